@@ -1,6 +1,7 @@
 """Search for assistants: the Model Context Protocol at /mcp/."""
 
 import json
+import urllib.request
 
 import pytest
 
@@ -201,6 +202,17 @@ def test_wrong_arguments_are_results(node, arguments, expected):
     assert result == {"content": [{"type": "text", "text": expected}], "isError": True}
 
 
+@pytest.mark.parametrize("arguments", [[], "x", 5, True])
+@pytest.mark.parametrize("name, example", [
+    ("getSchemas", '{"schemaNames": ["NAME"]}, or {} for all schemas'),
+    ("readQueryExamples", "{}"),
+    ("executeQuery", '{"yql": "select * from sources * where true"}'),
+])
+def test_arguments_are_an_object(node, name, example, arguments):
+    result = ask(node, "tools/call", {"name": name, "arguments": arguments})
+    assert result == {"content": [{"type": "text", "text": f"'arguments' is an object, as in {example}"}], "isError": True}
+
+
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 # Bodies with the status and the error code of their answers; without a code the answer is empty.
@@ -208,6 +220,7 @@ MESSAGES = [
     ({"jsonrpc": "2.0", "method": "notifications/initialized"}, 202, None),
     ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}, 202, None),
     ({"jsonrpc": "2.0", "id": 1, "result": {}}, 202, None),
+    ({"jsonrpc": "2.0", "id": 1, "result": None}, 202, None),
     ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, 202, None),
     (b"", 400, -32700),
     (b"{", 400, -32700),
@@ -240,6 +253,16 @@ def test_messages(node, message, status, code):
 @pytest.mark.parametrize("identity", [0, -1, 9007199254740993, "", "x"])
 def test_ids_come_back(node, identity):
     assert call("POST", f"{node.data}/mcp/", PING | {"id": identity}) == (200, {"jsonrpc": "2.0", "id": identity, "result": {}})
+
+
+@pytest.mark.parametrize("method", ["ping", "nosuch"])
+@pytest.mark.parametrize("identity", ["-0", "1" + "0" * 40, "1" + "0" * 400, '"\\ud800"', '"\\u0041\\/"'])
+def test_ids_come_back_as_they_are_written(node, identity, method):
+    message = f'{{"jsonrpc":"2.0","id":{identity},"method":"{method}"}}'
+    request = urllib.request.Request(f"{node.data}/mcp/", data=message.encode(), headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        text = answer.read().decode()
+    assert text.startswith(f'{{"jsonrpc":"2.0","id":{identity},"' + ("result" if method == "ping" else "error"))
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])

@@ -27,6 +27,11 @@ SCHEMA = """schema note {
 }"""
 SOURCES = ROOT / "crates/elastic/src"
 OWN, OTHERS = "annsword", "bobsword"
+# The value of a field of others, and how many documents the group of one of them has: no answer has either number.
+STARS, COUNT = 7777, 613
+SHOWN_STARS = re.compile(rb"(?<![\d.])%d(?:\.0+)?(?![\d.])" % STARS)
+# Numbers of documents in answers of all forms.
+COUNTED = re.compile(rb'\b(?:count|doc_count|value|total)"?\s*:\s*(\d+)')
 # What a request can name: indexes (a type, one of the door, an alias, a data stream, all), and routing values.
 INDEXES = ["note", "kept", "kept-alias", "note-alias", "logs-x-default", "*", "_all", "note,kept", "-note,*", "nosuch", "<kept>"]
 VALUES = ["bob", "ann,bob", "7", "", "kept", "*", "true", "1"]
@@ -60,6 +65,11 @@ def queries() -> list[str]:
     return sorted(names)
 
 
+def shows_numbers(answer: bytes) -> bool:
+    """True if an answer has the field of others, or counts as many documents as one of them has."""
+    return bool(SHOWN_STARS.search(answer)) or any(int(count) >= COUNT for count in COUNTED.findall(answer))
+
+
 class Door:
     """A server that requires credentials, and its door."""
 
@@ -87,6 +97,7 @@ class Door:
         """The answer to the caller of one group, which shows nothing of others."""
         status, answer = self.ask(self.ann, method, f"elastic/{path}", body)
         assert OTHERS.encode() not in answer, (method, path, body, answer)
+        assert not shows_numbers(answer), (method, path, body, answer)
         assert status < 500, (method, path, body, answer)
         return status, answer
 
@@ -97,7 +108,8 @@ def door(tmp_path_factory):
     node = Node(data_dir, *free_ports(2))
     assert deploy(node, {"services.xml": services("note"), "schemas/note.sd": SCHEMA})[0] == 200
     for place, title in {"group/ann": OWN, "group/bob": OTHERS, "number/7": OTHERS, "group/Ann": OTHERS}.items():
-        assert call("POST", f"{node.data}/document/v1/note/note/{place}/1", {"fields": {"title": title, "stars": 1}})[0] == 200
+        fields = {"title": title, "stars": 1 if title == OWN else STARS}
+        assert call("POST", f"{node.data}/document/v1/note/note/{place}/1", {"fields": fields})[0] == 200
     door = Door(node, data_dir)
     door.all = door.key("all", "--read", "--write", "--deploy", "--admin")
     door.ann = door.key("ann", "--read", "--write", "--group", "ann")
@@ -106,16 +118,19 @@ def door(tmp_path_factory):
     while door.ask("", "GET", "elastic/")[0] != 401 or door.ask(door.ann, "GET", "elastic/")[0] != 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    source = json.dumps({"title": OTHERS, "stars": STARS})
+    more = "".join(f'{{"index":{{"_id":"more-{number}"}}}}\n{source}\n' for number in range(1, COUNT))
     for method, path, body in [
-        ("PUT", "kept/_doc/1", {"title": OTHERS, "stars": 1}),
+        ("PUT", "kept/_doc/1", {"title": OTHERS, "stars": STARS}),
         ("PUT", "kept/_doc/bob?routing=bob", {"title": OTHERS}),
         ("PUT", "kept/_alias/kept-alias", None),
         ("PUT", "_index_template/logs", {"index_patterns": ["logs-*"], "data_stream": {},
                                          "template": {"settings": {"index.mode": "logsdb"}}}),
-        ("POST", "logs-x-default/_doc", {"@timestamp": "2026-01-01T00:00:00Z", "title": OTHERS}),
+        ("POST", "logs-x-default/_doc", {"@timestamp": "2026-01-01T00:00:00Z", "title": OTHERS, "stars": STARS}),
+        ("POST", "note/_bulk?routing=bob", more.encode()),
     ]:
         status, answer = door.ask(door.all, method, f"elastic/{path}", body)
-        assert status in (200, 201), (path, answer)
+        assert status in (200, 201) and b'"errors":true' not in answer, (path, answer)
     yield door
     node.stop()
 
@@ -132,9 +147,14 @@ def unchanged(door):
         assert status == 200, (path, answer)
     status, answer = door.ask(door.all, "POST", "elastic/logs-x-default,kept/_count")
     assert json.loads(answer)["count"] == 3
-    status, answer = door.ask(door.all, "GET", "document/v1/?cluster=c&wantedDocumentCount=100")
-    others = [document["id"] for document in json.loads(answer)["documents"] if "g=ann" not in document["id"]]
-    assert len(others) == 3, others
+    others, page = [], {"continuation": ""}
+    while "continuation" in page:
+        place = urllib.parse.urlencode({"cluster": "c", "wantedDocumentCount": 1024} | ({"continuation": page["continuation"]} if page["continuation"] else {}))
+        status, answer = door.ask(door.all, "GET", f"document/v1/?{place}")
+        page = json.loads(answer)
+        others += [document for document in page["documents"] if "g=ann" not in document["id"]]
+    assert len(others) == COUNT + 2, others
+    assert all(document["fields"] == {"title": OTHERS, "stars": STARS} for document in others), others
 
 
 def path_of(path: str, index: str, name: str) -> str:
@@ -204,6 +224,21 @@ def test_all_queries(door):
     assert shown > 10, "the requests do not reach documents"
 
 
+def test_all_aggregations(door):
+    """Numbers computed from the documents in reach."""
+    kinds = ["avg", "cardinality", "extended_stats", "max", "min", "missing", "percentiles", "stats", "sum", "terms",
+             "value_count", "histogram", "range", "global", "top_hits", "rare_terms", "adjacency_matrix"]
+    members = {"histogram": {"interval": 1}, "range": {"ranges": [{"from": 0}]}}
+    filters = {"adjacency_matrix": {"filters": {"a": {"match_all": {}}}}, "global": {}, "top_hits": {}}
+    shown = 0
+    for kind, path in itertools.product(kinds, ["note", "*", "kept", "note,kept", "logs-x-default"]):
+        for routing in ["", "?routing=bob", "?routing=ann,bob", "?routing=ann"]:
+            aggregation = {kind: filters.get(kind, {"field": "stars"} | members.get(kind, {}))}
+            status, _ = door.as_ann("POST", f"{path}/_search{routing}", {"size": 0, "aggs": {"a": aggregation}})
+            shown += status == 200
+    assert shown > 20, "the requests do not reach documents"
+
+
 def test_all_members_that_name_something(door):
     """Lines of bulks and of many searches, entries of many reads, and members of searches."""
     names = ["index", "_index", "indices", "routing", "_routing", "_id", "id", "alias", "pit", "scroll", "scroll_id", "pipeline",
@@ -253,3 +288,14 @@ def test_the_same_requests_show_others_to_their_caller(door):
     ]:
         _, answer = door.ask(door.all, method, f"elastic/{path}", body)
         assert OTHERS.encode() in answer, (path, answer)
+
+
+def test_the_same_requests_show_numbers_of_others_to_their_caller(door):
+    aggs = {"aggs": {"a": {"max": {"field": "stars"}}}}
+    for method, path, body in [
+        ("GET", "note/_count?routing=bob", None), ("POST", "note/_search?routing=bob&size=0&track_total_hits=true", {}),
+        ("POST", "note/_search?routing=bob&size=0", aggs), ("POST", "note/_search?routing=n%3D7&size=0", aggs),
+        ("GET", "note/_doc/1?routing=bob", None), ("POST", "kept/_search", {}), ("POST", "logs-x-default/_search", {}),
+    ]:
+        status, answer = door.ask(door.all, method, f"elastic/{path}", body)
+        assert status == 200 and shows_numbers(answer), (path, answer)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use millrace_document::DocumentGroup;
 use millrace_node::Node;
 use millrace_store::ViewScope;
 use serde_json::{Map, Value};
@@ -20,7 +21,7 @@ use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
-use crate::{index_admin, media_types, names, otlp, parameters, routes, shelf, templates};
+use crate::{index_admin, media_types, names, otlp, parameters, routes, shelf, templates, typed};
 
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
@@ -200,11 +201,23 @@ impl ElasticDoor {
     }
 
     /// Documents that a request may have to read one by one, by which it gets its turn among other work of
-    /// the node; `None` for requests that are no searches.
-    pub fn search_scope(request: &DoorRequest) -> Option<ViewScope> {
-        let group = request.caller.only_group();
-        let scope = group.map_or(ViewScope::All, |group| ViewScope::Groups(vec![group.clone()]));
-        routes::is_search(request).then_some(scope)
+    /// the node; `None` for requests that are no searches. Those of document types named as they are can read
+    /// the groups alone that their routing values name.
+    pub fn search_scope(&self, request: &DoorRequest) -> Option<ViewScope> {
+        let groups = match request.caller.only_group() {
+            _ if !routes::is_search(request) => return None,
+            Some(group) => vec![group.clone()],
+            None => self.routed_groups(request).unwrap_or_default(),
+        };
+        Some(if groups.is_empty() { ViewScope::All } else { ViewScope::Groups(groups) })
+    }
+
+    fn routed_groups(&self, request: &DoorRequest) -> Option<Vec<DocumentGroup>> {
+        let deployment = self.node.deployments().active()?;
+        let indexes = routes::routed_indexes(request)?;
+        let are_types = indexes.split(',').all(|name| deployment.kind(name).is_ok());
+        let routing = DoorParameters::parse(&request.query).list("routing").filter(|_| are_types)?;
+        Some(routing.iter().map(|routing| typed::group_of(routing)).collect())
     }
 
     /// Time limit that a write names for itself by the parameter `timeout`.
@@ -215,7 +228,7 @@ impl ElasticDoor {
     }
 
     /// Group by which a cluster routes all requests of the door.
-    pub fn home() -> millrace_document::DocumentGroup {
+    pub fn home() -> DocumentGroup {
         shelf::home()
     }
 

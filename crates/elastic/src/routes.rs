@@ -320,6 +320,12 @@ pub(crate) fn is_search(request: &DoorRequest) -> bool {
     )
 }
 
+/// Names of the indexes of a search, separated by commas, if its routing values are among its parameters.
+pub(crate) fn routed_indexes(request: &DoorRequest) -> Option<String> {
+    let found = find(request).ok()?;
+    matches!(found.route.operation, Do::Search | Do::Count).then_some(found.index)
+}
+
 /// Error of a path that does not exist.
 fn unknown(request: &DoorRequest) -> Error {
     Error::IllegalArgument(format!(

@@ -187,7 +187,7 @@ fn routing_for(
 }
 
 /// Group that a routing value names.
-fn group_of(routing: &str) -> DocumentGroup {
+pub(crate) fn group_of(routing: &str) -> DocumentGroup {
     if let Some(number) = routing.strip_prefix("n=").and_then(|number| number.parse().ok()) {
         return DocumentGroup::Number(number);
     }

@@ -9,6 +9,7 @@ use door_support::{TestDoor, directory};
 use millrace_access::{AccessRights, CallerGroups, CallerLimits, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{AdmittedSize, DoorCaller, GroupAdmission};
+use millrace_store::ViewScope;
 use serde_json::{Value, json};
 
 const SERVICES: &str = "<services version='1.0'>
@@ -555,4 +556,33 @@ fn searches_of_scrolls_take_memory() {
     };
     assert_eq!(taken.iter().filter(|(_, id)| next(id) == 200).count(), 5);
     assert_eq!(open("ann", &long).0, 429, "and does not get it back from one with less");
+}
+
+#[test]
+fn searches_have_the_turns_of_the_groups_that_they_name() {
+    let directory = directory();
+    let door = door(&directory);
+    let groups = |names: &[&str]| {
+        let groups = names.iter().map(|name| DocumentGroup::Name((*name).to_owned()));
+        Some(ViewScope::Groups(groups.collect()))
+    };
+    let (all, whole) = (|| caller(CallerGroups::All), Some(ViewScope::All));
+    for (caller, request, expected) in [
+        (all(), "POST /note/_search", whole.clone()),
+        (all(), "POST /note/_search?routing=ann", groups(&["ann"])),
+        (all(), "GET /note/_count?routing=ann,g=bob", groups(&["ann", "bob"])),
+        (all(), "POST /note,Page/_search?routing=ann", groups(&["ann"])),
+        (all(), "POST /note/_search?routing=", whole.clone()),
+        // An index has documents of any group.
+        (all(), "POST /orders/_search?routing=ann", whole.clone()),
+        (all(), "POST /note,orders/_search?routing=ann", whole.clone()),
+        (all(), "POST /_search?routing=ann", whole.clone()),
+        // Each search of several has its own routing value.
+        (all(), "POST /note/_msearch?routing=ann", whole.clone()),
+        (of_groups(&["ann"]), "POST /note/_search", groups(&["ann"])),
+        (of_groups(&["ann", "bob"]), "POST /note/_search?routing=bob", groups(&["bob"])),
+        (all(), "PUT /note/_doc/1?routing=ann", None),
+    ] {
+        assert_eq!(door.search_scope(caller, request), expected, "{request}");
+    }
 }

@@ -13,7 +13,7 @@ pub(crate) fn trees(input: &[u8]) {
         Some(Err(error)) => tells(&error),
         None => {}
     }
-    for names in [None, Some("a\nattribute(b)\n# none\nc")] {
+    for names in [None, Some("a\nattribute(b)\n# none\nc".as_bytes())] {
         match TreeModel::read_saved(input, names) {
             Ok(model) => evaluated(&model),
             Err(error) => tells(&error),

@@ -43,13 +43,13 @@ const BELOW: &str = "/elastic";
 /// most of the time.
 const RUNNING_MAX: usize = 64;
 
-/// Searches by credentials of one group that run, or wait for their turn among other work of the node, at a
-/// time.
-const SEARCHES_MAX: usize = 16;
+/// Searches of named groups, and by credentials of one, that run, or wait for their turn among other work of
+/// the node, at a time.
+const SEARCHES_MAX: usize = 64;
 
 /// The same for searches that can read the documents of all groups. They have places of their own: however
-/// many there are, those of one group begin.
-const SCANS_MAX: usize = 48;
+/// many there are, those of named groups begin.
+const SCANS_MAX: usize = 16;
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -364,7 +364,7 @@ async fn operate(
     let bounds = http::BodyBounds { is_reserved, ..api.node.body_bounds() };
     let (body, _room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
-    let scope = ElasticDoor::search_scope(&shown);
+    let scope = api.door.search_scope(&shown);
     let places = match &scope {
         None => &api.running,
         Some(ViewScope::All | ViewScope::Buckets(_)) => &api.scanning,

@@ -17,7 +17,7 @@ use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::RequestCaller;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -72,8 +72,20 @@ struct RpcMessage<'m> {
     /// Unparsed parameters: a list of millions of numbers is not converted to values here.
     #[serde(borrow)]
     params: Option<&'m RawValue>,
-    result: Option<IgnoredAny>,
-    error: Option<IgnoredAny>,
+    #[serde(default)]
+    result: MemberPresence,
+    #[serde(default)]
+    error: MemberPresence,
+}
+
+/// True if a message has a member, whose value may be null.
+#[derive(Default)]
+struct MemberPresence(bool);
+
+impl<'de> Deserialize<'de> for MemberPresence {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| MemberPresence(true))
+    }
 }
 
 /// The unparsed `id` of a message, if it has one. `null` is a value, which no message may have.
@@ -118,9 +130,9 @@ impl RpcRequest {
             return Err(refused(RpcRefusal::NO_REQUEST, "'jsonrpc' is \"2.0\""));
         }
         let Some(method) = message.method else {
-            return match (message.result, message.error) {
-                (None, None) => Err(refused(RpcRefusal::NO_REQUEST, "'method' is missing; name one")),
-                _ => Ok(None),
+            return match message.result.0 || message.error.0 {
+                true => Ok(None),
+                false => Err(refused(RpcRefusal::NO_REQUEST, "'method' is missing; name one")),
             };
         };
         if message.params.is_some_and(|params| !params.get().starts_with('{')) {
@@ -156,7 +168,20 @@ struct RequestSubject {
     uri: Option<String>,
 }
 
+/// Answer to a message. Its id is written as the client wrote it: not all numbers and texts of JSON have a
+/// value here.
+#[derive(Serialize)]
+struct RpcAnswer<'a> {
+    jsonrpc: &'static str,
+    id: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RpcRefusal>,
+}
+
 /// Error of a message without a result.
+#[derive(Serialize)]
 struct RpcRefusal {
     code: i32,
     message: String,
@@ -194,10 +219,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         Err(error) => return failed(&error),
     };
     match answer(&node, &message, &room, &caller).await {
-        Ok(result) => {
-            let id = unparsed(&message.id);
-            http::json(StatusCode::OK, &json!({ "jsonrpc": "2.0", "id": id, "result": result }))
-        }
+        Ok(result) => http::json(StatusCode::OK, &RpcAnswer::new(Some(&message.id), Ok(&result))),
         Err(refusal) => refused(Some(&message.id), &refusal),
     }
 }
@@ -209,17 +231,19 @@ fn failed(error: &Error) -> Response {
     response
 }
 
-/// Id of a request, as the client has written it.
-fn unparsed(id: &Bytes) -> &RawValue {
-    serde_json::from_slice(id).expect("it was a value in the JSON of the message")
+impl<'a> RpcAnswer<'a> {
+    fn new(id: Option<&'a Bytes>, outcome: Result<&'a Value, &'a RpcRefusal>) -> Self {
+        let unparsed =
+            |id: &'a Bytes| serde_json::from_slice(id).expect("it was a value in the JSON of the message");
+        let (result, error) = (outcome.ok(), outcome.err());
+        RpcAnswer { jsonrpc: "2.0", id: id.map(unparsed), result, error }
+    }
 }
 
 /// Answer to a request that is refused, or without an id to a body that is no message.
-fn refused(id: Option<&Bytes>, RpcRefusal { code, message }: &RpcRefusal) -> Response {
+fn refused(id: Option<&Bytes>, refusal: &RpcRefusal) -> Response {
     let status = if id.is_some() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
-    let id = id.map(unparsed);
-    let error = json!({ "code": code, "message": message });
-    http::json(status, &json!({ "jsonrpc": "2.0", "id": id, "error": error }))
+    http::json(status, &RpcAnswer::new(id, Err(refusal)))
 }
 
 /// Reads the body of a permitted request, and reserves the memory for it and for the query in it.

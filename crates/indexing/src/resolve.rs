@@ -18,6 +18,8 @@ pub(crate) struct StatementResolver<'a> {
     pub schema: &'a Schema,
     pub components: &'a dyn IndexingComponents,
     pub field: &'a str,
+    /// True for statements of an application that is active already: what earlier versions accepted stays.
+    pub is_active: bool,
     pub variables: HashMap<String, Known>,
 }
 
@@ -181,6 +183,10 @@ impl StatementResolver<'_> {
                 Ok(known)
             }
             IndexingExpression::Apply(function) => {
+                // Earlier versions took values of all types.
+                let is_of_any_type =
+                    matches!(function, ValueFunction::Base64Decode | ValueFunction::HexDecode);
+                let input = if self.is_active && is_of_any_type { &None } else { input };
                 function.result_type(input).or_else(|reason| self.fail(&place, reason))
             }
             IndexingExpression::Hash { long } => {

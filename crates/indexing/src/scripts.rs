@@ -46,9 +46,31 @@ impl SchemaScripts {
         components: Arc<dyn IndexingComponents>,
         surroundings: Arc<IndexingEnvironment>,
     ) -> Result<SchemaScripts, Vec<Error>> {
+        SchemaScripts::compile_for(schema, components, surroundings, false)
+    }
+
+    /// Compiles the statements of an application that is active already. What earlier versions accepted keeps
+    /// its outcome, although [`SchemaScripts::compile`] refuses it.
+    ///
+    /// # Errors
+    /// The errors of [`SchemaScripts::compile`], but for statements that earlier versions accepted.
+    pub fn compile_active(
+        schema: &Arc<Schema>,
+        components: Arc<dyn IndexingComponents>,
+        surroundings: Arc<IndexingEnvironment>,
+    ) -> Result<SchemaScripts, Vec<Error>> {
+        SchemaScripts::compile_for(schema, components, surroundings, true)
+    }
+
+    fn compile_for(
+        schema: &Arc<Schema>,
+        components: Arc<dyn IndexingComponents>,
+        surroundings: Arc<IndexingEnvironment>,
+        is_active: bool,
+    ) -> Result<SchemaScripts, Vec<Error>> {
         let (mut fields, mut errors) = (Vec::new(), Vec::new());
         for field in in_order(schema) {
-            match FieldScript::compile(field, schema, &*components) {
+            match FieldScript::compile(field, schema, &*components, is_active) {
                 Ok(of) if of.script.statements.is_empty() => {}
                 Ok(of) => fields.push(of),
                 Err(error) => errors.push(error),
@@ -145,6 +167,7 @@ impl FieldScript {
         field: &SchemaField,
         schema: &Schema,
         components: &dyn IndexingComponents,
+        is_active: bool,
     ) -> Result<Self, Error> {
         let Some(source) = &field.indexing else {
             return Ok(Self::new(&field.name, IndexingScript::default()));
@@ -153,8 +176,8 @@ impl FieldScript {
         for statement in &mut script.statements {
             begin_with_input(statement, field)?;
         }
-        let mut resolver =
-            StatementResolver { schema, components, field: &field.name, variables: HashMap::new() };
+        let (field_name, variables) = (&*field.name, HashMap::new());
+        let mut resolver = StatementResolver { schema, components, field: field_name, is_active, variables };
         resolver.script(&mut script, &None, &None)?;
         script.statements.retain(|statement| !is_trivial(statement, field));
         Ok(Self::new(&field.name, script))

@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Display;
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
 
 use millrace_access::DeclaredClients;
 use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
-use millrace_indexing::{DocumentColumns, IndexingEnvironment, SchemaScripts};
+use millrace_indexing::{
+    DocumentColumns, Error as IndexingError, IndexingComponents, IndexingEnvironment, SchemaScripts,
+};
 use millrace_ranking::{CompiledProfile, check_constants};
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, ApplicationChanges};
@@ -66,6 +69,9 @@ pub struct CompiledDocumentType {
     pub scripts: SchemaScripts,
     /// Rank profiles by name.
     pub profiles: BTreeMap<String, Arc<CompiledProfile>>,
+    /// Reasons for which the other rank profiles of an application that earlier versions accepted cannot be
+    /// used, by their names.
+    unusable: BTreeMap<String, String>,
     /// Largest dense block of its tensors.
     pub block: BlockBytes,
 }
@@ -100,8 +106,32 @@ impl CompiledApplication {
         current: Option<&CompiledApplication>,
         models: &NodeModels,
     ) -> Result<Self, Error> {
-        let ApplicationDraft { mut application, mut findings, containers_known, content_known } =
-            draft.into();
+        CompiledApplication::compile_for(draft.into(), generation, current, models, false)
+    }
+
+    /// Compiles an application that is active already: here before a restart, or on the other nodes of a
+    /// cluster. Mistakes that the version which deployed it may have accepted become warnings: statements
+    /// keep their outcome, and rank profiles refuse their queries.
+    ///
+    /// # Errors
+    /// The other mistakes of the package, as of [`CompiledApplication::compile`].
+    pub(crate) fn compile_active(
+        draft: ApplicationDraft,
+        generation: u64,
+        current: Option<&CompiledApplication>,
+        models: &NodeModels,
+    ) -> Result<Self, Error> {
+        CompiledApplication::compile_for(draft, generation, current, models, true)
+    }
+
+    fn compile_for(
+        draft: ApplicationDraft,
+        generation: u64,
+        current: Option<&CompiledApplication>,
+        models: &NodeModels,
+        is_active: bool,
+    ) -> Result<Self, Error> {
+        let ApplicationDraft { mut application, mut findings, containers_known, content_known } = draft;
         let now = millrace_env::unix_time();
         let mut changes = ApplicationChanges::default();
         // Unreadable parts would look as if they were removed.
@@ -126,16 +156,30 @@ impl CompiledApplication {
             let clusters = clusters_of(&application, schema, &mut findings);
             // If the clusters are not known, any schema may belong to one.
             if !clusters.is_empty() || !content_known {
-                let scripts = SchemaScripts::compile(schema, components.clone(), Arc::clone(&surroundings));
+                let compile =
+                    |compile: ScriptsCompiler| compile(schema, components.clone(), Arc::clone(&surroundings));
+                let mut accepted = AcceptedMistakes::default();
+                let mut scripts = compile(SchemaScripts::compile);
+                if let (true, Err(errors)) = (is_active, &scripts)
+                    && let Ok(active) = compile(SchemaScripts::compile_active)
+                {
+                    errors.iter().for_each(|error| accepted.add(error));
+                    scripts = Ok(active);
+                }
                 // The matching of a field is unknown if its statements are wrong.
                 let mut broken = check_constants(schema, &mut findings);
                 scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
-                let profiles = rank_profiles(schema, &broken, &rank_models, &mut blamed, &mut findings);
+                let accepts = is_active.then_some(&mut accepted);
+                let profiles =
+                    rank_profiles(schema, &broken, &rank_models, &mut blamed, accepts, &mut findings);
+                findings.warnings.append(&mut accepted.warnings);
                 match scripts {
                     Ok(scripts) => {
                         let block = BlockBytes::of_document(&schema.document_type);
                         let schema = Arc::clone(schema);
-                        let kind = CompiledDocumentType { schema, clusters, scripts, profiles, block };
+                        let unusable = accepted.profiles;
+                        let kind =
+                            CompiledDocumentType { schema, clusters, scripts, profiles, unusable, block };
                         kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
                     }
                     Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
@@ -268,7 +312,41 @@ fn input_block(application: &Application) -> BlockBytes {
     }))
 }
 
+/// A function that compiles the statements of a schema.
+type ScriptsCompiler = fn(
+    &Arc<Schema>,
+    Arc<dyn IndexingComponents>,
+    Arc<IndexingEnvironment>,
+) -> Result<SchemaScripts, Vec<IndexingError>>;
+
+/// Mistakes of an active application that earlier versions accepted.
+#[derive(Default)]
+struct AcceptedMistakes {
+    warnings: Vec<String>,
+    /// Reasons for which rank profiles are not there, by their names.
+    profiles: BTreeMap<String, String>,
+}
+
+impl AcceptedMistakes {
+    fn add(&mut self, mistake: &impl Display) {
+        let warning = format!("{mistake}; it was deployed by an earlier version: mend it, and deploy again");
+        tracing::warn!("the active application: {warning}");
+        self.warnings.push(warning);
+    }
+}
+
 impl CompiledDocumentType {
+    /// Compiled rank profile with this name, one of the schema's.
+    ///
+    /// # Errors
+    /// It cannot be used: an earlier version accepted it.
+    pub fn profile(&self, name: &str) -> Result<&Arc<CompiledProfile>, Error> {
+        self.profiles.get(name).ok_or_else(|| match self.unusable.get(name) {
+            Some(reason) => Error::Internal(format!("{reason}: mend the profile, and deploy again")),
+            None => Error::Internal(format!("rank profile '{name}' was not compiled")),
+        })
+    }
+
     /// Warnings for people about profiles that run a model over every matching document.
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
@@ -342,12 +420,14 @@ impl TypeInCluster {
 }
 
 /// Rank profiles of a schema by name. Profiles with a mistake, profiles that refer to anything `broken`, and
-/// profiles that inherit either are left out. Unreadable files are `blamed` once for all profiles.
+/// profiles that inherit either are left out. Unreadable files are `blamed` once for all profiles. With
+/// `accepted`, mistakes but those of files are added there, and profiles that inherit such a one are tried.
 fn rank_profiles(
     schema: &Schema,
     broken: &UnusableParts,
     models: &RankModels<'_>,
     blamed: &mut BTreeSet<String>,
+    mut accepted: Option<&mut AcceptedMistakes>,
     findings: &mut PackageFindings,
 ) -> BTreeMap<String, Arc<CompiledProfile>> {
     let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
@@ -364,6 +444,13 @@ fn rank_profiles(
             }
             Err(errors) => errors,
         };
+        if let Some(accepted) = accepted.as_deref_mut().filter(|_| errors.iter().all(|e| e.file().is_none()))
+        {
+            errors.iter().for_each(|error| accepted.add(error));
+            let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            accepted.profiles.insert(name.clone(), reasons.join("; "));
+            continue;
+        }
         left_out.insert(name);
         for error in errors {
             let is_known = error.file().is_some_and(|file| !blamed.insert(file.to_owned()));

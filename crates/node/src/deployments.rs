@@ -100,7 +100,7 @@ impl ActiveDeployment {
             .map_err(|source| StartError::Directory { path: package.clone(), source })?;
         let deployment = ApplicationDraft::from_zip(&bytes)
             .map_err(|error| Error::Package(error.into()))
-            .and_then(|draft| CompiledApplication::compile(draft, generation, None, models))
+            .and_then(|draft| CompiledApplication::compile_active(draft, generation, None, models))
             .map_err(|error| fail(&package, error.to_string()))?;
         deployments.current.store(Some(Arc::new(deployment)));
         Ok(deployments)

@@ -301,7 +301,8 @@ impl Node {
         let based_on = self.deployments.generation();
         self.deployments.gave(generation);
         let current = self.deployments.current().ok();
-        let deployment = CompiledApplication::compile(draft, generation, current.as_deref(), &self.models)?;
+        let deployment =
+            CompiledApplication::compile_active(draft, generation, current.as_deref(), &self.models)?;
         let dropped = match dropped {
             Some(dropped) => dropped,
             // Same as nodes of its publisher's version: each at its own time.

@@ -1,5 +1,6 @@
 //! Gradient boosting models as dumped by their libraries: JSON to decision trees.
 
+mod dumped;
 mod saved;
 mod ubjson;
 
@@ -13,6 +14,7 @@ use millrace_expression::{
 use millrace_tensor::TensorType;
 use serde_json::Value;
 
+use self::dumped::DumpFault;
 use crate::Error;
 
 /// Maximum depth of a tree.
@@ -32,9 +34,15 @@ impl TreeModel {
     /// Reads a dump of XGBoost or LightGBM; `None` if the JSON resembles neither.
     ///
     /// # Errors
-    /// The JSON resembles a model but is not valid.
+    /// The JSON resembles a model but is not valid, or takes too much memory.
     pub fn read(text: &str) -> Option<Result<Self, Error>> {
-        let json: Value = serde_json::from_str(text).ok()?;
+        let json = match dumped::read(text.as_bytes()) {
+            Ok(json) => json,
+            Err(DumpFault::TooLarge) if text.contains("\"leaf\"") || text.contains("\"tree_info\"") => {
+                return Some(Err(DumpFault::TooLarge.into()));
+            }
+            Err(_) => return None,
+        };
         let is_tree = |tree: &Value| tree.get("leaf").is_some() || tree.get("split").is_some();
         let (forest, named) = match &json {
             Value::Array(trees) if trees.first().is_some_and(is_tree) => (xgboost(&json), Vec::new()),
@@ -48,8 +56,8 @@ impl TreeModel {
     /// its features, if there is one.
     ///
     /// # Errors
-    /// The bytes are not such a model.
-    pub fn read_saved(bytes: &[u8], names: Option<&str>) -> Result<Self, Error> {
+    /// The bytes are not such a model, or the names are not text.
+    pub fn read_saved(bytes: &[u8], names: Option<&[u8]>) -> Result<Self, Error> {
         saved::read(bytes, names).and_then(|forest| TreeModel::of(forest, Vec::new()))
     }
 
@@ -115,17 +123,15 @@ pub(crate) fn read(
     names: Option<&[u8]>,
 ) -> Result<DecisionForest, Error> {
     if kind == "xgboost" && file.ends_with(SAVED) {
-        return saved::read(bytes, names.and_then(|names| std::str::from_utf8(names).ok()));
+        return saved::read(bytes, names);
     }
-    let json: Value = serde_json::from_slice(bytes).map_err(|error| {
-        // Files of LightGBM's save_model begin so.
-        Error::setup(match bytes.starts_with(b"tree\n") {
-            true => {
-                "it is a model as save_model writes it: write the JSON of dump_model() to the file".to_owned()
-            }
-            false => format!("it is not JSON: {error}"),
-        })
-    })?;
+    // Files of LightGBM's save_model begin so.
+    if bytes.starts_with(b"tree\n") {
+        return Err(Error::setup(
+            "it is a model as save_model writes it: write the JSON of dump_model() to the file",
+        ));
+    }
+    let json = dumped::read(bytes)?;
     match kind {
         "xgboost" => xgboost(&json),
         _ => lightgbm(&json),

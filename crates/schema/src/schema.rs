@@ -30,7 +30,8 @@ pub struct Schema {
     pub constants: BTreeMap<String, SchemaConstant>,
     /// `onnx-model` blocks by name.
     pub onnx_models: BTreeMap<String, OnnxModelConfig>,
-    /// Text files and `.ubj` files in `models/`, by path below it: input of `xgboost` and `lightgbm`.
+    /// Text files, and `.ubj` files with their `-features.txt`, in `models/`, by path below it: input of
+    /// `xgboost` and `lightgbm`.
     pub models: Arc<BTreeMap<String, Vec<u8>>>,
     /// Inherited document types, nearest first, including indirect ones.
     pub ancestors: Vec<Arc<str>>,

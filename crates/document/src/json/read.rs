@@ -32,6 +32,15 @@ pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentVal
 /// The size from which whole numbers may be read as floats.
 const WHOLE_NUMBERS_END: f64 = 9_223_372_036_854_775_808.0;
 
+/// How many decimal digits a float keeps of any number.
+const DECIMAL_DIGITS: usize = f64::DIGITS as usize;
+
+/// Number of digits of the shortest decimal number that is read as this one.
+fn digits_of(number: f64) -> usize {
+    let text = format!("{number:e}");
+    text.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count()
+}
+
 /// Reader of a value of a data type; null is not a value.
 #[derive(Clone, Copy)]
 pub(super) struct ValueSeed<'a> {
@@ -118,9 +127,16 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             {
                 self.integer(number as i64)
             }
-            // The digits of so large a number are lost before they come here.
-            data_type if is_text(data_type) && number.abs() >= WHOLE_NUMBERS_END => {
-                Err(E::custom(format!("{number:e} has more digits than are kept; write the text in quotes")))
+            // Digits of so large a number may be lost before they come here.
+            data_type
+                if is_text(data_type)
+                    && number.abs() >= WHOLE_NUMBERS_END
+                    && digits_of(number) > DECIMAL_DIGITS =>
+            {
+                Err(E::custom(format!(
+                    "{number:e} is above 2^64, or below -2^63, and has more than {DECIMAL_DIGITS} digits, which are \
+                     not all kept; write the text in quotes"
+                )))
             }
             data_type if is_text(data_type) => self.text(format!("{number:?}")),
             _ => Err(E::invalid_type(Unexpected::Float(number), &self)),
@@ -328,5 +344,37 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
             return Err(A::Error::missing_field("value"));
         }
         Ok(value.map(|value| (key, value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_texts_if_no_digit_is_lost() {
+        for (number, text) in [
+            ("1e20", Some("1e20")),
+            ("1e300", Some("1e300")),
+            ("-1.5e19", Some("-1.5e19")),
+            ("1.23456789012345e30", Some("1.23456789012345e30")),
+            ("18446744073709551615", Some("18446744073709551615")),
+            ("18446744073709551617", None),
+            ("-9223372036854775809", None),
+            ("123456789012345678901234567890", None),
+            ("1.234567890123456789e30", None),
+        ] {
+            match (read_value(number, &DataType::String), text) {
+                (Ok(Some(DocumentValue::String(read))), Some(text)) => assert_eq!(read, text, "{number}"),
+                (Err(error), None) => {
+                    let error = error.to_string();
+                    assert!(
+                        error.contains("more than 15 digits, which are not all kept"),
+                        "{number}: {error}"
+                    );
+                }
+                (outcome, _) => panic!("{number}: {outcome:?}"),
+            }
+        }
     }
 }

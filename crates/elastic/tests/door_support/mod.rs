@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_elastic::{DoorCaller, DoorRequest, ElasticDoor};
 use millrace_node::{Node, Settings};
 use millrace_schema::Application;
-use millrace_store::{StoreVisit, VisitedVersion};
+use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -59,16 +59,14 @@ impl TestDoor {
         ))
     }
 
+    /// Documents that a request of a caller may have to read.
+    #[allow(dead_code, reason = "not all tests have groups")]
+    pub fn search_scope(&self, caller: DoorCaller, request: &str) -> Option<ViewScope> {
+        self.door.search_scope(&request_of(request, "", DoorRequest { caller, ..DoorRequest::default() }))
+    }
+
     fn send(&self, request: &str, body: &str, sender: DoorRequest) -> (u16, String) {
-        let (method, target) = request.split_once(' ').expect("a request has a method and a path");
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let answer = self.door.answer(&DoorRequest {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            query: query.to_owned(),
-            body: body.as_bytes().to_vec(),
-            ..sender
-        });
+        let answer = self.door.answer(&request_of(request, body, sender));
         (answer.status, String::from_utf8(answer.body).expect("the answer is text"))
     }
 
@@ -126,6 +124,19 @@ impl TestDoor {
 impl Drop for TestDoor {
     fn drop(&mut self) {
         self.node.close();
+    }
+}
+
+/// The request `METHOD PATH[?QUERY]` of a sender.
+fn request_of(request: &str, body: &str, sender: DoorRequest) -> DoorRequest {
+    let (method, target) = request.split_once(' ').expect("a request has a method and a path");
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    DoorRequest {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        query: query.to_owned(),
+        body: body.as_bytes().to_vec(),
+        ..sender
     }
 }
 

@@ -152,10 +152,12 @@ impl ReadCall {
             .map_err(|error| wrong(format!("a call has the name of a tool and its arguments: {error}")))?;
         let read = match name.as_str() {
             "getSchemas" => {
-                read_arguments::<SchemaArguments>(arguments).map(|wanted| ReadCall::Schemas(wanted.names))
+                let example = r#"{"schemaNames": ["NAME"]}, or {} for all schemas"#;
+                read_arguments::<SchemaArguments>(arguments, example)
+                    .map(|wanted| ReadCall::Schemas(wanted.names))
             }
             "readQueryExamples" => {
-                read_arguments::<NoArguments>(arguments).map(|NoArguments {}| ReadCall::Examples)
+                read_arguments::<NoArguments>(arguments, "{}").map(|NoArguments {}| ReadCall::Examples)
             }
             "executeQuery" => query_body(arguments, most).map(ReadCall::Query),
             other => return Err(wrong(format!("no tool '{other}'; there are {NAMES}"))),
@@ -164,28 +166,33 @@ impl ReadCall {
     }
 }
 
-/// Arguments of a tool, which may be omitted as a whole.
-fn read_arguments<'a, A: Deserialize<'a>>(arguments: Option<&'a RawValue>) -> Result<A, ToolFault> {
+/// Arguments of a tool, which may be omitted as a whole. Its error shows those of `example`.
+fn read_arguments<'a, A: Deserialize<'a>>(
+    arguments: Option<&'a RawValue>,
+    example: &'static str,
+) -> Result<A, ToolFault> {
+    Ok(serde_json::from_str(argument_object(arguments, example)?)?)
+}
+
+/// The JSON object of the arguments of a tool.
+fn argument_object<'a>(arguments: Option<&'a RawValue>, example: &'static str) -> Result<&'a str, ToolFault> {
     let arguments = arguments.map_or("{}", RawValue::get);
-    if !arguments.starts_with('{') {
-        return Err(ToolFault::NoArguments);
-    }
-    Ok(serde_json::from_str(arguments)?)
+    if arguments.starts_with('{') { Ok(arguments) } else { Err(ToolFault::NoArguments(example)) }
 }
 
 fn content(answer: &str, is_error: bool) -> Value {
     json!({ "content": [{ "type": "text", "text": answer }], "isError": is_error })
 }
 
-/// Fault of the arguments of executeQuery, or of its answer.
+/// Fault of the arguments of a tool, or of the answer of executeQuery.
 #[derive(Debug, thiserror::Error)]
 enum ToolFault {
     #[error(transparent)]
     Parameters(#[from] millrace_query::Error),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("'arguments' is an object, as in {{\"yql\": \"select * from sources * where true\"}}")]
-    NoArguments,
+    #[error("'arguments' is an object, as in {0}")]
+    NoArguments(&'static str),
     #[error("'parameters' is an object, as in {{\"hits\": 5}}")]
     NoObject,
     #[error("executeQuery has no argument '{0}'; there are yql, groupname, queryProfileName and parameters")]
@@ -239,11 +246,8 @@ fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, ToolFault>
 
 /// Body of the request to `/search/` with these arguments of executeQuery.
 fn query_body(arguments: Option<&RawValue>, most: usize) -> Result<Vec<u8>, ToolFault> {
-    let arguments = arguments.map_or("{}", RawValue::get);
-    if !arguments.starts_with('{') {
-        return Err(ToolFault::NoArguments);
-    }
-    let mut arguments = entries(arguments, most)?;
+    let example = r#"{"yql": "select * from sources * where true"}"#;
+    let mut arguments = entries(argument_object(arguments, example)?, most)?;
     let mut asked = match arguments.remove("parameters").map(RawValue::get) {
         None => Arguments::new(),
         Some(parameters) if parameters.starts_with('{') => entries(parameters, most)?,

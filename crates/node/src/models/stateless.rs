@@ -51,7 +51,7 @@ pub struct ModelArgument {
 
 impl StatelessModels {
     /// Loads the models of an application; none if it does not enable their evaluation. Files that look like
-    /// models and are not are reported, except those that were `blamed` before.
+    /// models and are not are reported, except those that were `blamed` before; those of `.ubj` as warnings.
     pub fn load(
         application: &Application,
         models: &NodeModels,
@@ -59,7 +59,7 @@ impl StatelessModels {
         findings: &mut PackageFindings,
     ) -> Self {
         let Some(executions) = &application.container.model_evaluation else { return Self::default() };
-        let mut found = BTreeMap::new();
+        let mut found: BTreeMap<String, StatelessModel> = BTreeMap::new();
         for (path, content) in &application.files {
             let Some((name, ending)) = path.strip_prefix("models/").and_then(|file| file.rsplit_once('.'))
             else {
@@ -88,10 +88,19 @@ impl StatelessModels {
                 },
                 "ubj" => {
                     let names = TreeModel::names_path(path).and_then(|names| application.files.get(&names));
-                    let names = names.and_then(|names| std::str::from_utf8(names).ok());
-                    TreeModel::read_saved(content, names)
-                        .map(|trees| StatelessModel::Trees(name.clone(), trees))
-                        .map_err(|error| error.to_string())
+                    let reason = match TreeModel::read_saved(content, names.map(Vec::as_slice)) {
+                        Ok(_) if found.contains_key(&name) => {
+                            "another file has the model of this name".into()
+                        }
+                        Ok(trees) => {
+                            found.insert(name.clone(), StatelessModel::Trees(name, trees));
+                            continue;
+                        }
+                        Err(error) => error.to_string(),
+                    };
+                    // Earlier versions took all such files, and no rank profile uses this one.
+                    findings.warnings.push(format!("{path}: the model is not evaluated: {reason}"));
+                    continue;
                 }
                 "model" => {
                     findings.warnings.push(format!(

@@ -441,9 +441,7 @@ fn plan(
         // It may name documents of any type, independent of the query's types.
         deployment.check_selection(selection)?;
     }
-    let Some(profile) = kind.profiles.get(&plan.profile) else {
-        return Err(Error::Internal(format!("rank profile '{}' was not compiled", plan.profile)));
-    };
+    let profile = kind.profile(&plan.profile)?;
     let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
     let search = PreparedSearch::new(Arc::new(plan), Arc::clone(profile), cluster);
     let search = search.within(asked.within());

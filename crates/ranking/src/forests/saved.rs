@@ -8,7 +8,7 @@ use crate::Error;
 
 /// Reads a saved model. The features are called as the lines of `names` say, if there are any, else as the
 /// model says, else `xgboost_input_0` and so on.
-pub(super) fn read(bytes: &[u8], names: Option<&str>) -> Result<DecisionForest, Error> {
+pub(super) fn read(bytes: &[u8], names: Option<&[u8]>) -> Result<DecisionForest, Error> {
     let root = UbjsonValue::read(bytes)?;
     // A bare list of trees has the default of a model without an objective.
     let (trees, base, own_names) = match root.list() {
@@ -23,14 +23,20 @@ pub(super) fn read(bytes: &[u8], names: Option<&str>) -> Result<DecisionForest, 
             if groups.iter().any(|group| *group != 0.0) {
                 return Err(Error::setup("models of several classes have no one score"));
             }
+            if parameter(learner, "num_target")?.is_some_and(|targets| targets > 1.0) {
+                return Err(Error::setup("models of several targets have no one score: train one for each"));
+            }
             let own_names = learner.get("feature_names").and_then(UbjsonValue::list).unwrap_or_default();
             (trees, base_score(learner)?, own_names.iter().filter_map(UbjsonValue::text).collect())
         }
     };
-    let lines = names.unwrap_or_default().lines().map(str::trim);
+    let names = std::str::from_utf8(names.unwrap_or_default()).map_err(|_| {
+        Error::setup("the file with the names of its features is not UTF-8: write it in this encoding")
+    })?;
+    let lines = names.trim_start_matches('\u{feff}').lines().map(str::trim);
     let given: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let names = if given.is_empty() { own_names } else { given };
-    let trees: Vec<SavedTree> = trees.iter().map(SavedTree::read).collect::<Result<_, _>>()?;
+    let trees: Vec<SavedTree<'_>> = trees.iter().map(SavedTree::read).collect::<Result<_, _>>()?;
     let mut used: Vec<usize> = trees.iter().flat_map(SavedTree::features).collect();
     used.sort_unstable();
     used.dedup();
@@ -52,15 +58,29 @@ fn member<'v>(of: &'v UbjsonValue, name: &str) -> Result<&'v UbjsonValue, Error>
     })
 }
 
+/// A parameter of a model: a number, which XGBoost writes as a text, or as a list of one for each score.
+fn parameter(learner: &UbjsonValue, name: &str) -> Result<Option<f64>, Error> {
+    let Some(value) = learner.get("learner_model_param").and_then(|given| given.get(name)) else {
+        return Ok(None);
+    };
+    let number = match value {
+        UbjsonValue::Number(number) => Some(*number),
+        UbjsonValue::Text(text) => text.trim_matches(['[', ']']).parse::<f64>().ok(),
+        UbjsonValue::Numbers(numbers) if numbers.len() == 1 => numbers.first().copied(),
+        _ => None,
+    };
+    number.filter(|number| number.is_finite()).map(Some).ok_or_else(|| {
+        let found = value.text().map_or_else(|| "no number".to_owned(), |text| format!("{text:?}"));
+        Error::setup(format!("its {name} is {found}: a model has one score, a number"))
+    })
+}
+
 /// The score that the trees are added to. That of a logistic objective is a probability.
 fn base_score(learner: &UbjsonValue) -> Result<f64, Error> {
     let objective = learner.get("objective").and_then(|objective| objective.get("name")?.text());
     let logistic = objective.is_some_and(|name| name.ends_with(":logistic"));
-    let parameters = learner.get("learner_model_param");
-    let base = match parameters.and_then(|parameters| parameters.get("base_score")?.text()) {
-        Some(text) => text.trim_matches(['[', ']']).parse::<f64>().map_err(|_| {
-            Error::setup(format!("its base_score is {text:?}: a model has one score, a number"))
-        })?,
+    let base = match parameter(learner, "base_score")? {
+        Some(base) => base,
         None if logistic => 0.5,
         None => 0.0,
     };
@@ -80,18 +100,18 @@ fn feature(at: usize, names: &[&str]) -> Result<String, Error> {
 }
 
 /// A tree: the parts of each node, by its number.
-struct SavedTree {
+struct SavedTree<'m> {
     /// The nodes where the condition holds; below 0 for leaves.
-    left: Vec<f64>,
-    right: Vec<f64>,
+    left: &'m [f64],
+    right: &'m [f64],
     /// Bounds of splits, and values of leaves.
-    conditions: Vec<f64>,
-    features: Vec<f64>,
-    default_left: Vec<f64>,
+    conditions: &'m [f64],
+    features: &'m [f64],
+    default_left: &'m [f64],
 }
 
-impl SavedTree {
-    fn read(tree: &UbjsonValue) -> Result<Self, Error> {
+impl<'m> SavedTree<'m> {
+    fn read(tree: &'m UbjsonValue) -> Result<Self, Error> {
         let list = |name: &str| {
             let numbers = tree.get(name).and_then(UbjsonValue::numbers);
             numbers.ok_or_else(|| Error::setup(format!("a tree has no list of numbers '{name}'")))
@@ -110,7 +130,7 @@ impl SavedTree {
             default_left: list("default_left")?,
         };
         let nodes = read.left.len();
-        let others = [&read.right, &read.conditions, &read.features, &read.default_left];
+        let others = [read.right, read.conditions, read.features, read.default_left];
         match others.iter().all(|list| list.len() == nodes) {
             true => Ok(read),
             false => Err(Error::setup("the lists of a tree are not of one length")),
@@ -119,7 +139,7 @@ impl SavedTree {
 
     /// The features of all splits.
     fn features(&self) -> impl Iterator<Item = usize> {
-        self.left.iter().zip(&self.features).filter(|(left, _)| **left >= 0.0).map(|(_, at)| *at as usize)
+        self.left.iter().zip(self.features).filter(|(left, _)| **left >= 0.0).map(|(_, at)| *at as usize)
     }
 
     /// Adds the node with the number `at`, and all below it. No more than `left` nodes may be added.
@@ -229,16 +249,29 @@ mod tests {
         let pairs =
             [(0.0, 9.0), (0.5, 1.0), (0.5, 1.5), (f64::NAN, 2.0), (1.0, f64::NAN), (0.499_999_99, 1.0)];
         let found = |bytes: &[u8], names: Option<&str>| {
-            values_of(read(bytes, names).expect("the model is right"), &pairs)
+            values_of(read(bytes, names.map(str::as_bytes)).expect("the model is right"), &pairs)
         };
         let sums = [2.5, 20.5, 40.5, 40.5, 20.5, 20.5];
         assert_eq!(found(&saved_model(|_| ()), None), sums);
         assert_eq!(found(&saved_model(|_| ()), Some("# none\n\n")), sums);
-        assert_eq!(found(&saved_model(|_| ()), Some("b\n a \n"))[..2], [20.5, 20.5]);
+        for names in ["b\n a \n", "\u{feff}b\r\na", "\u{feff}# the names\nb\na\n"] {
+            assert_eq!(found(&saved_model(|_| ()), Some(names))[..2], [20.5, 20.5], "{names:?}");
+        }
+        let error = read(&saved_model(|_| ()), Some(b"\xff\na\n")).map(|_| ()).expect_err("it is not text");
+        assert!(error.to_string().contains("is not UTF-8"), "{error}");
         let regression = saved_model(|model| {
             model["learner"]["objective"] = serde_json::json!({ "name": "reg:squarederror" })
         });
         assert_eq!(found(&regression, None), sums.map(|sum| sum + 1.0));
+        for base in ["0.25", "\"0.25\"", "\"[2.5E-1]\"", "[0.25]"] {
+            let regression = saved_model(|model| {
+                model["learner"]["objective"] = serde_json::json!({ "name": "count:poisson" });
+                let parameters = format!("{{\"base_score\":{base},\"num_target\":\"1\"}}");
+                model["learner"]["learner_model_param"] =
+                    serde_json::from_str(&parameters).expect("it is JSON");
+            });
+            assert_eq!(found(&regression, None), sums.map(|sum| sum + 0.5), "{base}");
+        }
         let unnamed = saved_model(|model| model["learner"]["feature_names"] = serde_json::json!([]));
         let model = TreeModel::read_saved(&unnamed, None).expect("the model is right");
         assert_eq!(model.features(), ["xgboost_input_0", "xgboost_input_1"]);
@@ -288,7 +321,18 @@ mod tests {
         let learner = |name: &str, value: &str| {
             saved_model(|model| model["learner"][name] = serde_json::from_str(value).expect("it is JSON"))
         };
-        refused(&learner("learner_model_param", r#"{"base_score":"[1,2]"}"#), "its base_score is");
+        for (parameters, part) in [
+            (r#"{"base_score":"[1,2]"}"#, "its base_score is \"[1,2]\""),
+            (r#"{"base_score":"nan"}"#, "its base_score is \"nan\""),
+            (r#"{"base_score":"-inf"}"#, "its base_score is \"-inf\""),
+            (r#"{"base_score":[1,2]}"#, "its base_score is no number"),
+            (r#"{"base_score":null}"#, "its base_score is no number"),
+            (r#"{"base_score":"0","num_target":"2"}"#, "models of several targets"),
+            (r#"{"base_score":"0","num_target":2}"#, "models of several targets"),
+            (r#"{"base_score":"0","num_target":"x"}"#, "its num_target is \"x\""),
+        ] {
+            refused(&learner("learner_model_param", parameters), part);
+        }
         refused(&learner("gradient_booster", r#"{"name":"gblinear"}"#), "it has no 'model'");
         refused(
             &learner("gradient_booster", r#"{"model":{"tree_info":[0,1],"trees":[]}}"#),

@@ -17,9 +17,12 @@ pub(super) struct PackageSources<'a> {
 
 impl<'a> PackageSources<'a> {
     pub(super) fn new(files: &'a BTreeMap<String, Vec<u8>>) -> Self {
-        // Others are large, and read by their own readers.
-        let of_trees =
-            |path: &str, bytes: &[u8]| path.ends_with(".ubj") || std::str::from_utf8(bytes).is_ok();
+        // Others are large, and read by their own readers. Names of features that are not text are refused
+        // with their model.
+        let of_trees = |path: &str, bytes: &[u8]| {
+            let is_of_saved = [".ubj", "-features.txt"].iter().any(|end| path.ends_with(end));
+            is_of_saved || std::str::from_utf8(bytes).is_ok()
+        };
         let models = files.iter().filter_map(|(path, bytes)| {
             let name = path.strip_prefix("models/").filter(|name| of_trees(name, bytes))?;
             Some((name.to_owned(), bytes.clone()))
