@@ -49,7 +49,7 @@ const SEARCHES_MAX: usize = 64;
 
 /// The same for searches that can read the documents of all groups. They have places of their own: however
 /// many there are, those of named groups begin.
-const SCANS_MAX: usize = 16;
+const SCANS_MAX: usize = 64;
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
 const PATIENCE: Duration = Duration::from_secs(60);

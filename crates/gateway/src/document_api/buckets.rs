@@ -320,7 +320,8 @@ mod tests {
         let all = |divided: &[BucketId]| VisitedBuckets { bits: Some(1), divided: divided.into() };
         let (five, three_and_five) = (halves(5), [halves(3), halves(5)].concat());
         // Buckets as they were listed, the position at whose end the visit is, the buckets now, and the next.
-        let table: [(&[BucketId], &str, &[BucketId], Option<&str>); 7] = [
+        type Row<'r> = (&'r [BucketId], &'r str, &'r [BucketId], Option<&'r str>);
+        let table: [Row<'_>; 7] = [
             (&[], "1.", &[], None),
             (&[], "1.", &five, Some("33-5.")),
             (&five, "1.", &five, Some("33-5.")),

@@ -56,7 +56,7 @@ impl StreamedVisit {
             let until = self.deadline.into();
             let Some(mut room) = self.pages.node().budget().page(PAGE_BYTES, until).await else {
                 // Without a place to continue, the end would say that all documents were sent.
-                break continuation.is_none().then(|| Error::Timeout(self.timeout));
+                break continuation.is_none().then_some(Error::Timeout(self.timeout));
             };
             // A page that was read for long is of a valid credential, too.
             let page = match self.pages.next(continuation.clone(), PAGE).await {
