@@ -202,7 +202,8 @@ fn document(partition: usize, event: usize) -> DocumentId {
 pub(crate) fn check(world: &SimWorld) -> Result<(), String> {
     let Some(state) = world.coordination.state() else { return Ok(()) };
     for (event, attempts) in world.logs.events.iter().enumerate() {
-        let there: Vec<usize> = attempts
+        // A partition that could take the event only the second time has two attempts.
+        let there: BTreeSet<usize> = attempts
             .iter()
             .map(|attempt| attempt.partition)
             .filter(|partition| has(world, state, &document(*partition, event)))
