@@ -465,7 +465,7 @@ fn aggregations_keep_no_documents() {
     // Those of all documents, too, and those that compare sets of them.
     let body = r#"{"size":0,"query":{"range":{"n":{"lt":200}}},"aggs":{
         "all":{"global":{},"aggs":{"n":{"sum":{"field":"n"}}}},
-        "rare":{"rare_terms":{"field":"n","max_doc_count":1},"aggs":{"t":{"value_count":{"field":"t"}}}},
+        "rare":{"rare_terms":{"field":"n","max_doc_count":1},"aggs":{"t":{"value_count":{"field":"d"}}}},
         "pairs":{"adjacency_matrix":{"filters":{
             "three":{"term":{"k":3}},"low":{"range":{"n":{"lt":70}}},"none":{"term":{"k":9}}}},
             "aggs":{"n":{"max":{"field":"n"}}}}}}"#;
