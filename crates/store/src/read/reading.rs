@@ -110,7 +110,12 @@ impl<'a> StoreSnapshot<'a> {
             match within {
                 None => of_bucket(bucket)?,
                 Some(within) => {
-                    bucket.parts_of(within).try_for_each(|part| of_bucket(&part))?;
+                    // Of several parts of a bucket, those beside the group have none of it.
+                    let has_group = |part: &Arc<StoredBucket>| {
+                        let (first, last) = part.locations();
+                        (first..=last).contains(&location)
+                    };
+                    bucket.parts_of(within).filter(has_group).try_for_each(|part| of_bucket(&part))?;
                 }
             }
         }
