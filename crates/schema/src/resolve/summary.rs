@@ -269,8 +269,9 @@ fn add_attributes(decls: &[&FieldDecl], fields: &Fields, summaries: &mut Summari
     for decl in decls {
         let Some(field) = fields.get(decl.name.value.as_str()) else { continue };
         let mut shown = summaries.values().flat_map(|summary| &summary.fields);
-        let marks_words =
-            shown.any(|shown| shown.name == field.name && (shown.bolding || shown.mode.is_dynamic()));
+        let marks_words = field.bolding
+            || field.summary.is_dynamic()
+            || shown.any(|shown| shown.name == field.name && (shown.bolding || shown.mode.is_dynamic()));
         if field.attribute.is_none() || marks_words {
             continue;
         }
