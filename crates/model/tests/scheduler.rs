@@ -340,7 +340,8 @@ fn under_stress_every_caller_gets_its_own_answer_and_no_more_runs_than_slots_go_
             });
         }
     });
-    assert!(model.most_running.load(Ordering::SeqCst) <= 4, "three slots, and one run of feeding always");
+    // Queries do not wait for runs of feeding that began while slots were free.
+    assert!(model.most_running.load(Ordering::SeqCst) <= 2 * 3, "three of queries, and three of feeding");
 }
 
 #[test]
