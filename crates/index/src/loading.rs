@@ -95,19 +95,14 @@ impl LoadedRows {
         (row < self.rows.len() && self.document(row) == document).then(|| self.record(row))
     }
 
-    /// Writes all rows to a run. Their entries are sorted in a thread of its own while the documents are
-    /// written.
+    /// Writes all rows to a run.
     pub fn write(&self, writer: &mut RunWriter<'_>) -> Result<(), Error> {
-        let sorted = std::thread::scope(|scope| {
-            let sorting = scope.spawn(|| self.sorted());
-            for row in 0..self.rows.len() {
-                let keys = self.key_ends(row).map(|end| self.key(end));
-                writer.document_of(self.document(row), self.rows[row].timestamp, keys)?;
-            }
-            sorting.join().map_err(|panic| std::panic::resume_unwind(panic))
-        })?;
+        for row in 0..self.rows.len() {
+            let keys = self.key_ends(row).map(|end| self.key(end));
+            writer.document_of(self.document(row), self.rows[row].timestamp, keys)?;
+        }
         let mut key = Vec::new();
-        for entry in sorted {
+        for entry in self.sorted() {
             let record = self.entry(&entry, &mut key);
             writer.entry(&key, &record)?;
         }

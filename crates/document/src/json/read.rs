@@ -32,7 +32,7 @@ pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentVal
 /// The size from which whole numbers may be read as floats.
 const WHOLE_NUMBERS_END: f64 = 9_223_372_036_854_775_808.0;
 
-/// How many decimal digits a float keeps of any number.
+/// Number of decimal digits that a float keeps of any number.
 const DECIMAL_DIGITS: usize = f64::DIGITS as usize;
 
 /// Number of digits of the shortest decimal number that is read as this one.

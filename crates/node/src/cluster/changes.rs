@@ -202,7 +202,7 @@ enum ChangeDecision {
     Made {
         existed: bool,
     },
-    /// What is shown, or the reason for which it is not.
+    /// State that is shown, or the reason for which none is.
     Refused(Result<ConflictingState, FailedChange>),
 }
 

@@ -70,7 +70,7 @@ fn parameter(learner: &UbjsonValue, name: &str) -> Result<Option<f64>, Error> {
         _ => None,
     };
     number.filter(|number| number.is_finite()).map(Some).ok_or_else(|| {
-        let found = value.text().map_or_else(|| "no number".to_owned(), |text| format!("{text:?}"));
+        let found = value.text().map_or_else(|| "not a number".to_owned(), |text| format!("{text:?}"));
         Error::setup(format!("its {name} is {found}: a model has one score, a number"))
     })
 }
@@ -325,8 +325,8 @@ mod tests {
             (r#"{"base_score":"[1,2]"}"#, "its base_score is \"[1,2]\""),
             (r#"{"base_score":"nan"}"#, "its base_score is \"nan\""),
             (r#"{"base_score":"-inf"}"#, "its base_score is \"-inf\""),
-            (r#"{"base_score":[1,2]}"#, "its base_score is no number"),
-            (r#"{"base_score":null}"#, "its base_score is no number"),
+            (r#"{"base_score":[1,2]}"#, "its base_score is not a number"),
+            (r#"{"base_score":null}"#, "its base_score is not a number"),
             (r#"{"base_score":"0","num_target":"2"}"#, "models of several targets"),
             (r#"{"base_score":"0","num_target":2}"#, "models of several targets"),
             (r#"{"base_score":"0","num_target":"x"}"#, "its num_target is \"x\""),

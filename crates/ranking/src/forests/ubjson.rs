@@ -8,7 +8,7 @@ const DEPTH: usize = 64;
 /// Maximum number of numbers that a model has: those of some 2.5 million nodes.
 const NUMBERS_MAX: usize = 16_000_000;
 
-/// How many numbers another value counts as, by its memory.
+/// Numbers that another value counts as, by its memory.
 const VALUE_NUMBERS: usize = 8;
 
 /// Members of maps that are kept, at any depth. The others are passed over.
