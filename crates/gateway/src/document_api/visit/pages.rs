@@ -210,7 +210,12 @@ impl VisitPages {
             match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
                 RoutingOutcome::Here(vouch) => *known.lock() = Some(vouch),
                 RoutingOutcome::There(answer) => {
-                    let (status, body) = buckets::whole_answer(answer).await?;
+                    let (status, body) = match buckets::whole_answer(answer).await {
+                        Ok(answer) => answer,
+                        // The node may have been frozen or restarted.
+                        Err(error) if !looks.again().await => return Err(error),
+                        Err(_) => continue,
+                    };
                     let mut page = self.of_answer(status, &body)?;
                     page.next = page.next.map(|next| self.pass.position(&next)).transpose()?;
                     return Ok(page);
