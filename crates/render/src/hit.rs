@@ -55,6 +55,9 @@ impl Serialize for HitFields<'_> {
         for (name, value) in self.fields {
             map.serialize_key(&**name)?;
             match value {
+                FieldValue::Value(DocumentValue::Map(entries)) if has_text_keys(entries) => {
+                    map.serialize_value(&EntriesInHit { entries, options: self.options })?;
+                }
                 FieldValue::Value(value) => {
                     map.serialize_value(&ValueInHit { value, options: self.options })?;
                 }
@@ -92,9 +95,7 @@ impl Serialize for ValueInHit<'_> {
                     both: (inside(key), inside(value)),
                 }))
             }
-            DocumentValue::Map(entries) => serializer.collect_map(
-                entries.iter().map(|(key, value)| (scalar::to_text(key).unwrap_or_default(), inside(value))),
-            ),
+            DocumentValue::Map(entries) => EntriesInHit { entries, options }.serialize(serializer),
             DocumentValue::WeightedSet(elements) if options.sets_as_lists => {
                 serializer.collect_seq(elements.iter().map(|(item, weight)| TwoMembers {
                     names: ["item", "weight"],
@@ -103,6 +104,29 @@ impl Serialize for ValueInHit<'_> {
             }
             other => json::value(other, options.tensors).serialize(serializer),
         }
+    }
+}
+
+/// True if all keys are texts. A field with such a map is an object in any case: the option is for maps with
+/// other keys, and for those inside of other values.
+fn has_text_keys(entries: &[(DocumentValue, DocumentValue)]) -> bool {
+    entries.iter().all(|(key, _)| matches!(key, DocumentValue::String(_)))
+}
+
+/// Entries of a map as an object.
+struct EntriesInHit<'a> {
+    entries: &'a [(DocumentValue, DocumentValue)],
+    options: &'a RenderOptions,
+}
+
+impl Serialize for EntriesInHit<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let options = self.options;
+        serializer.collect_map(
+            self.entries.iter().map(|(key, value)| {
+                (scalar::to_text(key).unwrap_or_default(), ValueInHit { value, options })
+            }),
+        )
     }
 }
 

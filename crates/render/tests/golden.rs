@@ -32,17 +32,22 @@ fn hit(fields: Vec<(&str, FieldValue)>) -> ResultHit {
 fn maps_and_sets_can_be_lists() {
     let set = || DocumentValue::WeightedSet(vec![(text("a"), 3)]);
     let map = DocumentValue::Map(vec![(text("k"), set()), (text("l"), text("x"))]);
+    let years = DocumentValue::Map(vec![(DocumentValue::Int(7), text("x"))]);
     let member = DocumentValue::Struct(vec![("m".into(), map.clone())]);
     let hits = [hit(vec![
         ("map", FieldValue::Value(map)),
         ("list", FieldValue::Value(DocumentValue::Array(vec![set(), text("y")]))),
         ("member", FieldValue::Value(member)),
+        ("years", FieldValue::Value(years)),
     ])];
     let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
     let both = RenderOptions { maps_as_lists: true, sets_as_lists: true, ..RenderOptions::default() };
+    // A field with a map of texts is an object all the same.
     let map = r#"[{"key":"k","value":[{"item":"a","weight":3}]},{"key":"l","value":"x"}]"#;
+    let object = r#"{"k":[{"item":"a","weight":3}],"l":"x"}"#;
+    let years = r#"[{"key":7,"value":"x"}]"#;
     let expected = format!(
-        r#""fields":{{"map":{map},"list":[[{{"item":"a","weight":3}}],"y"],"member":{{"m":{map}}}}}"#
+        r#""fields":{{"map":{object},"list":[[{{"item":"a","weight":3}}],"y"],"member":{{"m":{map}}},"years":{years}}}"#
     );
     let found = json(&response, &both);
     assert!(found.contains(&expected), "{found}");
