@@ -134,6 +134,12 @@ fn values_of_all_types_in_xml() {
         check(text(unpaired), &unpaired.replace('<', "&lt;").replace('>', "&gt;"));
     }
     check(DocumentValue::Raw(vec![0, 255, 16]), "AP8Q");
+    check(
+        DocumentValue::Array(vec![DocumentValue::Raw(vec![0, 255, 16])]),
+        r#"<item><data length="3" encoding="hex">00FF10</data></item>"#,
+    );
+    let tensor = Tensor::parse("tensor<float>(k{},x[2]):{a:[1,2]}", None).expect("a tensor");
+    check(DocumentValue::Tensor(tensor), "tensor&lt;float&gt;(k{},x[2]):{a:[1.0, 2.0]}");
     check(place(), in_xml);
     check(DocumentValue::Array(vec![place()]), &format!("<item>{in_xml}</item>"));
     check(
@@ -155,6 +161,19 @@ fn values_of_all_types_in_xml() {
             r#"<item><key>k</key><value><struct-field name="name">n</struct-field><struct-field name="home">{in_xml}</struct-field></value></item>"#
         ),
     );
+}
+
+#[test]
+fn tensors_among_features_have_all_addresses_in_xml() {
+    let tensor = Tensor::parse("tensor(x[1]):[1.5]", None).expect("a tensor");
+    let features = FieldValue::Features(vec![("t".into(), FeatureValue::Tensor(tensor))]);
+    let hits = [hit(vec![("matchfeatures", features)])];
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let mut out = Vec::new();
+    write_xml(&response, &RenderOptions::default(), "utf-8", &mut out);
+    let text = String::from_utf8(out).expect("it is UTF-8");
+    let expected = r#"{"t":{"type":"tensor(x[1])","cells":[{"address":{"x":"0"},"value":1.5}]}}"#;
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
@@ -367,8 +386,25 @@ fn with_response(test: impl Fn(&SearchResponse<'_>)) {
     root.outputs = vec![("count()".to_owned(), GroupValue::Long(9))];
     root.lists = vec![list];
     let groupings = [GroupingResult { root, continuation: "EF".to_owned() }];
-    let errors = [ErrorMessage { code: 3, summary: "Illegal query".to_owned(), ..ErrorMessage::default() }];
+    let errors = [
+        ErrorMessage {
+            code: 3,
+            summary: "Illegal query".to_owned(),
+            message: Some("no field <x>".to_owned()),
+            ..ErrorMessage::default()
+        },
+        ErrorMessage {
+            code: 12,
+            summary: "Timeout".to_owned(),
+            source: Some("far".to_owned()),
+            ..ErrorMessage::default()
+        },
+    ];
     let timing = QueryTiming { search: Duration::from_millis(5), ..QueryTiming::default() };
+    let ranked = TraceStep { message: Some("ranked".to_owned()), ..TraceStep::default() };
+    let matched =
+        TraceStep { timestamp_ms: Some(1), message: Some("matched <3>".to_owned()), children: vec![ranked] };
+    let trace = TraceStep { children: vec![matched], ..TraceStep::default() };
     test(&SearchResponse {
         total_count: 2,
         hits: &hits,
@@ -376,7 +412,7 @@ fn with_response(test: impl Fn(&SearchResponse<'_>)) {
         coverage: FULL,
         errors: &errors,
         timing: Some(timing),
-        trace: None,
+        trace: Some(&trace),
         ..SearchResponse::default()
     });
 }
@@ -483,7 +519,7 @@ fn sources_have_groups_of_their_own() {
     write_xml(&response, &RenderOptions::default(), "utf-8", &mut xml);
     let xml = String::from_utf8(xml).expect("it is UTF-8");
     assert!(xml.contains(r#"results-full="1" results="2""#), "{xml}");
-    let group = xml.find("<group relevance=\"1.0\" source=\"mail\">").expect("a group");
+    let group = xml.find("<group relevancy=\"1.0\" source=\"mail\">").expect("a group");
     let hit = xml.find("<hit ").expect("a hit");
     let end = xml.find("</group>").expect("its end");
     assert!(group < hit && hit < end, "{xml}");
