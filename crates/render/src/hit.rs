@@ -25,7 +25,7 @@ impl Serialize for HitJson<'_> {
         }
         map.serialize_entry("relevance", &JsonFloat(hit.relevance))?;
         map.serialize_entry("source", &*hit.source)?;
-        if !hit.fields.is_empty() {
+        if hit.fields.iter().any(|(_, value)| has_form(value)) {
             map.serialize_entry("fields", &HitFields { fields: &hit.fields, options: self.options })?;
         }
         map.end()
@@ -44,6 +44,16 @@ fn index_id(source: &str, id: &DocumentId) -> String {
     text
 }
 
+/// False for a field whose number is NaN. It is left out, as in Vespa, whose content nodes say by it that a
+/// field has no value.
+pub(crate) fn has_form(value: &FieldValue) -> bool {
+    match value {
+        FieldValue::Value(DocumentValue::Float(number)) => !number.is_nan(),
+        FieldValue::Value(DocumentValue::Double(number)) => !number.is_nan(),
+        _ => true,
+    }
+}
+
 struct HitFields<'a> {
     fields: &'a [(Arc<str>, FieldValue)],
     options: &'a RenderOptions,
@@ -51,8 +61,9 @@ struct HitFields<'a> {
 
 impl Serialize for HitFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.fields.len()))?;
-        for (name, value) in self.fields {
+        let shown = || self.fields.iter().filter(|(_, value)| has_form(value));
+        let mut map = serializer.serialize_map(Some(shown().count()))?;
+        for (name, value) in shown() {
             map.serialize_key(&**name)?;
             match value {
                 FieldValue::Value(DocumentValue::Map(entries)) if has_text_keys(entries) => {

@@ -15,7 +15,7 @@ use quick_xml::events::BytesText;
 use quick_xml::writer::ElementWriter;
 
 use crate::group::{bounds, kind_text, value_text};
-use crate::hit::NamedFeatures;
+use crate::hit::{NamedFeatures, has_form};
 use crate::literal::literal;
 use crate::number::{JavaNumbers, java_text};
 use crate::response::hits_before_groups;
@@ -266,6 +266,7 @@ fn field(
     element: ElementWriter<'_, &mut Vec<u8>>,
 ) -> io::Result<()> {
     match value {
+        unshown if !has_form(unshown) => element.write_text_content(plain("")).map(drop),
         FieldValue::Value(value) => content(value, options, element),
         FieldValue::Features(features) => {
             let mut features = features.clone();

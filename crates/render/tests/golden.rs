@@ -94,7 +94,8 @@ fn values_of_all_types() {
     check_value(DocumentValue::Float(0.2), "0.2");
     check_value(DocumentValue::Double(2.0), "2.0");
     check_value(DocumentValue::Double(1e20), "1.0E20");
-    check_value(DocumentValue::Double(f64::NAN), r#""NaN""#);
+    check_value(DocumentValue::Double(f64::INFINITY), r#""Infinity""#);
+    check_value(DocumentValue::Array(vec![DocumentValue::Double(f64::NAN)]), r#"["NaN"]"#);
     check_value(text("a\"b\\c\n\u{1}é日🦀</hi>"), "\"a\\\"b\\\\c\\n\\u0001é日🦀</hi>\"");
     check_value(DocumentValue::Raw(vec![0, 255, 16]), r#""AP8Q""#);
     check_value(
@@ -108,6 +109,30 @@ fn values_of_all_types() {
         DocumentValue::Struct(vec![("name".into(), text("n")), ("age".into(), DocumentValue::Int(1))]),
         r#"{"name":"n","age":1}"#,
     );
+}
+
+#[test]
+fn fields_that_are_not_a_number_are_left_out() {
+    let not_numbers = || {
+        vec![
+            ("f", FieldValue::Value(DocumentValue::Float(f32::NAN))),
+            ("d", FieldValue::Value(DocumentValue::Double(f64::NAN))),
+        ]
+    };
+    let hits = [hit(not_numbers())];
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let found = json(&response, &RenderOptions::default());
+    assert!(found.ends_with(r#""source":"inbox"}]}}"#), "{found}");
+    let mut fields = not_numbers();
+    fields.push(("g", FieldValue::Value(DocumentValue::Double(1.0))));
+    let hits = [hit(fields)];
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let found = json(&response, &RenderOptions::default());
+    assert!(found.ends_with(r#""fields":{"g":1.0}}]}}"#), "{found}");
+    let mut xml = Vec::new();
+    write_xml(&response, &RenderOptions::default(), "utf-8", &mut xml);
+    let xml = String::from_utf8(xml).expect("it is UTF-8");
+    assert!(xml.contains("<field name=\"f\"></field>"), "{xml}");
 }
 
 #[test]
