@@ -256,8 +256,12 @@ impl<'m> ConditionMatcher<'m> {
 }
 
 impl RuleComparison {
-    /// Compares as numbers if both are numbers; false if a value is missing.
+    /// Compares as numbers if both are numbers; false if a value is missing, but for a difference.
     fn holds(self, left: Option<&str>, right: Option<&str>) -> bool {
+        if self == RuleComparison::Different {
+            return left.is_some() != right.is_some()
+                || left.is_some() && !RuleComparison::Equal.holds(left, right);
+        }
         let (Some(left), Some(right)) = (left, right) else { return false };
         let numbers = left.trim().parse::<f64>().ok().zip(right.trim().parse::<f64>().ok());
         let order = match numbers {
@@ -271,6 +275,7 @@ impl RuleComparison {
             RuleComparison::Less => order.is_some_and(|order| order.is_lt()),
             RuleComparison::More => order.is_some_and(|order| order.is_gt()),
             RuleComparison::Contains => left.contains(right),
+            RuleComparison::Different => !order.is_some_and(|order| order.is_eq()),
         }
     }
 }

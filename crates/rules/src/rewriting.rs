@@ -7,11 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_query::{BriefItem, ItemAnnotations, QueryItem, TermMatch};
+use millrace_query::{BriefItem, ItemAnnotations, QueryItem, QueryNumber, RangeBound, TermMatch};
 
 use crate::base::RuleBase;
 use crate::matching::{ConditionMatch, ConditionMatcher};
-use crate::syntax::{ProducedTerm, ProductionRule, RuleCondition, RuleKind, RuleProduction, TermType};
+use crate::parser::number;
+use crate::syntax::{
+    ProducedBound, ProducedTerm, ProductionRule, RuleCondition, RuleKind, RuleProduction, TermType,
+};
 use crate::tree::{DEFAULT_FIELD, RuleGroup, RuleGroupKind, RuleNode, RuleTreeBuilder, group};
 
 /// Maximum number of conditions tried per query.
@@ -204,7 +207,7 @@ impl RuleRewriter<'_> {
         if let Some((last, outer)) = place.split_last()
             && let Some(RuleNode::Group(outer)) = self.root.at_mut(outer)
             && outer.kind.joins(term_type)
-            && (*last == 0 || matches!(term_type, TermType::And | TermType::Or))
+            && (*last == 0 || matches!(term_type, TermType::And | TermType::Or | TermType::WeakAnd))
         {
             outer.children.push(piece);
             return;
@@ -228,6 +231,12 @@ impl RuleRewriter<'_> {
                 self.parameters.insert(name.clone(), value.clone());
                 self.set.insert(name.clone(), value.clone());
             }
+            ProducedTerm::Beyond(bound, limit) => {
+                let field = label.as_deref().unwrap_or(DEFAULT_FIELD);
+                let annotations = weighted(ItemAnnotations::default(), *weight);
+                let node = self.builder.term(beyond(field, *bound, *limit, annotations), Some(number));
+                pieces.push((*term_type, node));
+            }
             ProducedTerm::Term(text) => {
                 let node = self.word(number, label.as_deref(), text, *weight);
                 pieces.push((*term_type, node));
@@ -236,7 +245,7 @@ impl RuleRewriter<'_> {
                 let node = self.phrase(number, label.as_deref(), words, *weight);
                 pieces.push((*term_type, node));
             }
-            ProducedTerm::Reference { name, all, .. } => {
+            ProducedTerm::Reference { name, all, bound, .. } => {
                 for referred in found.referred.iter().filter(|referred| referred.name == *name) {
                     let condition = if *all { Some(name) } else { referred.all.as_ref() };
                     if let Some(condition) = condition.and_then(|name| self.base.conditions.get(name)) {
@@ -250,8 +259,9 @@ impl RuleRewriter<'_> {
                         continue;
                     }
                     let taken = referred.taken.iter().map(|at| &children[*at]);
-                    let copies: Vec<RuleNode> =
-                        taken.map(|node| self.copy(number, node, label.as_deref(), *weight)).collect();
+                    let copies: Vec<RuleNode> = taken
+                        .map(|node| self.copy(number, node, label.as_deref(), *bound, *weight))
+                        .collect();
                     pieces.extend(as_pieces(*term_type, copies));
                 }
             }
@@ -283,9 +293,21 @@ impl RuleRewriter<'_> {
         )
     }
 
-    /// Copies a matched term.
-    fn copy(&mut self, rule: usize, node: &RuleNode, label: Option<&str>, weight: Option<i32>) -> RuleNode {
+    /// Copies a matched term. With a bound, a number becomes the range beyond it.
+    fn copy(
+        &mut self,
+        rule: usize,
+        node: &RuleNode,
+        label: Option<&str>,
+        bound: Option<ProducedBound>,
+        weight: Option<i32>,
+    ) -> RuleNode {
         let RuleNode::Term(term) = node else { return node.clone() };
+        if let Some((bound, limit)) = bound.zip(number(term.text())) {
+            let annotations = weighted(ItemAnnotations::default(), weight);
+            let item = beyond(label.unwrap_or(term.field()), bound, limit, annotations);
+            return self.builder.term(item, Some(rule));
+        }
         let mut item = term.item.clone();
         if let QueryItem::Term { field, annotations, .. } = &mut item {
             if let Some(label) = label {
@@ -295,6 +317,15 @@ impl RuleRewriter<'_> {
         }
         self.builder.term(item, Some(rule))
     }
+}
+
+/// The range of all numbers beyond one.
+fn beyond(field: &str, bound: ProducedBound, limit: QueryNumber, annotations: ItemAnnotations) -> QueryItem {
+    let (low, high) = match bound {
+        ProducedBound::Below => (RangeBound::Open, RangeBound::Exclusive(limit)),
+        ProducedBound::Above => (RangeBound::Exclusive(limit), RangeBound::Open),
+    };
+    QueryItem::Range { field: field.to_owned(), low, high, hit_limit: None, annotations }
 }
 
 fn weighted(annotations: ItemAnnotations, weight: Option<i32>) -> ItemAnnotations {

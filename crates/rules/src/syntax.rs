@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_query::QueryNumber;
 use millrace_schema::SourcePosition;
 
 /// A parsed rule base.
@@ -110,6 +111,7 @@ pub(crate) enum RuleComparison {
     More,
     /// The left value contains the right one.
     Contains,
+    Different,
 }
 
 /// Output of a rule.
@@ -127,17 +129,30 @@ pub(crate) struct RuleProduction {
 pub(crate) enum ProducedTerm {
     Term(String),
     Phrase(Vec<String>),
+    /// All numbers on one side of a number.
+    Beyond(ProducedBound, QueryNumber),
     /// Sets a parameter to a value.
     Parameter {
         name: String,
         value: String,
     },
-    /// The terms matched under this name; with `all`, all terms of the condition that it names.
+    /// The terms matched under this name; with `all`, all terms of the condition that it names; with a bound,
+    /// the numbers on that side of those that are numbers.
     Reference {
         name: String,
         all: bool,
+        bound: Option<ProducedBound>,
         place: SourcePosition,
     },
+}
+
+/// Side of a number, which does not belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProducedBound {
+    /// `<`.
+    Below,
+    /// `>`.
+    Above,
 }
 
 /// Way in which output is added to the query.
@@ -150,6 +165,7 @@ pub(crate) enum TermType {
     And,
     Rank,
     Not,
+    WeakAnd,
 }
 
 impl RuleCondition {

@@ -9,6 +9,9 @@ use crate::syntax::TermType;
 /// Field of terms without a label.
 pub(crate) const DEFAULT_FIELD: &str = "default";
 
+/// Hits that `~` asks for: as many as `weakAnd` without an annotation.
+const WEAK_AND_HITS: u32 = 100;
+
 #[derive(Debug, Clone)]
 pub(crate) enum RuleNode {
     Term(RuleTerm),
@@ -262,6 +265,10 @@ impl RuleNode {
                     TermType::Rank => RuleGroupKind::Rank,
                     TermType::Not => RuleGroupKind::Not,
                     TermType::Equiv => RuleGroupKind::Equiv { annotations: ItemAnnotations::default() },
+                    TermType::WeakAnd => RuleGroupKind::WeakAnd {
+                        target_hits: WEAK_AND_HITS,
+                        annotations: ItemAnnotations::default(),
+                    },
                 };
                 group(kind, vec![node, other])
             }
@@ -278,6 +285,7 @@ impl RuleGroupKind {
             TermType::Rank => matches!(self, RuleGroupKind::Rank),
             TermType::Not => matches!(self, RuleGroupKind::Not),
             TermType::Equiv => matches!(self, RuleGroupKind::Equiv { .. }),
+            TermType::WeakAnd => matches!(self, RuleGroupKind::WeakAnd { .. }),
             TermType::Context => true,
         }
     }

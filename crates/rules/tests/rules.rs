@@ -229,6 +229,16 @@ fn what_is_made_is_put_to_the_query_by_its_type() {
     check("a -> ?b ?c;", &[("a", "OR b c")]);
     check("a -> $b;", &[("a", "b")]);
     check("a -> -b;", &[("a", "FALSE")]);
+    check("a +> ~b;", &[("a", "WEAKAND a b"), ("x a y", "WEAKAND (AND x a y) b")]);
+    check("a -> ~b ~c;", &[("a", "WEAKAND b c"), ("x a y", "WEAKAND (AND x y) b c")]);
+    check(
+        "under 5000 -> price:<5000; over [...] -> price:>[...];",
+        &[
+            ("shoes under 5000", "AND shoes price:<5000"),
+            ("shoes over 70", "AND shoes price:>70"),
+            ("shoes over all", "AND shoes price:all"),
+        ],
+    );
     check("dvd player +> =recorder;", &[("a dvd player", "AND a EQUIV{\"dvd player\" recorder}")]);
     check("m/(a b) +> ?title:[m];", &[("a b c", "OR (AND a b c) (AND title:a title:b)")]);
     check("b +> title:c;", &[("\"a b\" d", "AND (AND \"a b\" title:c) d")]);
@@ -325,6 +335,12 @@ fn parameters_are_read_and_set() {
     check("!parameter.shop a -> b;", "a", &[], "b");
     check("a +> parameter.x='1'; b parameter.x = '1' -> c;", "a b", &[], "AND a c x=1");
     check("a -> parameter.x.y='z' a;", "a", &[("x.y", "w")], "a x.y=z");
+    check("a -> parameter.x.y=1 a parameter.on=true;", "a", &[], "a on=true x.y=1");
+    check("a -> parameter.x=some -title:c;", "b a", &[], "+b -title:c x=some");
+    check("a -> b =c;", "a", &[], "AND c b");
+    check("a parameter.x != '1' -> b;", "a", &[("x", "1.0")], "a unchanged");
+    check("a parameter.x != '1' -> b;", "a", &[("x", "2")], "b");
+    check("a parameter.x != '1' -> b;", "a", &[], "a unchanged");
 }
 
 #[test]
@@ -428,6 +444,8 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
         "parameter.a -> parameter.b;",
         "1:16: expected a value for the parameter, as in parameter.b='value'",
     );
+    wrong("a -> price:<cheap;", "1:13: expected a number, as in price:<5000, found 'cheap'");
+    wrong("a -> <5;", "1:8: a bound is one of a field: write it as in price:<5000");
     wrong("a -> b='c';", "1:6: only parameters have values, as in parameter.b='value'; a term has none");
     wrong(
         "request.a -> b;",
