@@ -499,6 +499,7 @@ fn mark_last(condition: &mut RuleCondition) {
             conditions.last_mut().into_iter().for_each(mark_last);
         }
         RuleCondition::Choice(conditions) => conditions.iter_mut().for_each(mark_last),
+        RuleCondition::Comparison { left, .. } => mark_last(left),
         _ => {}
     }
 }

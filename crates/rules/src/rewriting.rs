@@ -124,12 +124,19 @@ impl RuleRewriter<'_> {
         let mut begun = BTreeSet::new();
         let mut without_terms = false;
         for _ in 0..most {
-            let Some((place, found)) = self.find(number, rule, &begun, without_terms) else {
+            let Some((place, mut found)) = self.find(number, rule, &begun, without_terms) else {
                 return match self.left {
                     0 => Err(RewriteStop::Steps),
                     _ => Ok(()),
                 };
             };
+            // A rule that removes leaves one term of the query.
+            if rule.removes() && found.taken.len() >= self.root.size() {
+                if found.taken.len() < 2 {
+                    return Ok(());
+                }
+                found.taken.remove(0);
+            }
             match found.taken.first() {
                 None => without_terms = true,
                 Some(first) => {
@@ -142,6 +149,10 @@ impl RuleRewriter<'_> {
             self.steps.push(RewriteStep::Applied { place: rule.place.to_string(), query });
             if self.root.size() > TERMS_MAX {
                 return Err(RewriteStop::Terms);
+            }
+            // An ellipsis matches what the rule made of it.
+            if rule.condition.has_ellipsis() {
+                return Ok(());
             }
         }
         Ok(())
@@ -186,15 +197,15 @@ impl RuleRewriter<'_> {
     /// Creates the nodes of a rule's productions, and adds them to the group at a path.
     fn produce(&mut self, number: usize, rule: &ProductionRule, place: &[usize], found: &ConditionMatch) {
         let children = self.children(place).to_vec();
-        let mut pieces: Vec<Piece> = Vec::new();
+        let (mut pieces, mut alternatives) = (Vec::new(), Vec::new());
         for production in &rule.productions {
-            self.make(number, production, found, &children, &mut pieces);
+            self.make(number, production, found, &children, &mut pieces, &mut alternatives);
         }
         let Some(node) = self.root.at_mut(place) else { return };
         let RuleNode::Group(group) = std::mem::replace(node, group(RuleGroupKind::And, Vec::new())) else {
             return;
         };
-        let (edited, around) = edited(group, rule.kind, &found.taken, pieces);
+        let (edited, around) = edited(group, rule.kind, &found.taken, pieces, alternatives);
         *node = edited;
         for (term_type, piece) in around {
             self.put_around(place, term_type, piece);
@@ -224,6 +235,7 @@ impl RuleRewriter<'_> {
         found: &ConditionMatch,
         children: &[RuleNode],
         pieces: &mut Vec<Piece>,
+        alternatives: &mut Vec<RuleNode>,
     ) {
         let RuleProduction { term_type, label, made, weight } = production;
         match made {
@@ -243,7 +255,10 @@ impl RuleRewriter<'_> {
             }
             ProducedTerm::Phrase(words) => {
                 let node = self.phrase(number, label.as_deref(), words, *weight);
-                pieces.push((*term_type, node));
+                match term_type {
+                    TermType::Or => alternatives.push(node),
+                    other => pieces.push((*other, node)),
+                }
             }
             ProducedTerm::Reference { name, all, bound, .. } => {
                 for referred in found.referred.iter().filter(|referred| referred.name == *name) {
@@ -262,7 +277,9 @@ impl RuleRewriter<'_> {
                     let copies: Vec<RuleNode> = taken
                         .map(|node| self.copy(number, node, label.as_deref(), *bound, *weight))
                         .collect();
-                    pieces.extend(as_pieces(*term_type, copies));
+                    if !copies.is_empty() {
+                        pieces.push((*term_type, together(copies, *weight)));
+                    }
                 }
             }
         }
@@ -332,19 +349,8 @@ fn weighted(annotations: ItemAnnotations, weight: Option<i32>) -> ItemAnnotation
     ItemAnnotations { weight: weight.unwrap_or(annotations.weight), ..annotations }
 }
 
-/// Converts terms that were matched together to pieces of a type; terms inserted as a unit stay together.
-fn as_pieces(term_type: TermType, mut nodes: Vec<RuleNode>) -> Vec<Piece> {
-    match term_type {
-        TermType::Context | TermType::And => nodes.into_iter().map(|node| (term_type, node)).collect(),
-        _ if nodes.len() == 1 => vec![(term_type, nodes.remove(0))],
-        _ if nodes.is_empty() => Vec::new(),
-        TermType::Equiv => vec![(term_type, together(nodes))],
-        _ => vec![(term_type, group(RuleGroupKind::And, nodes))],
-    }
-}
-
-/// Combines terms into one: a phrase if they have the same field.
-fn together(mut nodes: Vec<RuleNode>) -> RuleNode {
+/// Combines terms that were matched together into one: a phrase if they have the same field.
+fn together(mut nodes: Vec<RuleNode>, weight: Option<i32>) -> RuleNode {
     if nodes.len() == 1 {
         return nodes.remove(0);
     }
@@ -353,7 +359,10 @@ fn together(mut nodes: Vec<RuleNode>) -> RuleNode {
         _ => String::new(),
     };
     match nodes.iter().all(|node| matches!(node, RuleNode::Term(term) if term.field() == field)) {
-        true => group(RuleGroupKind::Phrase { field, annotations: ItemAnnotations::default() }, nodes),
+        true => {
+            let annotations = weighted(ItemAnnotations::default(), weight);
+            group(RuleGroupKind::Phrase { field, annotations }, nodes)
+        }
         false => group(RuleGroupKind::And, nodes),
     }
 }
@@ -372,11 +381,15 @@ fn terms_of(condition: &RuleCondition) -> Vec<Vec<String>> {
 }
 
 /// A group with the output of a rule inserted, and the pieces to put around it.
+///
+/// Alternatives are phrases. An adding rule puts them beside what it matched, as in Vespa, where a single term
+/// is an alternative of all that stands beside it.
 fn edited(
     RuleGroup { kind, mut children }: RuleGroup,
     rule: RuleKind,
     taken: &[usize],
     pieces: Vec<Piece>,
+    mut alternatives: Vec<RuleNode>,
 ) -> (RuleNode, Vec<Piece>) {
     let (mut here, mut equivalents, mut around) = (Vec::new(), Vec::new(), Vec::new());
     for (term_type, node) in pieces {
@@ -386,9 +399,16 @@ fn edited(
             other => around.push((other, node)),
         }
     }
+    if matches!(kind, RuleGroupKind::Equiv { .. }) {
+        here.append(&mut equivalents);
+    }
+    let is_beside = rule == RuleKind::Adding && !taken.is_empty() && equivalents.is_empty();
+    if !is_beside || !matches!(kind, RuleGroupKind::And | RuleGroupKind::WeakAnd { .. }) {
+        around.extend(alternatives.drain(..).map(|node| (TermType::Or, node)));
+    }
     let equiv = |nodes| group(RuleGroupKind::Equiv { annotations: ItemAnnotations::default() }, nodes);
     let first = taken.first().copied().unwrap_or(children.len());
-    let moves = rule == RuleKind::Replacing || !equivalents.is_empty();
+    let moves = rule == RuleKind::Replacing || !equivalents.is_empty() || !alternatives.is_empty();
     let mut at = if moves { first } else { taken.last().map_or(children.len(), |last| last + 1) };
     let mut removed = Vec::new();
     if moves {
@@ -398,9 +418,24 @@ fn edited(
     }
     if !equivalents.is_empty() {
         if rule == RuleKind::Adding && !removed.is_empty() {
-            equivalents.insert(0, together(removed));
+            equivalents.insert(0, together(std::mem::take(&mut removed), None));
         }
         here.insert(0, equiv(equivalents));
+    }
+    if !alternatives.is_empty() {
+        alternatives.insert(0, group(RuleGroupKind::And, removed));
+        here.insert(0, group(RuleGroupKind::Or, alternatives));
+    }
+    // A phrase takes up the words of another one in its field.
+    if let RuleGroupKind::Phrase { field, .. } = &kind {
+        let words = here.into_iter().flat_map(|node| match node {
+            RuleNode::Group(RuleGroup {
+                kind: RuleGroupKind::Phrase { field: other, annotations },
+                children,
+            }) if other == *field && annotations.weight == 100 => children,
+            node => vec![node],
+        });
+        here = words.collect();
     }
     // A phrase consists only of words of its own field.
     let fits = |node: &RuleNode| match &kind {

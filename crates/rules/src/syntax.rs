@@ -44,6 +44,13 @@ pub(crate) struct ProductionRule {
     pub(crate) productions: Vec<RuleProduction>,
 }
 
+impl ProductionRule {
+    /// True if it replaces what it matches by nothing.
+    pub(crate) fn removes(&self) -> bool {
+        self.kind == RuleKind::Replacing && self.productions.is_empty()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleKind {
     /// `->`.
@@ -189,6 +196,15 @@ impl RuleCondition {
             | RuleCondition::Choice(conditions)
             | RuleCondition::And(conditions) => conditions.iter().collect(),
             RuleCondition::Included(condition) => vec![condition],
+        }
+    }
+
+    /// True if an ellipsis is part of it, apart from negations and from conditions that it refers to.
+    pub(crate) fn has_ellipsis(&self) -> bool {
+        match self {
+            RuleCondition::Ellipsis { .. } => true,
+            RuleCondition::Not(_) => false,
+            other => other.inner().into_iter().any(RuleCondition::has_ellipsis),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Editable query tree: groups of nodes, and terms that conditions can match.
 
+use std::collections::BTreeSet;
+
 use millrace_linguistics::FieldAnalyzer;
 use millrace_query::{ItemAnnotations, PhraseWord, QueryItem, TermMatch};
 
@@ -356,8 +358,10 @@ fn is_plain(words: &[PhraseWord]) -> bool {
     words.iter().all(|word| word.matching == TermMatch::Word)
 }
 
-/// Equivalents have one field; terms of several fields are alternatives.
+/// Equivalents have one field, and are there once; terms of several fields are alternatives.
 fn equivalents(annotations: &ItemAnnotations, mut items: Vec<QueryItem>) -> Option<QueryItem> {
+    let mut known = BTreeSet::new();
+    items.retain(|item| known.insert(item.to_string()));
     fn field(item: &QueryItem) -> Option<&str> {
         match item {
             QueryItem::Term { field, .. } | QueryItem::Phrase { field, .. } => Some(field),
