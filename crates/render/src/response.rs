@@ -63,7 +63,8 @@ impl SearchResponse<'_> {
 pub struct RenderOptions {
     /// `presentation.format.tensors`.
     pub tensors: TensorFormat,
-    /// True to write maps as lists of keys and values, false for objects.
+    /// True to write maps as lists of keys and values, false for objects. A field whose keys are texts is an
+    /// object in any case.
     pub maps_as_lists: bool,
     /// True to write weighted sets as lists of items and weights, false for objects.
     pub sets_as_lists: bool,

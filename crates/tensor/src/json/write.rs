@@ -258,6 +258,7 @@ enum RenderedNumber {
     Null,
     /// Likewise, in a document.
     Name(&'static str),
+    Whole(i8),
     Float(f32),
     Double(f64),
 }
@@ -270,9 +271,10 @@ impl RenderedTensor<'_> {
             (_, CellNumbers::Exact) if number.is_nan() => RenderedNumber::Name("NaN"),
             (_, CellNumbers::Exact) if number == f64::INFINITY => RenderedNumber::Name("Infinity"),
             (_, CellNumbers::Exact) if number == f64::NEG_INFINITY => RenderedNumber::Name("-Infinity"),
+            (TensorCells::Int8(cells), _) => RenderedNumber::Whole(cells[at]),
             (TensorCells::Double(_), _) | (_, CellNumbers::Exact) => RenderedNumber::Double(number),
             // The cell has one of these types, so nothing is rounded.
-            (TensorCells::Float(_) | TensorCells::BFloat16(_) | TensorCells::Int8(_), CellNumbers::Shown) => {
+            (TensorCells::Float(_) | TensorCells::BFloat16(_), CellNumbers::Shown) => {
                 RenderedNumber::Float(number as f32)
             }
         }
@@ -284,6 +286,7 @@ impl Serialize for RenderedNumber {
         match self {
             RenderedNumber::Null => serializer.serialize_unit(),
             RenderedNumber::Name(name) => serializer.serialize_str(name),
+            RenderedNumber::Whole(number) => serializer.serialize_i8(*number),
             RenderedNumber::Float(number) => serializer.serialize_f32(*number),
             RenderedNumber::Double(number) => serializer.serialize_f64(*number),
         }
