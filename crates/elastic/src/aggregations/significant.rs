@@ -71,12 +71,12 @@ pub(super) struct TermBackground {
 }
 
 impl TermBackground {
-    /// Has the documents with a value counted.
-    pub(super) fn note(&mut self, value: &AggregatedValue) {
+    /// Has the documents with a value counted. Returns true if it is a new one.
+    pub(super) fn note(&mut self, value: &AggregatedValue) -> bool {
         if self.counts.contains_key(value) {
-            return;
+            return false;
         }
-        self.counts.insert(value.clone(), 0);
+        self.counts.insert(value.clone(), 0).is_none()
     }
 
     /// Counts one of all documents, after the values of all buckets are noted.

@@ -425,13 +425,11 @@ impl<'a> StreamPlan<'a> {
             (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
                 division.pairs(hit)?.into_iter().try_for_each(|pair| self.fill_at(parts, pair, hit))
             }
-            (StreamWork::Significant(division, background), StreamState::Compared(documents, parts)) => {
+            (StreamWork::Significant(division, _), StreamState::Compared(documents, parts)) => {
                 *documents += 1;
                 for value in division.values(hit) {
                     if !parts.contains_key(&value) {
-                        // Among those of all documents, too.
-                        take(self.memory, 2 * value_bytes(&value))?;
-                        background.borrow_mut().note(&value);
+                        take(self.memory, value_bytes(&value))?;
                     }
                     self.fill_at(parts, value, hit)?;
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::super::automatic::{AutomaticDivision, interval_of};
-use super::{BucketState, StreamPlan, StreamState, StreamWork, mixed_up};
+use super::{BucketState, StreamPlan, StreamState, StreamWork, mixed_up, value_bytes};
 use crate::Error;
 use crate::kept_hits::{bytes_of, take};
 use crate::search::SearchHit;
@@ -53,11 +53,11 @@ impl StreamPlan<'_> {
 
     /// True if there is work to do when all documents are known.
     fn waits(&self) -> bool {
-        matches!(self.work, StreamWork::Sampler(_) | StreamWork::Automatic(_))
+        matches!(self.work, StreamWork::Sampler(_) | StreamWork::Automatic(_) | StreamWork::Significant(..))
             || self.inner.iter().any(StreamPlan::waits)
     }
 
-    /// Does the work that needs all documents: from outside to inside.
+    /// Does the work that needs all documents that match: from outside to inside.
     ///
     /// # Errors
     /// There is no memory, or the client has left.
@@ -73,6 +73,14 @@ impl StreamPlan<'_> {
             }
             (StreamWork::Automatic(division), StreamState::Units(units)) => {
                 self.choose_intervals(division, units)?;
+            }
+            (StreamWork::Significant(_, background), StreamState::Compared(_, parts)) => {
+                let mut background = background.borrow_mut();
+                for value in parts.keys() {
+                    if background.note(value) {
+                        take(self.memory, value_bytes(value))?;
+                    }
+                }
             }
             _ => {}
         }
