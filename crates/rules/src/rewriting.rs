@@ -382,8 +382,8 @@ fn terms_of(condition: &RuleCondition) -> Vec<Vec<String>> {
 
 /// A group with the output of a rule inserted, and the pieces to put around it.
 ///
-/// Alternatives are phrases. An adding rule puts them beside what it matched, as in Vespa, where a single term
-/// is an alternative of all that stands beside it.
+/// Alternatives are phrases. An adding rule puts them beside what it matched, as in Vespa, where a single
+/// term is an alternative of all that stands beside it.
 fn edited(
     RuleGroup { kind, mut children }: RuleGroup,
     rule: RuleKind,
