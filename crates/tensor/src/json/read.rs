@@ -382,6 +382,10 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
             }
             return Ok(None);
         }
+        // A label of a sparse tensor has a number. A list is what a tensor of another type has.
+        if tensor_type.indexed().next().is_none() {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Seq, &self));
+        }
         match (NumberListSeed { tensor_type }).visit_seq(seq)? {
             ListContent::Cells(cells) => {
                 self.builder.block(vec![self.key], &cells).map_err(A::Error::custom)?
