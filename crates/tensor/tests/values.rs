@@ -148,6 +148,26 @@ fn every_json_form_is_written() {
     assert!("tall".parse::<TensorFormat>().unwrap_err().to_string().contains("hex-value"));
 }
 
+/// Each form that a tensor without dimensions is written in is read again.
+#[test]
+fn a_number_without_dimensions_is_read_as_it_is_written() {
+    let forms = [
+        ("short", r#"{"type":"tensor()","values":[5.0]}"#),
+        ("short-value", "[5.0]"),
+        ("long", r#"{"type":"tensor()","cells":[{"address":{},"value":5.0}]}"#),
+        ("long-value", r#"[{"address":{},"value":5.0}]"#),
+        ("hex", r#"{"type":"tensor()","values":"4014000000000000"}"#),
+        ("hex-value", r#""4014000000000000""#),
+    ];
+    for (format, written) in forms {
+        for (_, json) in forms {
+            check("tensor()", json, format, written);
+        }
+        check("tensor()", r#"{"values":5}"#, format, written);
+    }
+    check("tensor()", r#"{"a":5}"#, "short", "!expected 0 labels");
+}
+
 #[test]
 fn wrong_json_is_refused_with_the_reason() {
     for (spec, json, reason) in [
@@ -197,8 +217,8 @@ fn every_literal_form_is_read() {
     check_literal("tensor(k{}):{ {k:'key.1'}:3, {k:\"key's\"}:7 }", None, r#"{"key.1":3.0,"key's":7.0}"#);
     check_literal("{ a: 1, b:2 }", Some("tensor(x{})"), r#"{"a":1.0,"b":2.0}"#);
     check_literal("{}", Some("tensor(x{})"), "{}");
-    check_literal("tensor():{5}", None, "5.0");
-    check_literal("{ -1.5 }", Some("tensor()"), "-1.5");
+    check_literal("tensor():{5}", None, "[5.0]");
+    check_literal("{ -1.5 }", Some("tensor()"), "[-1.5]");
     check_literal("{5,6}", Some("tensor()"), "!expected '}' (at character 3)");
     check_literal("{k1: 0102, k2: [3,4]}", Some("tensor<int8>(k{},x[2])"), r#"{"k1":[1,2],"k2":[3,4]}"#);
     let nested = r#"[{"address":{"c":"c1","k":"k1"},"values":[1.0,2.0]}]"#;

@@ -295,7 +295,10 @@ impl ObjectEntry<'_, '_> {
             return Err(E::invalid_type(serde::de::Unexpected::Float(value), &self));
         }
         check_range(value, tensor_type)?;
-        self.builder.cell(vec![self.key], 0, value).map_err(E::custom)?;
+        // A tensor without dimensions may have its number alone.
+        let labels =
+            if tensor_type.is_scalar() && self.key == "values" { Vec::new() } else { vec![self.key] };
+        self.builder.cell(labels, 0, value).map_err(E::custom)?;
         Ok(None)
     }
 
