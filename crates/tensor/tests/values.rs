@@ -113,6 +113,9 @@ fn every_json_form_is_read() {
         let expected = r#"{"type":"tensor<int8>(x{},y[2])","blocks":{"a":[1,2],"b":[3,4]}}"#;
         check("tensor<int8>(x{},y[2])", json, "short", expected);
     }
+    let names = r#"{"cells":[1.0,2.0],"type":[3.0,4.0]}"#;
+    check("tensor(x{},y[2])", names, "short-value", names);
+    check("tensor(x{},y[2])", r#"{"cells":[1]}"#, "short", "!expected 2 values in a block, got 1");
     check("tensor(x{},y{})", "[]", "short-value", "[]");
     check("tensor(x{})", "{}", "short-value", "{}");
     check("tensor(x{})", r#"{"cells":{"cells":1}}"#, "short-value", r#"{"cells":1.0}"#);

@@ -374,8 +374,22 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Tensor>, A::Error> {
         let tensor_type = self.builder.tensor_type();
         // A dense tensor has no labels: its list is read under any name.
-        if self.key == "cells" || self.is_dense() {
+        if self.is_dense() {
             return TensorSeed(tensor_type).visit_seq(seq).map(Some);
+        }
+        if self.key == "cells" {
+            return match (NumberListSeed { tensor_type }).visit_seq(seq)? {
+                ListContent::Tensor(tensor) => Ok(Some(tensor)),
+                // Numbers alone are the block of a label with this name.
+                ListContent::Cells(cells) if !cells.is_empty() && tensor_type.indexed().next().is_some() => {
+                    self.builder.block(vec![self.key], &cells).map_err(A::Error::custom)?;
+                    Ok(None)
+                }
+                ListContent::Cells(cells) => {
+                    let empty = Tensor::new(tensor_type.clone(), Vec::new(), cells);
+                    empty.map(Some).map_err(A::Error::custom)
+                }
+            };
         }
         if self.key == "blocks" {
             while let Some(block) = seq.next_element_seed(AddressedCell { tensor_type })? {
