@@ -49,7 +49,6 @@ fn blank_numbers_count_as_none() {
         "ranking.freshness",
         "ranking.rerankCount",
         "ranking.rankScoreDropLimit",
-        "streaming.userid",
         "grouping.defaultMaxGroups",
         "grouping.defaultPrecisionFactor",
     ] {
@@ -58,6 +57,7 @@ fn blank_numbers_count_as_none() {
             assert_eq!((query.hits, query.offset), (10, 0), "{name}");
         }
     }
+    refused(&[("streaming.userid", "")], "parameter 'streaming.userid': expected a whole number, found \"\"");
 }
 
 #[test]

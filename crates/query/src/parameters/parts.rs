@@ -165,7 +165,8 @@ impl ParameterReader<'_> {
             // No document can have such a group, see DocumentId.
             return Err(parameter("streaming.groupname", "the name of the group has a control character"));
         }
-        let user = self.written("streaming.userid").map(|text| {
+        // Without a value it is a mistake, like an empty group: a query must not search more for it.
+        let user = self.get("streaming.userid").map(|text| {
             let wrong = || parameter("streaming.userid", format!("expected a whole number, found {text:?}"));
             text.trim().parse().map_err(|_| wrong())
         });
