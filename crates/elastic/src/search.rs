@@ -239,10 +239,10 @@ pub(crate) fn run_span(
     facts.end(&progress);
     let SearchSink { kept, streamed, aggregated, total, .. } = sink;
     facts.total = total;
-    let (mut hits, is_cut) = kept.finish();
+    let (mut hits, values, is_cut) = kept.finish();
     facts.aggregations = match streamed {
         Some(mut streamed) => {
-            if streamed.reads_everything() {
+            if streamed.end_matching()? {
                 let mut sink = WholeAggregationSink(&mut streamed);
                 facts.is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
             }
@@ -252,7 +252,7 @@ pub(crate) fn run_span(
         None => Some(aggregate(door, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
     if let Some(collapse) = &request.collapse {
-        hits = collapse.heads(hits, indexes, request)?;
+        hits = collapse.heads(hits, &values, indexes, request)?;
     }
     Ok(FoundHits { hits, is_cut, facts })
 }

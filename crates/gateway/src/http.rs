@@ -13,6 +13,7 @@ mod parameters;
 mod received;
 mod server;
 mod tls;
+mod unread;
 
 pub(crate) use answer::{UncountedAnswer, counted_page, observed};
 pub(crate) use body::{BodyBounds, BodyReader, ReadBody, collect, read_body, unpacked_bytes};

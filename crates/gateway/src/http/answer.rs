@@ -15,7 +15,7 @@ use super::json;
 use crate::status::HttpError;
 
 /// Size of an answer, in bytes, from which on it is counted: a smaller one is not worth it.
-const COUNTED_BYTES_MIN: u64 = 16 << 10;
+pub(super) const COUNTED_BYTES_MIN: u64 = 16 << 10;
 
 /// Bytes of a counted answer that are handed to the connection at a time: what a connection has is out of
 /// the count.
