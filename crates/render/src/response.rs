@@ -250,10 +250,11 @@ struct DegradedCoverage {
 
 impl Serialize for DegradedCoverage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
+        let mut map = serializer.serialize_map(Some(5))?;
         map.serialize_entry("match-phase", &false)?;
         map.serialize_entry("timeout", &self.timed_out)?;
         map.serialize_entry("adaptive-timeout", &false)?;
+        map.serialize_entry("anntimeout", &false)?;
         map.serialize_entry("non-ideal-state", &self.non_ideal)?;
         map.end()
     }

@@ -258,7 +258,7 @@ fn a_part_only() {
     let coverage = SearchCoverage { documents: 5, target: 20, timed_out: true, non_ideal: false, nodes: 1 };
     check(
         &SearchResponse { coverage, ..SearchResponse::default() },
-        r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":25,"documents":5,"degraded":{"match-phase":false,"timeout":true,"adaptive-timeout":false,"non-ideal-state":false},"full":false,"nodes":1,"results":1,"resultsFull":0}}}"#,
+        r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":25,"documents":5,"degraded":{"match-phase":false,"timeout":true,"adaptive-timeout":false,"anntimeout":false,"non-ideal-state":false},"full":false,"nodes":1,"results":1,"resultsFull":0}}}"#,
     );
 }
 

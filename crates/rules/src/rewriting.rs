@@ -205,11 +205,31 @@ impl RuleRewriter<'_> {
         let RuleNode::Group(group) = std::mem::replace(node, group(RuleGroupKind::And, Vec::new())) else {
             return;
         };
-        let (edited, around) = edited(group, rule.kind, &found.taken, pieces, alternatives);
-        *node = edited;
+        let EditedGroup { group, beside, around } =
+            edited(group, rule.kind, &found.taken, pieces, alternatives);
+        *node = RuleNode::Group(group);
+        if !beside.is_empty() {
+            self.put_beside(place, beside);
+        }
         for (term_type, piece) in around {
             self.put_around(place, term_type, piece);
         }
+    }
+
+    /// Puts nodes beside the group at a path: into the enclosing group, if that combines its children as
+    /// words of a query are, else with the group into one of their own.
+    fn put_beside(&mut self, place: &[usize], nodes: Vec<RuleNode>) {
+        if let Some((last, outer)) = place.split_last()
+            && let Some(RuleNode::Group(outer)) = self.root.at_mut(outer)
+            && matches!(outer.kind, RuleGroupKind::And | RuleGroupKind::WeakAnd { .. })
+        {
+            drop(outer.children.splice(last + 1..last + 1, nodes));
+            return;
+        }
+        let Some(node) = self.root.at_mut(place) else { return };
+        let mut together = vec![std::mem::replace(node, group(RuleGroupKind::And, Vec::new()))];
+        together.extend(nodes);
+        *node = group(RuleGroupKind::And, together);
     }
 
     /// Combines a piece with the group at a path; in the enclosing group if that already combines its
@@ -380,17 +400,26 @@ fn terms_of(condition: &RuleCondition) -> Vec<Vec<String>> {
     }
 }
 
-/// A group with the output of a rule inserted, and the pieces to put around it.
+/// A group with the output of a rule inserted.
+struct EditedGroup {
+    group: RuleGroup,
+    /// What a phrase cannot have in it.
+    beside: Vec<RuleNode>,
+    /// Pieces to put around it.
+    around: Vec<Piece>,
+}
+
+/// Inserts the output of a rule into a group.
 ///
-/// Alternatives are phrases. An adding rule puts them beside what it matched, as in Vespa, where a single term
-/// is an alternative of all that stands beside it.
+/// Alternatives are phrases. An adding rule puts them beside what it matched, as in Vespa, where a single
+/// term is an alternative of all that stands beside it.
 fn edited(
     RuleGroup { kind, mut children }: RuleGroup,
     rule: RuleKind,
     taken: &[usize],
     pieces: Vec<Piece>,
     mut alternatives: Vec<RuleNode>,
-) -> (RuleNode, Vec<Piece>) {
+) -> EditedGroup {
     let (mut here, mut equivalents, mut around) = (Vec::new(), Vec::new(), Vec::new());
     for (term_type, node) in pieces {
         match term_type {
@@ -449,13 +478,7 @@ fn edited(
         children.insert(at, node);
         at += 1;
     }
-    let mut node = group(kind, children);
-    if !beside.is_empty() {
-        let mut together = vec![node];
-        together.extend(beside);
-        node = group(RuleGroupKind::And, together);
-    }
-    (node, around)
+    EditedGroup { group: RuleGroup { kind, children }, beside, around }
 }
 
 fn is_plain(item: &QueryItem) -> bool {

@@ -245,11 +245,13 @@ fn what_is_made_is_put_to_the_query_by_its_type() {
     check("a b +> ?\"c d\";", &[("x a b", "AND x (OR (AND a b) \"c d\")"), ("a b", "OR (AND a b) \"c d\"")]);
     check("dvd player +> =recorder;", &[("a dvd player", "AND a EQUIV{\"dvd player\" recorder}")]);
     check("m/(a b) +> ?title:[m];", &[("a b c", "OR (AND a b c) title:\"a b\"")]);
-    check("b +> title:c;", &[("\"a b\" d", "AND (AND \"a b\" title:c) d")]);
+    check("b +> title:c;", &[("\"a b\" d", "AND \"a b\" title:c d")]);
 }
 
 #[test]
 fn the_context_of_typed_text_is_its_own() {
+    let phrase = composed("\"a b c\" d", QueryGrammar::default());
+    assert_eq!(rewritten("b -> title:x;", &phrase, &[]), "WEAKAND \"a c\" title:x d");
     let weak = composed("see lotr", QueryGrammar::default());
     assert_eq!(rewritten("lotr -> lord rings;", &weak, &[]), "WEAKAND see lord rings");
     let or = composed("see lotr", QueryGrammar { composite: WordComposite::Or, ..QueryGrammar::default() });

@@ -152,7 +152,8 @@ fn operations_that_are_too_much() {
             "400 Field 'f0' is not defined in document type 'note'",
         ),
         (format!("{{{head},\"fields\":{{{same}}}}}"), "ok"),
-        (format!("{{{names},{head},\"fields\":{{}}}}"), "400 unknown member 'f0' of an operation"),
+        (format!("{{{names},{head},\"fields\":{{}}}}"), "ok"),
+        (format!("{{{names},{head}}}"), "400 unknown member 'f0' of an operation"),
         (
             format!("{{\"update\":\"id:n:note:g=a:1\",\"fields\":{{\"stars\":{{{names}}}}}}}"),
             "400 field 'stars': unknown update operation 'f0'",

@@ -113,6 +113,9 @@ fn every_json_form_is_read() {
         let expected = r#"{"type":"tensor<int8>(x{},y[2])","blocks":{"a":[1,2],"b":[3,4]}}"#;
         check("tensor<int8>(x{},y[2])", json, "short", expected);
     }
+    let names = r#"{"cells":[1.0,2.0],"type":[3.0,4.0]}"#;
+    check("tensor(x{},y[2])", names, "short-value", names);
+    check("tensor(x{},y[2])", r#"{"cells":[1]}"#, "short", "!expected 2 values in a block, got 1");
     check("tensor(x{},y{})", "[]", "short-value", "[]");
     check("tensor(x{})", "{}", "short-value", "{}");
     check("tensor(x{})", r#"{"cells":{"cells":1}}"#, "short-value", r#"{"cells":1.0}"#);
@@ -148,6 +151,26 @@ fn every_json_form_is_written() {
     assert!("tall".parse::<TensorFormat>().unwrap_err().to_string().contains("hex-value"));
 }
 
+/// Each form that a tensor without dimensions is written in is read again.
+#[test]
+fn a_number_without_dimensions_is_read_as_it_is_written() {
+    let forms = [
+        ("short", r#"{"type":"tensor()","values":[5.0]}"#),
+        ("short-value", "[5.0]"),
+        ("long", r#"{"type":"tensor()","cells":[{"address":{},"value":5.0}]}"#),
+        ("long-value", r#"[{"address":{},"value":5.0}]"#),
+        ("hex", r#"{"type":"tensor()","values":"4014000000000000"}"#),
+        ("hex-value", r#""4014000000000000""#),
+    ];
+    for (format, written) in forms {
+        for (_, json) in forms {
+            check("tensor()", json, format, written);
+        }
+        check("tensor()", r#"{"values":5}"#, format, written);
+    }
+    check("tensor()", r#"{"a":5}"#, "short", "!expected 0 labels");
+}
+
 #[test]
 fn wrong_json_is_refused_with_the_reason() {
     for (spec, json, reason) in [
@@ -165,6 +188,8 @@ fn wrong_json_is_refused_with_the_reason() {
         ("tensor(x[2])", r#"[{"address":{"x":"2"},"value":1}]"#, "!not within 0 to 1"),
         ("tensor(x[2])", r#"[1,{"address":{"x":"1"},"value":1}]"#, "!mixed in a list"),
         ("tensor(x[999999999],y[999999999])", "[]", "!64 MB"),
+        ("tensor(x{})", r#"{"values":[1]}"#, "!invalid type: sequence, expected tensor(x{})"),
+        ("tensor(x{})", r#"{"a":[1,2]}"#, "!invalid type: sequence, expected tensor(x{})"),
         ("tensor(x{})", "7", "!expected tensor(x{}), for example {\"a\": 1.0}"),
     ] {
         check(spec, json, "short", reason);
@@ -195,6 +220,9 @@ fn every_literal_form_is_read() {
     check_literal("tensor(k{}):{ {k:'key.1'}:3, {k:\"key's\"}:7 }", None, r#"{"key.1":3.0,"key's":7.0}"#);
     check_literal("{ a: 1, b:2 }", Some("tensor(x{})"), r#"{"a":1.0,"b":2.0}"#);
     check_literal("{}", Some("tensor(x{})"), "{}");
+    check_literal("tensor():{5}", None, "[5.0]");
+    check_literal("{ -1.5 }", Some("tensor()"), "[-1.5]");
+    check_literal("{5,6}", Some("tensor()"), "!expected '}' (at character 3)");
     check_literal("{k1: 0102, k2: [3,4]}", Some("tensor<int8>(k{},x[2])"), r#"{"k1":[1,2],"k2":[3,4]}"#);
     let nested = r#"[{"address":{"c":"c1","k":"k1"},"values":[1.0,2.0]}]"#;
     check_literal("tensor(c{},k{},x[2]):{c1:{k1:[1,2]}}", None, nested);

@@ -26,8 +26,8 @@ pub(super) enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// Reads `presentation.format`, or else the preference of the request's headers. A format is also known by
-    /// the id that its renderer has in Vespa.
+    /// Reads `presentation.format`, or else the preference of the request's headers. A format is also known
+    /// by the id that its renderer has in Vespa.
     pub(super) fn of(parameters: &BTreeMap<String, String>, headers: &HeaderMap) -> Result<Self, Error> {
         match value_of(parameters, "presentation.format").unwrap_or_default().trim() {
             "" | "default" if prefers_cbor(headers) => Ok(ResultFormat::Cbor),

@@ -207,8 +207,8 @@ impl QueryProfiles {
         }
     }
 
-    /// Fixes the values that requests cannot override where no variant applies: a variant has other values for
-    /// them, but leaves them as fixed as they are.
+    /// Fixes the values that requests cannot override where no variant applies: a variant has other values
+    /// for them, but leaves them as fixed as they are.
     fn keep_fixed(&self, profile: &WrittenProfile, collection: &mut ValueCollection<'_>) {
         let nothing = BTreeMap::new();
         let mut general = ValueCollection::new(&nothing);

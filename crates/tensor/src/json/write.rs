@@ -123,6 +123,11 @@ impl Serialize for RenderedContent<'_> {
                 }
                 seq.end()
             }
+            // The number of a tensor without dimensions is in a list, like those of any other.
+            (TensorShape::Short, 0) if tensor_type.is_scalar() => [self.of.number(0)].serialize(serializer),
+            (TensorShape::Hex, 0) if tensor_type.is_scalar() => {
+                serializer.serialize_str(&self.of.tensor.cells().to_hex(0..1))
+            }
             (_, 0) => block(0).serialize(serializer),
             (_, 1) => {
                 let mut map = serializer.serialize_map(Some(self.of.tensor.subspaces()))?;
