@@ -122,6 +122,9 @@ pub enum Error {
     /// The disk is full. Removals go on.
     #[error("{0}")]
     DiskFull(String),
+    /// The disk of a replica is full, and other replicas may have the write.
+    #[error("{0}")]
+    PartlyFull(String),
     /// No node can answer now. Nothing was begun.
     #[error("{0}")]
     NotBegun(String),
@@ -206,7 +209,7 @@ impl Error {
             Error::Closed(_) => "index_closed_exception",
             Error::Forbidden(_) | Error::Unauthenticated(_) => "security_exception",
             Error::Rejected(_) => "es_rejected_execution_exception",
-            Error::DiskFull(_) => "cluster_block_exception",
+            Error::DiskFull(_) | Error::PartlyFull(_) => "cluster_block_exception",
             Error::NotBegun(_) | Error::Unavailable(_) => "unavailable_shards_exception",
             Error::Method { .. } => "method_not_allowed_exception",
             Error::MediaType(_) | Error::NotAcceptable(_) | Error::MediaVersion { .. } => {
@@ -245,7 +248,7 @@ impl Error {
             Error::VersionConflict { .. } => 409,
             Error::TooLarge(_) => 413,
             Error::MediaType(_) => 415,
-            Error::Rejected(_) | Error::DiskFull(_) => 429,
+            Error::Rejected(_) | Error::DiskFull(_) | Error::PartlyFull(_) => 429,
             Error::NotBegun(_) | Error::Unavailable(_) => 503,
             Error::Internal(_) => 500,
         }
@@ -328,6 +331,7 @@ impl From<millrace_node::Error> for Error {
         let message = error.message();
         match error.kind() {
             _ if error.changed_nothing() => Error::NotBegun(message),
+            _ if matches!(error, millrace_node::Error::PartlyFull(_)) => Error::PartlyFull(message),
             ErrorKind::BadRequest | ErrorKind::MethodNotAllowed | ErrorKind::Conflict => {
                 Error::IllegalArgument(message)
             }
@@ -340,6 +344,24 @@ impl From<millrace_node::Error> for Error {
             ErrorKind::Unauthenticated => Error::Unauthenticated(message),
             ErrorKind::Forbidden => Error::Forbidden(message),
             ErrorKind::Internal => Error::Internal(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_429_wherever_it_is() {
+        use millrace_node::Error as Node;
+        for (error, expected) in [
+            (Node::DiskFull("full".to_owned()), (429, "cluster_block_exception")),
+            (Node::PartlyFull("full".to_owned()), (429, "cluster_block_exception")),
+            (Node::Unknown("late".to_owned()), (503, "unavailable_shards_exception")),
+        ] {
+            let shown = Error::from(error);
+            assert_eq!((shown.status(), shown.kind()), expected, "{shown}");
         }
     }
 }
