@@ -3,6 +3,8 @@
 //! Each entry is a document of the group [`ShelfGroup::CATALOG`]: it is written as all documents are, before
 //! the request that changed it is answered. A copy of all entries is kept in memory.
 
+mod id_writer;
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
@@ -14,6 +16,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use self::id_writer::{ID_WRITER, IdWriterEntry};
 use crate::Error;
 use crate::lifecycle::StreamLifecycle;
 use crate::partitions::{self, PartitionEntry};
@@ -185,6 +188,7 @@ pub(crate) struct CatalogEntries {
     application: Option<Arc<CompiledApplication>>,
     /// Partitions whose drop is under way.
     pub(crate) dropping: Vec<PartitionEntry>,
+    id_writer: IdWriterEntry,
     /// Cluster state that they were read under; `None` if they were not read yet.
     read_under: Option<ClusterVersion>,
 }
@@ -373,6 +377,8 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
             partitions.push(serde_json::from_str(&stored.source).map_err(damaged)?);
         } else if let Some(number) = stored.id.strip_prefix("deleted/") {
             deleted.extend(number.parse::<u32>().ok());
+        } else if stored.id == ID_WRITER {
+            entries.id_writer = IdWriterEntry::of(&stored.source);
         } else {
             for kind in NamedKind::ALL {
                 if let Some(name) = stored.id.strip_prefix(kind.prefix()) {

@@ -28,6 +28,9 @@ pub(crate) fn begin_write(
     given: &GivenIds,
 ) -> Result<PartitionHold, Error> {
     let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
+    if !given.is_empty() {
+        door.catalog.claim_ids(&door.arriving)?;
+    }
     loop {
         if let Some(hold) = table.begin(shard, (load, given), &door.arriving, &limits, now_ms()) {
             return Ok(hold);
