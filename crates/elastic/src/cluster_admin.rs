@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::catalog::{NamedKind, OpenIndex};
+use crate::auto_creation::{AUTO_CREATE, AutoCreation};
+use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
 use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::door::ElasticDoor;
 use crate::index_admin::shards_of;
@@ -49,9 +50,13 @@ pub(crate) fn get_settings(door: &ElasticDoor) -> Result<DoorReply, Error> {
 
 /// A setting of the cluster as a text; transient settings count before persistent ones.
 pub(crate) fn setting(door: &ElasticDoor, name: &str) -> Result<Option<String>, Error> {
-    let entries = door.catalog.read()?;
+    Ok(setting_of(&*door.catalog.read()?, name))
+}
+
+/// [`setting`] by a catalog.
+pub(crate) fn setting_of(entries: &CatalogEntries, name: &str) -> Option<String> {
     let of = |kind: &str| entries.named(NamedKind::ClusterSettings, kind)?.get(name).map(query::text_of);
-    Ok(of("transient").or_else(|| of("persistent")))
+    of("transient").or_else(|| of("persistent"))
 }
 
 /// `PUT` of settings of the cluster. They are kept; `action.auto_create_index` and `search.max_buckets` have
@@ -66,12 +71,19 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
         }
     }
     let body = object_of(&request.body)?;
-    let mut change = door.catalog.change()?;
-    let mut answer = json!({ "acknowledged": true, "persistent": {}, "transient": {} });
+    let mut all = Vec::new();
     for kind in ["persistent", "transient"] {
         let Some(given) = body.get(kind).and_then(Value::as_object) else { continue };
         let mut flat = Map::new();
         flatten(given, "", &mut flat);
+        if let Some(value) = flat.get(AUTO_CREATE).filter(|value| !value.is_null()) {
+            AutoCreation::parse(&query::text_of(value))?;
+        }
+        all.push((kind, flat));
+    }
+    let mut change = door.catalog.change()?;
+    let mut answer = json!({ "acknowledged": true, "persistent": {}, "transient": {} });
+    for (kind, flat) in all {
         let kept = change.named(NamedKind::ClusterSettings, kind).and_then(Value::as_object);
         let mut kept = kept.cloned().unwrap_or_default();
         for (name, value) in &flat {

@@ -21,7 +21,9 @@ use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
-use crate::{index_admin, media_types, names, otlp, parameters, routes, shelf, templates, typed};
+use crate::{
+    auto_creation, index_admin, media_types, names, otlp, parameters, routes, shelf, templates, typed,
+};
 
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
@@ -260,13 +262,13 @@ impl ElasticDoor {
         let found = match existing(&entries, name, action)? {
             Some(index) => index,
             None => {
-                drop(entries);
                 // A delete of a document makes no index, unless it brings a version of its own.
                 names::check_index_name(name)?;
-                let is_allowed = self.auto_create()?;
-                if action == WriteAction::Delete || !is_allowed {
+                if action == WriteAction::Delete {
                     return Err(Error::no_index(name));
                 }
+                auto_creation::check(&entries, name)?;
+                drop(entries);
                 return self.create_for_write(name, action);
             }
         };
@@ -278,13 +280,6 @@ impl ElasticDoor {
             self.catalog.change()?.reserve_seq_nos(&found.entry.name)?;
         }
         Ok(found)
-    }
-
-    fn auto_create(&self) -> Result<bool, Error> {
-        let entries = self.catalog.read()?;
-        let settings = entries.named(crate::catalog::NamedKind::ClusterSettings, "persistent");
-        let allowed = settings.and_then(|settings| settings.get("action.auto_create_index"));
-        Ok(allowed.is_none_or(|allowed| *allowed != Value::Bool(false) && *allowed != "false"))
     }
 
     fn create_for_write(&self, name: &str, action: WriteAction) -> Result<OpenIndex, Error> {
@@ -307,8 +302,9 @@ impl ElasticDoor {
     /// Index that records of a data stream go to.
     pub(crate) fn record_index(&self, stream: &str) -> Result<OpenIndex, Error> {
         let is_new = existing(&*self.catalog.read()?, stream, WriteAction::Create)?.is_none();
-        if is_new && self.auto_create()? {
+        if is_new {
             names::check_index_name(stream)?;
+            auto_creation::check(&*self.catalog.read()?, stream)?;
             let mut change = self.catalog.change()?;
             // Another request may have made it meanwhile.
             if existing(&change, stream, WriteAction::Create)?.is_none() {

@@ -19,6 +19,7 @@
 mod aggregations;
 mod alias_scope;
 mod aliases;
+mod auto_creation;
 mod bulk;
 mod bulk_stream;
 mod caller;

@@ -58,6 +58,13 @@ pub(crate) fn stream_template(entries: &CatalogEntries, name: &str) -> Option<St
     template.get("data_stream").map(|_| template_name.to_owned())
 }
 
+/// Template for a name that says whether writes make an index of it, and what it says.
+pub(crate) fn auto_creation(entries: &CatalogEntries, name: &str) -> Option<(String, bool)> {
+    let (template_name, template) = best(entries, name)?;
+    let allowed = template.get("allow_auto_create")?.as_bool()?;
+    Some((template_name.to_owned(), allowed))
+}
+
 /// Name that a data stream has for its template, if log records made it and no template covers it.
 const RECORD_TEMPLATE: &str = "otlp";
 
