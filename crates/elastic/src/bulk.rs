@@ -244,7 +244,7 @@ fn write_of(
     if meta.has_dynamic_templates {
         return Err(Error::unsupported("[dynamic_templates] with fields in an item"));
     }
-    let malformed = |reason: String| Error::Mapping {
+    let malformed = |reason: String| Error::Document {
         reason: "failed to parse".to_owned(),
         cause: Some(("json_parse_exception", reason)),
     };

@@ -149,11 +149,11 @@ impl<'d> WritePlacer<'d> {
         if index.is_log() {
             let (log, ignored) = self.place_log(&index, fields);
             self.remember(written, &index);
-            return Ok((PlacedWrite { index, write, log: Some(log) }, ignored.map(Error::mapping)));
+            return Ok((PlacedWrite { index, write, log: Some(log) }, ignored.map(Error::document)));
         }
         let (index, misfit) = match self.fit(index.clone(), Some(fields)) {
             Ok(index) => (index, None),
-            Err(misfit @ (Error::Mapping { .. } | Error::IllegalArgument(_))) => (index, Some(misfit)),
+            Err(misfit @ (Error::Document { .. } | Error::IllegalArgument(_))) => (index, Some(misfit)),
             Err(error) => return Err(error),
         };
         self.remember(written, &index);
@@ -204,7 +204,7 @@ fn malformed(error: serde_json::Error) -> Error {
         true => ("not_x_content_exception", "a document is a JSON object".to_owned()),
         false => ("json_parse_exception", error.to_string()),
     };
-    Error::Mapping { reason: "failed to parse".to_owned(), cause: Some(cause) }
+    Error::Document { reason: "failed to parse".to_owned(), cause: Some(cause) }
 }
 
 /// Routing value that an alias gives to writes.

@@ -58,7 +58,7 @@ pub(crate) fn write(
             if request.body.iter().all(u8::is_ascii_whitespace) {
                 return Err(Error::Validation(vec!["source is missing".to_owned()]));
             }
-            let text = std::str::from_utf8(&request.body).map_err(|error| Error::Mapping {
+            let text = std::str::from_utf8(&request.body).map_err(|error| Error::Document {
                 reason: "failed to parse".to_owned(),
                 cause: Some(("json_parse_exception", error.to_string())),
             })?;

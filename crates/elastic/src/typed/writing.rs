@@ -192,9 +192,9 @@ impl TypedReader {
     fn parsed(&self, source: &str) -> Result<Document, Error> {
         // More than one object would add members to the operation around it.
         let whole = serde_json::from_str::<IgnoredAny>(source);
-        whole.map_err(|error| Error::Document(format!("failed to parse: {error}")))?;
+        whole.map_err(|error| Error::document(format!("failed to parse: {error}")))?;
         if !source.trim_ascii_start().starts_with('{') {
-            return Err(Error::Document("failed to parse: a document is a JSON object".to_owned()));
+            return Err(Error::document("failed to parse: a document is a JSON object".to_owned()));
         }
         match self.operation(OperationKind::Put, &format!("{FIELDS}{source}}}"))?.action {
             OperationAction::Put(document) => Ok(document),
@@ -218,15 +218,15 @@ impl TypedReader {
             millrace_document::Error::UnknownField { field, .. } => {
                 Error::Strict { mode: "strict".to_owned(), field, parent: "_doc".to_owned() }
             }
-            millrace_document::Error::Field { field, reason, line, column } => Error::Document(format!(
+            millrace_document::Error::Field { field, reason, line, column } => Error::document(format!(
                 "{} failed to parse field [{field}] in document with id '{}': {reason}",
                 place(line, column),
                 self.binding.shown_id(&self.id)
             )),
             millrace_document::Error::Json { reason, line, column } => {
-                Error::Document(format!("{} failed to parse: {reason}", place(line, column)))
+                Error::document(format!("{} failed to parse: {reason}", place(line, column)))
             }
-            other => Error::Document(other.to_string()),
+            other => Error::document(other.to_string()),
         }
     }
 
@@ -236,7 +236,7 @@ impl TypedReader {
         let document = kind.scripts.run(document, &caller()).map_err(not_indexed)?;
         match kind.clusters.iter().any(|cluster| cluster.accepts(&document)) {
             true => Ok(document),
-            false => Err(Error::Document(format!(
+            false => Err(Error::document(format!(
                 "the document '{}' belongs to none of the clusters {}: their selections exclude it",
                 self.binding.shown_id(&self.id),
                 kind.cluster_names()
@@ -409,6 +409,6 @@ fn not_indexed(error: millrace_indexing::Error) -> Error {
         millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => {
             Error::Unavailable(error.to_string())
         }
-        other => Error::Document(other.to_string()),
+        other => Error::document(other.to_string()),
     }
 }
