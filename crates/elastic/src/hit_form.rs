@@ -191,7 +191,7 @@ fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
 
 /// Order of equal hits: by their indexes, and in each in the order in which they were written. Parts of one
 /// document stay in their order in it.
-fn tie(hit: &SearchHit) -> (usize, i64, &str) {
+pub(crate) fn tie(hit: &SearchHit) -> (usize, i64, &str) {
     (hit.ordinal, hit.stored.seq_no, hit.stored.id.as_str())
 }
 

@@ -242,7 +242,7 @@ pub(crate) fn run_span(
     let (mut hits, is_cut) = kept.finish();
     facts.aggregations = match streamed {
         Some(mut streamed) => {
-            if streamed.reads_everything() {
+            if streamed.end_matching()? {
                 let mut sink = WholeAggregationSink(&mut streamed);
                 facts.is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
             }

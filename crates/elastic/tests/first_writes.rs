@@ -1,4 +1,5 @@
-//! First writes to names that have no index: settings of the cluster and templates say which of them make one.
+//! First writes to names that have no index: settings of the cluster and templates say which of them make
+//! one.
 
 mod door_support;
 

@@ -1,8 +1,8 @@
 //! The node that writes documents with ids of clients to partitions, as the catalog has it.
 //!
-//! A client that hears nothing sends a bulk again, and the catalog may have another owner meanwhile. That one
-//! does not know which ids are on their way ([`ArrivingIds`]). It finds in the catalog that another node wrote
-//! last, and takes writes of that node for possible until none can arrive any more.
+//! A client that hears nothing sends a bulk again, and the catalog may have another owner meanwhile. That
+//! one does not know which ids are on their way ([`ArrivingIds`]). It finds in the catalog that another node
+//! wrote last, and takes writes of that node for possible until none can arrive any more.
 
 use millrace_node::cluster::OwnRun;
 use serde_json::json;

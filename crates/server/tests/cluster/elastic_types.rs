@@ -1,5 +1,5 @@
-//! Document types at Elasticsearch's interfaces of a cluster: on each node, searches of named groups have all of
-//! their documents, and those of all groups are refused with the reason.
+//! Document types at Elasticsearch's interfaces of a cluster: on each node, searches of named groups have all
+//! of their documents, and those of all groups are refused with the reason.
 
 use hyper::Method;
 use serde_json::{Value, json};
