@@ -237,6 +237,22 @@ impl InnerHits {
         self.from.saturating_add(self.size)
     }
 
+    /// Positions of the hits that the page reaches, of some.
+    pub(crate) fn reached(&self, hits: &[SearchHit]) -> Vec<usize> {
+        let keys = |hit| self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default();
+        let mut keyed: Vec<(Vec<HitSortKey>, usize)> =
+            hits.iter().enumerate().map(|(at, hit)| (keys(hit), at)).collect();
+        keyed.sort_by(|left, right| {
+            let (one, other) = (&hits[left.1], &hits[right.1]);
+            let by_order = match &self.order {
+                Some(order) => order.compare(&left.0, &right.0),
+                None => other.score.total_cmp(&one.score),
+            };
+            by_order.then_with(|| tie(one).cmp(&tie(other)))
+        });
+        keyed.into_iter().take(self.reach()).map(|(_, at)| at).collect()
+    }
+
     /// Hits in the order of the page.
     pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Vec<SearchHit> {
         let mut hits = hits.to_vec();

@@ -239,7 +239,7 @@ pub(crate) fn run_span(
     facts.end(&progress);
     let SearchSink { kept, streamed, aggregated, total, .. } = sink;
     facts.total = total;
-    let (mut hits, is_cut) = kept.finish();
+    let (mut hits, values, is_cut) = kept.finish();
     facts.aggregations = match streamed {
         Some(mut streamed) => {
             if streamed.end_matching()? {
@@ -252,7 +252,7 @@ pub(crate) fn run_span(
         None => Some(aggregate(door, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
     if let Some(collapse) = &request.collapse {
-        hits = collapse.heads(hits, indexes, request)?;
+        hits = collapse.heads(hits, &values, indexes, request)?;
     }
     Ok(FoundHits { hits, is_cut, facts })
 }
