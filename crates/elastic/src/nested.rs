@@ -143,9 +143,18 @@ pub(crate) struct NestedPlace {
 /// The nested objects of a hit at a path, each as a hit.
 pub(crate) fn part_hits(hit: &SearchHit, path: &str) -> Vec<SearchHit> {
     let all = parts(&hit.document, path).into_iter().enumerate();
-    let one = |(offset, document)| {
-        let place = Some(NestedPlace { path: path.to_owned(), offset });
-        SearchHit { document, place, matched: Vec::new(), sort: Vec::new(), inner: Map::new(), ..hit.clone() }
+    // The hit may have many, so that its document is not copied for each.
+    let one = |(offset, document)| SearchHit {
+        index: hit.index.clone(),
+        ordinal: hit.ordinal,
+        stored: hit.stored.clone(),
+        document,
+        score: hit.score,
+        matched: Vec::new(),
+        sort: Vec::new(),
+        place: Some(NestedPlace { path: path.to_owned(), offset }),
+        collapsed: hit.collapsed.clone(),
+        inner: Map::new(),
     };
     all.map(one).collect()
 }
