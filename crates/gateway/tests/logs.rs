@@ -266,8 +266,6 @@ fn ids_that_may_be_on_their_way_when_the_catalog_moves_wait() {
     assert_eq!((create(1, "a").0, create(2, "b").0), (409, 201), "the catalog has not moved");
     bulks(&nodes, 2..4);
     nodes.world.placed.lock().insert(home, vec![0, owner as u16]);
-    // It has the documents that were written before.
-    nodes.world.last_first.store(true, Ordering::SeqCst);
     nodes.world.next_version();
     assert_eq!((create(1, "a").0, create(2, "b").0), (409, 409), "they are there");
     let (status, answer) = create(1, "c");

@@ -97,20 +97,21 @@ impl<'a> OneAggregation<'a> {
             }
             Ok(())
         })?;
-        self.finish_histogram(&division, parts)
+        self.finish_histogram(&division, parts, Vec::new)
     }
 
     /// Buckets of intervals of numbers, with the empty ones between them.
-    pub(super) fn finish_histogram<B: BucketContent + Default>(
+    pub(super) fn finish_histogram<B: BucketContent>(
         &self,
         division: &NumberDivision,
         mut parts: BTreeMap<i64, B>,
+        empty: impl Fn() -> B,
     ) -> Result<Value, Error> {
         let least = self.count_of("min_doc_count", 0)?;
         if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
             self.check_steps(last.saturating_sub(first))?;
             for key in first..=last {
-                parts.entry(key).or_default();
+                parts.entry(key).or_insert_with(&empty);
             }
         }
         let mut shown = division.source.clone();
@@ -195,20 +196,21 @@ impl<'a> OneAggregation<'a> {
             }
             Ok(())
         })?;
-        self.finish_date_histogram(&division, parts)
+        self.finish_date_histogram(&division, parts, Vec::new)
     }
 
     /// Buckets of intervals of time, with the empty ones between them.
-    pub(super) fn finish_date_histogram<B: BucketContent + Default>(
+    pub(super) fn finish_date_histogram<B: BucketContent>(
         &self,
         division: &DateDivision,
         mut parts: BTreeMap<i64, B>,
+        empty: impl Fn() -> B,
     ) -> Result<Value, Error> {
         let least = self.count_of("min_doc_count", 0)?;
         if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
             let mut at = first;
             while at <= last {
-                parts.entry(at).or_default();
+                parts.entry(at).or_insert_with(&empty);
                 self.check_steps(parts.len() as i64)?;
                 match division.rounding.next(at) {
                     Some(next) => at = next,

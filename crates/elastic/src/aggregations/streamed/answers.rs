@@ -36,6 +36,11 @@ impl StreamPlan<'_> {
         KeptBucket { plans: &self.inner, bucket: Some(bucket) }
     }
 
+    /// A bucket without documents.
+    fn empty(&self) -> KeptBucket<'_> {
+        KeptBucket { plans: &self.inner, bucket: None }
+    }
+
     /// Answer of the aggregation, with its kind.
     pub(super) fn finish(&self, state: &StreamState) -> Result<(&'static str, Value), Error> {
         let one = self.one();
@@ -80,11 +85,11 @@ impl StreamPlan<'_> {
             }
             (StreamWork::Numbers(division), StreamState::Intervals(parts)) => {
                 let parts = parts.iter().map(|(key, bucket)| (*key, self.kept(bucket))).collect();
-                Ok(("histogram", one.finish_histogram(division, parts)?))
+                Ok(("histogram", one.finish_histogram(division, parts, || self.empty())?))
             }
             (StreamWork::Dates(division), StreamState::Intervals(parts)) => {
                 let parts = parts.iter().map(|(key, bucket)| (*key, self.kept(bucket))).collect();
-                Ok(("date_histogram", one.finish_date_histogram(division, parts)?))
+                Ok(("date_histogram", one.finish_date_histogram(division, parts, || self.empty())?))
             }
             (StreamWork::Ranges(division), StreamState::List(buckets)) => {
                 let kind = match self.asked.kind.as_str() {
@@ -105,7 +110,7 @@ impl StreamPlan<'_> {
                     StreamWork::Nested(_) => "nested",
                     _ => return Err(mixed_up()),
                 };
-                let bucket = buckets.first().map(|bucket| self.kept(bucket)).unwrap_or_default();
+                let bucket = buckets.first().map_or_else(|| self.empty(), |bucket| self.kept(bucket));
                 one.single(kind, &bucket)
             }
             (StreamWork::ValueCount(_), StreamState::Count(count)) => figure("value_count", json!(count)),
@@ -133,10 +138,10 @@ impl StreamPlan<'_> {
     }
 }
 
-/// A finished bucket; the default is one without documents.
-#[derive(Default)]
+/// A finished bucket.
 struct KeptBucket<'k> {
     plans: &'k [StreamPlan<'k>],
+    /// None if it has no documents.
     bucket: Option<&'k BucketState>,
 }
 
@@ -152,7 +157,10 @@ impl BucketContent for KeptBucket<'_> {
     ) -> Result<Map<String, Value>, Error> {
         match self.bucket {
             Some(bucket) => finish_all(self.plans, &bucket.inner, asked, scope),
-            None => scope.run(asked, &[]),
+            None => {
+                let states = self.plans.iter().map(StreamPlan::state).collect::<Result<Vec<_>, _>>()?;
+                finish_all(self.plans, &states, asked, scope)
+            }
         }
     }
 }
