@@ -446,8 +446,9 @@ fn documents_that_wait_and_that_are_compared_give_the_same() {
     let door = door(&directory);
     // There are seconds between the first ones, and minutes between the last ones.
     let line = |n: i64| {
+        let key = ["a", "b", "c", "d"][n as usize / 3 % 4];
         let document = json!({
-            "k": ["a", "b", "c", "d"][n as usize / 3 % 4], "n": n % 50, "d": 1_704_067_200_000 + n * n * 1_000,
+            "k": key, "n": n % 50, "d": 1_704_067_200_000 + n * n * 1_000,
             "t": format!("red w{}", n % 11),
         });
         format!("{{\"index\":{{\"_id\":\"n{n}\"}}}}\n{document}\n")
