@@ -70,7 +70,7 @@ fn alphanumeric(block: &[u8; 64]) -> u64 {
     let mut mask = 0;
     for (number, bytes) in block.as_chunks::<8>().0.iter().enumerate() {
         let bytes = u64::from_le_bytes(*bytes);
-        let lower = bytes | EACH * 0x20;
+        let lower = bytes | (EACH * 0x20);
         let letters = from(lower, b'a') & !from(lower, b'z' + 1);
         let digits = from(bytes, b'0') & !from(bytes, b'9' + 1);
         let highest = (letters | digits) >> 7 & EACH;
