@@ -219,11 +219,12 @@ fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Write
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
         let held = HeldIndexes::hold(door, placed);
+        let count = results.len();
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
             let placed = placed[at];
             let prepared = match &placed.index.typed {
                 Some(binding) => typed::prepare(door, binding, placed),
-                None => held.check(&placed.index).and_then(|()| prepare(placed)),
+                None => held.check(&placed.index).and_then(|()| prepare(placed, count > 1)),
             };
             match prepared {
                 Ok(DecidedWrite { write, slot }) => {
@@ -387,13 +388,16 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
 }
 
 /// Prepares a write, which was checked, and whose fields the mapping of the index has. The decision is taken
-/// when the write's turn among those of its document comes; at once, if the document gets a new id.
-fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
+/// when the write's turn among those of its document comes; at once, if the document gets a new id. The
+/// decisions of several writes are taken in any order: each of these has its sequence number beforehand, so
+/// that documents of a bulk are in its order.
+fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite, Error> {
     let PlacedWrite { index, write, .. } = placed.clone();
     let name = write.id.clone().unwrap_or_else(|| random_text(20));
     let id = index.group().id(&name)?;
+    let seq_no = is_one_of_several.then(|| index.live.next_seq_no());
     if write.id.is_none() && write.action != WriteAction::Update {
-        let (result, effect) = decide(&index, &name, &write, None)?;
+        let (result, effect) = decide(&index, &name, &write, None, seq_no)?;
         if let Some(Some(after)) = effect {
             if index.hides_writes() {
                 index.live.hide(&name, None);
@@ -408,7 +412,7 @@ fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
     let stored_id = id.clone();
     let change = StoreChange::Modify(Box::new(move |stored| {
         let stored = stored.map(|(document, _)| StoredSource::of(&document));
-        let decision = decide(&index, &name, &write, stored.as_ref());
+        let decision = decide(&index, &name, &write, stored.as_ref(), seq_no);
         let modification = match &decision {
             Ok((_, Some(Some(after)))) => StoreModification::Put(after.document(stored_id)),
             Ok((_, Some(None))) => StoreModification::Remove,
@@ -426,12 +430,19 @@ fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
 /// Result of a write, and its effect: nothing, a removal or a new version.
 type WriteDecision = (WriteResult, Option<Option<StoredSource>>);
 
+/// Decides a write. It takes the sequence number `given` if it has one, unless the document has a later one
+/// already.
 fn decide(
     index: &OpenIndex,
     id: &str,
     write: &SingleWrite,
     stored: Option<&StoredSource>,
+    given: Option<i64>,
 ) -> Result<WriteDecision, Error> {
+    let next_seq_no = || match given {
+        Some(given) if stored.is_none_or(|stored| stored.seq_no < given) => given,
+        _ => index.live.next_seq_no(),
+    };
     // Documents with a routing value are found by it alone, as on a shard of their own.
     let stored_here = stored.filter(|stored| {
         write.action != WriteAction::Update || index.finds(stored, write.routing.as_deref())
@@ -448,7 +459,7 @@ fn decide(
     };
     let source = match (write.action, stored_here) {
         (WriteAction::Delete, _) => {
-            result.seq_no = index.live.next_seq_no();
+            result.seq_no = next_seq_no();
             index.live.removed(id, version);
             (result.result, result.status) =
                 if stored_here.is_some() { ("deleted", 200) } else { ("not_found", 404) };
@@ -472,7 +483,7 @@ fn decide(
     if stored_here.is_some() {
         (result.result, result.status) = ("updated", 200);
     }
-    result.seq_no = index.live.next_seq_no();
+    result.seq_no = next_seq_no();
     index.live.returned(id);
     let after = StoredSource {
         id: id.to_owned(),

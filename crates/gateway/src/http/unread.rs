@@ -21,14 +21,14 @@ struct UnreadAnswerError;
 
 /// Answers of a connection that are being sent.
 #[derive(Default)]
-pub(crate) struct SentAnswers(Mutex<Vec<Weak<SentAnswer>>>);
+pub(crate) struct SentAnswers(Mutex<Vec<Weak<WatchedAnswer>>>);
 
 impl SentAnswers {
     /// Returns the body as one that ends early if its client does not read it, and that counts as a request
     /// in flight while the client waits for the server.
     pub(crate) fn send(&self, body: Body, activity: Arc<ConnectionActivity>) -> Body {
         let part = SentPart { body: Some(body), unread_since: Some(Instant::now()) };
-        let answer = Arc::new(SentAnswer(Mutex::new(part)));
+        let answer = Arc::new(WatchedAnswer(Mutex::new(part)));
         let mut answers = self.0.lock();
         answers.retain(|answer| answer.strong_count() > 0);
         answers.push(Arc::downgrade(&answer));
@@ -38,7 +38,7 @@ impl SentAnswers {
 
     /// Ends the answers of which the client took nothing for `patience`. Returns their number.
     pub(crate) fn end_unread(&self, patience: Duration) -> usize {
-        let answers: Vec<Arc<SentAnswer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let answers: Vec<Arc<WatchedAnswer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         // What is dropped may wake the task that makes the stream: no lock is held then.
         let ended = answers.iter().filter_map(|answer| answer.0.lock().take_unread(patience));
         ended.count()
@@ -46,7 +46,7 @@ impl SentAnswers {
 }
 
 /// An answer that is being sent.
-struct SentAnswer(Mutex<SentPart>);
+struct WatchedAnswer(Mutex<SentPart>);
 
 struct SentPart {
     /// `None` once it has ended early.
@@ -62,9 +62,9 @@ impl SentPart {
     }
 }
 
-/// Body of a [`SentAnswer`].
+/// Body of a [`WatchedAnswer`].
 struct SentBody {
-    answer: Arc<SentAnswer>,
+    answer: Arc<WatchedAnswer>,
     activity: Arc<ConnectionActivity>,
     /// Present while the client waits for the server.
     waiting: Option<InFlightRequest>,

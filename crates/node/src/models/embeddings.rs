@@ -40,8 +40,8 @@ impl QueryEmbeddings {
                 Error::Plan(millrace_plan::Error::Input { name: input.clone(), reason: fault.to_string() })
             };
             let embedder = components.embedder(call.embedder.as_deref()).map_err(wrong)?;
-            // Models and services make something of a text without words, or refuse it. Its vector is zero, as
-            // in Vespa, so that an empty field of a search is a search without it.
+            // Models and services make something of a text without words, or refuse it. Its vector is
+            // zero, as in Vespa, so that an empty field of a search is a search without it.
             let tensor = match call.text.trim() {
                 "" => TensorBuilder::new(target).finish(),
                 _ => embedder.embed(EmbeddedText::One(&call.text), target, &[], &caller)?,
