@@ -12,6 +12,7 @@ names all of them. The exit status is 0 if all passed.
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -43,26 +44,34 @@ def built():
     return sorted(found, key=lambda test: names.index(test[0].name) if test[0].name in names else len(names))
 
 
+# Executables that run now, with the processes that they started.
+running = set()
+
+
 def run(test):
     """Runs an executable as cargo does. Returns true if it passed."""
     crate, name, executable = test
-    environment = {**os.environ, "CARGO_MANIFEST_DIR": str(crate), "CARGO_PKG_NAME": f"millrace-{crate.name}"}
     began = time.monotonic()
+    process = subprocess.Popen(
+        [executable, "--quiet"],
+        cwd=crate,
+        env={**os.environ, "CARGO_MANIFEST_DIR": str(crate)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        # Servers that a test has started hold its output open: they end with it.
+        start_new_session=True,
+    )
+    running.add(process)
     try:
-        done = subprocess.run(
-            [executable, "--quiet"],
-            cwd=crate,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        passed, output = done.returncode == 0, done.stdout
-    except subprocess.TimeoutExpired as late:
-        passed, output = False, f"{(late.stdout or b'').decode(errors='replace')}\nno end after {PATIENCE_S} s"
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        passed = process.returncode == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        passed, output = False, f"{output}\nno end after {PATIENCE_S} s"
+    running.discard(process)
     seconds = time.monotonic() - began
     shown = "" if passed else f"\n{output.strip()}"
     print(f"{'ok' if passed else 'FAILED':6} {seconds:6.1f} s  {crate.name}/{name}{shown}", flush=True)
@@ -86,11 +95,16 @@ def main():
             if not run(test):
                 failed.append(f"{test[0].name}/{test[1]}")
 
-    workers = [threading.Thread(target=work) for _ in range(jobs)]
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join()
+    try:
+        for worker in workers:
+            worker.join()
+    except KeyboardInterrupt:
+        for process in list(running):
+            os.killpg(process.pid, signal.SIGKILL)
+        sys.exit(130)
     examples = [CARGO, "test", "--locked", "--workspace", "--quiet", "--doc"]
     if subprocess.run(examples, cwd=ROOT, check=False).returncode:
         failed.append("examples in doc comments")
