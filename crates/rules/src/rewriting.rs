@@ -403,7 +403,7 @@ fn terms_of(condition: &RuleCondition) -> Vec<Vec<String>> {
 /// A group with the output of a rule inserted.
 struct EditedGroup {
     group: RuleGroup,
-    /// What a phrase cannot have in it.
+    /// Nodes that a phrase cannot contain.
     beside: Vec<RuleNode>,
     /// Pieces to put around it.
     around: Vec<Piece>,

@@ -77,8 +77,8 @@ impl AsRef<[u8]> for CountedPage {
 pub(crate) struct UncountedAnswer;
 
 /// Returns the response with its share of the memory of answers, if it is large and in memory; 429 if there
-/// is no room for it. A client that does not read its answer holds this share, and nothing that other
-/// requests need.
+/// is no room for it. A client that does not read its answer holds this share until the answer ends early
+/// ([`super::unread`]).
 pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response) -> Response {
     if response.extensions().get::<UncountedAnswer>().is_some() {
         return response;
