@@ -741,6 +741,23 @@ fn connections_that_do_nothing_end() {
     }
 }
 
+#[test]
+fn a_large_part_of_a_body_earns_no_silence() {
+    let server = TestServer::start_with(&[("MILLRACE_BODY_PATIENCE_S", "1")]).deploy_notes();
+    let address = server.url().trim_start_matches("http://").to_owned();
+    for target in ["/document/v1/n/note/group/ann/1", "/feed/v1", "/elastic/_bulk"] {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        let head = format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\n");
+        let head = format!("{head}Content-Length: 60000000\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("it is open");
+        // At the minimum rate these would need hours.
+        stream.write_all(&vec![b' '; 8 << 20]).expect("it is open");
+        let (has_ended, answer) = ends(stream, Duration::from_secs(30));
+        assert!(has_ended, "{target} still waits: {answer}");
+        assert!(answer.contains("came too slowly"), "{target}: {answer}");
+    }
+}
+
 /// Requests that are refused before their bodies are read, by clients that read only after they have sent.
 #[test]
 fn a_refusal_reaches_a_client_that_is_still_sending() {

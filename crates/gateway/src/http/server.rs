@@ -1,6 +1,7 @@
 //! Connections: HTTP/1.1 and HTTP/2 (prior knowledge or ALPN) on one port, with or without TLS.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use millrace_trust::Connection;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -37,6 +39,10 @@ const WINDOW: (u32, u32) = (256 << 10, 1 << 20);
 
 /// Interval of keep-alive pings on an HTTP/2 connection, and the time limit of an answer.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+
+/// Time without data after which the system asks a client whether it is still there, the interval at which it
+/// asks again, and the number of questions without an answer after which the connection ends.
+const PROBES: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
 
 /// Maximum number of requests in flight on one HTTP/2 connection of another node.
 const NODE_STREAMS_MAX: u32 = 1024;
@@ -160,6 +166,9 @@ fn accept(
     let peer = ConnectionPeer { address, tls: tls.is_some(), is_node: false, certificate: None };
     // Without it small responses would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
+    if let Err(error) = probe(&stream) {
+        tracing::debug!(%error, "a client that vanishes will not be noticed while it is to be silent");
+    }
     let watcher = graceful.watcher();
     tokio::spawn(async move {
         let _place = place;
@@ -177,6 +186,17 @@ fn accept(
             }
         }
     });
+}
+
+/// Lets the system look whether the client is still there while neither side sends: a machine that was
+/// switched off ends no connection.
+fn probe(stream: &TcpStream) -> io::Result<()> {
+    let (after, interval, count) = PROBES;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, after)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    sockopt::set_tcp_keepcnt(stream, count)?;
+    Ok(())
 }
 
 /// Serves a node of the cluster, which has shown its certificate.
@@ -244,5 +264,24 @@ async fn connection<S>(
         () = activity.idle(limits.head_patience, limits.idle), if !peer.is_node => {
             tracing::debug!("a connection without a request was closed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_looks_whether_a_client_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+        let address = listener.local_addr().expect("it is bound");
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (_client, (stream, _)) = (client.expect("it listens"), accepted.expect("a client connects"));
+        assert!(!sockopt::socket_keepalive(&stream).expect("an open socket"));
+        probe(&stream).expect("an open socket");
+        assert!(sockopt::socket_keepalive(&stream).expect("an open socket"));
+        assert_eq!(sockopt::tcp_keepidle(&stream).expect("an open socket"), PROBES.0);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).expect("an open socket"), PROBES.1);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).expect("an open socket"), PROBES.2);
     }
 }
