@@ -47,6 +47,9 @@ pub trait GroupAdmission: Send + Sync {
 
     /// Maximum memory in bytes of the elements of all collections of a document.
     fn element_bytes_max(&self) -> usize;
+
+    /// Maximum number of values of a query in JSON.
+    fn query_values_max(&self) -> usize;
 }
 
 /// Share of a write in the size of its group, which the server counts while this or a copy exists.
@@ -179,6 +182,11 @@ impl DoorCaller {
     /// server.
     pub(crate) fn element_bytes_max(&self) -> Option<usize> {
         self.limits.as_ref().map(|limits| limits.element_bytes_max())
+    }
+
+    /// Maximum number of values of a query, if there is a limit of the server.
+    pub(crate) fn query_values_max(&self) -> Option<usize> {
+        self.limits.as_ref().map(|limits| limits.query_values_max())
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millrace_document::DocumentGroup;
 use millrace_node::Node;
+use millrace_node::work::WorkKind;
 use millrace_store::ViewScope;
 use serde_json::{Map, Value};
 
@@ -15,7 +16,9 @@ use crate::caller::DoorCaller;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::names::{NameDemand, NameOptions};
 use crate::partitions::ArrivingIds;
-use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
+use crate::request::{
+    DoorAnswer, DoorParameters, DoorReply, DoorRequest, check_values, segments_of, write_reply,
+};
 use crate::routes::RouteRight;
 use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
@@ -150,9 +153,27 @@ impl ElasticDoor {
         match parameters.get("source").filter(|_| request.body.is_empty()) {
             Some(source) => {
                 let request = DoorRequest { body: source.as_bytes().to_vec(), ..request.clone() };
+                self.check_values(&request)?;
                 routes::dispatch(self, &request, parameters)
             }
-            None => routes::dispatch(self, request, parameters),
+            None => {
+                self.check_values(request)?;
+                routes::dispatch(self, request, parameters)
+            }
+        }
+    }
+
+    /// Checks the number of the values of a body that is read as a whole, and is no document.
+    ///
+    /// # Errors
+    /// There are more than a query may have.
+    fn check_values(&self, request: &DoorRequest) -> Result<(), Error> {
+        match (routes::work_kind(request), self.caller.query_values_max()) {
+            (WorkKind::JsonQuery, Some(most)) if routes::has_query_lines(request) => {
+                request.body.split(|byte| *byte == b'\n').try_for_each(|line| check_values(line, most))
+            }
+            (WorkKind::JsonQuery, Some(most)) => check_values(&request.body, most),
+            _ => Ok(()),
         }
     }
 
@@ -194,6 +215,11 @@ impl ElasticDoor {
     /// Right that a request needs. The door checks the groups of its documents.
     pub fn right_of(request: &DoorRequest) -> RouteRight {
         routes::right_of(request)
+    }
+
+    /// Kind of the work over the body of a request: what it takes in memory, and the bounds that it has.
+    pub fn work_kind(request: &DoorRequest) -> WorkKind {
+        routes::work_kind(request)
     }
 
     /// True if this node answers a request without blocking, also where it is not the owner of the door's

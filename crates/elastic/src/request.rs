@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use millrace_node::work::JsonCounts;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
@@ -147,6 +148,20 @@ impl DoorParameters {
     pub(crate) fn list(&self, name: &str) -> Option<Vec<String>> {
         let list = self.get(name)?.split(',').filter(|part| !part.is_empty());
         Some(list.map(str::to_owned).collect())
+    }
+}
+
+/// Checks the number of values in a text before it is parsed: in the tree, a value of two bytes takes many
+/// times its size.
+///
+/// # Errors
+/// It has more than `most`.
+pub(crate) fn check_values(text: &[u8], most: usize) -> Result<(), Error> {
+    match JsonCounts::fit(text, JsonCounts::values, most) {
+        true => Ok(()),
+        false => Err(Error::IllegalArgument(format!(
+            "the body has more than {most} values, and is not read; divide it into several requests, or raise query-values-max"
+        ))),
     }
 }
 

@@ -88,6 +88,10 @@ impl GroupAdmission for FullGroup {
     fn element_bytes_max(&self) -> usize {
         1 << 20
     }
+
+    fn query_values_max(&self) -> usize {
+        1_000
+    }
 }
 
 fn caller(groups: CallerGroups) -> DoorCaller {
@@ -584,5 +588,30 @@ fn searches_have_the_turns_of_the_groups_that_they_name() {
         (all(), "PUT /note/_doc/1?routing=ann", None),
     ] {
         assert_eq!(door.search_scope(caller, request), expected, "{request}");
+    }
+}
+
+/// In the tree, a value of two bytes takes many times its size.
+#[test]
+fn a_body_has_so_many_values() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let door = door(&directory);
+    let terms = |count: usize| {
+        let values = vec!["1"; count].join(",");
+        format!("{{\"query\":{{\"terms\":{{\"stars\":[{values}]}}}}}}")
+    };
+    let ids = |count: usize| format!("{{\"ids\":[{}]}}", vec!["\"1\""; count].join(","));
+    let ask = |request: &str, body: &str| door.ask_as(caller(CallerGroups::All), request, body);
+    for (request, few, many) in [
+        ("POST /note/_search", terms(900), terms(1_001)),
+        ("POST /note/_count", terms(900), terms(1_001)),
+        ("POST /note/_mget", ids(900), ids(1_001)),
+        ("POST /_msearch", format!("{{}}\n{}\n", terms(900)).repeat(3), format!("{{}}\n{}\n", terms(1_001))),
+    ] {
+        let (status, answer) = ask(request, &few);
+        assert!(!answer.to_string().contains("query-values-max"), "{request}: {status} {answer}");
+        let (status, answer) = ask(request, &many);
+        assert_eq!(status, 400, "{request}: {answer}");
+        assert!(answer.to_string().contains("query-values-max"), "{request}: {answer}");
     }
 }
