@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bulk::action_line;
+use crate::action_line::action_line;
 use crate::request::DoorParameters;
 use crate::writing::WriteAction;
 use crate::{DoorRequest, Error};

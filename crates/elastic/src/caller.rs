@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
+use millrace_document::json::ParseOptions;
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_node::cluster::ChangeLimits;
 
@@ -182,6 +183,11 @@ impl DoorCaller {
     /// server.
     pub(crate) fn element_bytes_max(&self) -> Option<usize> {
         self.limits.as_ref().map(|limits| limits.element_bytes_max())
+    }
+
+    /// Maximum memory in bytes of the tree of a document, beside its text.
+    pub(crate) fn tree_bytes_max(&self) -> usize {
+        self.element_bytes_max().unwrap_or(ParseOptions::default().element_bytes_max)
     }
 
     /// Maximum number of values of a query, if there is a limit of the server.

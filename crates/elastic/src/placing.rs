@@ -12,6 +12,7 @@ use crate::door::ElasticDoor;
 use crate::log_writes::LogPlace;
 use crate::mapping::LenientFit;
 use crate::names::NameDemand;
+use crate::request::check_tree;
 use crate::writing::{self, SingleWrite, WriteAction};
 use crate::{Error, mapping, time_bounds, typed, unread};
 
@@ -96,6 +97,7 @@ impl<'d> WritePlacer<'d> {
             }
             None if action == WriteAction::Delete => index,
             None => {
+                check_tree(write.source.as_bytes(), self.door.caller.tree_bytes_max())?;
                 if index.is_log() {
                     let document = unread::read_document(&write.source).map_err(malformed)?;
                     let (log, _) = self.place_log(&index, &document);

@@ -9,7 +9,7 @@ use crate::door::ElasticDoor;
 use crate::fields;
 use crate::names::{self, NameDemand, NameOptions};
 use crate::placing::WritePlacer;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
 use crate::update::{UpdateBody, retries_of};
@@ -46,6 +46,7 @@ pub(crate) fn write(
     let (mut update, mut source) = (None, std::sync::Arc::from(""));
     match action {
         WriteAction::Update => {
+            check_tree(&request.body, door.caller.tree_bytes_max())?;
             let mut body = UpdateBody::parse(object_of(&request.body)?)?;
             shown = body.shown.take().or(shown);
             conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);

@@ -155,8 +155,16 @@ pub(crate) type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
 /// order. The writes of one document are done in their order. Writes that the store has no room for are tried
 /// again for a while.
 pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+    write_share(door, placed, &mut SlotChoices::default())
+}
+
+/// Like [`write_all`], for a share of the writes of a request, whose slots are chosen together.
+pub(crate) fn write_share(
+    door: &ElasticDoor,
+    placed: &[PlacedWrite],
+    slots: &mut SlotChoices,
+) -> Vec<Result<WriteResult, Error>> {
     let mut results = Vec::with_capacity(placed.len());
-    let mut slots = SlotChoices::default();
     while results.len() < placed.len() {
         let rest = &placed[results.len()..];
         let mut bytes = 0;
@@ -165,7 +173,7 @@ pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Resul
             bytes <= TOGETHER_BYTES
         };
         let together = rest.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
-        results.extend(write_together(door, &rest[..together], &mut slots));
+        results.extend(write_together(door, &rest[..together], slots));
     }
     results
 }
