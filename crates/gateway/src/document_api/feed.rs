@@ -235,12 +235,12 @@ async fn begin_whole(
     let FeedRoom { form, format, place, room } = reserved;
     let ReadBody { bytes, share } = collect(&call.node, body, call.node.body_bounds()).await?;
     let (mut whole, read) = (digest.clone(), bytes.clone());
-    let whole = tokio::task::spawn_blocking(move || {
+    let whole = tokio::task::spawn_blocking(share.held_by(move || {
         whole.add(&read);
         whole.finish()
-    });
+    }));
     let failed = |_| Error::Internal("the digest of the body failed; see the log".to_owned());
-    let whole = whole.await.map_err(failed)?;
+    let (whole, share) = whole.await.map_err(failed)?;
     let caller = call.caller.as_ref().expect("a feed begins with its caller");
     match call.node.feed_keys().find(key::body_key(caller, &whole))? {
         KeyState::Answered(answered) => Ok(AdmittedFeed::Answered(answered.answer)),

@@ -259,12 +259,14 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
         Ok(size) => size,
         Err(refusal) => {
             let class = BodySizeClass::of_document(most_unpacked(bytes.len(), bounds));
-            return Err(node.pool().run_sized(class, move || judged(&bytes, bounds, refusal)).await?);
+            let judge = share.held_by(move || judged(&bytes, bounds, refusal));
+            return Err(node.pool().run_sized(class, judge).await?.0);
         }
     };
     share.grow(size).await?;
-    let unpacked =
-        node.pool().run_sized(BodySizeClass::of_document(size), move || gunzip(&bytes, size)).await??;
+    let unpack = share.held_by(move || gunzip(&bytes, size));
+    let (unpacked, mut share) = node.pool().run_sized(BodySizeClass::of_document(size), unpack).await?;
+    let unpacked = unpacked?;
     // The packed bytes are gone.
     share.shrink_to(size);
     Ok(ReadBody { bytes: unpacked.into(), share })
@@ -330,6 +332,7 @@ fn not_gzip() -> Error {
 mod tests {
     use libdeflater::{CompressionLvl, Compressor};
 
+    use super::super::budget::{BudgetBounds, RequestBudget};
     use super::*;
     use crate::status::HttpError;
 
@@ -352,6 +355,28 @@ mod tests {
         match unpacked_size(packed, bounds) {
             Ok(size) => gunzip(packed, size),
             Err(refusal) => Err(judged(packed, bounds, refusal)),
+        }
+    }
+
+    #[tokio::test]
+    async fn work_holds_its_share_when_its_client_has_left() {
+        let patience = Duration::from_secs(3600);
+        let bounds = BudgetBounds { bodies: 100, work: 0, answers: 0, patience, return_memory: || {} };
+        let budget = RequestBudget::new(bounds);
+        let mut share = budget.share();
+        share.grow(60).await.expect("there is room");
+        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let client = tokio::task::spawn_blocking(share.held_by(move || {
+            begin.send(()).expect("the test waits");
+            ended.recv().expect("the test ends it");
+        }));
+        begun.recv().expect("it begins");
+        drop(client);
+        assert_eq!(budget.of_bodies().reserved, 60);
+        end.send(()).expect("it waits");
+        while budget.of_bodies().reserved > 0 {
+            tokio::task::yield_now().await;
         }
     }
 

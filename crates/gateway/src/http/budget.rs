@@ -364,6 +364,12 @@ impl BudgetReservation {
         self.work_by(bytes, Instant::now() + self.budget.patience).await
     }
 
+    /// Work that holds the share until it ends, also where its client leaves meanwhile: what has begun on
+    /// another thread is not interrupted, and has its memory as long as it goes on.
+    pub(crate) fn held_by<T>(self, work: impl FnOnce() -> T) -> impl FnOnce() -> (T, Self) {
+        move || (work(), self)
+    }
+
     /// Reserves so many bytes of work, or as much as the largest request may take, until `until`.
     async fn work_by(&mut self, bytes: usize, until: Instant) -> Result<(), Error> {
         assert_eq!(self.work, 0, "a request that waits for work must not hold work that others wait for");
