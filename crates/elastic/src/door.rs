@@ -277,7 +277,9 @@ impl ElasticDoor {
             return Err(Error::Closed(found.entry.name.clone()));
         }
         if found.needs_seq_nos() {
-            self.catalog.change()?.reserve_seq_nos(&found.entry.name)?;
+            let mut change = self.catalog.change()?;
+            change.reserve_seq_nos(&found.entry.name)?;
+            change.commit()?;
         }
         Ok(found)
     }
@@ -294,9 +296,13 @@ impl ElasticDoor {
                     "only write ops with an op_type of create are allowed in data streams".to_owned(),
                 ));
             }
-            return templates::create_stream(&mut change, name, &template);
+            let index = templates::create_stream(&mut change, name, &template)?;
+            change.commit()?;
+            return Ok(index);
         }
-        index_admin::create(&mut change, name, Map::new())
+        let index = index_admin::create(&mut change, name, Map::new())?;
+        change.commit()?;
+        Ok(index)
     }
 
     /// Index that records of a data stream go to.
@@ -308,7 +314,9 @@ impl ElasticDoor {
             let mut change = self.catalog.change()?;
             // Another request may have made it meanwhile.
             if existing(&change, stream, WriteAction::Create)?.is_none() {
-                return templates::create_record_stream(&mut change, stream);
+                let index = templates::create_record_stream(&mut change, stream)?;
+                change.commit()?;
+                return Ok(index);
             }
         }
         self.write_index(stream, WriteAction::Create, NameDemand::default())

@@ -192,7 +192,11 @@ impl<'d> WritePlacer<'d> {
         };
         let mut entry = (*newest.entry).clone();
         match mapping::fit(&mut entry.mappings, document)? {
-            true => change.put_index(entry),
+            true => {
+                let index = change.put_index(entry)?;
+                change.commit()?;
+                Ok(index)
+            }
             false => Ok(newest.clone()),
         }
     }
