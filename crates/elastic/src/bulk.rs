@@ -90,8 +90,9 @@ pub(crate) fn bulk(
         };
         let item = match outcome {
             Ok(result) => {
+                let status = result.status;
                 let mut object = result.object(refresh == RefreshPolicy::Now);
-                object.insert("status".to_owned(), result.status.into());
+                object.insert("status".to_owned(), status.into());
                 object
             }
             Err(error) => {
@@ -272,6 +273,7 @@ fn write_of(
         source: kept,
         update,
         shown,
+        answer: None,
         size: None,
     })
 }

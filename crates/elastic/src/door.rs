@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millrace_document::DocumentGroup;
 use millrace_node::Node;
+use millrace_plan::QueryMemory;
 use millrace_store::ViewScope;
 use serde_json::{Map, Value};
 
@@ -40,6 +41,8 @@ pub struct ElasticDoor {
     pub(crate) caller: DoorCaller,
     /// True once the sender has left.
     pub(crate) gone: Arc<AtomicBool>,
+    /// Memory of the answer under way, beside that of its searches.
+    pub(crate) answer_memory: Arc<QueryMemory>,
 }
 
 impl ElasticDoor {
@@ -47,6 +50,7 @@ impl ElasticDoor {
     pub fn new(node: Arc<Node>) -> Self {
         let catalog = Arc::new(DoorCatalog::new(Arc::clone(&node)));
         let caller = DoorCaller::default();
+        let answer_memory = node.query_memory();
         ElasticDoor {
             node,
             catalog,
@@ -56,6 +60,7 @@ impl ElasticDoor {
             port: None,
             caller,
             gone: Arc::default(),
+            answer_memory,
         }
     }
 
@@ -84,7 +89,7 @@ impl ElasticDoor {
     /// Answers a request. Blocks until writes are durable.
     pub fn answer(&self, request: &DoorRequest) -> DoorAnswer {
         let (caller, gone) = (request.caller.clone(), Arc::clone(&request.gone));
-        let door = ElasticDoor { caller, gone, ..self.clone() };
+        let door = ElasticDoor { caller, gone, answer_memory: self.node.query_memory(), ..self.clone() };
         if otlp::is_logs(&request.path) {
             return match door.caller.permit_all() {
                 Ok(()) => otlp::answer(&door, request),
@@ -95,6 +100,17 @@ impl ElasticDoor {
         let reach = door.check_reach(request);
         let outcome = reach.and_then(|()| door.outcome(request, &parameters));
         write_reply(outcome, request, &parameters)
+    }
+
+    /// Checks that the client is still there, before the next part of an answer with many.
+    ///
+    /// # Errors
+    /// It has left.
+    pub(crate) fn check_client(&self) -> Result<(), Error> {
+        match self.gone.load(Ordering::Relaxed) {
+            true => Err(Error::Timeout("the client left before the answer was whole".to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// Checks that a caller of some groups asks for documents of types, or for what clients ask before they

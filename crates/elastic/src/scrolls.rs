@@ -389,7 +389,7 @@ pub(crate) fn open(
     began_ms: u64,
 ) -> Result<Value, Error> {
     let (mut state, page) = ScrollState::begin(door, indexes, request)?;
-    let mut answer = answer(&state.request, &state.facts, &page, began_ms)?;
+    let mut answer = answer(&state.request, &state.facts, &page, began_ms, &door.answer_memory)?;
     // The first page alone has them.
     state.request.aggregations.clear();
     state.facts.aggregations = None;
@@ -540,7 +540,7 @@ pub(crate) fn next(
     }
     let before = (state.place(), state.found);
     let page = state.page(door).and_then(|page| {
-        let page = answer(&state.request, &state.facts, &page, began_ms);
+        let page = answer(&state.request, &state.facts, &page, began_ms, &door.answer_memory);
         if page.is_err() {
             // The client does not have these hits.
             (state.position, state.found) = before;
