@@ -30,9 +30,10 @@ use millrace_store::ViewScope;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::access_log::ConnectionPeer;
 use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
-use crate::quota::FedBytes;
+use crate::quota::{FedBytes, client_network};
 use crate::status::HttpError;
 use crate::{GatewayState, access_log, http};
 
@@ -152,9 +153,12 @@ impl ElasticApi {
         }
     }
 
-    /// The sender of a request.
-    fn caller(&self, caller: Arc<RequestCaller>) -> DoorCaller {
-        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node))))
+    /// The sender of a request. Without a credential it is known by its network, and what another node
+    /// forwards by that of the node.
+    fn caller(&self, caller: Arc<RequestCaller>, peer: Option<&ConnectionPeer>) -> DoorCaller {
+        let network = peer.filter(|peer| caller.is_anonymous() || peer.is_node);
+        let network = network.map(|peer| client_network(&peer.address));
+        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node)))).from_network(network)
     }
 
     /// Routes below `/elastic/` of the data port, whose guard admits requests.
@@ -223,7 +227,8 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         request.extensions_mut().insert(Arc::clone(&caller));
         caller
     });
-    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
+    let peer = request.extensions().get::<ConnectionPeer>();
+    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller, peer)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
         Err(error) => Err(error),
