@@ -3,6 +3,7 @@
 //!
 //! In a cluster, all requests go to the node that owns the documents of the door.
 
+mod places;
 mod stream;
 
 use std::net::SocketAddr;
@@ -26,10 +27,9 @@ use millrace_elastic::{
 use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff, RouteSubject};
 use millrace_node::pool::WorkFlow;
 use millrace_node::{CancelOnDrop, Error};
-use millrace_store::ViewScope;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
+use self::places::RequestPlaces;
 use crate::access_log::ConnectionPeer;
 use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
@@ -39,18 +39,6 @@ use crate::{GatewayState, access_log, http};
 
 /// Path of the door on the data port.
 const BELOW: &str = "/elastic";
-
-/// Requests of the door that run at a time, but for searches. Each has a thread, which waits for the disk
-/// most of the time.
-const RUNNING_MAX: usize = 64;
-
-/// Searches of named groups, and by credentials of one, that run, or wait for their turn among other work of
-/// the node, at a time.
-const SEARCHES_MAX: usize = 64;
-
-/// The same for searches that can read the documents of all groups. They have places of their own: however
-/// many there are, those of named groups begin.
-const SCANS_MAX: usize = 64;
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -125,17 +113,14 @@ impl CountedGroups {
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
     door: Arc<ElasticDoor>,
-    running: Semaphore,
-    searching: Semaphore,
-    scanning: Semaphore,
+    places: RequestPlaces,
 }
 
 impl ElasticApi {
     /// Creates the door of a node, with the address of its own port if it has one.
     pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())).listening_at(port));
-        let [running, searching, scanning] = [RUNNING_MAX, SEARCHES_MAX, SCANS_MAX].map(Semaphore::new);
-        Arc::new(ElasticApi { node, door, running, searching, scanning })
+        Arc::new(ElasticApi { node, door, places: RequestPlaces::new() })
     }
 
     /// Drops what the lifecycles of data streams say to drop, again and again.
@@ -370,12 +355,8 @@ async fn operate(
     let (body, _room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
     let scope = api.door.search_scope(&shown);
-    let places = match &scope {
-        None => &api.running,
-        Some(ViewScope::All | ViewScope::Buckets(_)) => &api.scanning,
-        Some(ViewScope::Groups(_) | ViewScope::GroupsIn(..)) => &api.searching,
-    };
-    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, places.acquire());
+    let place = api.places.take(scope.as_ref());
+    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, place);
     let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);
     // A search ends when this future is dropped, since its client has left.
