@@ -150,8 +150,9 @@ impl BulkWriter<'_> {
             };
             match outcome {
                 Ok(result) => {
+                    let status = result.status;
                     let mut object = result.object(self.refresh == RefreshPolicy::Now);
-                    object.insert("status".to_owned(), result.status.into());
+                    object.insert("status".to_owned(), status.into());
                     self.answer.add(action, object);
                 }
                 Err(error) => self.answer.refuse(action, index, id, &error),
@@ -371,6 +372,7 @@ fn write_of(
         source: kept,
         update,
         shown,
+        answer: None,
         size: None,
     })
 }

@@ -1,6 +1,7 @@
 //! The sender of a request: its rights, its groups, and the limits on them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
@@ -77,12 +78,20 @@ impl fmt::Debug for AdmittedSize {
 pub struct DoorCaller {
     caller: Arc<RequestCaller>,
     limits: Option<Arc<dyn GroupAdmission>>,
+    /// Network of a client without a credential.
+    network: Option<IpAddr>,
 }
 
 impl DoorCaller {
     /// Creates the caller that a credential identifies.
     pub fn new(caller: Arc<RequestCaller>, limits: Arc<dyn GroupAdmission>) -> Self {
-        DoorCaller { caller, limits: Some(limits) }
+        DoorCaller { caller, limits: Some(limits), network: None }
+    }
+
+    /// The caller with the network by which it is known if it has no credential.
+    #[must_use]
+    pub fn from_network(self, network: Option<IpAddr>) -> Self {
+        DoorCaller { network, ..self }
     }
 
     /// True if the caller may use the documents of all groups.
@@ -129,7 +138,7 @@ impl DoorCaller {
 
     /// The caller as the owner of its scrolls.
     pub(crate) fn scroll_owner(&self) -> ScrollOwner {
-        ScrollOwner(Arc::clone(&self.caller))
+        ScrollOwner { caller: Arc::clone(&self.caller), network: self.network }
     }
 
     /// Counts a request for the documents of a group.
@@ -199,7 +208,7 @@ impl DoorCaller {
 impl Default for DoorCaller {
     /// The caller of a door that no port serves: all rights, and no limits.
     fn default() -> Self {
-        DoorCaller { caller: Arc::new(RequestCaller::unrestricted("local")), limits: None }
+        DoorCaller { caller: Arc::new(RequestCaller::unrestricted("local")), limits: None, network: None }
     }
 }
 

@@ -65,6 +65,7 @@ impl<'d> WritePlacer<'d> {
         if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
             // The answer has the document.
             self.door.caller.check_read()?;
+            write.answer = Some(Arc::clone(&self.door.answer_memory));
         }
         let written = WrittenName::Index { name: name.to_owned(), action, demand };
         let index = self.index(&written)?;
@@ -194,7 +195,11 @@ impl<'d> WritePlacer<'d> {
         };
         let mut entry = (*newest.entry).clone();
         match mapping::fit(&mut entry.mappings, document)? {
-            true => change.put_index(entry),
+            true => {
+                let index = change.put_index(entry)?;
+                change.commit()?;
+                Ok(index)
+            }
             false => Ok(newest.clone()),
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! In a cluster, all requests go to the node that owns the documents of the door.
 
+mod places;
 mod stream;
 
 use std::net::SocketAddr;
@@ -28,31 +29,19 @@ use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff,
 use millrace_node::pool::WorkFlow;
 use millrace_node::work::WorkKind;
 use millrace_node::{CancelOnDrop, Error};
-use millrace_store::ViewScope;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::places::{RequestPlace, RequestPlaces};
+use crate::access_log::ConnectionPeer;
 use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{BodyBounds, BudgetReservation};
-use crate::quota::FedBytes;
+use crate::quota::{FedBytes, client_network};
 use crate::status::HttpError;
 use crate::{GatewayState, access_log, http};
 
 /// Path of the door on the data port.
 const BELOW: &str = "/elastic";
-
-/// Requests of the door that run at a time, but for searches. Each has a thread, which waits for the disk
-/// most of the time.
-const RUNNING_MAX: usize = 64;
-
-/// Searches of named groups, and by credentials of one, that run, or wait for their turn among other work of
-/// the node, at a time.
-const SEARCHES_MAX: usize = 64;
-
-/// The same for searches that can read the documents of all groups. They have places of their own: however
-/// many there are, those of named groups begin.
-const SCANS_MAX: usize = 64;
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -131,18 +120,14 @@ impl CountedGroups {
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
     door: Arc<ElasticDoor>,
-    running: Arc<Semaphore>,
-    searching: Arc<Semaphore>,
-    scanning: Arc<Semaphore>,
+    places: RequestPlaces,
 }
 
 impl ElasticApi {
     /// Creates the door of a node, with the address of its own port if it has one.
     pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())).listening_at(port));
-        let places = |number| Arc::new(Semaphore::new(number));
-        let [running, searching, scanning] = [RUNNING_MAX, SEARCHES_MAX, SCANS_MAX].map(places);
-        Arc::new(ElasticApi { node, door, running, searching, scanning })
+        Arc::new(ElasticApi { node, door, places: RequestPlaces::new() })
     }
 
     /// Drops what the lifecycles of data streams say to drop, again and again.
@@ -160,9 +145,12 @@ impl ElasticApi {
         }
     }
 
-    /// The sender of a request.
-    fn caller(&self, caller: Arc<RequestCaller>) -> DoorCaller {
-        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node))))
+    /// The sender of a request. Without a credential it is known by its network, and what another node
+    /// forwards by that of the node.
+    fn caller(&self, caller: Arc<RequestCaller>, peer: Option<&ConnectionPeer>) -> DoorCaller {
+        let network = peer.filter(|peer| caller.is_anonymous() || peer.is_node);
+        let network = network.map(|peer| client_network(&peer.address));
+        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node)))).from_network(network)
     }
 
     /// Bounds of the body of a request. What is no write of documents has those of a query.
@@ -239,7 +227,8 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         request.extensions_mut().insert(Arc::clone(&caller));
         caller
     });
-    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
+    let peer = request.extensions().get::<ConnectionPeer>();
+    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller, peer)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
         Err(error) => Err(error),
@@ -375,7 +364,7 @@ struct HeldRequest {
     /// Room of the body as this node has received it, if it is in memory elsewhere.
     _received: Option<Arc<BudgetReservation>>,
     _room: BudgetReservation,
-    _place: OwnedSemaphorePermit,
+    _place: RequestPlace,
 }
 
 impl HeldRequest {
@@ -408,13 +397,8 @@ async fn operate(
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
     room.work(ElasticDoor::work_kind(&shown), &body).await?;
     let scope = api.door.search_scope(&shown);
-    let places = match &scope {
-        None => &api.running,
-        Some(ViewScope::All | ViewScope::Buckets(_)) => &api.scanning,
-        Some(ViewScope::Groups(_) | ViewScope::GroupsIn(..)) => &api.searching,
-    };
-    let waits =
-        tokio::time::timeout(api.node.settings().limits.bodies_wait, Arc::clone(places).acquire_owned());
+    let place = api.places.take(scope.as_ref());
+    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, place);
     let Ok(Ok(place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);
     // A search ends when this future is dropped, since its client has left.
