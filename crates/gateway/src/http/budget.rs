@@ -279,6 +279,12 @@ impl RequestBudget {
         Some(AnswerShare { budget: Arc::clone(self), bytes })
     }
 
+    /// Counts bytes of an answer that exist, though there may be no room for them: others wait.
+    pub(crate) fn made(self: &Arc<Self>, bytes: usize) -> AnswerShare {
+        self.answers.reserved.fetch_add(bytes, Ordering::SeqCst);
+        AnswerShare { budget: Arc::clone(self), bytes }
+    }
+
     /// Reserves bytes of work until `until`, for a large request after those in line before it.
     async fn take_work(&self, bytes: usize, until: Instant) -> Result<(), Error> {
         if bytes < self.work.capacity / LINE_PART {
@@ -401,6 +407,11 @@ impl AnswerShare {
     /// Number of reserved bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Counts bytes that exist beside those of this share.
+    pub(crate) fn beside(&self, bytes: usize) -> AnswerShare {
+        self.budget.made(bytes)
     }
 
     /// Changes the share to the size of the page, which exists: other pages wait if it is larger than was

@@ -35,6 +35,11 @@ const HEAD_BYTES_MAX: usize = 128 << 10;
 /// one request, and of all on a connection.
 const WINDOW: (u32, u32) = (256 << 10, 1 << 20);
 
+/// Bytes of an answer that wait in the buffers of an HTTP/2 connection until its client takes them; one frame
+/// more of the answer may be there. Other nodes read what they ask for, and get much of it at a time.
+const SEND_BUFFER: usize = 64 << 10;
+const NODE_SEND_BUFFER: usize = 400 << 10;
+
 /// Interval of keep-alive pings on an HTTP/2 connection, and the time limit of an answer.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
@@ -210,7 +215,8 @@ async fn connection<S>(
         .keep_alive_interval(KEEP_ALIVE.0)
         .keep_alive_timeout(KEEP_ALIVE.1)
         .initial_stream_window_size(WINDOW.0)
-        .initial_connection_window_size(WINDOW.1);
+        .initial_connection_window_size(WINDOW.1)
+        .max_send_buf_size(if peer.is_node { NODE_SEND_BUFFER } else { SEND_BUFFER });
     let activity = Arc::new(ConnectionActivity::default());
     let stream = LingeringConnection::new(stream, Arc::clone(&activity));
     let stream = WatchedConnection { stream, activity: Arc::clone(&activity) };
