@@ -13,6 +13,7 @@ use serde_json::json;
 use super::budget::{AnswerShare, RequestBudget};
 use super::json;
 use crate::status::HttpError;
+use millrace_node::Error;
 
 /// Size of an answer, in bytes, from which on it is counted: a smaller one is not worth it.
 pub(super) const COUNTED_BYTES_MIN: u64 = 16 << 10;
@@ -91,11 +92,16 @@ pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response) -> 
         Err(error) => {
             // Its memory is free before the refusal is sent.
             drop(response);
-            let mut refusal = json(error.status(), &json!({ "message": error.to_string() }));
-            refusal.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
-            refusal
+            refusal(&error)
         }
     }
+}
+
+/// Returns the refusal of a request that no endpoint has seen, or whose answer is not sent.
+pub(super) fn refusal(error: &Error) -> Response {
+    let mut refusal = json(error.status(), &json!({ "message": error.to_string() }));
+    refusal.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+    refusal
 }
 
 /// A body in memory that is sent in pieces.

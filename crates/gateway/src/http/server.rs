@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::counted;
-use super::budget::RequestBudget;
+use super::answer::{counted, refusal};
+use super::budget::{BudgetReservation, RequestBudget};
 use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
+use super::json;
 use super::lingering::LingeringConnection;
 use super::received::BodyReception;
 use super::tls::{PortTls, shown_certificate};
@@ -16,20 +17,25 @@ use crate::access_log::ConnectionPeer;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use hyper::Request;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::{Service, service_fn};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use millrace_trust::Connection;
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 /// Maximum size of the head of a request (request line and headers), in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;
+
+/// Maximum number of headers of a request over HTTP/2, where a header that was sent before takes a byte. Over
+/// HTTP/1 it is 100 (hyper); here a client may send each cookie as a header.
+const HEADERS_MAX: usize = 256;
 
 /// Maximum number of bytes of a body that a client may send over HTTP/2 before the server has read them: of
 /// one request, and of all on a connection.
@@ -228,10 +234,19 @@ async fn connection<S>(
         noted.expect_body(!request.body().is_end_stream());
         request.extensions_mut().insert(peer);
         let reception = BodyReception::of(&request);
-        let answer = service.call(request.map(|body| reception.note(body)));
+        let head = if peer.is_node { Ok(None) } else { admit_head(budget.as_ref(), &request) };
+        let request = request.map(|body| reception.note(body));
+        let (answer, head) = match head {
+            Ok(head) => (Ok(service.call(request)), head),
+            Err(refusal) => (Err(refusal), None),
+        };
         let budget = budget.clone();
         async move {
-            let mut answer = answer.await?;
+            let mut answer = match answer {
+                Ok(answer) => answer.await?,
+                Err(refusal) => *refusal,
+            };
+            drop(head);
             reception.announce_close(&mut answer);
             reception.receive_rest(answer.status()).await;
             let answer = match &budget {
@@ -250,5 +265,43 @@ async fn connection<S>(
         () = activity.idle(limits.head_patience, limits.idle), if !peer.is_node => {
             tracing::debug!("a connection without a request was closed");
         }
+    }
+}
+
+/// Checks the head of a request of a client, and counts it if it is large. What is refused is in memory for
+/// no longer than that takes.
+///
+/// # Errors
+/// The refusal of the request.
+fn admit_head<B>(
+    budget: Option<&Arc<RequestBudget>>,
+    request: &Request<B>,
+) -> Result<Option<BudgetReservation>, Box<Response>> {
+    let headers = request.headers().len();
+    if headers > HEADERS_MAX {
+        let message = format!("the request has {headers} headers; at most {HEADERS_MAX} are accepted");
+        let message = json!({ "message": message });
+        return Err(Box::new(json(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &message)));
+    }
+    let head = budget.map(|budget| budget.head(request)).transpose();
+    head.map(Option::flatten).map_err(|error| Box::new(refusal(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_so_many_headers() {
+        let status_of = |headers: usize| {
+            let mut request = Request::get("/search/");
+            for _ in 0..headers {
+                request = request.header("a", "");
+            }
+            let request = request.body(()).expect("its headers are valid");
+            admit_head(None, &request).err().map(|refusal| refusal.status().as_u16())
+        };
+        assert_eq!(status_of(HEADERS_MAX), None);
+        assert_eq!(status_of(HEADERS_MAX + 1), Some(431));
     }
 }
