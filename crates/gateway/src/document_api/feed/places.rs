@@ -1,4 +1,5 @@
-//! Places of streams that are under way, and the clients that have them, with the memory that each may take.
+//! Places of streams that are under way, and the clients that have them: streams of `/feed/v1` and of
+//! `_bulk/stream`, with the memory that each may take.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +25,7 @@ const NODE_STREAMS_PART: usize = 4;
 const STREAMS_MAX: usize = 32;
 
 /// The client of a request: its credential, or its network where there are no credentials.
-pub(super) fn writer_of(caller: &RequestCaller, peer: Option<&ConnectionPeer>) -> WriterId {
+pub(crate) fn writer_of(caller: &RequestCaller, peer: Option<&ConnectionPeer>) -> WriterId {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let network = peer.filter(|_| caller.is_anonymous()).map(|peer| client_network(&peer.address));
     WriterId(HASHER.hash_one((&caller.name, network)))
@@ -64,7 +65,7 @@ static CLIENTS: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new(
 static NODES: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new());
 
 /// Place of a stream among those that may be under way.
-pub(super) struct StreamPlace {
+pub(crate) struct StreamPlace {
     taken: &'static Mutex<BTreeMap<WriterId, StreamUse>>,
     writer: WriterId,
     own: StreamUse,
@@ -76,7 +77,7 @@ impl StreamPlace {
     /// # Errors
     /// [`Error::Overloaded`]: all are taken, or a client has as many, or as much memory, as it would leave to
     /// others.
-    pub(super) fn take(
+    pub(crate) fn take(
         hop: &ForwardKind,
         writer: WriterId,
         bytes: usize,
