@@ -46,7 +46,7 @@ use self::answered::{KeyState, KeyUnderWay};
 use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
-pub(crate) use self::places::{StreamPlace, writer_of};
+pub(crate) use self::places::{StreamPlace, streams_max, writer_of};
 use self::source::PackedForm;
 use self::table::FeedFormat;
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};

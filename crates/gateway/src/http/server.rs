@@ -14,6 +14,7 @@ use super::received::BodyReception;
 use super::tls::{PortTls, shown_certificate};
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
+use crate::document_api::feed::streams_max;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -37,9 +38,14 @@ const HEAD_BYTES_MAX: usize = 128 << 10;
 /// HTTP/1 it is 100 (hyper); here a client may send each cookie as a header.
 const HEADERS_MAX: usize = 256;
 
-/// Maximum number of bytes of a body that a client may send over HTTP/2 before the server has read them: of
-/// one request, and of all on a connection.
-const WINDOW: (u32, u32) = (256 << 10, 1 << 20);
+/// Maximum number of bytes of a body that a client may send over HTTP/2 before the server has read them.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// The same for other nodes, which send documents in few streams.
+const NODE_STREAM_WINDOW: u32 = 256 << 10;
+
+/// Number of bodies that are received at full speed over a connection on which all streams stand still.
+const SPARE_WINDOWS: u32 = 4;
 
 /// Bytes of an answer that wait in the buffers of an HTTP/2 connection until its client takes them; one frame
 /// more of the answer may be there. Other nodes read what they ask for, and get much of it at a time.
@@ -58,6 +64,8 @@ pub struct PortLimits {
     pub(crate) connections: Arc<OpenConnections>,
     /// Maximum number of requests in flight on one HTTP/2 connection.
     pub(crate) streams_max: u32,
+    /// Maximum number of requests at a time whose bodies may stand still for long.
+    pub(crate) slow_bodies_max: u32,
     /// Time limit of a client's TLS handshake, its first request, or the head of any.
     pub(crate) head_patience: Duration,
     /// Time that a connection stays open without a request.
@@ -67,11 +75,23 @@ pub struct PortLimits {
 }
 
 impl PortLimits {
+    /// Windows of an HTTP/2 connection: of one body, and of all of them.
+    ///
+    /// A body that the server does not read keeps its window, and so a part of that of the connection. The
+    /// latter is larger than all bodies can keep that may stand still for long, or a client could stop the
+    /// requests of others that a proxy sends over the same connection. Other bodies are read, or refused
+    /// within the time that a request waits for room.
+    fn windows(&self, is_node: bool) -> (u32, u32) {
+        let of_body = if is_node { NODE_STREAM_WINDOW } else { STREAM_WINDOW };
+        (of_body, self.slow_bodies_max.saturating_add(SPARE_WINDOWS).saturating_mul(of_body))
+    }
+
     /// Limits of each port, by the settings.
     pub fn new(limits: &RequestLimits) -> Self {
         PortLimits {
             connections: OpenConnections::new(limits.connections_max, limits.connections_per_address_max),
             streams_max: limits.streams_max,
+            slow_bodies_max: u32::try_from(streams_max(limits.bodies_bytes_max)).unwrap_or(u32::MAX),
             head_patience: limits.head_patience,
             idle: limits.connection_idle,
             answers: None,
@@ -207,6 +227,7 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let (body_window, window) = limits.windows(peer.is_node);
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -220,8 +241,8 @@ async fn connection<S>(
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .keep_alive_interval(KEEP_ALIVE.0)
         .keep_alive_timeout(KEEP_ALIVE.1)
-        .initial_stream_window_size(WINDOW.0)
-        .initial_connection_window_size(WINDOW.1)
+        .initial_stream_window_size(body_window)
+        .initial_connection_window_size(window)
         .max_send_buf_size(if peer.is_node { NODE_SEND_BUFFER } else { SEND_BUFFER });
     let activity = Arc::new(ConnectionActivity::default());
     let stream = LingeringConnection::new(stream, Arc::clone(&activity));

@@ -12,6 +12,7 @@ use millrace_node::cluster::ForwardKind;
 use millrace_store::WriterId;
 use parking_lot::Mutex;
 
+use super::STREAM_BYTES;
 use crate::access_log::ConnectionPeer;
 use crate::quota::client_network;
 
@@ -23,6 +24,12 @@ const NODE_STREAMS_PART: usize = 4;
 
 /// Number of streams at a time, however much memory there is: each has a thread of its own.
 const STREAMS_MAX: usize = 32;
+
+/// Maximum number of streams at a time. They may stop reading their bodies for long: while the store is slow,
+/// or while their clients do not read.
+pub(crate) fn streams_max(bodies_bytes_max: usize) -> usize {
+    (bodies_bytes_max / STREAMS_PART / STREAM_BYTES).clamp(1, STREAMS_MAX)
+}
 
 /// The client of a request: its credential, or its network where there are no credentials.
 pub(crate) fn writer_of(caller: &RequestCaller, peer: Option<&ConnectionPeer>) -> WriterId {
@@ -168,6 +175,7 @@ mod tests {
         // One alone is admitted in any case.
         let little = StreamUse { streams: 32, bytes: MB };
         assert_eq!(shares(little, &[19 * MB, 3 * MB]), [1, 0]);
+        assert_eq!([1, 96, 1000].map(|megabytes| streams_max(megabytes * MB)), [1, 16, STREAMS_MAX]);
     }
 
     #[test]
