@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use super::{ElasticApi, PRODUCT, check_right, route, written};
 use crate::document_api::feed::{StreamPlace, writer_of};
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
-use crate::http::{BodyBounds, BodyReader, BudgetReservation};
+use crate::http::{BodyBounds, BodyReader, BudgetReservation, counted_page};
 
 /// Memory that a stream may take, in bytes: a batch, and what arrived after it.
 const STREAM_BYTES: usize = 3 << 20;
@@ -262,7 +262,8 @@ impl OperationStream {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        self.lines.send_data(line.into()).await.map_err(|_| BulkStreamEnd)
+        let share = self.api.node.budget().made(line.len());
+        self.lines.send_data(counted_page(line, share)).await.map_err(|_| BulkStreamEnd)
     }
 }
 
