@@ -11,6 +11,7 @@
 //! that smaller ones do not overtake them for ever; the largest run one after another.
 
 mod heads;
+mod made;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -281,12 +282,6 @@ impl RequestBudget {
         Some(AnswerShare { budget: Arc::clone(self), bytes })
     }
 
-    /// Counts bytes of an answer that exist, though there may be no room for them: others wait.
-    pub(crate) fn made(self: &Arc<Self>, bytes: usize) -> AnswerShare {
-        self.answers.reserved.fetch_add(bytes, Ordering::SeqCst);
-        AnswerShare { budget: Arc::clone(self), bytes }
-    }
-
     /// Reserves bytes of work until `until`, for a large request after those in line before it.
     async fn take_work(&self, bytes: usize, until: Instant) -> Result<(), Error> {
         if bytes < self.work.capacity / LINE_PART {
@@ -409,11 +404,6 @@ impl AnswerShare {
     /// Number of reserved bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Counts bytes that exist beside those of this share.
-    pub(crate) fn beside(&self, bytes: usize) -> AnswerShare {
-        self.budget.made(bytes)
     }
 
     /// Changes the share to the size of the page, which exists: other pages wait if it is larger than was

@@ -250,6 +250,8 @@ async fn connection<S>(
     let noted = Arc::clone(&activity);
     // Other nodes read what they ask for.
     let budget = limits.answers.clone().filter(|_| !peer.is_node);
+    let memory = budget.clone();
+    let needs_memory = || memory.as_ref().is_some_and(|budget| budget.needs_answers());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let under_way = noted.begin();
         noted.expect_body(!request.body().is_end_stream());
@@ -283,8 +285,8 @@ async fn connection<S>(
             tracing::debug!(%error, "a connection ended with an error");
         },
         // Other nodes keep their connections for the next request.
-        () = activity.idle(limits.head_patience, limits.idle), if !peer.is_node => {
-            tracing::debug!("a connection without a request was closed");
+        () = activity.idle(limits.head_patience, limits.idle, needs_memory), if !peer.is_node => {
+            tracing::debug!("a connection was closed by the server");
         }
     }
 }
