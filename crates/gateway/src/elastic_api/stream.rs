@@ -45,8 +45,8 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// Answers a stream of operations.
 ///
 /// # Errors
-/// The parameters are out of their ranges, the body is packed, there is no room for a stream, or its client has
-/// as many as it gets.
+/// The parameters are out of their ranges, the body is packed, there is no room for a stream, or its client
+/// has as many as it gets.
 pub(super) async fn answer(
     api: &Arc<ElasticApi>,
     shown: &DoorRequest,

@@ -247,12 +247,13 @@ impl GroupExport {
         };
         let (table, batches) = self.node.pool().run(write).await?;
         self.format = Some(ExportFormat::Table(table));
-        let counted = |batch: Result<Vec<u8>, millrace_table::Error>| {
+        let mut counted = Vec::with_capacity(batches.len());
+        for batch in batches {
             let batch = batch.map_err(table_error)?;
             let share = self.node.budget().made(batch.len());
-            Ok(counted_page(batch, share))
-        };
-        batches.into_iter().map(counted).collect()
+            counted.push(counted_page(batch, share));
+        }
+        Ok(counted)
     }
 
     /// Sends the end of a table.

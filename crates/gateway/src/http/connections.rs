@@ -123,8 +123,8 @@ impl ConnectionActivity {
     }
 
     /// Returns once the connection was inactive for `first` before the first request, or for `idle` after it.
-    /// Until then, ends answers that the client does not read for `idle`, or up to twice as long. Returns also
-    /// if parts of such answers are still there after that time, and `needs_memory`.
+    /// Until then, ends answers that the client does not read for `idle`, or up to twice as long. Returns
+    /// also if parts of such answers are still there after that time, and `needs_memory`.
     pub(crate) async fn idle(&self, first: Duration, idle: Duration, needs_memory: impl Fn() -> bool) {
         let (mut steps, mut since) = (0, Instant::now());
         loop {

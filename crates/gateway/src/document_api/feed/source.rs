@@ -221,9 +221,9 @@ mod tests {
             let read = io::copy(&mut form.unpack(frames), &mut io::sink());
             (read.ok(), failure.take().map(|failure| (failure.status, failure.message)))
         };
-        for (form, pack) in
-            [(PackedForm::Gzip, &gzip as &dyn Fn(&[u8]) -> Vec<u8>), (PackedForm::Zstd, &zstd)]
-        {
+        let forms: [(PackedForm, &dyn Fn(&[u8]) -> Vec<u8>); 2] =
+            [(PackedForm::Gzip, &gzip), (PackedForm::Zstd, &zstd)];
+        for (form, pack) in forms {
             for body in [&vec![b'\n'; 1 << 20], &noise] {
                 assert_eq!(unpacked(form, pack(body)), (Some(body.len() as u64), None), "{form:?}");
             }
