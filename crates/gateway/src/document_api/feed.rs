@@ -46,7 +46,7 @@ use self::answered::{KeyState, KeyUnderWay};
 use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
-use self::places::{StreamPlace, writer_of};
+pub(crate) use self::places::{StreamPlace, streams_max, writer_of};
 use self::source::PackedForm;
 use self::table::FeedFormat;
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
@@ -192,9 +192,10 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
         return Err(Error::BadRequest(reason.to_owned()));
     }
     let digest = BodyDigest::new(request.headers(), &call.parameters);
-    let place = StreamPlace::take(&call.hop, call.writer, limits.bodies_bytes_max)?;
+    let bytes = STREAM_BYTES + form.bytes();
+    let place = StreamPlace::take(&call.hop, call.writer, bytes, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
-    room.grow(STREAM_BYTES + form.bytes()).await?;
+    room.grow(bytes).await?;
     if requested == RequestedKey::Body {
         return begin_whole(call, request.into_body(), digest, FeedRoom { form, format, place, room }).await;
     }

@@ -289,10 +289,19 @@ fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
     let Some(trailer) = packed.last_chunk::<4>() else { return Err(not_gzip()) };
     let told = u32::from_le_bytes(*trailer) as usize;
     bounds.check(told)?;
-    if told > RATIO_FREE && told / RATIO_MAX > packed.len() {
-        return Err(Error::Inflated { packed: packed.len(), unpacked: told, ratio: RATIO_MAX });
-    }
+    check_ratio(packed.len(), told)?;
     Ok(told)
+}
+
+/// Checks the size of a body, or of what there is of it, against the bytes that were sent.
+///
+/// # Errors
+/// [`Error::Inflated`].
+pub(crate) fn check_ratio(packed: usize, unpacked: usize) -> Result<(), Error> {
+    if unpacked > RATIO_FREE && unpacked / RATIO_MAX > packed {
+        return Err(Error::Inflated { packed, unpacked, ratio: RATIO_MAX });
+    }
+    Ok(())
 }
 
 /// Size that a body of `packed` bytes may unpack to.

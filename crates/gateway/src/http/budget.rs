@@ -10,6 +10,9 @@
 //! the first two ledgers; an answer holds room for answers only. Large requests wait for work in a line, so
 //! that smaller ones do not overtake them for ever; the largest run one after another.
 
+mod heads;
+mod made;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
