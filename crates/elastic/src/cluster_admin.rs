@@ -95,6 +95,7 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
         change.put_named(NamedKind::ClusterSettings, kind, Value::Object(kept))?;
         answer[kind] = Value::Object(flat);
     }
+    change.commit()?;
     DoorReply::ok(answer)
 }
 

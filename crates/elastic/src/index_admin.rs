@@ -218,7 +218,9 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
 /// `PUT` of an index.
 pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
-    create(&mut door.catalog.change()?, name, body)?;
+    let mut change = door.catalog.change()?;
+    create(&mut change, name, body)?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
 }
 
@@ -242,6 +244,7 @@ pub(crate) fn delete(
     let mut change = door.catalog.change()?;
     let found = names::resolve(&change, expression, options.with(parameters)?)?;
     delete_found(&mut change, expression, &found)?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -279,7 +282,7 @@ pub(crate) fn delete_found(
             // As it is now: several of its indexes may be deleted.
             let mut stream = change.streams.get(&stream.name).cloned().unwrap_or(stream);
             stream.indexes.retain(|other| other != name);
-            change.put_stream(stream)?;
+            change.put_stream(stream);
         }
         change.delete_index(name)?;
     }
@@ -396,6 +399,7 @@ pub(crate) fn put_settings(
     let preserves = parameters.flag("preserve_existing")?.unwrap_or(false);
     let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     let mut change = door.catalog.change()?;
+    let mut shown = Vec::new();
     for index in names::resolve(&change, expression, options.with(parameters)?)? {
         let mut entry = (*index.entry).clone();
         for (name, value) in &settings {
@@ -407,9 +411,11 @@ pub(crate) fn put_settings(
         }
         let index = change.put_index(entry)?;
         if !index.hides_writes() {
-            index.live.refresh();
+            shown.push(index);
         }
     }
+    change.commit()?;
+    shown.iter().for_each(|index| index.live.refresh());
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -455,6 +461,7 @@ pub(crate) fn put_mapping(
         }
         change.put_index(entry)?;
     }
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -493,6 +500,7 @@ pub(crate) fn set_closed(
         entry.is_closed = is_closed;
         change.put_index(entry)?;
     }
+    change.commit()?;
     let mut answer = json!({ "acknowledged": true, "shards_acknowledged": true });
     if is_closed {
         answer["indices"] = Value::Object(closed);

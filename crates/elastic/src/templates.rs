@@ -110,7 +110,7 @@ fn create(
         lifecycle: None,
     };
     let index = next_index(change, &mut stream)?;
-    change.put_stream(stream)?;
+    change.put_stream(stream);
     Ok(index)
 }
 
@@ -186,6 +186,7 @@ pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<DoorReply, Er
         )));
     };
     create_stream(&mut change, name, &template)?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -197,6 +198,7 @@ pub(crate) fn delete_stream(door: &ElasticDoor, pattern: &str) -> Result<DoorRep
         return Err(Error::no_index(pattern));
     }
     names.iter().try_for_each(|name| change.delete_stream(name))?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -252,7 +254,8 @@ pub(crate) fn rollover(
     let new = stream.next_name();
     if !is_dry {
         next_index(&mut change, &mut stream)?;
-        change.put_stream(stream)?;
+        change.put_stream(stream);
+        change.commit()?;
     }
     DoorReply::ok(json!({
         "acknowledged": !is_dry, "shards_acknowledged": !is_dry, "old_index": old, "new_index": new,
@@ -399,6 +402,7 @@ pub(crate) fn put_named(
         check_priority(&change, name, &body)?;
     }
     change.put_named(kind, name, Value::Object(body))?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -500,6 +504,7 @@ pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -
         NamedKind::IndexTemplate => check_streams(&change, &found)?,
         _ => {}
     }
-    found.iter().try_for_each(|name| change.delete_named(kind, name))?;
+    found.iter().for_each(|name| change.delete_named(kind, name));
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }

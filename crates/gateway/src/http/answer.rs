@@ -13,12 +13,13 @@ use serde_json::json;
 use super::budget::{AnswerShare, RequestBudget};
 use super::json;
 use crate::status::HttpError;
+use millrace_node::Error;
 
 /// Size of an answer, in bytes, from which on it is counted: a smaller one is not worth it.
 pub(super) const COUNTED_BYTES_MIN: u64 = 16 << 10;
 
-/// Bytes of a counted answer that are handed to the connection at a time: what a connection has is out of
-/// the count.
+/// Bytes of a counted answer that are handed to the connection at a time. They are counted until they are
+/// sent: a client may have many answers on a connection of HTTP/2, and read none.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Returns a body whose frames are shown to `see` as they are sent; `see` is dropped with the body.
@@ -87,17 +88,20 @@ pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response) -> 
         return response;
     };
     match budget.answer(usize::try_from(bytes).unwrap_or(usize::MAX)).await {
-        Ok(share) => {
-            response.map(|body| Body::new(CountedAnswer { body, left: Bytes::new(), _share: share }))
-        }
+        Ok(share) => response.map(|body| Body::new(CountedAnswer { body, left: Bytes::new(), share })),
         Err(error) => {
             // Its memory is free before the refusal is sent.
             drop(response);
-            let mut refusal = json(error.status(), &json!({ "message": error.to_string() }));
-            refusal.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
-            refusal
+            refusal(&error)
         }
     }
+}
+
+/// Returns the refusal of a request that no endpoint has seen, or whose answer is not sent.
+pub(super) fn refusal(error: &Error) -> Response {
+    let mut refusal = json(error.status(), &json!({ "message": error.to_string() }));
+    refusal.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
+    refusal
 }
 
 /// A body in memory that is sent in pieces.
@@ -105,7 +109,7 @@ struct CountedAnswer {
     body: Body,
     /// Rest of the current frame.
     left: Bytes,
-    _share: AnswerShare,
+    share: AnswerShare,
 }
 
 impl HttpBody for CountedAnswer {
@@ -128,8 +132,9 @@ impl HttpBody for CountedAnswer {
         }
         let piece = self.left.len().min(PIECE_BYTES);
         // A copy: a part of the whole would keep all of it in memory for as long as the connection has it.
-        let piece = Bytes::copy_from_slice(&self.left.split_to(piece));
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        let piece = self.left.split_to(piece).to_vec();
+        let share = self.share.beside(piece.len());
+        Poll::Ready(Some(Ok(Frame::data(counted_page(piece, share)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -184,6 +189,22 @@ mod tests {
         }
         assert!(answer.body().is_end_stream() && read == bytes);
         drop(answer);
+        assert_eq!(budget.of_answers().reserved, 0);
+    }
+
+    #[tokio::test]
+    async fn what_a_connection_has_not_sent_is_counted() {
+        let patience = Duration::from_millis(1);
+        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 200_000, patience, return_memory: || {} };
+        let budget = RequestBudget::new(bounds);
+        let mut answer = counted(&budget, Response::new(Body::from(vec![7; 100_000]))).await;
+        let mut unsent = Vec::new();
+        while let Some(frame) = answer.body_mut().frame().await {
+            unsent.push(frame.expect("it is in memory").into_data().expect("it has only data"));
+        }
+        drop(answer);
+        assert_eq!(budget.of_answers().reserved, 100_000);
+        drop(unsent);
         assert_eq!(budget.of_answers().reserved, 0);
     }
 }

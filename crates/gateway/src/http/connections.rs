@@ -123,12 +123,17 @@ impl ConnectionActivity {
     }
 
     /// Returns once the connection was inactive for `first` before the first request, or for `idle` after it.
-    /// Until then, ends answers that the client does not read for `idle`, or up to twice as long.
-    pub(crate) async fn idle(&self, first: Duration, idle: Duration) {
+    /// Until then, ends answers that the client does not read for `idle`, or up to twice as long. Returns
+    /// also if parts of such answers are still there after that time, and `needs_memory`.
+    pub(crate) async fn idle(&self, first: Duration, idle: Duration, needs_memory: impl Fn() -> bool) {
         let (mut steps, mut since) = (0, Instant::now());
         loop {
             let patience = if steps == 0 { first } else { idle };
             tokio::time::sleep_until(since + patience).await;
+            if self.answers.keep_ended() && needs_memory() {
+                tracing::info!("a connection is closed: it keeps answers that its client does not read");
+                return;
+            }
             let unread = self.answers.end_unread(idle);
             if unread > 0 {
                 tracing::info!(unread, "answers ended early: their client does not read them");
@@ -250,13 +255,13 @@ mod tests {
     async fn a_connection_is_idle_when_nothing_is_under_way() {
         let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
         // Nothing ever happens on it.
-        ConnectionActivity::default().idle(first, idle).await;
+        ConnectionActivity::default().idle(first, idle, || false).await;
         let activity = Arc::new(ConnectionActivity::default());
         let request = activity.begin();
-        let many_times_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle)).await;
+        let many_times_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
         assert!(many_times_idle.is_err(), "a request is under way");
         drop(request);
-        activity.idle(first, idle).await;
+        activity.idle(first, idle, || false).await;
     }
 
     #[tokio::test]
@@ -289,8 +294,20 @@ mod tests {
         let _unread = activity.begin().until_answered(Response::new(Body::new(stream)));
         let maker = async { while sender.send_data(Bytes::from("part")).await.is_ok() {} };
         tokio::select! {
-            () = activity.idle(first, idle) => panic!("a request is under way"),
+            () = activity.idle(first, idle, || false) => panic!("a request is under way"),
             () = maker => {}
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_keeps_an_ended_answer_closes_if_its_memory_is_needed() {
+        let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
+        let activity = Arc::new(ConnectionActivity::default());
+        let _other = activity.begin();
+        let (_sender, stream) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
+        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)));
+        let is_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
+        assert!(is_idle.is_err(), "another request is under way");
+        activity.idle(first, idle, || true).await;
     }
 }
