@@ -31,7 +31,7 @@ fn add(
     check_alias_name(change, alias)?;
     let options = alias_options(options.clone())?;
     for name in named(change, expression)? {
-        if change.index(&name).is_some_and(|index| index.entry.aliases.get(alias) == Some(&options)) {
+        if change.keeps_alias(&name, alias, &options) {
             continue;
         }
         if options.get("is_write_index") == Some(&Value::Bool(true)) {
