@@ -8,6 +8,7 @@ use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::index_admin::{alias_options, delete_found, resolve_all};
+use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -30,7 +31,7 @@ fn add(
     check_alias_name(change, alias)?;
     let options = alias_options(options.clone())?;
     for name in named(change, expression)? {
-        if change.index(&name).is_some_and(|index| index.entry.aliases.get(alias) == Some(&options)) {
+        if change.keeps_alias(&name, alias, &options) {
             continue;
         }
         if options.get("is_write_index") == Some(&Value::Bool(true)) {
@@ -185,7 +186,9 @@ pub(crate) fn get(
         shown.retain(|alias, _| is_wanted(alias));
         seen.extend(shown.keys().cloned());
         if !shown.is_empty() || is_for_all || aliases.is_none() {
-            answer.insert(index.entry.name.clone(), json!({ "aliases": shown }));
+            let shown = json!({ "aliases": shown });
+            take_answer(&door.answer_memory, &shown)?;
+            answer.insert(index.entry.name.clone(), shown);
         }
     }
     let named = aliases

@@ -9,7 +9,7 @@ mod change;
 mod id_writer;
 mod pending;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use self::change::CatalogChange;
+use self::change::ChangedEntry;
 use self::id_writer::{ID_WRITER, IdWriterEntry};
 use self::pending::{PENDING, PendingChange};
 use crate::Error;
@@ -301,11 +302,18 @@ pub(crate) struct DoorCatalog {
     entries: RwLock<Arc<CatalogEntries>>,
     /// Held by the request that changes the catalog, also while it waits for the disk.
     changing: Mutex<PendingChange>,
+    /// Entries that the store may have otherwise: it is not known whether a change of them was written.
+    uncertain: Mutex<BTreeSet<ChangedEntry>>,
 }
 
 impl DoorCatalog {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        DoorCatalog { node, entries: RwLock::default(), changing: Mutex::default() }
+        DoorCatalog {
+            node,
+            entries: RwLock::default(),
+            changing: Mutex::default(),
+            uncertain: Mutex::default(),
+        }
     }
 
     /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone.
@@ -363,6 +371,7 @@ impl DoorCatalog {
             // The store has a change that was not completed; another node may have done so, and changed more.
             *pending = PendingChange::Nothing;
             entries = Arc::new(CatalogEntries { read_under: Some(version), ..load(&self.node)? });
+            self.uncertain.lock().clear();
         }
         let application = self.application();
         if !entries.has_types_of(application.as_ref()) {

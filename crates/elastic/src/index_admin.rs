@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{CatalogChange, IndexEntry, OpenIndex, now_ms, random_text};
 use crate::door::ElasticDoor;
+use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -317,6 +318,7 @@ pub(crate) fn get(
             "mappings": index.entry.mappings,
             "settings": settings_of(&index, parameters, None)?,
         });
+        take_answer(&door.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
     DoorReply::ok(Value::Object(answer))
@@ -375,8 +377,9 @@ pub(crate) fn get_settings(
 ) -> Result<DoorReply, Error> {
     let mut answer = Map::new();
     for index in resolve_all(door, parameters, expression)? {
-        let settings = settings_of(&index, parameters, wanted)?;
-        answer.insert(index.entry.name.clone(), json!({ "settings": settings }));
+        let shown = json!({ "settings": settings_of(&index, parameters, wanted)? });
+        take_answer(&door.answer_memory, &shown)?;
+        answer.insert(index.entry.name.clone(), shown);
     }
     DoorReply::ok(Value::Object(answer))
 }
@@ -430,7 +433,9 @@ pub(crate) fn get_mapping(
     let mut answer = Map::new();
     for index in found {
         let index = index.with_observed(&door.node)?;
-        answer.insert(index.entry.name.clone(), json!({ "mappings": index.entry.mappings }));
+        let shown = json!({ "mappings": index.entry.mappings });
+        take_answer(&door.answer_memory, &shown)?;
+        answer.insert(index.entry.name.clone(), shown);
     }
     DoorReply::ok(Value::Object(answer))
 }

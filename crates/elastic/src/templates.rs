@@ -6,6 +6,7 @@ use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
+use crate::kept_hits::take_answer;
 use crate::lifecycle::StreamLifecycle;
 use crate::mapping::{field_at, type_of};
 use crate::names::{NAME_BYTES_MAX, check_index_name};
@@ -414,6 +415,7 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
     if found.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
         return Err(Error::NotFound(format!("index template matching [{pattern}] not found")));
     }
+    found.iter().try_for_each(|(_, value)| take_answer(&door.answer_memory, value))?;
     let list = |member: &str, inner: &str| {
         let all = found.iter().map(|(name, value)| json!({ "name": name, inner: value }));
         json!({ member: all.collect::<Vec<_>>() })

@@ -25,9 +25,7 @@ fn answers_of_many_documents_are_bounded() {
     assert_eq!(door.get("POST /a/_mget", &documents(2))["docs"].as_array().map(Vec::len), Some(2));
     let nested = |name: usize| json!({ "nested": { "path": "parts", "query": { "match_all": {} }, "inner_hits": { "name": name.to_string() } } });
     let inner = json!({ "query": { "bool": { "should": (0..ITEMS).map(nested).collect::<Vec<Value>>() } } });
-    for (request, body) in
-        [("POST /a/_mget", documents(ITEMS)), ("POST /a/_search", inner.to_string())]
-    {
+    for (request, body) in [("POST /a/_mget", documents(ITEMS)), ("POST /a/_search", inner.to_string())] {
         let (status, answer) = door.ask(request, &body);
         assert_eq!(status, 400, "{request}");
         let reason = answer["error"]["reason"].as_str().unwrap_or_default();
@@ -46,13 +44,43 @@ fn answers_of_many_documents_are_bounded() {
     };
     let answer = door.get("POST /a/_bulk", &lines(&update));
     assert!(answer.to_string().len() < MEMORY);
-    let items: Vec<&Value> = answer["items"].as_array().into_iter().flatten().map(|item| &item["update"]).collect();
+    let items = answer["items"].as_array().into_iter().flatten();
+    let items: Vec<&Value> = items.map(|item| &item["update"]).collect();
     let done = items.iter().filter(|item| item["status"] == 200).count();
     assert!(items.len() == ITEMS && (1..ITEMS).contains(&done), "{done} of {}", items.len());
     assert!(items.iter().all(|item| item["status"] == 200 || item["status"] == 400));
     // What was refused was not done.
     assert_eq!(door.get("GET /a/_doc/big?_source=false", "")["_version"], 1 + done);
     assert_eq!(door.get("POST /a/_update/big?_source=true", r#"{"doc":{"n":-1}}"#)["get"]["found"], true);
+}
+
+#[test]
+fn answers_about_many_indexes_are_bounded() {
+    let directory = directory();
+    let door = TestDoor::open_small(&directory, MEMORY);
+    let text = "x".repeat(32 << 10);
+    let body = json!({
+        "mappings": { "_meta": { "t": text }, "properties": { "n": { "type": "long" } } },
+        "aliases": { "a": { "filter": { "term": { "k": text } } } },
+        "settings": { "index.t": text },
+    });
+    for number in 0..ITEMS {
+        door.get(&format!("PUT /m{number}"), &body.to_string());
+        let template = json!({ "index_patterns": [format!("t{number}")], "mappings": body["mappings"] });
+        door.get(&format!("PUT /_template/t{number}"), &template.to_string());
+    }
+    for (all, one) in [
+        ("GET /m*", "GET /m1"),
+        ("GET /_mapping", "GET /m1/_mapping"),
+        ("GET /_settings", "GET /m1/_settings"),
+        ("GET /_alias", "GET /m1/_alias"),
+        ("GET /_template", "GET /_template/t1"),
+    ] {
+        let (status, answer) = door.ask(all, "");
+        assert!(status == 400 && answer.to_string().contains("query-memory-max"), "{all}: {status}");
+        assert_eq!(door.ask(one, "").0, 200, "{one}");
+    }
+    assert_eq!(door.get("GET /_field_caps?fields=n", "")["fields"]["n"]["long"]["searchable"], true);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) struct CatalogChange<'c> {
 
 /// Name of an entry that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum ChangedEntry {
+pub(super) enum ChangedEntry {
     Index(String),
     Stream(String),
     Named(NamedKind, String),
@@ -102,7 +102,15 @@ impl CatalogChange<'_> {
     pub(crate) fn commit(mut self) -> Result<(), Error> {
         self.keep_type_aliases();
         let writes: Vec<EntryWrite> = self.changed.iter().map(|entry| entry.write(&self.entries)).collect();
-        self.pending.make(self.node, writes)?;
+        let made = self.pending.make(self.node, writes);
+        {
+            let mut uncertain = self.catalog.uncertain.lock();
+            match &made {
+                Ok(()) => uncertain.retain(|entry| !self.changed.contains(entry)),
+                Err(_) => uncertain.extend(self.changed.iter().cloned()),
+            }
+        }
+        made?;
         *self.catalog.entries.write() = Arc::clone(&self.entries);
         let mut dropped: Vec<EntryWrite> = Vec::new();
         let mut outcome = Ok(());
@@ -116,6 +124,11 @@ impl CatalogChange<'_> {
             }
         }
         outcome.and(shelf::put_all(self.node, ShelfGroup::CATALOG, &dropped))
+    }
+
+    /// True if an entry is kept as it is in memory, so that it need not be written again.
+    fn is_kept(&self, entry: &ChangedEntry) -> bool {
+        !self.catalog.uncertain.lock().contains(entry)
     }
 
     /// Takes the aliases of document types that were changed into their entries.
@@ -162,7 +175,10 @@ impl CatalogChange<'_> {
         if live.seq_no() + SEQ_NO_STEP / 2 >= entry.seq_no_reserved {
             entry.seq_no_reserved = live.seq_no() + SEQ_NO_STEP;
         }
-        if let Some(same) = existing.filter(|index| *index.entry == entry) {
+        let is_same = |index: &&OpenIndex| *index.entry == entry;
+        if let Some(same) = existing.filter(is_same)
+            && self.is_kept(&ChangedEntry::Index(entry.name.clone()))
+        {
             return Ok(same.clone());
         }
         let index = OpenIndex { entry: Arc::new(entry), live, typed: None };
@@ -196,6 +212,17 @@ impl CatalogChange<'_> {
         edit(&mut Arc::make_mut(&mut index.entry).aliases);
         self.changed.insert(ChangedEntry::Index(name.to_owned()));
         Ok(())
+    }
+
+    /// True if an index has an alias with these options, in the store, too.
+    pub(crate) fn keeps_alias(&self, name: &str, alias: &str, options: &Map<String, Value>) -> bool {
+        self.index(name).is_some_and(|index| {
+            let entry = match index.typed {
+                Some(_) => ChangedEntry::Named(NamedKind::TypeAliases, name.to_owned()),
+                None => ChangedEntry::Index(name.to_owned()),
+            };
+            index.entry.aliases.get(alias) == Some(options) && self.is_kept(&entry)
+        })
     }
 
     /// Deletes an index and its documents.
@@ -250,11 +277,12 @@ impl CatalogChange<'_> {
     /// There are too many.
     pub(crate) fn put_named(&mut self, kind: NamedKind, name: &str, value: Value) -> Result<(), Error> {
         self.check_named(kind, name)?;
-        if self.named(kind, name) == Some(&value) {
+        let entry = ChangedEntry::Named(kind, name.to_owned());
+        if self.named(kind, name) == Some(&value) && self.is_kept(&entry) {
             return Ok(());
         }
         self.entries_mut().named.insert((kind, name.to_owned()), Arc::new(value));
-        self.changed.insert(ChangedEntry::Named(kind, name.to_owned()));
+        self.changed.insert(entry);
         Ok(())
     }
 
@@ -332,8 +360,14 @@ mod tests {
         change.put_index(entry).expect("the index exists");
         change.put_named(NamedKind::Pipeline, "p", json!({})).expect("there is room");
         assert_eq!(change.changed.len(), 1, "an entry that stays as it is is not written");
+        // Unless the store may have it otherwise.
+        catalog.uncertain.lock().insert(ChangedEntry::Index("a".to_owned()));
+        let entry = (*change.indexes["a"].entry).clone();
+        change.put_index(entry).expect("the index exists");
+        assert!(change.changed.contains(&ChangedEntry::Index("a".to_owned())));
         change.delete_index("b").expect("the index exists");
         change.commit().expect("the change is written");
+        assert!(catalog.uncertain.lock().is_empty());
         let again = DoorCatalog::new(Arc::clone(&node));
         assert!(has(&again, "a") && !has(&again, "b"), "the store has what other requests see");
         assert!(again.read().expect("the catalog is read").named(NamedKind::Pipeline, "p").is_some());

@@ -26,9 +26,7 @@ use crate::caller::AdmittedSize;
 use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf;
-use crate::writing::{
-    PATIENCE, PAUSES, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
-};
+use crate::writing::{PATIENCE, PAUSES, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult};
 
 /// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
 /// one document are done in their order. What an owner does not take on is tried again for a while.
