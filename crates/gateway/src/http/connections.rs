@@ -14,7 +14,6 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::answer::COUNTED_BYTES_MIN;
 use super::unread::SentAnswers;
 
 /// Minimum size of a write that counts as a part of a response: the writes of HTTP/2 that keep a connection
@@ -161,10 +160,11 @@ impl Drop for InFlightRequest {
 }
 
 impl InFlightRequest {
-    /// Returns the response, with which the request ends if it is in memory: its writing is noted separately.
+    /// Returns the response, with which the request ends if it is in memory and has fewer than `least` bytes:
+    /// its writing is noted separately.
     /// A stream, which may be silent for long, is in flight whenever the client waits for the server.
-    pub(crate) fn until_answered(self, response: Response) -> Response {
-        if response.body().size_hint().exact().is_some_and(|bytes| bytes < COUNTED_BYTES_MIN) {
+    pub(crate) fn until_answered(self, response: Response, least: u64) -> Response {
+        if response.body().size_hint().exact().is_some_and(|bytes| bytes < least) {
             return response;
         }
         response.map(|body| self.0.answers.send(body, Arc::clone(&self.0)))
@@ -237,6 +237,9 @@ mod tests {
 
     use super::*;
 
+    /// Size of the answers that are watched.
+    const LEAST: u64 = 1000;
+
     #[test]
     fn an_address_has_its_share_and_all_have_their_number() {
         let connections = OpenConnections::new(3, 2);
@@ -268,11 +271,11 @@ mod tests {
     async fn a_stream_is_under_way_while_its_client_waits() {
         let activity = Arc::new(ConnectionActivity::default());
         let under_way = || activity.under_way.load(Ordering::Relaxed);
-        let in_memory = activity.begin().until_answered(Response::new(Body::from("answer")));
+        let in_memory = activity.begin().until_answered(Response::new(Body::from("answer")), LEAST);
         assert_eq!(under_way(), 0);
         let (mut sender, stream) =
             http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
-        let mut streamed = activity.begin().until_answered(Response::new(Body::new(stream)));
+        let mut streamed = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
         assert_eq!(under_way(), 0, "the client has not asked for anything of it");
         let silent = tokio::time::timeout(Duration::from_millis(1), streamed.body_mut().frame()).await;
         assert!(silent.is_err());
@@ -291,7 +294,7 @@ mod tests {
         let _other = activity.begin();
         let (mut sender, stream) =
             http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
-        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)));
+        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
         let maker = async { while sender.send_data(Bytes::from("part")).await.is_ok() {} };
         tokio::select! {
             () = activity.idle(first, idle, || false) => panic!("a request is under way"),
@@ -305,7 +308,7 @@ mod tests {
         let activity = Arc::new(ConnectionActivity::default());
         let _other = activity.begin();
         let (_sender, stream) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
-        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)));
+        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
         let is_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
         assert!(is_idle.is_err(), "another request is under way");
         activity.idle(first, idle, || true).await;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::{counted, refusal};
+use super::answer::{COUNTED_BYTES_MIN, counted, counted_bytes_min, refusal};
 use super::budget::{BudgetReservation, RequestBudget};
 use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
 use super::json;
@@ -277,6 +277,7 @@ async fn connection<S>(
         noted.expect_body(!request.body().is_end_stream());
         request.extensions_mut().insert(peer);
         let reception = BodyReception::of(&request);
+        let least = if peer.is_node { COUNTED_BYTES_MIN } else { counted_bytes_min(request.version()) };
         let head = if peer.is_node { Ok(None) } else { admit_head(budget.as_ref(), &request) };
         let request = request.map(|body| reception.note(body));
         let (answer, head) = match head {
@@ -293,10 +294,10 @@ async fn connection<S>(
             reception.announce_close(&mut answer);
             reception.receive_rest(answer.status()).await;
             let answer = match &budget {
-                Some(budget) => counted(budget, answer).await,
+                Some(budget) => counted(budget, answer, least).await,
                 None => answer,
             };
-            Ok::<_, Infallible>(under_way.until_answered(answer))
+            Ok::<_, Infallible>(under_way.until_answered(answer, least))
         }
     });
     let served = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
