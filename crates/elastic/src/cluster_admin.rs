@@ -8,6 +8,7 @@ use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
 use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::door::ElasticDoor;
 use crate::index_admin::shards_of;
+use crate::kept_hits::take_answer;
 use crate::mapping::{all_fields, type_of};
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
@@ -95,6 +96,7 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
         change.put_named(NamedKind::ClusterSettings, kind, Value::Object(kept))?;
         answer[kind] = Value::Object(flat);
     }
+    change.commit()?;
     DoorReply::ok(answer)
 }
 
@@ -127,9 +129,12 @@ pub(crate) fn field_caps(
                 of_path[kind] = json!({
                     "type": kind, "searchable": can("index"), "aggregatable": aggregatable, "indices": [],
                 });
+                take_answer(&door.answer_memory, &of_path[kind])?;
             }
             if let Some(of) = of_path[kind]["indices"].as_array_mut() {
-                of.push(index.entry.name.as_str().into());
+                let name: Value = index.entry.name.as_str().into();
+                take_answer(&door.answer_memory, &name)?;
+                of.push(name);
             }
         }
     }
@@ -143,6 +148,7 @@ pub(crate) fn field_caps(
                 let unmapped = json!({
                     "type": "unmapped", "searchable": false, "aggregatable": false, "indices": lacking,
                 });
+                take_answer(&door.answer_memory, &unmapped)?;
                 kinds.insert("unmapped".to_owned(), unmapped);
             }
         }

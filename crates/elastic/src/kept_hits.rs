@@ -23,6 +23,27 @@ pub(crate) fn take(memory: &QueryMemory, bytes: usize) -> Result<(), Error> {
     memory.take(bytes).map_err(|refused| millrace_node::Error::from(refused).into())
 }
 
+/// Takes memory for a part of an answer: for the value, and for its text.
+///
+/// # Errors
+/// As for [`take`].
+pub(crate) fn take_answer(memory: &QueryMemory, part: &Value) -> Result<(), Error> {
+    take(memory, size_of::<Value>() + bytes_inside(part) + text_bytes(part))
+}
+
+/// Bytes of the text of a value, about.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(elements) => 2 + elements.iter().map(|element| text_bytes(element) + 1).sum::<usize>(),
+        Value::Object(members) => {
+            let inside = members.iter().map(|(name, value)| name.len() + text_bytes(value) + 4);
+            2 + inside.sum::<usize>()
+        }
+    }
+}
+
 /// Bytes that a hit with its document takes, about: the same for a copy of it.
 ///
 /// Cost: a visit of each value of the document.

@@ -16,7 +16,7 @@ use crate::shelf::{self, ShelfGroup};
 pub(super) const ID_WRITER: &str = "id_writer";
 
 /// The node that wrote last.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct IdWriterEntry {
     /// Node, and run of its process, as text; `None` if none has written.
     last: Option<String>,
@@ -44,7 +44,7 @@ impl DoorCatalog {
 }
 
 impl CatalogChange<'_> {
-    fn claim_ids(&mut self, arriving: &ArrivingIds) -> Result<(), Error> {
+    fn claim_ids(mut self, arriving: &ArrivingIds) -> Result<(), Error> {
         // Writes of a node that runs alone end with its process.
         if let Some(cluster) = self.node.cluster().view()? {
             let OwnRun { key, incarnation } = cluster.own();
@@ -56,10 +56,10 @@ impl CatalogChange<'_> {
                     arriving.note_others(partitions.map(|partition| partition.number()).max().unwrap_or(0));
                 }
                 shelf::put(self.node, ShelfGroup::CATALOG, ID_WRITER, Some(&own))?;
-                self.entries.id_writer.last = Some(own);
+                self.entries_mut().id_writer.last = Some(own);
             }
         }
-        self.entries.id_writer.is_here = true;
-        Ok(())
+        self.entries_mut().id_writer.is_here = true;
+        self.commit()
     }
 }

@@ -101,6 +101,7 @@ impl RecordIntake<'_> {
             source: Arc::from(document.text()),
             update: None,
             shown: None,
+            answer: None,
             size: None,
         };
         let (placed, misfit) = self.placer.place_record(&document.stream, &document.fields, write)?;

@@ -18,9 +18,10 @@ use crate::catalog::random_text;
 use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf;
-use crate::source::SourceFilter;
 use crate::update::{UpdateBody, merge};
-use crate::writing::{DecidedWrite, DecisionSlot, SingleWrite, WriteAction, WriteConditions, WriteResult};
+use crate::writing::{
+    DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
+};
 
 /// Beginning of an operation whose fields are a document.
 const FIELDS: &str = "{\"fields\":";
@@ -93,7 +94,7 @@ pub(crate) fn prepare(
     let slot = DecisionSlot::default();
     let decided = Arc::clone(&slot);
     let (action, conditions) = (write.action, write.conditions.clone());
-    let shown = shown_part(write).cloned();
+    let shown = ShownUpdate::of(write);
     let change = StoreChange::Modify(Box::new(move |stored| {
         let current = stored.as_ref().map(|(_, timestamp)| *timestamp);
         let decision = reader.check(action, &conditions, current);
@@ -106,11 +107,6 @@ pub(crate) fn prepare(
         Ok(modification)
     }));
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
-}
-
-/// Part of the document that the answer of a write has, if it has any.
-pub(super) fn shown_part(write: &SingleWrite) -> Option<&SourceFilter> {
-    write.shown.as_ref().filter(|shown| !shown.is_off && write.action == WriteAction::Update)
 }
 
 /// Sets the version and the sequence number of a result to the timestamp of the write.
@@ -280,12 +276,13 @@ impl TypedReader {
     /// Decides on a write whose conditions hold.
     ///
     /// # Errors
-    /// The document to update does not exist; the updated document does not fit its type.
+    /// The document to update does not exist; the updated document does not fit its type; the answer has no
+    /// memory to show it.
     pub(super) fn decide(
         &self,
         effect: TypedEffect,
         stored: Option<(Document, Timestamp)>,
-        shown: Option<&SourceFilter>,
+        shown: Option<&ShownUpdate>,
     ) -> Result<(WriteResult, StoreModification), Error> {
         let with_document = |result: WriteResult, document: &Document| -> Result<WriteResult, Error> {
             let get = shown.map(|shown| self.shown(document, shown)).transpose()?;
@@ -354,9 +351,8 @@ impl TypedReader {
     }
 
     /// Member `get` of the answer of an update.
-    fn shown(&self, document: &Document, shown: &SourceFilter) -> Result<Value, Error> {
-        let source = shown.apply(&self.members(document)?);
-        Ok(json!({ "_seq_no": 0, "_primary_term": 1, "found": true, "_source": source }))
+    fn shown(&self, document: &Document, shown: &ShownUpdate) -> Result<Value, Error> {
+        shown.get(0, &self.members(document)?)
     }
 
     fn apply(&self, update: &DocumentUpdate, stored: Document) -> Result<Document, Error> {

@@ -10,6 +10,9 @@
 //! the first two ledgers; an answer holds room for answers only. Large requests wait for work in a line, so
 //! that smaller ones do not overtake them for ever; the largest run one after another.
 
+mod heads;
+mod made;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -362,6 +365,12 @@ impl BudgetReservation {
     /// [`Error::NoRoom`] if there was none for as long as a request waits.
     pub(crate) async fn work_of(&mut self, bytes: usize) -> Result<(), Error> {
         self.work_by(bytes, Instant::now() + self.budget.patience).await
+    }
+
+    /// Work that holds the share until it ends, also where its client leaves meanwhile: what has begun on
+    /// another thread is not interrupted, and has its memory as long as it goes on.
+    pub(crate) fn held_by<T>(self, work: impl FnOnce() -> T) -> impl FnOnce() -> (T, Self) {
+        move || (work(), self)
     }
 
     /// Reserves so many bytes of work, or as much as the largest request may take, until `until`.

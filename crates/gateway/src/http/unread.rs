@@ -43,6 +43,13 @@ impl SentAnswers {
         let ended = answers.iter().filter_map(|answer| answer.0.lock().take_unread(patience));
         ended.count()
     }
+
+    /// True if the connection still has an answer that has ended early: HTTP/2 keeps what it was given of it
+    /// until the client reads, and asks for no more.
+    pub(crate) fn keep_ended(&self) -> bool {
+        let answers: Vec<Arc<SentAnswer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        answers.iter().any(|answer| answer.0.lock().body.is_none())
+    }
 }
 
 /// An answer that is being sent.
@@ -126,10 +133,13 @@ mod tests {
         maker.send_data(Bytes::from("second")).await.expect("the body is there");
         assert!(body.frame().await.expect("a frame").is_ok());
         maker.send_data(Bytes::from("third")).await.expect("the body is there");
+        assert!(!answers.keep_ended());
         assert_eq!(answers.end_unread(Duration::ZERO), 1);
+        assert!(answers.keep_ended(), "the connection has not noticed");
         assert!(maker.send_data(Bytes::from("fourth")).await.is_err(), "its maker ends");
         assert!(body.frame().await.expect("an end").is_err(), "the client sees that it is not whole");
         drop(body);
+        assert!(!answers.keep_ended());
         assert_eq!(answers.end_unread(Duration::ZERO), 0);
     }
 }
