@@ -191,10 +191,13 @@ impl RefreshPolicy {
     }
 }
 
+/// Lines with their numbers, from 1 on.
+type NumberedLines<'b> = Zip<RangeFrom<usize>, Split<'b, u8, fn(&u8) -> bool>>;
+
 /// The operations of a body, read one after another.
 #[derive(Clone)]
 struct BulkLines<'b> {
-    lines: Zip<RangeFrom<usize>, Split<'b, u8, fn(&u8) -> bool>>,
+    lines: NumberedLines<'b>,
     /// Number of operations read, and of those that name no index.
     count: usize,
     nameless: usize,
