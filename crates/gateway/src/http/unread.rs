@@ -47,7 +47,7 @@ impl SentAnswers {
     /// True if the connection still has an answer that has ended early: HTTP/2 keeps what it was given of it
     /// until the client reads, and asks for no more.
     pub(crate) fn keep_ended(&self) -> bool {
-        let answers: Vec<Arc<SentAnswer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let answers: Vec<Arc<WatchedAnswer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         answers.iter().any(|answer| answer.0.lock().body.is_none())
     }
 }
