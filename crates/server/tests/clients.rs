@@ -11,7 +11,8 @@ use support::tls::{TestIdentity, TlsAnswer, TlsClient, fixture};
 use support::{MILLRACE, NOTE, TestServer, poll, services_with, write_files};
 
 const PREPARE: &str = "/application/v2/tenant/default/prepareandactivate";
-const SEARCH: &str = "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann";
+const SEARCH: &str =
+    "/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=ann&timeout=60s";
 const CONTAINER: &str = "<search/><document-api/>
   <handler id='ai.vespa.mcp.McpRequestHandler' bundle='container-disc'><binding>http://*/mcp/*</binding></handler>";
 

@@ -42,7 +42,7 @@ fn deploy_feed_query_visit() {
     let report: Value = serde_json::from_slice(&fed.stdout).expect("JSON");
     assert_eq!((&report["done"], &report["failed"]), (&json!(100), &json!(0)));
 
-    let asked = ["query", "select * from note where stars > 97", "streaming.groupname=ann"];
+    let asked = ["query", "select * from note where stars > 97", "streaming.groupname=ann", "timeout=60s"];
     assert!(stdout(&server.millrace(&asked)).contains("2 documents match"));
     let visited = server.millrace(&["visit", "--selection", "note.stars < 10"]);
     assert_eq!(stdout(&visited).lines().count(), 10);
@@ -387,7 +387,7 @@ fn documents_without_a_group_are_told_of() {
         told.contains("note: 2 of them have no group") && told.contains("streaming.selection=true"),
         "{told}"
     );
-    let over_all = ["query", "select * from note where true", "streaming.selection=true"];
+    let over_all = ["query", "select * from note where true", "streaming.selection=true", "timeout=60s"];
     assert!(stdout(&server.millrace(&over_all)).contains("3 documents match"));
     let said = |id: &str| {
         let output = server.millrace(&["put", id, "{\"fields\":{}}"]);
@@ -495,7 +495,7 @@ fn documents_are_counted_exactly() {
     let told = stdout(&server.millrace(&["status"]));
     assert!(told.contains("documents    2 documents: 2 note"), "{told}");
     let yql = "select stars from note where stars == 3";
-    let found = stdout(&server.millrace(&["query", yql, "streaming.groupname=ann"]));
+    let found = stdout(&server.millrace(&["query", yql, "streaming.groupname=ann", "timeout=60s"]));
     assert!(found.contains("1. id:n:note:g=ann:2  ("), "the id is one that get takes: {found}");
     server.terminate();
     let data_dir = server.data_dir().display().to_string();
@@ -518,10 +518,11 @@ fn parameters_that_nothing_reads_are_refused() {
     assert!(server.millrace(&["deploy", &directory.path().display().to_string()]).status.success());
     let query = |parameter: &str| {
         let yql = "select * from note where userInput(@text)";
-        server.millrace(&["query", yql, "text=x", "streaming.groupname=ann", parameter])
+        // The last of the same name counts.
+        server.millrace(&["query", yql, "text=x", "streaming.groupname=ann", "timeout=60s", parameter])
     };
     for known in
-        ["hits=3", "Hits=3", "input.query(x)=1", "subject=x", "title=x", "title.part=x", "timeout=1s"]
+        ["hits=3", "Hits=3", "input.query(x)=1", "subject=x", "title=x", "title.part=x", "timeout=59s"]
     {
         assert!(query(known).status.success(), "{known}: {:?}", query(known));
     }

@@ -38,7 +38,8 @@ fn both_versions_on_one_port() {
 fn the_request_line_may_hold_utf8_and_be_long() {
     let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"smørbrød"}"#);
-    let target = "/search/?streaming.groupname=ann&yql=select+*+from+note+where+title+contains+'smørbrød'";
+    let target =
+        "/search/?streaming.groupname=ann&timeout=60s&yql=select+*+from+note+where+title+contains+'smørbrød'";
     let answer = raw(&server, &line(target));
     assert!(answer.contains(r#""totalCount":1"#), "{answer}");
     let long = format!("{target}&unused={}", "x".repeat(60_000));
@@ -88,7 +89,7 @@ fn a_refusal_before_the_body_says_that_the_connection_closes() {
         (put, json, 50_000, 50_000, 400, false),
     ] {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-        stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("a timeout");
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(120))).expect("a timeout");
         let head = format!(
             "POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\ncontent-length: {length}"
         );

@@ -164,7 +164,7 @@ fn path(parameters: &[(&str, &str)]) -> String {
         .iter()
         .map(|(name, value)| format!("{name}={}", value.replace(' ', "%20").replace('"', "%22")))
         .collect();
-    format!("/search/?{}", pairs.join("&"))
+    format!("/search/?timeout=60s&{}", pairs.join("&"))
 }
 
 /// Whole answer as text, and its status.
@@ -222,7 +222,7 @@ fn the_command_line_shows_what_a_model_says() {
     let (server, _service) = started();
     let asked = |more: &[&str]| {
         let parameters: Vec<String> = FERRIES.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let arguments: Vec<&str> = ["query"]
+        let arguments: Vec<&str> = ["query", "timeout=60s"]
             .into_iter()
             .chain(parameters.iter().map(String::as_str))
             .chain(more.iter().copied())

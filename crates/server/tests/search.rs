@@ -47,7 +47,7 @@ fn hits_of_the_command_have_ids_of_documents() {
         &["query", all, "--group", "ann", "presentation.summary=line", "presentation.summaryFields=title"],
         &["query", "select title from note where true", "--group", "ann", "presentation.summary=line"],
     ] {
-        let output = server.millrace(arguments);
+        let output = server.millrace(&[arguments, &["timeout=60s"]].concat());
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(shown.contains("1. id:n:note:g=ann:1  ("), "{arguments:?}: {shown} {output:?}");
         assert!(shown.contains("title: "), "{arguments:?}: {shown}");
@@ -124,11 +124,12 @@ fn queries_come_as_lines_forms_and_json() {
     };
     let line = OutgoingRequest::new(Method::GET, "/search/")
         .parameter("yql", yql)
-        .parameter("streaming.groupname", "ann");
+        .parameter("streaming.groupname", "ann")
+        .parameter("timeout", "60s");
     assert_eq!(found(line), Some(1));
-    let body = json!({ "yql": yql, "streaming": { "groupname": "ann" } }).to_string();
+    let body = json!({ "yql": yql, "streaming": { "groupname": "ann" }, "timeout": "60s" }).to_string();
     assert_eq!(found(OutgoingRequest::new(Method::POST, "/search/").body("application/json", body)), Some(1));
-    let form = "yql=select+*+from+note+where+stars+%3D+3&streaming.groupname=ann";
+    let form = "yql=select+*+from+note+where+stars+%3D+3&streaming.groupname=ann&timeout=60s";
     assert_eq!(
         found(OutgoingRequest::new(Method::POST, "/search/").body("application/x-www-form-urlencoded", form)),
         Some(1)
@@ -158,7 +159,7 @@ fn a_result_comes_in_the_form_asked_for() {
     let server = TestServer::with_notes();
     server.put("/document/v1/n/note/group/ann/1", r#"{"title":"blåbær","stars":3}"#);
     let ask = |parameters: &[(&str, &str)], header: (&'static str, &'static str)| {
-        let all = [("query", "title:blåbær"), ("streaming.groupname", "ann")];
+        let all = [("query", "title:blåbær"), ("streaming.groupname", "ann"), ("timeout", "60s")];
         let request =
             OutgoingRequest::new(Method::GET, "/search/").header(HeaderName::from_static(header.0), header.1);
         let request = all
@@ -255,7 +256,7 @@ fn a_trace_tells_what_was_done() {
     let trace = ask(&[("tracelevel", "1")]);
     for part in [
         "No query profile is used",
-        "query=[WEAKAND budget title:plan] timeout=500ms offset=0 hits=10",
+        "query=[WEAKAND budget title:plan] timeout=60000ms offset=0 hits=10",
         "schema note: 1 documents looked at, 1 matched",
         "Query time query 'WEAKAND budget title:plan': ",
     ] {

@@ -12,7 +12,7 @@ const IDS: HeaderName = HeaderName::from_static("millrace-ids");
 const COMPLETE: &str = "id:n:note:g=ann:1";
 const SHORT: &str = "id:n:note::1";
 
-const YQL: &str = "yql=select%20*%20from%20note%20where%20true";
+const YQL: &str = "timeout=60s&yql=select%20*%20from%20note%20where%20true";
 
 /// Requests whose answers have the id of a document of ann's: method, path, body, accepted type.
 fn asking() -> Vec<(&'static str, String, &'static str, &'static str)> {

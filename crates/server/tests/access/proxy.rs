@@ -18,7 +18,7 @@ pub const SETTINGS: [(&str, &str); 3] = [HEADERS[0], HEADERS[1], ("MILLRACE_GROU
 const HEADERS: [(&str, &str); 2] =
     [("MILLRACE_GROUP_HEADER", "X-Forwarded-User"), ("MILLRACE_GROUP_NUMBER_HEADER", "X-Group-Number")];
 
-const SEARCH: &str = "/search/?yql=select%20*%20from%20note%20where%20true";
+const SEARCH: &str = "/search/?timeout=60s&yql=select%20*%20from%20note%20where%20true";
 
 /// Endpoints that answer with documents of a group which the request does not name: method, path, body.
 const READING: [(&str, &str, &str); 6] = [

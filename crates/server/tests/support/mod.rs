@@ -133,7 +133,7 @@ impl TestServer {
 
     /// Waits until the config port answers.
     fn wait(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         // The client would not trust a certificate of the test's own.
         let tls = self.environment.iter().any(|(name, _)| name.starts_with("MILLRACE_TLS"));
         let client = NodeClient::new(&self.config_url(), HttpProtocol::Http1).expect("an address");
@@ -264,15 +264,25 @@ impl TestServer {
         assert_eq!(status, 200, "{path}: {answer}");
     }
 
-    /// Runs a query, with parameters as names and values.
+    /// Runs a query, with parameters as names and values. It has a minute if they have no timeout: a debug
+    /// build that shares few cores with other tests does not always answer within the usual half second.
     pub fn query(&self, parameters: &[(&str, &str)]) -> (u16, Value) {
-        let request = parameters
-            .iter()
-            .fold(OutgoingRequest::new(Method::GET, "/search/"), |request, (name, value)| {
-                request.parameter(name, value)
-            });
+        let has_timeout = parameters.iter().any(|(name, _)| *name == "timeout");
+        let request = OutgoingRequest::new(Method::GET, "/search/");
+        let request = if has_timeout { request } else { request.parameter("timeout", "60s") };
+        let request =
+            parameters.iter().fold(request, |request, (name, value)| request.parameter(name, value));
         let answer = self.send(&self.url(), HttpProtocol::Http1, request);
         (answer.status.as_u16(), answer.json())
+    }
+
+    /// Value of a metric, by its name in the text for Prometheus.
+    pub fn metric(&self, name: &str) -> f64 {
+        let request = OutgoingRequest::new(Method::GET, "/prometheus/v1/values");
+        let answer = self.send(&self.url(), HttpProtocol::Http1, request);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+        line.and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
     }
 
     /// Deploys a package of these files.

@@ -84,7 +84,7 @@ impl TlsClient {
         let name = "localhost".try_into().expect("a name");
         let connection = ClientConnection::new(Arc::clone(&self.config), name).expect("a configuration");
         let socket = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        socket.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         TlsConnection(StreamOwned::new(connection, socket))
     }
 
