@@ -504,7 +504,8 @@ fn no_request_takes_more_than_its_share() {
                 Ok(answer) => {
                     let status = answer.status.as_u16();
                     assert!(
-                        hostile.statuses.contains(&status) || matches!(status, 429 | 504),
+                        // A client that gets no time from the system sends its body too slowly.
+                        hostile.statuses.contains(&status) || matches!(status, 408 | 429 | 504),
                         "{}: {status} {}",
                         hostile.name,
                         answer.message()
@@ -721,6 +722,18 @@ fn ends(mut stream: TcpStream, patience: Duration) -> (bool, String) {
     }
 }
 
+/// True if the other side has closed a connection; what it has said before is read.
+fn is_closed(mut stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("a mode");
+    loop {
+        match stream.read(&mut [0; 4096]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+}
+
 #[test]
 fn connections_that_do_nothing_end() {
     let server = TestServer::start_with(&[
@@ -755,7 +768,7 @@ fn connections_that_do_nothing_end() {
                 scope.spawn(move || {
                     let mut stream = TcpStream::connect(address).expect("it listens");
                     stream.write_all(beginning).expect("it is open");
-                    let (has_ended, answer) = ends(stream, Duration::from_secs(30));
+                    let (has_ended, answer) = ends(stream, PATIENCE);
                     assert!(has_ended, "{name} at the {port} port is still open: {answer}");
                     let is_late = name.starts_with("half a body") && port == "data";
                     assert!(!is_late || answer.starts_with("HTTP/1.1 408"), "{name}: {answer}");
@@ -776,7 +789,7 @@ fn a_large_part_of_a_body_earns_no_silence() {
         stream.write_all(head.as_bytes()).expect("it is open");
         // At the minimum rate these would need hours.
         stream.write_all(&vec![b' '; 8 << 20]).expect("it is open");
-        let (has_ended, answer) = ends(stream, Duration::from_secs(30));
+        let (has_ended, answer) = ends(stream, PATIENCE);
         assert!(has_ended, "{target} still waits: {answer}");
         assert!(answer.contains("came too slowly"), "{target}: {answer}");
     }
@@ -800,18 +813,30 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
     let address = server.url().trim_start_matches("http://").to_owned();
     std::thread::scope(|scope| {
         for (line, headers, status) in heads {
-            let mut stream = TcpStream::connect(&address).expect("it listens");
+            let address = &address;
             scope.spawn(move || {
                 let head = format!("{line} HTTP/1.1\r\n{headers}\r\nContent-Length: 100000000\r\n\r\n");
-                stream.write_all(head.as_bytes()).expect("it is open");
-                for _ in 0..5 {
-                    std::thread::sleep(Duration::from_millis(100));
-                    stream
-                        .write_all(&[b' '; 100])
-                        .unwrap_or_else(|error| panic!("{line}, {headers}: {error}"));
+                'again: loop {
+                    let mut stream = TcpStream::connect(address).expect("it listens");
+                    stream.write_all(head.as_bytes()).expect("it is open");
+                    let mut last = Instant::now();
+                    for _ in 0..5 {
+                        std::thread::sleep(Duration::from_millis(100));
+                        let sent = stream.write_all(&[b' '; 100]);
+                        // Where the machine stood still, the client was silent, and the server need not wait.
+                        if last.elapsed() > Duration::from_secs(1) {
+                            continue 'again;
+                        }
+                        sent.unwrap_or_else(|error| panic!("{line}, {headers}: {error}"));
+                        last = Instant::now();
+                    }
+                    let (_, answer) = ends(stream, PATIENCE);
+                    assert!(
+                        answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                        "{line}, {headers}: {answer}"
+                    );
+                    return;
                 }
-                let (_, answer) = ends(stream, PATIENCE);
-                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{line}, {headers}: {answer}");
             });
         }
     });
@@ -820,10 +845,10 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
 #[test]
 fn a_body_that_makes_progress_may_take_its_time() {
     let server =
-        TestServer::start_with(&[("MILLRACE_BODY_PATIENCE_S", "3"), ("MILLRACE_BODY_RATE_MIN", "5")])
+        TestServer::start_with(&[("MILLRACE_BODY_PATIENCE_S", "10"), ("MILLRACE_BODY_RATE_MIN", "5")])
             .deploy_notes();
     let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).expect("it listens");
-    let body = format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "word ".repeat(40));
+    let body = format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "word ".repeat(120));
     let head = format!(
         "POST /document/v1/n/note/group/ann/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -840,13 +865,20 @@ fn a_body_that_makes_progress_may_take_its_time() {
 
 #[test]
 fn an_address_has_only_so_many_connections() {
-    let server = TestServer::start_with(&[("MILLRACE_CONNECTIONS_PER_ADDRESS_MAX", "20")]).deploy_notes();
+    // Those within the limit stay open, however long the others take.
+    let server = TestServer::start_with(&[
+        ("MILLRACE_CONNECTIONS_PER_ADDRESS_MAX", "20"),
+        ("MILLRACE_HEAD_PATIENCE_S", "3600"),
+        ("MILLRACE_CONNECTION_IDLE_S", "3600"),
+    ])
+    .deploy_notes();
     let address = server.url().trim_start_matches("http://").to_owned();
     let open: Vec<TcpStream> =
         (0..40).map(|_| TcpStream::connect(&address).expect("the system accepts it")).collect();
-    let closed = open.into_iter().map(|stream| ends(stream, Duration::from_millis(200)).0);
-    let closed = closed.filter(|closed| *closed).count();
-    assert!((20..40).contains(&closed), "{closed} of 40 were closed");
+    let closed = || open.iter().filter(|stream| is_closed(stream)).count();
+    support::poll("those over the limit are closed", || closed() >= 20);
+    assert!(closed() < 40, "all of them were closed");
+    drop(open);
     // The earlier connections are closed, and there is room again.
     support::poll("a connection is taken", || {
         let client = NodeClient::new(&server.url(), HttpProtocol::Http1).expect("an address");
@@ -867,11 +899,14 @@ fn an_address_has_only_so_many_connections() {
 /// Bodies that each take most of the budget, concurrently: each is answered, some with 429 and a time.
 #[test]
 fn bodies_share_a_budget() {
-    let server =
-        TestServer::start_with(&[("MILLRACE_BODIES_BYTES_MAX", "4000000"), ("MILLRACE_BODIES_WAIT_S", "1")])
-            .deploy_notes();
+    let server = TestServer::start_with(&[
+        ("MILLRACE_BODIES_BYTES_MAX", "4000000"),
+        ("MILLRACE_BODIES_WAIT_S", "1"),
+        ("MILLRACE_BODY_PATIENCE_S", "3600"),
+    ])
+    .deploy_notes();
     let address = server.url().trim_start_matches("http://").to_owned();
-    // It keeps its room as long as it makes progress.
+    // It keeps its room as long as it makes progress, or may be silent.
     let mut holder = TcpStream::connect(&address).expect("it listens");
     holder
         .write_all(
