@@ -30,7 +30,8 @@ fn killed_under_load() {
     for round in 0..rounds() {
         let writers = TestWriters::start(&server.url(), WRITERS, round);
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_millis(30 + (draw >> 33) % 600));
+        writers.wait_for_first();
+        std::thread::sleep(Duration::from_millis((draw >> 33) % 600));
         server.kill();
         let acknowledged = writers.stop(&mut expected);
         server.start_again();
@@ -140,6 +141,7 @@ fn stopped_under_load() {
     let mut expected: BTreeMap<String, ExpectedDocument> = BTreeMap::new();
     for round in 0..2 {
         let writers = TestWriters::start(&server.url(), WRITERS, round);
+        writers.wait_for_first();
         std::thread::sleep(Duration::from_millis(300));
         server.terminate();
         assert!(writers.stop(&mut expected) > 0);

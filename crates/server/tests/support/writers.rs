@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::Value;
 
-use super::TestServer;
+use super::{TestServer, poll};
 
 /// Number of documents of each writer.
 const DOCUMENTS: u64 = 20;
@@ -30,18 +30,25 @@ pub struct ExpectedDocument {
 /// Running writers.
 pub struct TestWriters {
     stop: Arc<AtomicBool>,
+    /// Number of acknowledged writes.
+    acknowledged: Arc<AtomicUsize>,
     threads: Vec<JoinHandle<Vec<(String, State, bool)>>>,
 }
 
 impl TestWriters {
     /// Starts `count` writers, each with documents of its own; rounds differ in their writes.
     pub fn start(url: &str, count: usize, round: u64) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let threads = (0..count).map(|writer| {
-            let (url, stop) = (url.to_owned(), Arc::clone(&stop));
-            std::thread::spawn(move || write(&url, writer, round, &stop))
+            let (url, stop, acknowledged) = (url.to_owned(), Arc::clone(&stop), Arc::clone(&acknowledged));
+            std::thread::spawn(move || write(&url, writer, round, &stop, &acknowledged))
         });
-        TestWriters { threads: threads.collect(), stop }
+        TestWriters { threads: threads.collect(), stop, acknowledged }
+    }
+
+    /// Waits until a write is acknowledged.
+    pub fn wait_for_first(&self) {
+        poll("a write is acknowledged", || self.acknowledged.load(Ordering::SeqCst) > 0);
     }
 
     /// Stops them, and adds their knowledge; returns the number of acknowledged writes.
@@ -64,7 +71,13 @@ impl TestWriters {
 }
 
 /// Writes until stopped or refused; returns the writes in order, each with true if it was acknowledged.
-fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String, State, bool)> {
+fn write(
+    url: &str,
+    writer: usize,
+    round: u64,
+    stop: &AtomicBool,
+    count: &AtomicUsize,
+) -> Vec<(String, State, bool)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address");
     let mut sent = Vec::new();
@@ -87,7 +100,7 @@ fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String
                 (Some(value), OutgoingRequest::new(Method::POST, &path).body("application/json", body))
             }
         };
-        let answer = runtime.block_on(client.send(request.timeout(Duration::from_secs(20))));
+        let answer = runtime.block_on(client.send(request.timeout(Duration::from_secs(120))));
         let acknowledged = match &answer {
             Ok(answer) if answer.status == 200 => true,
             // It was refused, and changed nothing.
@@ -99,6 +112,7 @@ fn write(url: &str, writer: usize, round: u64, stop: &AtomicBool) -> Vec<(String
         if !acknowledged {
             break;
         }
+        count.fetch_add(1, Ordering::SeqCst);
     }
     sent
 }
