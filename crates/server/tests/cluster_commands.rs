@@ -41,6 +41,9 @@ impl TwoNodes {
             for name in ["n0", "n1"] {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
                 let mut settings = Settings::new(name, format!("{name}:1"), directory.path().join(name));
+                // A machine that stands still for some seconds takes no node away.
+                settings.lease = Duration::from_secs(600);
+                settings.controller.transition = Duration::from_secs(600);
                 settings.url = format!("http://{}", listener.local_addr().expect("it is bound"));
                 let member =
                     ClusterMembership::join(Arc::clone(&coordination), settings).await.expect("it joins");
