@@ -99,7 +99,8 @@ fn it_goes_on_over_a_restart_and_is_halted_and_sped_up() {
         server.put(&format!("/document/v1/n/note/group/ann/{number}"), "{\"title\":\"Word\"}");
     }
     deploy(&server, &with_shout());
-    assert_eq!(reindex(&server, Method::POST, "?speed=0.01").0, 200);
+    // So slow that it is not over when the server is back: five pages, with 16 seconds between them.
+    assert_eq!(reindex(&server, Method::POST, "?speed=0.004").0, 200);
     deploy(&server, &with_shout());
     poll("it begins", || made(&server) != json!(0));
     let before = status(&server)["ready"]["note"].clone();
