@@ -261,7 +261,7 @@ struct RawStream {
 impl RawStream {
     fn begin(server: &TestServer, head: &str) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         let head = format!(
             "POST /feed/v1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/jsonl\r\n{head}\r\n"
         );
