@@ -59,14 +59,16 @@ impl<S: AsyncRead + Unpin> LingeringConnection<S> {
         });
         let mut discarded = [MaybeUninit::uninit(); 16 << 10];
         for _ in 0..READS_MAX {
-            if closing.end.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
-            }
             let mut buffer = ReadBuf::uninit(&mut discarded);
             match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
-                Poll::Pending => return Poll::Pending,
+                // Only now is the client silent: what it has sent may have waited while the server was busy.
+                Poll::Pending => return closing.end.as_mut().poll(context),
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    closing.end.as_mut().reset((Instant::now() + silence).min(closing.latest));
+                    let now = Instant::now();
+                    if now >= closing.latest {
+                        return Poll::Ready(());
+                    }
+                    closing.end.as_mut().reset((now + silence).min(closing.latest));
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
             }
@@ -124,6 +126,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringConnection<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
@@ -164,6 +168,22 @@ mod tests {
         let sends = tokio::spawn(async move { while client.write_all(b"a").await.is_ok() {} });
         close(true, (NEVER, SOON), stream).await;
         sends.await.expect("it ends with the connection");
+    }
+
+    #[tokio::test]
+    async fn a_client_is_not_silent_because_the_server_was_busy() {
+        let (stream, mut client) = tokio::io::duplex(100);
+        let limits = CloseLimits { silence: SOON, total: NEVER };
+        let activity = Arc::new(ConnectionActivity::default());
+        let mut connection = LingeringConnection { limits, ..LingeringConnection::new(stream, activity) };
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(connection.poll_discard(&mut context).is_pending());
+        client.write_all(b"a").await.expect("there is room");
+        // The server comes to read after the time of a silence.
+        tokio::time::sleep(2 * SOON).await;
+        assert!(connection.poll_discard(&mut context).is_pending(), "the client has sent something");
+        tokio::time::sleep(2 * SOON).await;
+        assert!(connection.poll_discard(&mut context).is_ready(), "the client is silent");
     }
 
     #[tokio::test]
