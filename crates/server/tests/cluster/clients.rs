@@ -84,6 +84,7 @@ fn a_client_is_admitted_by_the_node_that_it_asks() {
         OutgoingRequest::new(Method::GET, "/search/")
             .parameter("yql", "select * from note where true")
             .parameter("streaming.groupname", &format!("g{group}"))
+            .parameter("timeout", "60s")
     };
     // Of so many groups, each node has some, and forwards the requests for the others.
     for node in &nodes {
@@ -98,7 +99,8 @@ fn a_client_is_admitted_by_the_node_that_it_asks() {
         }
         let everywhere = OutgoingRequest::new(Method::GET, "/search/")
             .parameter("yql", "select * from note where true limit 0")
-            .parameter("streaming.selection", "true");
+            .parameter("streaming.selection", "true")
+            .parameter("timeout", "60s");
         assert_eq!(ask(node, &node.url(), everyone, everywhere.clone()), 200);
         assert_eq!(ask(node, &node.url(), ann, everywhere), 403);
     }
@@ -148,8 +150,9 @@ fn a_client_with_a_certificate_is_the_same_caller_at_the_node_that_answers() {
     for node in &nodes {
         for group in 0..12 {
             let document = format!("/document/v1/notes/note/group/g{group}/1");
-            let search =
-                format!("/search/?yql=select%20*%20from%20note%20where%20true&streaming.groupname=g{group}");
+            let search = format!(
+                "/search/?timeout=60s&yql=select%20*%20from%20note%20where%20true&streaming.groupname=g{group}"
+            );
             let put = |client: &TlsClient, prefix: &str| {
                 let path = format!("{prefix}{document}");
                 client.ask(node.port(), "POST", &path, "", br#"{"fields":{"stars":1}}"#).status

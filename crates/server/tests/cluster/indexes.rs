@@ -40,7 +40,7 @@ fn query(server: &TestServer, condition: &str, index: &str) -> (u16, Value) {
         ("yql", &*yql),
         ("hits", "400"),
         ("streaming.selection", "true"),
-        ("timeout", "20s"),
+        ("timeout", "60s"),
         ("trace.level", "1"),
         ("index.use", index),
     ])
@@ -62,7 +62,7 @@ fn first_hits(server: &TestServer, index: &str) -> Option<Vec<String>> {
     let (status, answer) = server.query(&[
         ("yql", "select * from note where stars >= 0 and !(stars = 8) order by stars limit 9 offset 2"),
         ("streaming.selection", "true"),
-        ("timeout", "20s"),
+        ("timeout", "60s"),
         ("index.use", index),
         ("index.candidates-max", "3"),
     ]);
@@ -150,9 +150,14 @@ fn indexes_move_with_the_replicas() {
     assert!(status == 503 && answer.to_string().contains("deferred"), "{status} {answer}");
     let built = nodes[2].millrace(&["index", "build", "late"]);
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let waited = nodes[1].millrace(&["index", "wait", "--timeout", "60"]);
+    let waited = nodes[1].millrace(&["index", "wait", "--timeout", "120"]);
     assert!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stdout));
-    assert_eq!(found(&nodes[1], "stars = 7", "late"), found(&nodes[1], "stars = 7", "none"));
+    let mut streamed = None;
+    until("read by streaming", &true, || {
+        streamed = found(&nodes[1], "stars = 7", "none");
+        streamed.is_some()
+    });
+    until("found by the deferred one", &streamed, || found(&nodes[1], "stars = 7", "late"));
 
     // A node is killed: its replicas are recreated by the others.
     nodes[1].kill();
@@ -194,5 +199,5 @@ fn indexes_move_with_the_replicas() {
     let path = "/document/v1/notes/note/group/g7?selection=true&cluster=notes&timeout=30s";
     assert_eq!(nodes[2].call(Method::DELETE, path, "").0, 200);
     check(&[&nodes[2], &nodes[3]], "a group was dropped");
-    assert_eq!(found(&nodes[2], "stars = 7", "by-stars"), Some(BTreeSet::new()));
+    until("none is found", &Some(BTreeSet::new()), || found(&nodes[2], "stars = 7", "by-stars"));
 }

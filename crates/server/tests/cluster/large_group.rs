@@ -30,7 +30,7 @@ fn put_large(server: &TestServer, number: u32) {
 
 /// Result of a query of the group, without the details of its execution.
 fn found(server: &TestServer, yql: &str) -> Value {
-    let parameters = [("yql", yql), ("streaming.userid", LARGE_GROUP), ("timeout", "10s")];
+    let parameters = [("yql", yql), ("streaming.userid", LARGE_GROUP), ("timeout", "60s")];
     let (status, mut answer) = server.query(&parameters);
     if let Some(root) = answer["root"].as_object_mut() {
         root.remove("coverage");
@@ -41,7 +41,7 @@ fn found(server: &TestServer, yql: &str) -> Value {
 /// Ids of a page of the group from a continuation on, and the continuation after it.
 fn page_of_group(server: &TestServer, continuation: Option<&str>) -> (Vec<String>, Option<String>) {
     let from = continuation.map_or(String::new(), |token| format!("&continuation={token}"));
-    let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/?wantedDocumentCount=50&timeout=30s{from}");
+    let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/?wantedDocumentCount=50&timeout=120s{from}");
     let (status, answer) = server.get(&path);
     assert_eq!(status, 200, "{answer}");
     let documents = answer["documents"].as_array().cloned().unwrap_or_default();
@@ -121,7 +121,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     nodes.iter().for_each(|server| check(server, "b is back"));
     assert_eq!(visited(&nodes[1]).len(), LARGE as usize + 22);
 
-    let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/?selection=true&cluster=notes&timeout=30s");
+    let path = format!("/document/v1/n/note/number/{LARGE_GROUP}/?selection=true&cluster=notes&timeout=120s");
     let (status, answer) = nodes[2].call(Method::DELETE, &path, "");
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(u64::from(LARGE) + 20)), "{answer}");
     for server in &nodes {

@@ -21,10 +21,10 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
         written += 1;
     }
     for node in &nodes {
-        assert_eq!(count(node), Some(written));
+        until("all are found", &Some(written), || count(node));
         assert_eq!(visited(node).len() as u64, written);
         let (status, answer) = node.get(
-            "/search/?yql=select+*+from+note+where+title+contains+%22note%22&streaming.groupname=g7&timeout=10s",
+            "/search/?yql=select+*+from+note+where+title+contains+%22note%22&streaming.groupname=g7&timeout=60s",
         );
         assert_eq!((status, answer["root"]["fields"]["totalCount"].as_u64()), (200, Some(3)), "{answer}");
         let (status, answer) = node.get("/document/v1/notes/note/group/g7/27");
@@ -32,7 +32,7 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
     }
     let yql =
         "select * from note where true limit 0 | all(group(stars % 2) each(output(count(), sum(stars))))";
-    let (_, answer) = nodes[1].query(&[("yql", yql), ("streaming.selection", "true"), ("timeout", "10s")]);
+    let (_, answer) = nodes[1].query(&[("yql", yql), ("streaming.selection", "true")]);
     let groups = answer.pointer("/root/children/0/children/0/children").cloned().unwrap_or_default();
     let sums: Vec<u64> = groups
         .as_array()

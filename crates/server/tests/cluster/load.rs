@@ -1,7 +1,7 @@
 //! Requests that run while the cluster changes, none of which may fail.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use hyper::Method;
@@ -14,6 +14,8 @@ use crate::support::TestServer;
 /// Requests to a node, one after another, by a client that sends nothing twice.
 pub struct ClientLoad {
     stop: Arc<AtomicBool>,
+    /// Number of rounds until now.
+    rounds: Arc<AtomicUsize>,
     thread: thread::JoinHandle<(usize, Vec<String>)>,
 }
 
@@ -55,8 +57,8 @@ impl ClientLoad {
         server: &TestServer,
         round: impl Fn(&LoadClient, u32, &mut Vec<String>) + Send + 'static,
     ) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (url, stopped) = (server.url(), Arc::clone(&stop));
+        let (stop, total) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (url, stopped, counter) = (server.url(), Arc::clone(&stop), Arc::clone(&total));
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let client = NodeClient::new(&url, HttpProtocol::Http2).expect("an address");
@@ -66,10 +68,16 @@ impl ClientLoad {
             while !stopped.load(Ordering::SeqCst) {
                 round(&client, rounds, &mut failed);
                 rounds += 1;
+                counter.fetch_add(1, Ordering::SeqCst);
             }
             (rounds as usize, failed)
         });
-        ClientLoad { stop, thread }
+        ClientLoad { stop, rounds: total, thread }
+    }
+
+    /// Number of rounds until now.
+    pub fn rounds(&self) -> usize {
+        self.rounds.load(Ordering::SeqCst)
     }
 
     /// Stops it. Returns the number of rounds, each of one document or question, and the failures.

@@ -72,15 +72,17 @@ impl ClusterKeysOnEtcd {
 const NUMBERS: &str = "select * from note where stars < 1000 limit 0 \
     | all(group(stars % 2) each(max(1) output(count(), sum(stars)) each(output(summary()))))";
 
-/// Sums and best hits of the two groups of [`NUMBERS`].
+/// Sums and best hits of the two groups of [`NUMBERS`]; the whole answer if some documents could not be read.
 fn grouped(server: &TestServer) -> Value {
     let (status, answer) = server.query(&[
         ("yql", NUMBERS),
         ("streaming.selection", "true"),
-        ("timeout", "10s"),
+        ("timeout", "60s"),
         ("ranking", "default"),
     ]);
-    assert_eq!((status, &answer["root"]["coverage"]["full"]), (200, &true.into()), "{answer}");
+    if status != 200 || answer["root"]["coverage"]["full"] != true {
+        return answer;
+    }
     let groups = answer.pointer("/root/children/0/children/0/children").and_then(Value::as_array).cloned();
     groups
         .unwrap_or_default()
@@ -101,7 +103,7 @@ fn check(nodes: &[TestServer], notes: u32, when: &str) {
     for (at, node) in nodes.iter().enumerate() {
         let when = format!("{when}, node {at}");
         until(&when, &Some(u64::from(notes)), || count(node));
-        assert_eq!(grouped(node), sums, "{when}");
+        until(&when, &sums, || grouped(node));
         assert_eq!(visited(node).len(), notes as usize, "{when}");
         for number in 0..notes {
             let (status, answer) =
@@ -111,7 +113,7 @@ fn check(nodes: &[TestServer], notes: u32, when: &str) {
         let best = [
             ("yql", "select * from note where title contains 'note' order by stars desc limit 3"),
             ("streaming.selection", "true"),
-            ("timeout", "10s"),
+            ("timeout", "60s"),
         ];
         let (_, answer) = node.query(&best);
         let hits = answer["root"]["children"].as_array().cloned().unwrap_or_default();
@@ -154,13 +156,14 @@ fn a_cluster_with_an_older_node_serves_and_goes_on_when_that_is_upgraded() {
     let writing = (1..).zip(&nodes).map(|(at, node)| ClientLoad::writing(node, 1_000_000 * at));
     let mut loads: Vec<ClientLoad> = writing.collect();
     let yql = NUMBERS.replace(' ', "+").replace('%', "%25").replace('<', "%3C").replace('|', "%7C");
-    let path = format!("/search/?yql={yql}&streaming.selection=true&timeout=10s");
+    let path = format!("/search/?yql={yql}&streaming.selection=true&timeout=60s");
     let sum = "/root/children/0/children/0/children/1/fields/sum(stars)";
     loads.extend(nodes.iter().map(|node| ClientLoad::asking(node, path.clone(), sum, json!(1600))));
     thread::sleep(Duration::from_millis(500));
     keys.first_version_leaves();
     keys.settled(&nodes.iter().collect::<Vec<_>>(), "up up up up", PROTOCOL);
-    thread::sleep(Duration::from_millis(500));
+    let before: Vec<usize> = loads.iter().map(ClientLoad::rounds).collect();
+    until("all go on", &true, || loads.iter().zip(&before).all(|(load, before)| load.rounds() > *before + 1));
     let mut written = 0;
     for (at, load) in loads.into_iter().enumerate() {
         let (rounds, failed) = load.end();
@@ -168,9 +171,9 @@ fn a_cluster_with_an_older_node_serves_and_goes_on_when_that_is_upgraded() {
         assert!(rounds > 1, "load {at} hardly ran");
         written += if at < nodes.len() { rounds as u64 } else { 0 };
     }
-    assert_eq!(count(&nodes[0]), Some(80 + written));
+    until("all are found", &Some(80 + written), || count(&nodes[0]));
 
-    let path = "/document/v1/notes/note/docid?selection=note.stars+%3E=+1000&cluster=notes&timeout=30s";
+    let path = "/document/v1/notes/note/docid?selection=note.stars+%3E=+1000&cluster=notes&timeout=120s";
     let (status, answer) = nodes[0].call(Method::DELETE, path, "");
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(written)), "{answer}");
     check(&nodes, 80, "in the next protocol");

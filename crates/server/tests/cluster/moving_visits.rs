@@ -8,7 +8,7 @@ use std::time::Instant;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, ideal_at, node, services, until};
+use crate::nodes::{TestEtcd, ideal_at, node_with, services, until};
 use crate::support::{NOTE, TestServer};
 
 /// Documents of the group. Together they are larger than what a stream holds on its way.
@@ -52,7 +52,9 @@ fn documents_of(server: &TestServer) -> Option<u64> {
 fn a_stream_has_all_documents_of_a_group_that_moves_meanwhile() {
     let Some(etcd) = TestEtcd::start() else { return };
     let names = ["a", "b", "c"];
-    let nodes: Vec<TestServer> = names.iter().map(|name| node(&etcd, name)).collect();
+    // The streams are not read while the group moves.
+    let unread = [("MILLRACE_CONNECTION_IDLE_S", "900")];
+    let nodes: Vec<TestServer> = names.iter().map(|name| node_with(&etcd, name, &unread)).collect();
     let services = services(1);
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
     for number in 0..DOCUMENTS {
@@ -65,9 +67,9 @@ fn a_stream_has_all_documents_of_a_group_that_moves_meanwhile() {
     let owner = owner.expect("one node has the documents");
     let other = (owner + 1) % 3;
 
-    let of_group = "/document/v1/notes/note/group/moving/?stream=true&timeout=170s";
+    let of_group = "/document/v1/notes/note/group/moving/?stream=true&timeout=900s";
     let selected =
-        "/document/v1/?cluster=notes&selection=id.group%3D%3D%22moving%22&stream=true&timeout=170s";
+        "/document/v1/?cluster=notes&selection=id.group%3D%3D%22moving%22&stream=true&timeout=900s";
     // A stream that ends with the last document says so; an export ends with a document.
     let is_complete = |last: &Value| last["continuation"]["percentFinished"] == 100.0;
     let is_exported = |last: &Value| last["put"].is_string();

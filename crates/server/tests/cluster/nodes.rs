@@ -105,7 +105,7 @@ pub fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut ask: 
 /// Number of documents that a query over all groups finds; `None` if it fails.
 pub fn count(server: &TestServer) -> Option<u64> {
     let yql = ("yql", "select * from note where true limit 0");
-    let (status, answer) = server.query(&[yql, ("streaming.selection", "true"), ("timeout", "10s")]);
+    let (status, answer) = server.query(&[yql, ("streaming.selection", "true"), ("timeout", "60s")]);
     let full = answer.pointer("/root/coverage/full") == Some(&Value::Bool(true));
     (status == 200 && full).then(|| answer["root"]["fields"]["totalCount"].as_u64()).flatten()
 }
@@ -124,7 +124,7 @@ pub fn visited(server: &TestServer) -> BTreeSet<String> {
     let mut continuation = None::<String>;
     loop {
         let next = continuation.map_or(String::new(), |token| format!("&continuation={token}"));
-        let path = format!("/document/v1/?cluster=notes&wantedDocumentCount=50&timeout=30s{next}");
+        let path = format!("/document/v1/?cluster=notes&wantedDocumentCount=50&timeout=120s{next}");
         let (status, answer) = server.get(&path);
         assert_eq!(status, 200, "{answer}");
         let documents = answer["documents"].as_array().cloned().unwrap_or_default();

@@ -158,7 +158,7 @@ fn a_query_over_two_nodes_is_one_trace() {
         let request = OutgoingRequest::new(Method::GET, "/search/")
             .parameter("yql", "select * from note where true")
             .parameter("streaming.selection", "true")
-            .parameter("timeout", "10s")
+            .parameter("timeout", "60s")
             .header(HeaderName::from_static("traceparent"), header);
         nodes[0].send(&nodes[0].url(), HttpProtocol::Http1, request).status.as_u16()
     };
