@@ -164,7 +164,7 @@ fn a_replica_that_was_given_up_is_not_read() {
 fn a_change_of_many_documents_that_broke_off_is_not_made_twice() {
     let nodes = with_notes();
     let (stranger, owner) = stranger_and_owner("even");
-    let path = "/document/v1/notes/note/group/even?selection=true&cluster=notes&timeout=2s";
+    let path = "/document/v1/notes/note/group/even?selection=true&cluster=notes&timeout=5s";
     let increment = r#"{"fields": {"stars": {"increment": 100}}}"#;
     let changed = || {
         let all = nodes.call(owner, Method::GET, "/document/v1/notes/note/group/even", "").1;
@@ -185,7 +185,7 @@ fn a_change_of_many_documents_that_broke_off_is_not_made_twice() {
         nodes.world.writes_left.store(usize::MAX, Ordering::SeqCst);
         let undo = r#"{"fields": {"stars": {"decrement": 100}}}"#;
         let chosen =
-            path.replace("selection=true", "selection=note.stars%3E99").replace("timeout=2s", "timeout=20s");
+            path.replace("selection=true", "selection=note.stars%3E99").replace("timeout=5s", "timeout=60s");
         let (status, answer) = nodes.call(node, Method::PUT, &chosen, undo);
         assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(3)), "{answer}");
     }
@@ -239,7 +239,7 @@ fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::threa
 fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() {
     let nodes = with_notes();
     let (stranger, owner) = stranger_and_owner("even");
-    let path = "/document/v1/notes/note/group/even/2?timeout=5s";
+    let path = "/document/v1/notes/note/group/even/2?timeout=10s";
     let increment = r#"{"fields": {"stars": {"increment": 100}}}"#;
     // The node stops, and has not processed any request; the same, except for the first request; the
     // connection only breaks.
@@ -308,7 +308,8 @@ fn a_query_whose_owner_is_silent_or_gone_is_answered_by_another_and_says_so() {
     let document = format!("/document/v1/notes/note/group/{group}/{}?timeout=300ms", &group[1..]);
     let answered = |nodes: &TestNodes| {
         for node in [stranger, other] {
-            let (status, answer) = nodes.query(node, &query("2s"));
+            // Half of it is for the owner.
+            let (status, answer) = nodes.query(node, &query("6s"));
             assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(3)), "{answer}");
             let coverage = &answer["root"]["coverage"];
             assert_eq!(coverage["degraded"]["non-ideal-state"], json!(true), "{answer}");
@@ -445,9 +446,9 @@ fn a_process_does_not_answer_what_another_is_asked_at_its_address() {
             refused(nodes.call(stranger, method, path, body));
         }
         let fed = nodes.text(stranger, Method::POST, "/feed/v1?timeout=300ms", put);
-        assert!(fed.contains("\"status\":503"), "{fed}");
+        assert!(fed.contains("\"status\":503") || fed.contains("\"status\":504"), "{fed}");
         nodes.world.restarted.lock().clear();
-        let (status, answer) = nodes.call(stranger, Method::GET, note, "");
+        let (status, answer) = nodes.call(stranger, Method::GET, "/document/v1/notes/note/group/even/2", "");
         assert_eq!((status, &answer["fields"]["title"]), (200, &json!("a note")), "nothing was written");
     }
 }
@@ -455,15 +456,17 @@ fn a_process_does_not_answer_what_another_is_asked_at_its_address() {
 #[test]
 fn a_query_that_has_no_time_returns_what_it_has_or_an_error() {
     let nodes = with_notes();
+    // The share that the factors leave of this time is over at once; the rest is not.
     let query = |more: Value| {
-        let mut query = json!({ "yql": "select * from note where true", "streaming.groupname": "even" });
+        let yql = "select * from note where true";
+        let mut query = json!({ "yql": yql, "streaming.groupname": "even", "timeout": "60s" });
         query.as_object_mut().expect("a map").extend(more.as_object().cloned().expect("a map"));
         nodes.query(0, &query)
     };
-    let (status, answer) = query(json!({ "ranking.softtimeout.factor": "0.0000001" }));
+    let (status, answer) = query(json!({ "ranking.softtimeout.factor": "0.000000001" }));
     assert_eq!((status, &answer["root"]["errors"][0]["code"]), (200, &json!(12)), "{answer}");
     let (status, answer) =
-        query(json!({ "ranking.softtimeout.factor": "0.0000001", "ranking.softtimeout.enable": "false" }));
+        query(json!({ "ranking.softtimeout.factor": "0.000000001", "ranking.softtimeout.enable": "false" }));
     assert_eq!(status, 504, "{answer}");
     let (status, answer) = query(json!({ "ranking.softtimeout.factor": "1.5" }));
     assert_eq!(status, 400, "{answer}");
@@ -484,7 +487,7 @@ fn a_write_that_another_node_may_have_made_is_not_said_to_be_refused() {
         }
     });
     nodes.world.addresses.lock()[owner] = address;
-    let path = "/document/v1/notes/note/group/even/2?timeout=300ms";
+    let path = "/document/v1/notes/note/group/even/2?timeout=2s";
     let update = r#"{"fields": {"stars": {"increment": 1}}}"#;
     for (method, body) in [(Method::PUT, update), (Method::DELETE, "")] {
         let (status, answer) = nodes.call(stranger, method, path, body);

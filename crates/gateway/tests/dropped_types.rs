@@ -57,7 +57,7 @@ fn tomorrow() -> String {
 }
 
 fn open(directory: &Path) -> Arc<Node> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         let mut settings = NodeSettings::new(directory.to_owned());
         (settings.threads, settings.disk_reserve) = (1, 0);

@@ -82,7 +82,7 @@ fn a_stream_ends_where_a_node_takes_no_more_writes() {
     let body: String = (0..5)
         .map(|round| format!("{{\"put\":\"id:n:note:g=even:1\",\"fields\":{{\"stars\":{round}}}}}\n"))
         .collect();
-    let text = nodes.text(0, Method::POST, "/feed/v1?timeout=1", &body);
+    let text = nodes.text(0, Method::POST, "/feed/v1?timeout=5", &body);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let total = lines.last().expect("totals");
     assert_eq!((&total["complete"], &total["ok"]), (&json!(false), &json!(2)), "{text}");

@@ -34,7 +34,7 @@ struct LiveStream {
 impl LiveStream {
     fn begin(nodes: &TestNodes, key: &str) -> Self {
         let mut stream = TcpStream::connect(&nodes.world.addresses.lock()[0]).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         let head = format!(
             "POST /feed/v1 HTTP/1.1\r\nhost: localhost\r\nidempotency-key: {key}\r\ntransfer-encoding: chunked\r\n\r\n"
         );

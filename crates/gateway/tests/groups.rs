@@ -59,7 +59,7 @@ fn listed(nodes: &TestNodes, node: usize, count: usize) -> Vec<(String, u64)> {
 }
 
 fn shown(nodes: &TestNodes, node: usize, group: &str) -> (u16, Option<u64>) {
-    let (status, answer) = nodes.call(node, Method::GET, &format!("/group/v1/{group}?timeout=5s"), "");
+    let (status, answer) = nodes.call(node, Method::GET, &format!("/group/v1/{group}?timeout=60s"), "");
     (status, answer["documents"].as_u64())
 }
 
@@ -90,23 +90,22 @@ fn sizes_are_read_again_when_the_cluster_state_changes_and_say_what_is_missing()
         assert_eq!(nodes.world.doubts.load(Ordering::SeqCst), 0);
     }
     nodes.world.doubts.store(usize::MAX, Ordering::SeqCst);
-    let (status, answer) = nodes.call(0, Method::GET, "/group/v1/large?timeout=300ms", "");
-    assert_eq!(status, 503, "{answer}");
+    // No node answers, or none in time: the time limit decides between the two.
+    let refused = |(status, answer): (u16, Value)| assert!(matches!(status, 503 | 504), "{status} {answer}");
+    refused(nodes.call(0, Method::GET, "/group/v1/large?timeout=300ms", ""));
     nodes.world.doubts.store(0, Ordering::SeqCst);
     nodes.world.partial.store(true, Ordering::SeqCst);
-    for path in ["/group/v1/large?timeout=600ms", "/group/v1/?timeout=600ms"] {
+    for path in ["/group/v1/large?timeout=4s", "/group/v1/?timeout=4s"] {
         let (status, answer) = nodes.call(1, Method::GET, path, "");
         assert_eq!((status, &answer["complete"]), (200, &json!(false)), "{answer}");
     }
     nodes.world.partial.store(false, Ordering::SeqCst);
     // A node that has given its replicas up counts nothing.
     nodes.world.emptied.lock().insert(2);
-    let (status, answer) = nodes.call(1, Method::GET, "/group/v1/?timeout=300ms", "");
-    assert_eq!(status, 503, "{answer}");
+    refused(nodes.call(1, Method::GET, "/group/v1/?timeout=300ms", ""));
     nodes.world.emptied.lock().clear();
     nodes.stop(2);
-    let (status, answer) = nodes.call(1, Method::GET, "/group/v1/?timeout=300ms", "");
-    assert_eq!(status, 503, "{answer}");
+    refused(nodes.call(1, Method::GET, "/group/v1/?timeout=300ms", ""));
 }
 
 #[test]
@@ -181,7 +180,7 @@ fn visited(nodes: &TestNodes, node: usize, path: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut continuation = String::new();
     loop {
-        let next = format!("{path}wantedDocumentCount=7&timeout=10s{continuation}");
+        let next = format!("{path}wantedDocumentCount=7&timeout=60s{continuation}");
         let (status, answer) = nodes.call(node, Method::GET, &next, "");
         assert_eq!(status, 200, "{next}: {answer}");
         let documents = answer["documents"].as_array().cloned().unwrap_or_default();

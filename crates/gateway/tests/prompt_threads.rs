@@ -32,7 +32,7 @@ const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Time after which a test fails if something does not happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server with one thread for requests, and one place for work.
 struct SmallServer {

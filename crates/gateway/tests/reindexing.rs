@@ -48,7 +48,7 @@ fn owner(group: &str) -> usize {
 
 #[track_caller]
 fn until<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, mut ask: impl FnMut() -> T) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         let found = ask();
         if found == *expected {
@@ -114,7 +114,7 @@ fn made(nodes: &TestNodes) -> BTreeMap<usize, usize> {
     let mut made = BTreeMap::new();
     for group in 0..GROUPS {
         let group = format!("g{group}");
-        let path = format!("/document/v1/notes/note/group/{group}?fieldSet=%5Ball%5D&timeout=20s");
+        let path = format!("/document/v1/notes/note/group/{group}?fieldSet=%5Ball%5D&timeout=60s");
         let (status, answer) = nodes.call(0, Method::GET, &path, "");
         assert_eq!(status, 200, "{answer}");
         for document in answer["documents"].as_array().into_iter().flatten() {
