@@ -14,18 +14,27 @@ use tokio::time::timeout;
 
 use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees, shown};
 
+/// Joins a node that, when it leads, has absent nodes under maintenance for this time.
+async fn join_with(cluster: &MemberCluster, name: &str, transition: Duration) -> ClusterMembership {
+    let mut settings = cluster.settings(name);
+    settings.controller.transition = transition;
+    ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins")
+}
+
 #[tokio::test]
 async fn nodes_join_stop_and_are_missed() {
     let cluster = MemberCluster::new();
-    let a = cluster.join("a").await;
-    let b = cluster.join("b").await;
+    // Long enough for the test to see what a node is meanwhile.
+    let transition = Duration::from_secs(5);
+    let a = join_with(&cluster, "a", transition).await;
+    let b = join_with(&cluster, "b", transition).await;
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))
         .await
         .expect("it is published");
     let both = reaches(&b, "a:up b:up").await;
     assert_eq!(both.nodes()[&b.key().expect("it has a key")].address, "b:19100");
     // An unlisted node.
-    let c = cluster.join("c").await;
+    let c = join_with(&cluster, "c", transition).await;
     let all = reaches(&b, "a:up b:up c:up").await;
     assert!(all.version() > both.version());
     // A stopping node announces it before it leaves.
@@ -70,7 +79,8 @@ async fn another_leads_when_the_leader_is_gone() {
 #[tokio::test]
 async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
     let cluster = MemberCluster::new();
-    let (a, b, c) = (cluster.join("a").await, cluster.join("b").await, cluster.join("c").await);
+    let join = async |name| join_with(&cluster, name, Duration::from_secs(600)).await;
+    let (a, b, c) = (join("a").await, join("b").await, join("c").await);
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
         .await
         .expect("it is published");

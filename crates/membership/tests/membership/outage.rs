@@ -32,9 +32,10 @@ async fn losing_etcd_takes_no_node_out() {
     let cluster = MemberCluster::by(client());
     let patient = |name| {
         let mut settings = cluster.settings(name);
+        settings.lease = Duration::from_secs(2);
         // Nodes register again one after the other.
-        settings.controller.settling = Duration::from_secs(8);
-        settings.controller.grace = Duration::from_secs(8);
+        settings.controller.settling = Duration::from_secs(60);
+        settings.controller.grace = Duration::from_secs(60);
         settings
     };
     let join = async |name| ClusterMembership::join(client(), patient(name)).await.expect("it joins");

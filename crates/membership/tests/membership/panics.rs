@@ -95,7 +95,7 @@ fn a_panic_of_a_task_ends_the_process_with_what_happened() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the child starts");
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while child.try_wait().expect("asked").is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
