@@ -80,7 +80,7 @@ impl EtcdProcess {
     }
 
     async fn answers(&self) {
-        for _ in 0..600 {
+        for _ in 0..2400 {
             if std::net::TcpStream::connect(("127.0.0.1", self.ports[0])).is_ok() {
                 return;
             }

@@ -27,9 +27,10 @@ const CASES: &[(&str, Case)] = &[
 ];
 
 /// Time limit, longer than any step here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
-const TTL: Duration = Duration::from_secs(2);
+/// Duration of a lease, longer than a machine under load stands still.
+const TTL: Duration = Duration::from_secs(10);
 
 async fn check(coordination: Arc<dyn Coordination>) {
     let mut running = JoinSet::new();
