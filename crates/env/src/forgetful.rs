@@ -92,13 +92,16 @@ impl DurableTree {
         let mut entries = BTreeMap::new();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
-            let entry = match fs::metadata(&path) {
-                Ok(metadata) if metadata.is_dir() => DurableEntry::Directory,
-                Ok(metadata) => DurableEntry::File(self.keep(&path, metadata.ino())?),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            let entry = fs::metadata(&path).and_then(|metadata| match metadata.is_dir() {
+                true => Ok(DurableEntry::Directory),
+                false => self.keep(&path, metadata.ino()).map(DurableEntry::File),
+            });
+            match entry {
+                Ok(entry) => drop(entries.insert(path, entry)),
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
-            };
-            entries.insert(path, entry);
+            }
         }
         self.directories.insert(directory.to_owned(), entries);
         Ok(())

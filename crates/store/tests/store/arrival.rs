@@ -136,9 +136,15 @@ impl RecordedStore {
 
 /// Copies a directory; the blank ends of logs stay holes.
 fn copy_tree(from: &Path, to: &Path) {
-    let mut copy = Command::new("cp");
-    copy.args(["--recursive", "--sparse=always"]).arg(from).arg(to);
-    assert!(copy.status().expect("cp runs").success(), "{} is copied", from.display());
+    // A thread of the store can delete a sealed generation of the tail meanwhile: then once more.
+    let is_copied = (0..100).any(|_| {
+        // There is none the first time.
+        let _ = std::fs::remove_dir_all(to);
+        let mut copy = Command::new("cp");
+        copy.args(["--recursive", "--sparse=always"]).arg(from).arg(to);
+        copy.status().expect("cp runs").success()
+    });
+    assert!(is_copied, "{} is copied", from.display());
 }
 
 /// Number of files under a directory.
