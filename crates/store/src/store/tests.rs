@@ -127,7 +127,7 @@ fn put_deferred(store: &Store, number: u32) -> Result<CommittedWrite, Error> {
 }
 
 fn poll(what: &str, holds: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while !holds() {
         assert!(std::time::Instant::now() < deadline, "{what}");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -158,11 +158,9 @@ fn writes_that_were_acknowledged_before_their_sync_are_synced_soon() {
 fn a_sync_that_fails_after_its_writes_were_acknowledged_ends_writing() {
     let directory = tempfile::tempdir().expect("a directory");
     let mood = Mood::default();
-    let seconds = std::time::Duration::from_secs(4);
-    let options = StoreOptions { deferred_sync: seconds, ..StoreOptions::new(directory.path()) };
-    let store = open_with(options, &mood);
+    let store = open(directory.path(), &mood);
+    mood.store(5, Ordering::SeqCst);
     put_deferred(&store, 1).expect("acknowledged");
-    mood.store(1, Ordering::SeqCst);
     poll("the sync fails", || store.status().refusing.is_some());
     mood.store(0, Ordering::SeqCst);
     assert!(matches!(put(&store, 2), Err(Error::Poisoned { .. })), "even when the disk works again");
@@ -213,11 +211,7 @@ fn a_full_log_gives_way_to_the_next() {
     assert!(matches!(put(&store, 2), Err(Error::DiskFull { .. })));
     mood.store(0, Ordering::SeqCst);
     // Writes are taken again as soon as a new generation stands, which is a matter of the background.
-    let began = std::time::Instant::now();
-    while put(&store, 3).is_err() {
-        assert!(began.elapsed().as_secs() < 20, "it recovers by itself");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    poll("it recovers by itself", || put(&store, 3).is_ok());
     assert!(holds(&store, 1) && !holds(&store, 2) && holds(&store, 3));
     store.close();
     let store = open(directory.path(), &mood);
@@ -262,7 +256,7 @@ fn the_space_of_a_sealed_tail_comes_back_while_the_store_runs() {
     // A reader that uses a generation just then (as the store's own threads do) keeps its files until the
     // next time.
     let generations = || std::fs::read_dir(directory.path().join("tail")).expect("listed").count();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while generations() > 1 {
         assert!(
             std::time::Instant::now() < deadline,

@@ -44,7 +44,7 @@ fn commit(store: &Store, writes: Vec<DocumentWrite>) -> Vec<Result<CommittedWrit
     store
         .write_batch(writes, WriterId::default(), WriteDurability::Synced, send)
         .expect("the store takes writes");
-    outcomes.recv_timeout(Duration::from_secs(30)).expect("every batch is answered")
+    outcomes.recv_timeout(Duration::from_secs(120)).expect("every batch is answered")
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn batches_are_whole_after_kills_and_acknowledged_ones_are_there() {
                 }
             }
         });
-        let first = acks.recv_timeout(Duration::from_secs(60)).expect("the child writes");
+        let first = acks.recv_timeout(Duration::from_secs(120)).expect("the child writes");
         acknowledged.insert(first);
         std::thread::sleep(Duration::from_millis(50 + round * 67));
         child.kill().expect("the child runs until it is killed");

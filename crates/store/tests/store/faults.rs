@@ -95,9 +95,9 @@ fn segment_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     RealDisk.list(&directory.join("segments")).expect("the directory is there")
 }
 
-/// Polls until `holds` is true, for at most half a minute.
+/// Polls until `holds` is true, for at most two minutes.
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while !holds() {
         assert!(std::time::Instant::now() < deadline, "{what}");
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -189,7 +189,7 @@ fn put_deferred(store: &Store, number: i64) {
     let send = move |outcomes: Vec<Result<_, Error>>| sender.send(outcomes).expect("the test waits");
     let writes = vec![DocumentWrite { id: id(&id_text), change }];
     store.write_batch(writes, WriterId::default(), WriteDurability::Deferred, send).expect("it is taken on");
-    let outcomes = done.recv_timeout(Duration::from_secs(30)).expect("it is answered");
+    let outcomes = done.recv_timeout(Duration::from_secs(120)).expect("it is answered");
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 

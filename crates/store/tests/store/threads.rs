@@ -128,7 +128,7 @@ fn a_panic_of_the_committer_ends_the_process_with_what_happened() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the child starts");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while child.try_wait().expect("asked").is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -202,7 +202,7 @@ fn a_panic_of_a_thread_of_the_background_is_told_and_the_thread_goes_on() {
             }
         };
         let panicked = || store.status().panics > 0;
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while !panicked() {
             assert!(Instant::now() < deadline, "{thread} has something to do");
             write_some(20);
