@@ -7,6 +7,9 @@ use tokio::task::JoinSet;
 
 use super::*;
 
+/// A time that no test needs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -23,12 +26,12 @@ fn group(name: &str) -> WorkFlow {
     WorkFlow::of_group(&DocumentGroup::Name(name.to_owned()))
 }
 
-/// Pauses again and again until the flag is set; whether it was within a time that no test needs.
+/// Pauses again and again until the flag is set; false if that takes longer than [`PATIENCE`].
 fn pausing_until(flag: &AtomicBool) -> bool {
     let began = Instant::now();
     while !flag.load(Ordering::SeqCst) {
         pause(Instant::now());
-        if began.elapsed() > Duration::from_secs(20) {
+        if began.elapsed() > PATIENCE {
             return false;
         }
     }
@@ -58,9 +61,17 @@ fn work_whose_caller_left_is_never_begun() {
 fn a_full_queue_refuses_and_the_longest_makes_room_for_others() {
     let pool = pool(1, 8);
     let (release, blocked) = mpsc::channel::<()>();
+    let begun = Arc::new(AtomicBool::new(false));
+    let begins = Arc::clone(&begun);
     runtime().block_on(async {
-        let mut running = Box::pin(pool.run_in(group("a"), move || blocked.recv().is_ok()));
-        assert!(tokio::time::timeout(Duration::from_millis(50), &mut running).await.is_err());
+        let mut running = Box::pin(pool.run_in(group("a"), move || {
+            begins.store(true, Ordering::SeqCst);
+            blocked.recv().is_ok()
+        }));
+        // It has left the queue.
+        while !begun.load(Ordering::SeqCst) {
+            assert!(tokio::time::timeout(Duration::from_millis(1), &mut running).await.is_err());
+        }
         let mut queued = JoinSet::new();
         for name in ["a", "b", "c", "d"] {
             for _ in 0..2 {
@@ -121,7 +132,7 @@ fn work_that_waits_for_another_node_lends_its_place() {
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut first).await.is_err());
         for number in 0..3 {
             let other = pool.run_in(group("b"), move || number);
-            let other = tokio::time::timeout(Duration::from_secs(20), other).await;
+            let other = tokio::time::timeout(PATIENCE, other).await;
             assert_eq!(other.expect("the place is lent").expect("there is room"), number);
         }
         release.send(()).expect("the first job waits for this");
@@ -217,7 +228,7 @@ fn single_documents_have_a_place_beside_work_that_never_gives_way() {
             stuck.push(job);
         }
         let get = WorkFlow::short_of(&DocumentGroup::Name("b".to_owned()));
-        let answered = tokio::time::timeout(Duration::from_secs(20), pool.run_in(get, || 7)).await;
+        let answered = tokio::time::timeout(PATIENCE, pool.run_in(get, || 7)).await;
         assert_eq!(answered.expect("it does not wait for queries").expect("it runs"), 7);
         for _ in 0..2 {
             release.send(()).expect("the jobs wait for this");
@@ -247,7 +258,7 @@ fn work_that_sleeps_is_bounded_and_all_of_it_ends() {
         }
         let began = Instant::now();
         while begun.load(Ordering::SeqCst) < ASLEEP_MAX + 1 {
-            assert!(began.elapsed() < Duration::from_secs(20), "work does not give way");
+            assert!(began.elapsed() < PATIENCE, "work does not give way");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tokio::time::sleep(4 * QUANTUM).await;
