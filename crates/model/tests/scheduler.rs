@@ -97,7 +97,7 @@ fn of(id: i64) -> TokenizedText {
 }
 
 fn until(what: impl Fn() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(120);
     while !what() {
         assert!(Instant::now() < limit, "it never happened");
         std::thread::sleep(Duration::from_millis(1));

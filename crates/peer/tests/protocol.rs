@@ -56,7 +56,7 @@ const PROTOCOLS: [KeptProtocol; 2] = [
 
 const BUCKET: BucketId = BucketId::new(10, 77);
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Decodes hexadecimal digits.
 fn bytes(hex: &str) -> Vec<u8> {

@@ -28,7 +28,7 @@ fn prompt(text: &str) -> ChatPrompt {
         inference: InferenceOptions { model: "m-1".to_owned(), ..InferenceOptions::default() },
         streams: true,
         secret: Some("hush".to_owned()),
-        patience: Duration::from_secs(30),
+        patience: Duration::from_secs(120),
     }
 }
 
@@ -195,7 +195,7 @@ fn whole_answers_come_in_order_and_more_than_may_be_under_way() {
     let model = model(&twin);
     let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let caller = caller(Duration::from_secs(30));
+    let caller = caller(Duration::from_secs(120));
     let expected: Vec<String> = texts.iter().map(|text| format!("{text}!")).collect();
     assert_eq!(answers(&model, &texts, &caller), Ok(expected));
     assert_eq!(answers(&model, &[], &caller), Ok(Vec::new()));

@@ -36,7 +36,7 @@ fn speaking(dialect: ServiceDialect, twin: &TwinServer, batch_max: usize) -> Rem
 fn patient() -> ModelCaller {
     ModelCaller {
         purpose: SequencePurpose::Query,
-        deadline: Some(Instant::now() + Duration::from_secs(60)),
+        deadline: Some(Instant::now() + Duration::from_secs(120)),
         gone: Arc::default(),
     }
 }

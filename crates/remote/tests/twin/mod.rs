@@ -123,6 +123,7 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&TwinRequest) -> TwinReply) {
             }
         }
         TwinReply::HangUp => {}
-        TwinReply::Silence => std::thread::sleep(Duration::from_secs(20)),
+        // Longer than any test lasts.
+        TwinReply::Silence => std::thread::sleep(Duration::from_secs(3600)),
     }
 }
