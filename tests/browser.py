@@ -82,7 +82,7 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
-    def until(self, condition: str, timeout: float = 20):
+    def until(self, condition: str, timeout: float = 120):
         """Waits until an expression is true, and returns its value. While a page loads, it may fail."""
         deadline = time.monotonic() + timeout
         while True:

@@ -6,7 +6,6 @@ import pathlib
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 
 import pytest
@@ -42,12 +41,12 @@ class Node:
             [binary(), "serve", "--data-dir", data_dir, "--port", str(port), "--config-port", str(config_port), *settings],
             stdout=self.log, stderr=subprocess.STDOUT,
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
-                urllib.request.urlopen(f"{self.config}/state/v1/health", timeout=1).read()
+                urllib.request.urlopen(f"{self.config}/state/v1/health", timeout=10).read()
                 return
-            except (urllib.error.URLError, ConnectionError):
+            except OSError:
                 assert self.process.poll() is None, f"the server ended: {self.output()}"
                 assert time.monotonic() < deadline, f"the server did not get ready: {self.output()}"
                 time.sleep(0.05)
@@ -59,8 +58,8 @@ class Node:
 
     def stop(self):
         self.process.terminate()
-        assert self.process.wait(30) == 0, self.output()
+        assert self.process.wait(120) == 0, self.output()
 
     def get(self, path: str):
-        with urllib.request.urlopen(self.data + path, timeout=10) as response:
+        with urllib.request.urlopen(self.data + path, timeout=120) as response:
             return json.load(response)

@@ -76,7 +76,7 @@ def put(url, path, body):
     request = urllib.request.Request(
         url + path, json.dumps(body).encode(), {"content-type": "application/json"}, method="PUT"
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 

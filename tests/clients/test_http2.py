@@ -16,7 +16,7 @@ class Exchange:
     """A request without its body."""
 
     def __init__(self, node, length: int, *headers):
-        self.socket = socket.create_connection(("127.0.0.1", node.port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", node.port), timeout=120)
         self.connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
         self.connection.initiate_connection()
         head = [(":method", "POST"), (":path", "/document/v1/n/note/docid/1"), (":scheme", "http"),
@@ -53,7 +53,7 @@ class Exchange:
 
     def is_refused(self) -> bool:
         """Whether the whole answer comes, and is a refusal."""
-        assert self.receive(h2.events.StreamEnded, 30)
+        assert self.receive(h2.events.StreamEnded, 120)
         [response] = [event for event in self.events if isinstance(event, h2.events.ResponseReceived)]
         return dict(response.headers)[b":status"] >= b"400"
 

@@ -34,14 +34,14 @@ def ports(tmp_path_factory):
 def search(base: str, query: dict) -> list[dict]:
     body = json.dumps({"query": query, "size": 1000, "sort": "@timestamp"}).encode()
     request = urllib.request.Request(f"{base}/logs-*/_search", body, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return [hit["_source"] for hit in json.load(answer)["hits"]["hits"]]
 
 
 def post(base: str, body: bytes, headers: dict) -> tuple[int, bytes]:
     request = urllib.request.Request(f"{base}/v1/logs", body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -53,7 +53,7 @@ def test_what_an_application_logs_is_found(ports, at, compression):
     service = f"shop-{at}-{compression.value}"
     resource = Resource.create({"service.name": service, "data_stream.dataset": "shop", "replicas": 3})
     provider = LoggerProvider(resource)
-    exporter = OTLPLogExporter(endpoint=f"{ports[at]}/v1/logs", compression=compression)
+    exporter = OTLPLogExporter(endpoint=f"{ports[at]}/v1/logs", compression=compression, timeout=60)
     provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
     logger = logging.getLogger(service)
     logger.setLevel(logging.INFO)

@@ -47,21 +47,21 @@ def test_feed_iterable_and_query(app):
     assert feed(app, documents) == [200] * 300
     answer = app.query(
         yql="select * from note where title contains 'meeting' and text contains 'budget'",
-        groupname=GROUP, hits=5,
+        groupname=GROUP, hits=5, timeout="60s",
     )
     assert answer.is_successful() and answer.number_documents_retrieved == 100 and len(answer.hits) == 5
     assert all(hit["fields"]["stars"] % 3 == 0 for hit in answer.hits)
 
     nearest = app.query(body={
         "yql": "select * from note where {targetHits:3}nearestNeighbor(embedding, q)", "ranking": "near",
-        "input.query(q)": [1.0, 0.0, 0.0, 7.2], "streaming.groupname": GROUP, "hits": 3,
+        "input.query(q)": [1.0, 0.0, 0.0, 7.2], "streaming.groupname": GROUP, "hits": 3, "timeout": "60s",
     })
     assert [hit["fields"]["stars"] for hit in nearest.hits] == [7, 8, 6]
 
 
 def test_query_many(app):
     bodies = [
-        {"yql": f"select * from note where stars = {i}", "streaming.groupname": GROUP} for i in range(20)
+        {"yql": f"select * from note where stars = {i}", "streaming.groupname": GROUP, "timeout": "60s"} for i in range(20)
     ]
     answers = app.query_many(bodies)
     assert [answer.hits[0]["fields"]["stars"] for answer in answers] == list(range(20))

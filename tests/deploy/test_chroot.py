@@ -6,8 +6,8 @@ The Debian is made by debootstrap, from packages of the mirror of this machine, 
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +15,10 @@ import urllib.request
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from ports import free_port  # noqa: E402
+
 BIN = pathlib.Path(os.environ.get("MILLRACE_BIN", ROOT / "target/debug/millrace")).absolute()
 STATE, CONFIG = "/var/lib/millrace", "/etc/millrace/millrace.toml"
 AS_SERVER = ["--userspec=millrace:millrace"]
@@ -69,14 +73,6 @@ def owner(root, path):
     return within(root, "stat", "--format=%U:%G %a", path).strip()
 
 
-def ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    taken = [str(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return taken
-
-
 def status(url):
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:
@@ -102,12 +98,12 @@ def test_it_is_installed_used_and_removed(debian, package):
     # What the unit starts, as its user.
     unit = (debian / "usr/lib/systemd/system/millrace.service").read_text()
     [start] = [line.removeprefix("ExecStart=") for line in unit.splitlines() if line.startswith("ExecStart=")]
-    port, config_port = ports(2)
+    port, config_port = str(free_port()), str(free_port())
     command = ["chroot", *AS_SERVER, debian, *start.split(), "--port", port, "--config-port", config_port]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         config = f"http://127.0.0.1:{config_port}"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while status(f"{config}/state/v1/health") != 200:
             assert server.poll() is None and time.monotonic() < deadline, server.communicate(timeout=5)
             time.sleep(0.05)

@@ -253,14 +253,14 @@ def test_the_commands_of_the_documentation_make_what_the_pods_need(tmp_path, obj
     assert verified.returncode == 0, verified.stderr
     # Without the files of the Secrets, it does not start.
     command = [BIN, "serve", "--port", "0", "--config-port", "0", "--listen", "0.0.0.0", "--config-listen", "0.0.0.0", "--data-dir", tmp_path / "data"]
-    refused = subprocess.run([*command, "--access-file", tmp_path / "missing.toml"], capture_output=True, text=True, timeout=30)
+    refused = subprocess.run([*command, "--access-file", tmp_path / "missing.toml"], capture_output=True, text=True, timeout=120)
     assert refused.returncode != 0 and "missing.toml" in refused.stderr, refused.stderr
     process = subprocess.Popen([*command, "--access-file", access], stderr=subprocess.PIPE, text=True)
     try:
         assert "documents and queries at" in process.stderr.readline()
     finally:
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
@@ -284,7 +284,7 @@ def test_the_settings_start_a_node(tmp_path):
         assert "documents and queries at" in process.stderr.readline()
     finally:
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")

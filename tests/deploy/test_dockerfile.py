@@ -3,8 +3,8 @@
 import os
 import pathlib
 import re
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +12,10 @@ import urllib.request
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from ports import free_port  # noqa: E402
+
 BIN = pathlib.Path(os.environ.get("MILLRACE_BIN", ROOT / "target/debug/millrace")).absolute()
 
 
@@ -73,27 +77,19 @@ def environment(target):
     return of_stages[target]
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def started(target, directory):
     """A server with the variables of an image, and its port of deployment."""
-    port, config_port = free_ports(2)
+    port, config_port = free_port(), free_port()
     variables = {"PATH": os.environ["PATH"], **environment(target), "MILLRACE_DATA_DIR": str(directory / "data")}
     command = [BIN, "serve", "--port", str(port), "--config-port", str(config_port)]
     return subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True), config_port
 
 
 def await_health(server, config_port):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{config_port}/state/v1/health", timeout=1).read()
+            urllib.request.urlopen(f"http://127.0.0.1:{config_port}/state/v1/health", timeout=10).read()
             return
         except OSError:
             assert server.poll() is None and time.monotonic() < deadline
@@ -106,14 +102,14 @@ def test_only_the_image_for_development_starts_without_credentials(tmp_path):
     for target in ["server", "release"]:
         assert "MILLRACE_INSECURE" not in environment(target) and environment(target)["MILLRACE_LISTEN"] == "0.0.0.0"
     server, _ = started("release", tmp_path)
-    _, message = server.communicate(timeout=30)
+    _, message = server.communicate(timeout=120)
     assert server.returncode != 0 and "--insecure" in message, message
     server, config_port = started("dev", tmp_path)
     try:
         await_health(server, config_port)
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=120)
 
 
 def test_the_release_starts_once_it_has_a_key(tmp_path):
@@ -122,7 +118,7 @@ def test_the_release_starts_once_it_has_a_key(tmp_path):
     try:
         await_health(server, config_port)
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(f"http://127.0.0.1:{config_port}/application/v2/tenant/", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{config_port}/application/v2/tenant/", timeout=120)
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=120)

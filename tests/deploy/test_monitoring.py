@@ -28,7 +28,7 @@ def printed(tmp_path_factory):
             text = answer.read().decode()
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)
     return {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
 
 

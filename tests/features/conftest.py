@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from documents import NOTES, OTHER  # noqa: E402
 from node import Node, free_ports  # noqa: E402
+from packages import PATIENCE  # noqa: E402
 
 
 class Notes:
@@ -31,14 +32,14 @@ class Notes:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.node.data + path, data, {"content-type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with urllib.request.urlopen(request, timeout=120) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
     def search(self, **parameters):
         """The root of the result; parameters with a dot are written with two underscores."""
-        asked = {"streaming.groupname": "me"} | {k.replace("__", "."): v for k, v in parameters.items()}
+        asked = {"streaming.groupname": "me", "timeout": PATIENCE} | {k.replace("__", "."): v for k, v in parameters.items()}
         status, answer = self.call("POST", "/search/", asked)
         assert "root" in answer, answer
         return answer["root"] | {"status": status}

@@ -6,6 +6,9 @@ import urllib.error
 import urllib.request
 import zipfile
 
+# Timeout of queries: a debug build beside other tests does not always answer within the usual half second.
+PATIENCE = "60s"
+
 SERVICES = """<services version="1.0">
 <container id="default" version="1.0"><search/><document-api/></container>
 <content id="c" version="1.0"><redundancy>1</redundancy><documents>{}</documents></content>
@@ -22,7 +25,7 @@ def call(method: str, url: str, body=None, content_type: str = "application/json
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"content-type": content_type} | (headers or {}), method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             text = response.read()
             return response.status, json.loads(text) if text else None
     except urllib.error.HTTPError as error:
@@ -46,7 +49,7 @@ def deploy(node, files: dict[str, str]):
 
 def search(node, **parameters):
     """The root of a result of the group `me`; parameters with a dot are written with two underscores."""
-    asked = {"streaming.groupname": "me"} | {name.replace("__", "."): value for name, value in parameters.items()}
+    asked = {"streaming.groupname": "me", "timeout": PATIENCE} | {name.replace("__", "."): value for name, value in parameters.items()}
     _, answer = call("POST", f"{node.data}/search/", asked)
     return answer["root"]
 

@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from packages import PATIENCE
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -32,7 +33,7 @@ BODIES = [
 def test_bodies(notes, media_type, body, expected):
     request = urllib.request.Request(notes.node.data + "/search/", body.encode(), {"content-type": media_type})
     try:
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             status, root = response.status, json.load(response)["root"]
     except urllib.error.HTTPError as error:
         status, root = error.code, json.load(error)["root"]
@@ -48,6 +49,6 @@ def test_bodies(notes, media_type, body, expected):
     ("hits=1", {}, 1),
 ])
 def test_the_request_line_takes_precedence(notes, line, body, expected):
-    asked = {"yql": "select * from note where true", "streaming.groupname": "me"} | body
+    asked = {"yql": "select * from note where true", "streaming.groupname": "me", "timeout": PATIENCE} | body
     status, answer = notes.call("POST", f"/search/?{line}", asked)
     assert (status, len(answer["root"]["children"])) == (200, expected)

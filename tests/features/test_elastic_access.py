@@ -88,7 +88,7 @@ class Door:
         headers = {"content-type": kind, "authorization": f"Bearer {token}"}
         request = urllib.request.Request(f"{self.node.data}/{path}", data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as response:
+            with urllib.request.urlopen(request, timeout=120) as response:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -114,7 +114,7 @@ def door(tmp_path_factory):
     door.all = door.key("all", "--read", "--write", "--deploy", "--admin")
     door.ann = door.key("ann", "--read", "--write", "--group", "ann")
     # The server looks at the file each second.
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while door.ask("", "GET", "elastic/")[0] != 401 or door.ask(door.ann, "GET", "elastic/")[0] != 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)
