@@ -3,6 +3,7 @@
 mod door_support;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use door_support::{TestDoor, directory};
 use millrace_elastic::DoorCaller;
@@ -521,25 +522,34 @@ fn bulks_and_drops_at_the_same_time() {
     let settings = json!({ "index.partition.documents": 20, "index.number_of_shards": 2 });
     door.get("PUT /_index_template/logs", &template(settings));
     door.get("PUT /_data_stream/logs-a", "");
+    door.get("PUT /_data_stream/logs-a/_lifecycle", r#"{"data_retention":"1ms"}"#);
+    let is_dropped = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..4)
+        let writers: Vec<_> = (1..=4)
             .map(|writer| {
-                let door = &door;
+                let (door, is_dropped) = (&door, &is_dropped);
                 scope.spawn(move || {
-                    for round in 0..25 {
-                        let document = |n: i64| json!({ "n": writer * 1_000 + round * 7 + n });
+                    // Until partitions were dropped beside them, but not for ever.
+                    let goes_on = |round: &i64| *round < 25 || !is_dropped.load(Ordering::Relaxed);
+                    for round in (0..1_000).take_while(goes_on) {
+                        let document = |n: i64| json!({ "n": writer * 100_000 + round * 7 + n });
                         write(door, "logs-a/_bulk", &(0..7).map(document).collect::<Vec<_>>());
                     }
                 })
             })
             .collect();
-        let mut dropped = 0;
-        door.get("PUT /_data_stream/logs-a/_lifecycle", r#"{"data_retention":"1ms"}"#);
         while !writers.iter().all(|writer| writer.is_finished()) {
-            dropped += door.apply_lifecycles();
+            if door.apply_lifecycles() > 0 {
+                is_dropped.store(true, Ordering::Relaxed);
+            }
         }
-        assert!(dropped > 0, "partitions were dropped under load");
     });
+    assert!(is_dropped.into_inner(), "partitions were dropped under load");
+    // Few enough are left for one page of a search.
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        door.apply_lifecycles();
+    }
     door.get("DELETE /_data_stream/logs-a/_lifecycle", "");
     let ids = write(&door, "logs-a/_bulk", &[json!({ "n": 9_999 })]);
     assert_eq!(door.get(&format!("GET /.ds-logs-a-000001/_doc/{}", ids[0]), "")["_source"]["n"], 9_999);
