@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_cluster::{NodeReply, NodeRequest, RequestFence};
 use millrace_trust::NodeTrust;
@@ -27,7 +28,7 @@ const QUEUE_MAX: usize = 8192;
 /// Timeout of connecting to a node.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time without an answer to a pending request after which a connection is lost.
+/// Time without an answer while a request is pending after which a connection is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Number of a message that answers no request: the reason why the connection is refused.
@@ -131,7 +132,7 @@ async fn run(peer: PeerAddress, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::
                 continue;
             }
         };
-        let waiting = Arc::new(WaitingReply::default());
+        let waiting = WaitingReply::new(SILENCE_MAX);
         let error = tokio::select! {
             // The first request is awaited before the connection can be found to have ended.
             biased;
@@ -168,25 +169,46 @@ async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<Ha
 }
 
 /// Requests that were sent and not answered.
+struct WaitingReply {
+    /// Time without an answer after which the connection is lost.
+    silence: Duration,
+    requests: Mutex<UnansweredRequests>,
+}
+
 #[derive(Default)]
-struct WaitingReply(Mutex<HashMap<u64, Answered>>);
+struct UnansweredRequests {
+    by_id: HashMap<u64, Answered>,
+    /// Time since which an answer is awaited and none has come; `None` while none is awaited.
+    silent_since: Option<Instant>,
+}
 
 impl WaitingReply {
-    fn add(&self, id: u64, answered: Answered) {
-        self.0.lock().insert(id, answered);
+    fn new(silence: Duration) -> Self {
+        WaitingReply { silence, requests: Mutex::default() }
     }
 
-    fn take(&self, id: u64) -> Option<Answered> {
-        self.0.lock().remove(&id)
+    fn add(&self, id: u64, answered: Answered, now: Instant) {
+        let mut requests = self.requests.lock();
+        requests.silent_since.get_or_insert(now);
+        requests.by_id.insert(id, answered);
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+    fn take(&self, id: u64, now: Instant) -> Option<Answered> {
+        let mut requests = self.requests.lock();
+        let answered = requests.by_id.remove(&id);
+        requests.silent_since = (!requests.by_id.is_empty()).then_some(now);
+        answered
+    }
+
+    /// Time from now on after which the connection is lost, unless an answer comes.
+    fn patience(&self, now: Instant) -> Duration {
+        let since = self.requests.lock().silent_since.unwrap_or(now);
+        self.silence.saturating_sub(now.saturating_duration_since(since))
     }
 
     fn lose(&self) {
-        let lost = std::mem::take(&mut *self.0.lock());
-        lost.into_values().for_each(|answered| answered(None));
+        let lost = std::mem::take(&mut *self.requests.lock());
+        lost.by_id.into_values().for_each(|answered| answered(None));
     }
 }
 
@@ -224,7 +246,7 @@ async fn write(
             answered(None);
             continue;
         }
-        waiting.add(id, answered);
+        waiting.add(id, answered, Instant::now());
         if let Err(error) = write_frame(&mut stream, id, &payload).await {
             return error;
         }
@@ -241,12 +263,9 @@ async fn read(
 ) -> io::Error {
     let mut stream = BufReader::with_capacity(64 << 10, stream);
     loop {
-        let (id, payload) = match timeout(SILENCE_MAX, read_frame(&mut stream)).await {
-            Ok(Ok(frame)) => frame,
-            Ok(Err(error)) => return error,
-            // A partly received frame is lost with this, but would have arrived within that time.
-            Err(_) if waiting.is_empty() && stream.buffer().is_empty() => continue,
-            Err(_) => return io::ErrorKind::TimedOut.into(),
+        let (id, payload) = match next_frame(&mut stream, waiting).await {
+            Ok(frame) => frame,
+            Err(error) => return error,
         };
         if id == NO_REQUEST {
             // Only connections that name a run are refused: from protocol 2 on.
@@ -255,7 +274,7 @@ async fn read(
                 Err(error) => io::Error::other(error),
             };
         }
-        let Some(answered) = waiting.take(id) else { continue };
+        let Some(answered) = waiting.take(id, Instant::now()) else { continue };
         match protocol.read_reply(&payload) {
             Ok(reply) => answered(Some(reply)),
             Err(error @ Error::Unknown(_)) => {
@@ -266,6 +285,25 @@ async fn read(
                 answered(None);
                 return io::Error::other(error);
             }
+        }
+    }
+}
+
+/// Reads a message, unless an answer is awaited for too long.
+async fn next_frame(
+    stream: &mut (impl AsyncReadExt + Unpin),
+    waiting: &WaitingReply,
+) -> io::Result<(u64, Vec<u8>)> {
+    let mut frame = pin!(read_frame(stream));
+    loop {
+        // The read goes on over the pauses: a part of the message may have come.
+        match timeout(waiting.patience(Instant::now()), frame.as_mut()).await {
+            Ok(frame) => return frame,
+            Err(_) if waiting.patience(Instant::now()).is_zero() => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            // A request may have been sent at the end of a pause.
+            Err(_) => {}
         }
     }
 }
@@ -300,4 +338,44 @@ pub(crate) async fn read_frame(stream: &mut (impl AsyncReadExt + Unpin)) -> io::
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok((u64::from_le_bytes(id), payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_wait_for_an_answer_is_a_silence() {
+        let (waiting, start) = (WaitingReply::new(SILENCE_MAX), Instant::now());
+        let at = |tenths: u32| start + SILENCE_MAX * tenths / 10;
+        let left = |tenths: u32| waiting.patience(at(tenths)).as_millis() * 10 / SILENCE_MAX.as_millis();
+        let add = |id: u64, tenths: u32| waiting.add(id, Box::new(|_| ()), at(tenths));
+        assert_eq!(left(100), 10, "nothing is awaited");
+        // A request that is sent when the connection was silent for long has all of the time.
+        add(1, 100);
+        assert_eq!((left(100), left(109), left(110), left(500)), (10, 1, 0, 0));
+        add(2, 104);
+        assert_eq!(left(104), 6, "another request does not prolong it");
+        assert!(waiting.take(1, at(105)).is_some());
+        assert_eq!((left(105), left(109)), (10, 6), "an answer does");
+        assert!(waiting.take(2, at(106)).is_some());
+        assert_eq!(left(300), 10, "nothing is awaited any more");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_comes_in_parts_is_read_over_pauses() {
+        let (mut node, mut stream) = tokio::io::duplex(100);
+        let soon = Duration::from_millis(10);
+        let waiting = WaitingReply::new(soon);
+        let parts = async {
+            node.write_all(&[3, 0, 0, 0, 7]).await.expect("there is room");
+            tokio::time::sleep(5 * soon).await;
+            node.write_all(&[0, 0, 0, 0, 0, 0, 0, b'a', b'b', b'c']).await.expect("there is room");
+        };
+        let (frame, ()) = tokio::join!(next_frame(&mut stream, &waiting), parts);
+        assert_eq!(frame.expect("it is whole"), (7, b"abc".to_vec()));
+        waiting.add(1, Box::new(|_| ()), Instant::now());
+        let lost = next_frame(&mut stream, &waiting).await.expect_err("nothing more comes");
+        assert_eq!(lost.kind(), io::ErrorKind::TimedOut);
+    }
 }
