@@ -57,7 +57,7 @@ fn a_full_disk_on_a_replica_is_named_where_it_refuses_writes() {
     settings.push(("MILLRACE_DISK_RESERVE", "1000000000000000"));
     nodes[2].set_environment(&settings);
     nodes[2].start_again();
-    until("c is back", &true, || is_ideal(&nodes[0], &nodes[2]));
+    until("c is back", &true, || is_ideal(&nodes[0], &nodes[2]) && is_ideal(&nodes[0], &nodes[1]));
 
     let mut refused = Vec::new();
     for group in 0..GROUPS {

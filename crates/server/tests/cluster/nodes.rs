@@ -1,6 +1,7 @@
 //! Nodes of one cluster, as processes, with a real etcd.
 
 use std::collections::BTreeSet;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,8 +28,8 @@ impl TestEtcd {
     /// Starts one whose clients use this scheme.
     pub fn start_with(scheme: &str, arguments: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let (client, peer) = (free_port(), free_port());
-        let (client, peer) = (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let (port, peer) = (free_port(), free_port());
+        let (client, peer) = (format!("{scheme}://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
         let started = Command::new("etcd")
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(arguments)
@@ -41,7 +42,12 @@ impl TestEtcd {
             .spawn();
         let url = client.replace("http", "etcd");
         match started {
-            Ok(process) => Some(TestEtcd { process, _directory: directory, url }),
+            Ok(process) => {
+                let etcd = TestEtcd { process, _directory: directory, url };
+                // A node does not wait for it for ever.
+                until("etcd listens", &true, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+                Some(etcd)
+            }
             Err(error) => {
                 eprintln!("passed over: etcd cannot be started ({error}); install etcd-server");
                 None

@@ -71,7 +71,7 @@ fn a_cluster_with_certificates_works_and_hears_nobody_else() {
     let mut stream =
         TcpStream::connect(("127.0.0.1", nodes[0].setting("MILLRACE_PEER_PORT").parse().expect("a port")))
             .expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it can be set");
+    stream.set_read_timeout(Some(Duration::from_secs(120))).expect("it can be set");
     stream.write_all(b"MILLREQ\x01\x03\0\0\0\0\0\0\0\0\0\0\0abc").expect("it reads");
     let mut answer = Vec::new();
     // A connection that is reset has said nothing either.
