@@ -1,11 +1,10 @@
 //! A query over documents of three nodes has the same answer as on one node that has them all.
 
-mod support;
-
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use support::TestNodes;
+
+use crate::support::TestNodes;
 
 const NOTE: &str = "schema note {
   document note {

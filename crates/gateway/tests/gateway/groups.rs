@@ -1,7 +1,5 @@
 //! Groups of a cluster: sizes are exact at every node, also of divided groups and of copies that differ.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +8,8 @@ use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_store::{StoreVisit, VisitedVersion};
 use serde_json::{Value, json};
-use support::{TestNodes, low_bits};
+
+use crate::support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note {
   document note {

@@ -1,8 +1,6 @@
 //! Documents of types at Elasticsearch's interfaces of a cluster: a write has the outcome that it has on a
 //! node that runs alone, whichever node is asked, and whichever owns the document.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +10,8 @@ use millrace_elastic::{DoorRequest, ElasticDoor};
 use millrace_node::Node;
 use millrace_schema::Application;
 use serde_json::{Value, json};
-use support::{SERVICES, TestNodes, low_bits};
+
+use crate::support::{SERVICES, TestNodes, low_bits};
 
 const NOTE: &str = "schema note { document note {
   field title type string { indexing: summary | index }

@@ -1,7 +1,5 @@
 //! Requests to one of several gateways: reads are valid, writes happen once.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -14,7 +12,8 @@ use millrace_cluster::PROTOCOL;
 use millrace_document::{Document, DocumentId, DocumentValue as FieldValue};
 use millrace_store as store;
 use serde_json::{Value, json};
-use support::{TestNodes, low_bits};
+
+use crate::support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note {
   document note {

@@ -1,12 +1,11 @@
 //! Slices of visits, updates and removals in a cluster, of groups that are divided and others.
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use hyper::Method;
 use serde_json::json;
-use support::TestNodes;
+
+use crate::support::TestNodes;
 
 const NOTE: &str = "schema note {
   document note {

@@ -1,8 +1,6 @@
 //! Reindexing by several nodes: each does what it owns, everything is done once, and all of them report the
 //! same.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,7 +8,8 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use millrace_bucket::BucketId;
 use serde_json::{Value, json};
-use support::{TestNodes, low_bits};
+
+use crate::support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note {
   document note {

@@ -1,8 +1,6 @@
 //! Logs at Elasticsearch's interfaces of a cluster: partitions on several nodes, and bulks that avoid those
 //! which do not take them.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +10,8 @@ use hyper::Method;
 use millrace_bucket::BucketId;
 use millrace_store::StoreVisit;
 use serde_json::{Value, json};
-use support::TestNodes;
+
+use crate::support::TestNodes;
 
 const NOTE: &str = "schema note { document note { field title type string { indexing: summary | index } } }";
 
