@@ -28,7 +28,6 @@ impl TestDoor {
     }
 
     /// Opens the node of a directory whose searches have so much memory each.
-    #[allow(dead_code, reason = "not all tests have a limit")]
     pub fn open_small(directory: &TempDir, query_memory_max: usize) -> Self {
         let settings = Settings::new(directory.path().join("data"));
         Self::open_with(Settings { query_memory_max, ..settings })
@@ -50,7 +49,6 @@ impl TestDoor {
     }
 
     /// Status and JSON of the answer to a client that has left.
-    #[allow(dead_code, reason = "not all tests have clients that leave")]
     pub fn ask_gone(&self, request: &str, body: &str) -> (u16, Value) {
         json_of(self.send(
             request,
@@ -60,7 +58,6 @@ impl TestDoor {
     }
 
     /// Documents that a request of a caller may have to read.
-    #[allow(dead_code, reason = "not all tests have groups")]
     pub fn search_scope(&self, caller: DoorCaller, request: &str) -> Option<ViewScope> {
         self.door.search_scope(&request_of(request, "", DoorRequest { caller, ..DoorRequest::default() }))
     }
@@ -81,7 +78,6 @@ impl TestDoor {
 
 impl TestDoor {
     /// Deploys an application of these files.
-    #[allow(dead_code, reason = "not all tests have an application")]
     pub fn deploy(&self, files: &[(&str, &str)]) {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
         let application = Application::from_files(files.collect()).expect("the application is valid");
@@ -89,13 +85,11 @@ impl TestDoor {
     }
 
     /// Drops what lifecycles say to drop.
-    #[allow(dead_code, reason = "not all tests have lifecycles")]
     pub fn apply_lifecycles(&self) -> u64 {
         self.door.apply_lifecycles().expect("the lifecycles are applied")
     }
 
     /// Value of a counter of the node.
-    #[allow(dead_code, reason = "not all tests count")]
     pub fn metric(&self, name: &str) -> u64 {
         let text = self.node.metrics().prometheus(&[], &[]);
         let name = name.replace('.', "_");
@@ -104,7 +98,6 @@ impl TestDoor {
     }
 
     /// Number of documents in the store, those of the catalog among them.
-    #[allow(dead_code, reason = "not all tests count them")]
     pub fn stored_documents(&self) -> usize {
         let mut pass = StoreVisit { wanted: 1024, ..StoreVisit::all(&["elastic.document"]) };
         let mut count = 0;

@@ -1,9 +1,8 @@
 //! Aggregations: what is asked, and what is answered, over a handful of documents.
 
-mod door_support;
-
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 const MAPPINGS: &str = r#"{"mappings":{"properties":{
     "k":{"type":"keyword"},"n":{"type":"integer"},"x":{"type":"double"},"u":{"type":"unsigned_long"},

@@ -1,16 +1,15 @@
 //! Indexes that are document types, from request to answer: operations by the group that they name, values
 //! by the fields of the schema, and what is refused.
 
-mod door_support;
-
 use std::sync::Arc;
 
-use door_support::{TestDoor, directory};
 use millrace_access::{AccessRights, CallerGroups, CallerLimits, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{AdmittedSize, DoorCaller, GroupAdmission};
 use millrace_store::ViewScope;
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 const SERVICES: &str = "<services version='1.0'>
   <container id='default' version='1.0'><search/><document-api/></container>

@@ -1,8 +1,6 @@
 //! Log records of OpenTelemetry at the door, from request to answer and to what searches find: text in, text
 //! out, in both encodings.
 
-mod protobuf;
-
 use std::sync::Arc;
 
 use millrace_elastic::{DoorAnswer, DoorRequest, ElasticDoor};
@@ -10,7 +8,7 @@ use millrace_node::{Node, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use protobuf::{message_of, response_of, status_of};
+use crate::protobuf::{message_of, response_of, status_of};
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";

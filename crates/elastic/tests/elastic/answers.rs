@@ -1,9 +1,8 @@
 //! Requests whose answer can be many times larger than they are: each has a bound.
 
-mod door_support;
-
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 /// Memory that a request may take.
 const MEMORY: usize = 1 << 20;

@@ -1,9 +1,8 @@
 //! Searches of nested objects and ranges, and the forms of their hits: what is asked, and what is found.
 
-mod door_support;
-
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 fn ids(hits: &Value) -> String {
     let hits = hits["hits"].as_array().expect("hits").iter();

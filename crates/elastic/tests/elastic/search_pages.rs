@@ -1,11 +1,10 @@
 //! Pages of searches over more documents than a search keeps, and scrolls beside writes: text in, text out.
 
-mod door_support;
-
 use std::collections::BTreeSet;
 
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 /// Writes documents of an index, from their ids to their texts.
 #[track_caller]

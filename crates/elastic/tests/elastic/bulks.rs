@@ -1,9 +1,8 @@
 //! Bulks of more operations than are written together, and bounds of their operations.
 
-mod door_support;
-
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 fn line(action: &str, index: &str, id: usize) -> String {
     json!({ (action): { "_index": index, "_id": id.to_string() } }).to_string()

@@ -1,10 +1,9 @@
 //! First writes to names that have no index: settings of the cluster and templates say which of them make
 //! one.
 
-mod door_support;
-
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 /// Statuses of the items of a bulk with a document for each index, and the reasons of those that are refused.
 fn bulk(door: &TestDoor, names: &[&str]) -> Vec<(Value, String)> {

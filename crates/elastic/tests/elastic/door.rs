@@ -1,11 +1,10 @@
 //! The door from request to answer: text in, text out, over a node in a directory of its own.
 
-mod door_support;
-
 use std::time::Duration;
 
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 #[test]
 fn bulks_are_written_item_by_item_and_survive_a_restart() {

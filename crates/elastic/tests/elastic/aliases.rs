@@ -1,9 +1,8 @@
 //! Searches by aliases: their filters and routing values hold at all interfaces and in all expressions.
 
-mod door_support;
-
-use door_support::{TestDoor, directory};
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 /// Path segment of a name.
 fn encoded(name: &str) -> String {

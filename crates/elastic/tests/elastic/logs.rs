@@ -1,12 +1,11 @@
 //! Data streams in `logs` mode, from request to answer: text in, text out.
 
-mod door_support;
-
 use std::collections::BTreeSet;
 
-use door_support::{TestDoor, directory};
 use millrace_elastic::DoorCaller;
 use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
 
 /// Template of data streams in `logs` mode with some more settings.
 fn template(settings: Value) -> String {
