@@ -60,7 +60,7 @@ const LISTS: &[NameList] = &[
         names: elements,
         tables: &[
             "crates/schema/tests/grammar/services.txt",
-            "crates/schema/tests/services.rs",
+            "crates/schema/tests/schema/services.rs",
             "crates/fuzz/grammars/services.txt",
         ],
         without: &[

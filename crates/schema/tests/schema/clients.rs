@@ -6,8 +6,8 @@ use millrace_access::{AccessRight, DeclaredClient};
 use millrace_schema::{Application, PackageMistakes};
 
 /// Certificates of two keys, valid for a century.
-const ONE: &str = include_str!("../../server/tests/fixtures/tls/self.pem");
-const TWO: &str = include_str!("../../server/tests/fixtures/tls/server.pem");
+const ONE: &str = include_str!("../../../server/tests/fixtures/tls/self.pem");
+const TWO: &str = include_str!("../../../server/tests/fixtures/tls/server.pem");
 
 /// Reads a package with these elements, and with `security/clients.pem` if `has_file`.
 fn read(elements: &str, has_file: bool) -> Result<Application, PackageMistakes> {
@@ -24,7 +24,7 @@ fn read(elements: &str, has_file: bool) -> Result<Application, PackageMistakes> 
         ("security/twice.pem", &ONE.repeat(2)),
         ("security/cut.pem", &one_and_nothing),
         ("security/empty.pem", "effectively empty"),
-        ("security/key.pem", include_str!("../../server/tests/fixtures/tls/self.key")),
+        ("security/key.pem", include_str!("../../../server/tests/fixtures/tls/self.key")),
     ]
     .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()))
     .into();

@@ -46,12 +46,12 @@ fn outcome(files: &[(&str, &[u8])]) -> String {
 
 #[test]
 fn schemas() {
-    walk(include_str!("grammar/schema.txt"), |schema| {
+    walk(include_str!("../grammar/schema.txt"), |schema| {
         outcome(&[
             ("services.xml", SERVICES.as_bytes()),
             ("schemas/x.sd", schema.as_bytes()),
             ("constants/c.json", b"{\"values\": [1]}"),
-            ("constants/c.json.lz4", include_bytes!("compressed/values.json.lz4")),
+            ("constants/c.json.lz4", include_bytes!("../compressed/values.json.lz4")),
             ("models/m.onnx", b""),
         ])
     });
@@ -60,7 +60,7 @@ fn schemas() {
 #[test]
 fn services() {
     let schema = "schema x { document x { field n type int { indexing: attribute } field f type string { indexing: index | summary } } }";
-    walk(include_str!("grammar/services.txt"), |services| {
+    walk(include_str!("../grammar/services.txt"), |services| {
         outcome(&[
             ("services.xml", services.as_bytes()),
             ("schemas/x.sd", schema.as_bytes()),
@@ -70,7 +70,7 @@ fn services() {
             ("more/processing/a.xml", b"<?xml version='1.0'?><processing><chain id='p'/></processing>"),
             ("more/components/a.xml", b"<components><component id='com.yahoo.A'/></components>"),
             ("more/container/a.xml", b"<container><document-api/></container>"),
-            ("models/significance.json.zst", include_bytes!("compressed/significance.json.zst")),
+            ("models/significance.json.zst", include_bytes!("../compressed/significance.json.zst")),
         ])
     });
 }
