@@ -35,8 +35,8 @@ impl ShareProtocol {
     /// Its bytes.
     fn kept(self) -> &'static str {
         match self {
-            ShareProtocol::First => include_str!("protocol-1.txt"),
-            ShareProtocol::Second => include_str!("protocol-2.txt"),
+            ShareProtocol::First => include_str!("../protocol-1.txt"),
+            ShareProtocol::Second => include_str!("../protocol-2.txt"),
         }
     }
 
