@@ -125,7 +125,7 @@ const LISTS: &[NameList] = &[
     NameList {
         sources: &["container-search/src/main/java/com/yahoo"],
         names: parameters,
-        tables: &["crates/query/tests/names.rs", "tests/features"],
+        tables: &["crates/query/tests/query/names.rs", "tests/features"],
         without: &[
             ("FieldFiller.disable", OTHER_CHAIN),
             ("FieldFilter.disable", "fields are left out where the summary is made"),
