@@ -101,7 +101,7 @@ const LISTS: &[NameList] = &[
     NameList {
         sources: &["searchlib/src/vespa/searchlib/features"],
         names: blueprints,
-        tables: &["crates/ranking/tests/comparison.rs"],
+        tables: &["crates/ranking/tests/ranking/comparison.rs"],
         without: &[
             ("elementwiseBm25", "made by Vespa of `elementwise(bm25(…),…)`"),
             ("firstPhase", "a score, in `phases.rs`"),
@@ -113,7 +113,7 @@ const LISTS: &[NameList] = &[
     NameList {
         sources: &["searchlib/src/vespa/searchlib/fef/test/plugin"],
         names: blueprints,
-        tables: &["crates/ranking/tests/features.rs"],
+        tables: &["crates/ranking/tests/ranking/features.rs"],
         without: &[("test_query", "query(name) does the same")],
     },
     NameList {

@@ -1,14 +1,13 @@
 //! Phases, limits, order, and features returned with hits.
 
-mod support;
-
 use millrace_document::DocumentValue;
 use millrace_fixtures::Fields;
 use millrace_plan::Plan;
 use millrace_ranking::{CompiledProfile, RankOutcome, RankedDocuments, ShownFeatures};
 use millrace_result::FeatureValue;
 use millrace_schema::{RankPhase, RankProfile};
-use support::{documents, matches, plan, profile, schema, sourced, view};
+
+use crate::support::{documents, matches, plan, profile, schema, sourced, view};
 
 /// Ranks the query's documents with a profile; a hit is identified by the index of its document.
 fn rank_with(

@@ -2,8 +2,6 @@
 //! matched as a whole. Members: each feature that Vespa gives for an index field, with each output that
 //! depends on the kind.
 
-mod support;
-
 use std::sync::Arc;
 
 use millrace_document::{DataType, DocumentValue};
@@ -12,7 +10,8 @@ use millrace_linguistics::MatchMode;
 use millrace_plan::{LeafId, PlanNode, Predicate, WordPattern};
 use millrace_ranking::CompiledProfile;
 use millrace_schema::{Schema, SchemaField};
-use support::{matches, profile, view};
+
+use crate::support::{matches, profile, view};
 
 fn matched_as_a_whole(name: &str, data_type: DataType, mode: MatchMode) -> SchemaField {
     let mut field = field(name, data_type, true);

@@ -1,8 +1,6 @@
 //! Expressions over documents with several vectors, on the fast and the plain paths, compared with loops over
 //! the cells.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +13,8 @@ use millrace_ranking::CompiledProfile;
 use millrace_schema::{DistanceMetric, InputDef, InputType, RankPhase, RankProfile, Schema};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
-use support::{sourced, tensor_type};
+
+use crate::support::{sourced, tensor_type};
 
 const WIDTH: usize = 3;
 

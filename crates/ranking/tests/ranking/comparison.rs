@@ -1,14 +1,13 @@
 //! Every rank feature of Vespa with each of its outputs, and the values of those that compare the query with
 //! a field word by word. The first three documents match the query (see `support`).
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use millrace_plan::Plan;
 use millrace_ranking::{CompiledProfile, FEATURES};
 use millrace_schema::RankProfile;
-use support::{documents, matches, plan, profile, schema, view};
+
+use crate::support::{documents, matches, plan, profile, schema, view};
 
 fn scores_of(profile: RankProfile, change: impl Fn(&mut Plan)) -> Result<Vec<f64>, String> {
     let schema = schema([profile]);

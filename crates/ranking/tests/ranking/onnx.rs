@@ -1,7 +1,5 @@
 //! ONNX models in profiles, with a stand-in that sums its inputs and records its runs.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +12,8 @@ use millrace_result::FeatureValue;
 use millrace_schema::{ModelExecution, ModelFile, OnnxModelConfig, RankPhase, RankProfile, SourcedText};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 use parking_lot::Mutex;
-use support::{documents, matches, plan, profile, schema, sourced, view};
+
+use crate::support::{self, documents, matches, plan, profile, schema, sourced, view};
 
 /// Runs recorded in a test: the row sums of each run.
 #[derive(Default)]

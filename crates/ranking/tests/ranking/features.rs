@@ -1,10 +1,9 @@
 //! Values of each feature over a few documents. The first three documents match the query (see `support`).
 
-mod support;
-
 use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, Predicate};
 use millrace_ranking::CompiledProfile;
-use support::{documents, matches, plan, profile, schema, view};
+
+use crate::support::{documents, matches, plan, profile, schema, view};
 
 /// Value of a scoring expression for each matching document.
 fn scores(expression: &str) -> Result<Vec<f64>, String> {
