@@ -131,7 +131,7 @@ fn check(text: &str, expected: &str) -> Result<(), String> {
 
 #[test]
 fn every_line_of_the_table_holds() {
-    let lines = include_str!("values.txt").lines().enumerate();
+    let lines = include_str!("../values.txt").lines().enumerate();
     let (mut checked, mut wrong) = (0, Vec::new());
     for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
         let (text, expected) = line.split_once("=> ").expect("a line is 'expression => value'");

@@ -1,8 +1,6 @@
 //! Every expression of `values.txt` over generated tensors, compared with a slow evaluator that shares no
 //! code with the engine.
 
-mod slow;
-
 use std::collections::BTreeMap;
 
 use millrace_expression::{
@@ -11,7 +9,9 @@ use millrace_expression::{
     string_hash,
 };
 use millrace_tensor::{Tensor, TensorCells, TensorType};
-use slow::tensor::{SlowTensor, of_tensor};
+
+use crate::slow;
+use crate::slow::tensor::{SlowTensor, of_tensor};
 
 /// Number of worlds per expression.
 const WORLDS: u64 = 12;
@@ -259,7 +259,8 @@ fn compare(found: &Tensor, expected: &SlowTensor) -> Option<String> {
 
 #[test]
 fn every_expression_of_the_table_is_its_slow_twin() {
-    let lines = include_str!("values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        include_str!("../values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = lines.filter_map(|line| line.split_once("=> "));
     let expressions: Vec<&str> =
         lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim()).collect();
@@ -299,7 +300,8 @@ fn every_expression_of_the_table_is_its_slow_twin() {
 /// Batches of documents with different values, in all forms that inputs have.
 #[test]
 fn every_expression_of_the_table_is_its_slow_twin_in_batches() {
-    let lines = include_str!("values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        include_str!("../values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = lines.filter_map(|line| line.split_once("=> "));
     let more = MORE_EXPRESSIONS.iter().copied();
     let expressions = lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim());
