@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_fuzz::{InputMutator, LANGUAGES, SentenceGrammar, SentenceRefusal};
 
-const COMPATIBILITY: &str = include_str!("../../../docs/compatibility.md");
+const COMPATIBILITY: &str = include_str!("../../../../docs/compatibility.md");
 
 /// The fragments of messages in the table of reasons.
 fn reasons() -> Vec<&'static str> {
