@@ -1,14 +1,13 @@
 //! Groups of generated documents, compared with simple code over the documents themselves; and a check that
 //! no text makes the parser panic.
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use millrace_document::DocumentValue;
 use millrace_grouping::GroupingRequest;
 use proptest::prelude::*;
-use support::{TestPurchase, execute, schema, settings, show};
+
+use crate::support::{TestPurchase, execute, schema, settings, show};
 
 #[derive(Debug, Clone)]
 struct TwinRow {

@@ -1,11 +1,10 @@
 //! The table `requests.txt`: one request per line, and below it, indented, the groups or the error for the
 //! same few purchases. `UPDATE_GOLDEN=1 cargo test` rewrites the results; review the diff.
 
-mod support;
-
 use millrace_document::DocumentValue;
 use millrace_grouping::GroupingRequest;
-use support::{TestPurchase, execute, schema, settings, show};
+
+use crate::support::{TestPurchase, execute, schema, settings, show};
 
 fn texts(list: &[&str]) -> DocumentValue {
     DocumentValue::Array(list.iter().map(|text| DocumentValue::String((*text).to_owned())).collect())

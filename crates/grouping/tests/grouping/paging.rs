@@ -1,12 +1,11 @@
 //! Continuations lead from page to page, and limits hold.
 
-mod support;
-
 use millrace_document::DocumentValue;
 use millrace_grouping::{GroupingRequest, Settings};
 use millrace_query::GroupingDefaults;
 use millrace_result::GroupList;
-use support::{TestPurchase, execute, schema, settings, show};
+
+use crate::support::{TestPurchase, execute, schema, settings, show};
 
 /// Nine purchases by three customers.
 fn purchases() -> Vec<TestPurchase> {

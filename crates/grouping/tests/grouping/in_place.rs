@@ -1,7 +1,5 @@
 //! Groups of values that are read in place, compared with those of decoded values.
 
-mod support;
-
 use std::sync::Arc;
 
 use millrace_document::DocumentValue;
@@ -9,7 +7,8 @@ use millrace_grouping::GroupingRequest;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use support::{TestPurchase, execute, execute_plain, schema, settings, show};
+
+use crate::support::{TestPurchase, execute, execute_plain, schema, settings, show};
 
 /// Keys and values of groups: at least one for each form of path and each kind of value.
 const KEYS: [&str; 26] = [

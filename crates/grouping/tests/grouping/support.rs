@@ -119,7 +119,6 @@ pub fn execute(
 }
 
 /// As [`execute`], on the plain paths.
-#[allow(dead_code, reason = "not all tests compare the two")]
 pub fn execute_plain(
     request: &GroupingRequest,
     schema: &Schema,
