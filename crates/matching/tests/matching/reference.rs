@@ -1,8 +1,6 @@
 //! Matching compared with a slow and simple implementation that examines one document after another, over
 //! random trees and documents.
 
-mod twin;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,7 +11,8 @@ use millrace_plan::{LeafId, NumberRange, Plan, PlanNode, Predicate, WordPattern}
 use millrace_schema::{DistanceMetric, Schema};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
-use twin::fits;
+
+use crate::twin::fits;
 
 const WORDS: [&str; 6] = ["ab", "abc", "b", "bca", "cab", "c"];
 
