@@ -1,7 +1,5 @@
 //! Answers of a language model that this test plays, over real sockets.
 
-mod twin;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +11,8 @@ use millrace_remote::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use twin::{TwinReply, TwinRequest, TwinServer};
+
+use crate::twin::{TwinReply, TwinRequest, TwinServer};
 
 fn model(twin: &TwinServer) -> ChatModel {
     ChatModel::new(

@@ -1,7 +1,5 @@
 //! Embeddings of a service that this test plays, over real sockets.
 
-mod twin;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +10,8 @@ use millrace_remote::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use twin::{TwinReply, TwinServer};
+
+use crate::twin::{TwinReply, TwinServer};
 
 fn embeddings(twin: &TwinServer, batch_max: usize) -> RemoteEmbeddings {
     speaking(ServiceDialect::OpenAi, twin, batch_max)

@@ -1,12 +1,11 @@
 //! Files fetched from a server that this test plays.
 
-mod twin;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millrace_remote::{FileSource, OutboundHttp, OutboundPolicy, Sha256Digest, download};
-use twin::{TwinReply, TwinServer};
+
+use crate::twin::{TwinReply, TwinServer};
 
 #[test]
 fn a_file_is_fetched_once_and_whole() {
