@@ -1,16 +1,14 @@
 //! Embedders that call an external service, played by this test over real sockets. The request depends on the
 //! tensor type.
 
-#[path = "../../remote/tests/twin/mod.rs"]
-mod twin;
-
 use millrace_embedding::{EmbeddedText, EmbedderServices, Error, Files, TextEmbedder};
 use millrace_model::{ModelCaller, ModelScheduler, SchedulerOptions, SequencePurpose};
 use millrace_remote::{OutboundHttp, OutboundPolicy};
 use millrace_schema::Application;
 use millrace_tensor::TensorType;
 use serde_json::json;
-use twin::{TwinReply, TwinRequest, TwinServer};
+
+use crate::twin::{TwinReply, TwinRequest, TwinServer};
 
 /// A service whose vectors count from -2, as numbers, halved, or in the requested form.
 fn service() -> TwinServer {
