@@ -241,7 +241,7 @@ fn maildirs_are_read_folder_by_folder() {
     refused(MailImport::mbox(Path::new("/nowhere/at/all")), "cannot read /nowhere/at/all: No such file");
     refused(MailImport::mbox(Path::new("tests")), "it is a directory");
     refused(MailImport::maildir(Path::new("tests")), "not a maildir");
-    refused(MailImport::maildir(Path::new("tests/import.rs")), "it is a file");
+    refused(MailImport::maildir(Path::new("tests/mail/import.rs")), "it is a file");
     let mut notes =
         MailImport::mbox_from(Box::new(Cursor::new("{\"put\": \"id:a:b::c\"}\n")), Path::new("x"), "inbox");
     let error = notes.next().expect("an error").expect_err("it is not an mbox").to_string();
