@@ -40,14 +40,14 @@ struct KeptProtocol {
 const PROTOCOLS: [KeptProtocol; 2] = [
     KeptProtocol {
         number: 1,
-        lines: include_str!("protocol-1.txt"),
+        lines: include_str!("../protocol-1.txt"),
         requests: b"MILLREQ\x01",
         bulk: b"MILLBLK\x02",
         refusal: 1,
     },
     KeptProtocol {
         number: 2,
-        lines: include_str!("protocol-2.txt"),
+        lines: include_str!("../protocol-2.txt"),
         requests: b"MILLNOD\x02\x02\0\0\0\0\0",
         bulk: b"MILLNOD\x02\x02\0\0\0\x01\0",
         refusal: 0,
