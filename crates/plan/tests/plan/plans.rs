@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 fn schema() -> Arc<Schema> {
     let services = "<services><content id='mail'><documents><document type='mail' mode='streaming'/></documents></content></services>";
-    let files = [("services.xml", services), ("schemas/mail.sd", include_str!("schema.sd"))];
+    let files = [("services.xml", services), ("schemas/mail.sd", include_str!("../schema.sd"))];
     let files = files.into_iter().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect();
     let application = Application::from_files(files).expect("the schema of the tests is right");
     Arc::clone(&application.schemas["mail"])
