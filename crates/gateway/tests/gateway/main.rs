@@ -1,8 +1,8 @@
 //! The gateway from outside: one node, and several over a cluster that the test controls.
 //!
-//! Executables of their own: `feed` and `feed_panics`, since places of streams are counted for the process.
+//! Executables of their own: `cluster`, whose many nodes run until the process ends, and `feed` and
+//! `feed_panics`, since places of streams are counted for the process.
 
-mod cluster;
 mod dropped_types;
 mod groups;
 mod http2;

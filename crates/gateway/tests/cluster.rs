@@ -1,5 +1,7 @@
 //! Requests to one of several gateways: reads are valid, writes happen once.
 
+mod support;
+
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -12,8 +14,7 @@ use millrace_cluster::PROTOCOL;
 use millrace_document::{Document, DocumentId, DocumentValue as FieldValue};
 use millrace_store as store;
 use serde_json::{Value, json};
-
-use crate::support::{TestNodes, low_bits};
+use support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note {
   document note {
