@@ -30,9 +30,9 @@ pub struct RecordComparison {
 }
 
 impl IndexCopy {
-    /// Compares the documents of a slice with those that the copy should have, which are given in their order,
-    /// each once; removed ones may be left out. A document differs if its keys do, or, where it has keys, the
-    /// time of its version. Returns at most `limit` differences, and the number of all.
+    /// Compares the documents of a slice with those that the copy should have, which are given in their
+    /// order, each once; removed ones may be left out. A document differs if its keys do, or, where it has
+    /// keys, the time of its version. Returns at most `limit` differences, and the number of all.
     ///
     /// Documents that are written meanwhile may differ, and are to be looked at once more.
     ///

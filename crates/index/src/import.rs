@@ -6,8 +6,8 @@
 //! copy that was in the directory stays as it is.
 //!
 //! After a crash the parts are read again, and checked by the checksums of the header: the import goes on
-//! after the last parcel that is whole. If the source has merged runs meanwhile, so that the header is another
-//! one, runs that are in both are kept.
+//! after the last parcel that is whole. If the source has merged runs meanwhile, so that the header is
+//! another one, runs that are in both are kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -303,7 +303,8 @@ impl CopyImport {
         }
     }
 
-    /// Place of the first parcel of a run that is not in its part; one of the next run, or `None`, if all are.
+    /// Place of the first parcel of a run that is not in its part. If all are, it is that of the next run, or
+    /// `None` at the end.
     fn first_missing(&self, start: ParcelPlace) -> Result<Option<ParcelPlace>, Error> {
         let path = part_path(&self.options.directory, self.number(start.run));
         let failed = |error: std::io::Error| Error::io("read", &path, &error);
