@@ -141,7 +141,7 @@ impl CopyImport {
     ///
     /// # Errors
     /// The parcel is another one or damaged: [`CopyImport::next`] stays. The run was damaged where it came
-    /// from, or the system refuses: the run has to come again from its start.
+    /// from, or here, or the system refuses: the run has to come again from its start.
     pub fn accept(&mut self, parcel: &CopyParcel) -> Result<(), Error> {
         let other = Error::OtherParcel { found: parcel.place, wanted: self.next };
         if self.next != Some(parcel.place) {
@@ -256,9 +256,16 @@ impl CopyImport {
             }
         };
         check().map_err(|error| match error {
-            Error::Damaged { what, .. } => Error::DamagedSource { run, what },
+            // Bytes that are those of the header were damaged before they were sent.
+            Error::Damaged { what, .. } if self.has_all_parcels(run) => Error::DamagedSource { run, what },
             other => other,
         })
+    }
+
+    /// True if the part of a run is as it was sent.
+    fn has_all_parcels(&self, run: u32) -> bool {
+        let missing = self.first_missing(ParcelPlace { run, offset: 0 });
+        missing.is_ok_and(|missing| missing.is_none_or(|missing| missing.run != run))
     }
 
     /// Takes a run from its start, since its part cannot be trusted: after a refusal, bytes that are read

@@ -95,7 +95,7 @@ impl CopyHeader {
     /// Length and checksum of the parcel at a place; `None` if none begins there.
     pub(crate) fn parcel_at(&self, place: ParcelPlace) -> Option<(u64, u64)> {
         let run = self.runs.get(place.run as usize)?;
-        if place.offset % self.parcel_bytes != 0 {
+        if !place.offset.is_multiple_of(self.parcel_bytes) {
             return None;
         }
         let number = usize::try_from(place.offset / self.parcel_bytes).ok()?;

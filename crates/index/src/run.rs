@@ -328,9 +328,7 @@ impl IndexRun {
         }
         self.fence.pages.iter().try_for_each(|(offset, length)| self.checked(*offset, *length).map(drop))
     }
-}
 
-impl IndexRun {
     /// Every byte between the first ones and the fence is of one block or page.
     fn check_places(&self) -> Result<(), Error> {
         let blocks = self.fence.documents.iter().chain(&self.fence.entries);

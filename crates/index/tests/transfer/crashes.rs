@@ -77,6 +77,28 @@ fn a_run_whose_sync_fails_comes_again() {
     assert_eq!(entries(&receive(&export, import).expect("it comes")), entries(&copy));
 }
 
+/// A disk that returns other bytes than it was given is not the fault of the source.
+#[test]
+fn damage_of_the_disk_here_is_not_that_of_the_source() {
+    let [from, to] = directories();
+    let copy = source(from.path());
+    let export = copy.export(SMALL).expect("an export");
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    disk.inject(DiskFault::FlipBit { name_ends: "1.part".to_owned(), offset: 700, bit: 3 });
+    let options = options_on(to.path(), Arc::new(disk.clone()), &SliceRange::default());
+    let mut import = CopyImport::open(options, export.header().clone()).expect("it begins");
+    let error = loop {
+        let place = import.next().expect("a place");
+        if let Err(error) = import.accept(&sent(&export, place)) {
+            break error;
+        }
+    };
+    assert!(error.is_damage(), "{error}");
+    assert_eq!(import.next(), Some(ParcelPlace { run: 1, offset: 0 }));
+    disk.heal();
+    assert_eq!(entries(&receive(&export, import).expect("it comes")), entries(&copy));
+}
+
 /// A process that is killed before the sync of a part leaves all of its parcels, but maybe not on the disk.
 #[test]
 fn a_part_of_an_earlier_process_is_made_durable() {
