@@ -23,7 +23,7 @@ fn a_full_disk_leaves_nothing_that_counts() {
     let (mut refused, mut failed) = (0, 0);
     for room in (0..2 * bytes).step_by(97) {
         let [to] = directories();
-        let disk = FaultyDisk::new(Arc::new(RealDisk));
+        let disk = FaultyDisk::new(quick_disk());
         let options = || options_on(to.path(), Arc::new(disk.clone()), &SliceRange::default());
         let before = IndexCopy::open(options()).expect("a copy");
         round(&before, 5, 10);
@@ -56,7 +56,7 @@ fn a_run_whose_sync_fails_comes_again() {
     let [from, to] = directories();
     let copy = source(from.path());
     let export = copy.export(SMALL).expect("an export");
-    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let disk = FaultyDisk::new(quick_disk());
     let options = options_on(to.path(), Arc::new(disk.clone()), &SliceRange::default());
     let mut import = CopyImport::open(options, export.header().clone()).expect("it begins");
     while let Some(place) = import.next().filter(|place| place.run < 1) {
@@ -83,7 +83,7 @@ fn damage_of_the_disk_here_is_not_that_of_the_source() {
     let [from, to] = directories();
     let copy = source(from.path());
     let export = copy.export(SMALL).expect("an export");
-    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let disk = FaultyDisk::new(quick_disk());
     disk.inject(DiskFault::FlipBit { name_ends: "1.part".to_owned(), offset: 700, bit: 3 });
     let options = options_on(to.path(), Arc::new(disk.clone()), &SliceRange::default());
     let mut import = CopyImport::open(options, export.header().clone()).expect("it begins");
@@ -213,7 +213,7 @@ fn found_now(directory: &Path, slice: &SliceRange) -> FoundEntries {
     for name in names(directory) {
         fs::copy(directory.join(&name), scratch.path().join(&name)).expect("copied");
     }
-    let options = options_on(scratch.path(), Arc::new(RealDisk), slice);
+    let options = options_on(scratch.path(), quick_disk(), slice);
     entries(&IndexCopy::open(options).expect("the copy opens"))
 }
 

@@ -5,7 +5,6 @@ mod crashes;
 mod damage;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_env::RealDisk;
@@ -197,7 +196,7 @@ fn slices_double() {
     let expected = entries(&copy);
     for slice in halves() {
         let [by_file, merged, quarter] = directories();
-        let options = |directory: &Path| options_on(directory, Arc::new(RealDisk), &slice);
+        let options = |directory: &Path| options_on(directory, quick_disk(), &slice);
         let import = CopyImport::open(options(by_file.path()), export.header().clone()).expect("it begins");
         let received = receive(&export, import).expect("it comes");
         assert_eq!(names(by_file.path()), ["00000000.run", "00000001.run", "00000002.run", "manifest"]);
@@ -218,8 +217,7 @@ fn slices_double() {
             assert_eq!(entries(&half).len(), 90);
             // A part of it can be made, and nothing that it lacks.
             let offered = half.export(SMALL).expect("an export");
-            let error =
-                offered.write_slice(options_on(quarter.path(), Arc::new(RealDisk), &SliceRange::default()));
+            let error = offered.write_slice(options_on(quarter.path(), quick_disk(), &SliceRange::default()));
             assert!(matches!(error.map(drop).expect_err("too much"), Error::OtherSlice));
             drop(half);
             let again = IndexCopy::open(options(path)).expect("a copy");
