@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millrace_document::Timestamp;
 use millrace_env::RealDisk;
-use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions, SliceRange};
 use millrace_store::{Store, StoreVisit};
 use parking_lot::Mutex;
 
@@ -62,6 +62,7 @@ impl OpenedIndex {
         let options = || IndexOptions {
             directory: directory.clone(),
             definition: definition.hash,
+            slice: SliceRange::default(),
             disk: Arc::new(RealDisk),
             cache: Arc::clone(cache),
         };
