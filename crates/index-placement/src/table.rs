@@ -1,0 +1,321 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_bucket::NodeKey;
+use serde::{Deserialize, Serialize};
+
+use crate::{CopyId, Error, IndexNumber, PlacedCopy, PlacementSettings, SliceId};
+
+/// Format of the table that this program writes; it reads those up to this one.
+pub const TABLE_FORMAT: u32 = 1;
+
+/// Number of copies that all indexes together may want. It bounds the table to less than a transaction of
+/// coordination can have.
+pub const COPIES_MAX: usize = 32_768;
+
+/// Largest number of copies of a slice that can be wanted.
+pub(crate) const COPIES_OF_SLICE_MAX: usize = 4;
+
+/// The table of copies: which node has which copy, in which state.
+///
+/// It is a value of its own in coordination, written by the leader alone, and checked when it is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PlacementTable {
+    pub(crate) settings: PlacementSettings,
+    pub(crate) next_index: u32,
+    pub(crate) next_copy: u64,
+    pub(crate) next_rebalance: u64,
+    pub(crate) indexes: BTreeMap<IndexNumber, PlacedIndex>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rebalance: Option<RebalanceRun>,
+    /// Moves that operators have asked for, and that have not begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) requested: Vec<RequestedMove>,
+    /// Nodes without copies that get none by themselves, because their filling was stopped.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) unfilled: BTreeSet<NodeKey>,
+}
+
+/// Hash of the definition of an index: copies with equal ones have equal entries for equal documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DefinitionHash(pub u64);
+
+/// An index of the table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedIndex {
+    /// Content cluster.
+    pub content: String,
+    /// Its name.
+    pub name: String,
+    /// Hash of its definition.
+    pub definition: DefinitionHash,
+    /// Wanted number of copies of each slice.
+    pub copies: u8,
+    /// True if it is not built before it is asked for.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deferred: bool,
+    /// True if another index has its name, and this one serves until that one can.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub superseded: bool,
+    /// Copies of each slice.
+    pub slices: Vec<Vec<PlacedCopy>>,
+}
+
+/// A rebalance that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RebalanceRun {
+    /// Its number; never used again.
+    pub id: u64,
+    /// Its beginner.
+    pub cause: RebalanceCause,
+    /// True if no further moves begin.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stopping: bool,
+    /// Number of moves that are under way or still to begin.
+    pub moves_left: u64,
+    /// Nodes that had no copies when it reached them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub filling: BTreeSet<NodeKey>,
+    /// Those of them that answer no scans yet, because of [`ActivationUnit::Node`](crate::ActivationUnit).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub held: BTreeSet<NodeKey>,
+}
+
+/// Beginner of a rebalance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebalanceCause {
+    /// A node had no copies: copies move only onto such nodes.
+    EmptyNode,
+    /// An operator has asked for it, through this node or in this name.
+    Requested(String),
+}
+
+/// A move that an operator has asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequestedMove {
+    pub index: IndexNumber,
+    pub slice: u8,
+    pub copy: CopyId,
+    pub to: NodeKey,
+}
+
+impl RequestedMove {
+    pub(crate) fn slice(&self) -> SliceId {
+        SliceId { index: self.index, slice: self.slice }
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// Serialized form: the format comes first, so that it is readable in every format.
+#[derive(Serialize)]
+struct WrittenTable<'a> {
+    format: u32,
+    table: &'a PlacementTable,
+}
+
+/// A table as read, before its parts are compared.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadTable {
+    #[serde(rename = "format")]
+    _format: u32,
+    table: PlacementTable,
+}
+
+impl PlacementTable {
+    /// Parses the output of [`PlacementTable::to_json`].
+    ///
+    /// # Errors
+    /// Bytes that are not the JSON of a table; a format of a later program; parts that contradict each other.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
+        /// Part of a table that is readable in every format.
+        #[derive(Deserialize)]
+        struct TableHeader {
+            format: u32,
+        }
+        let refused = |error: serde_json::Error| Error::Format { reason: error.to_string() };
+        let header: TableHeader = serde_json::from_slice(bytes).map_err(refused)?;
+        if header.format != TABLE_FORMAT {
+            return Err(Error::Version(header.format));
+        }
+        let read: ReadTable = serde_json::from_slice(bytes).map_err(refused)?;
+        read.table.check()?;
+        Ok(read.table)
+    }
+
+    /// The table as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        let written = WrittenTable { format: TABLE_FORMAT, table: self };
+        serde_json::to_vec(&written).expect("numbers, texts and lists of them always have a JSON form")
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &PlacementSettings {
+        &self.settings
+    }
+
+    /// All indexes by their numbers, with those that are superseded.
+    pub fn indexes(&self) -> &BTreeMap<IndexNumber, PlacedIndex> {
+        &self.indexes
+    }
+
+    /// The rebalance under way.
+    pub fn rebalance(&self) -> Option<&RebalanceRun> {
+        self.rebalance.as_ref()
+    }
+
+    /// Copies of a slice in all states; none if the slice does not exist.
+    pub fn copies(&self, slice: SliceId) -> &[PlacedCopy] {
+        let index = self.indexes.get(&slice.index);
+        index.and_then(|index| index.slices.get(usize::from(slice.slice))).map_or(&[], Vec::as_slice)
+    }
+
+    /// Copies of a slice that may be scanned. Those on nodes that do not serve at the moment are among them.
+    pub fn serving(&self, slice: SliceId) -> impl Iterator<Item = &PlacedCopy> {
+        self.copies(slice).iter().filter(|copy| copy.is_ready())
+    }
+
+    /// Copies that a node has or should make, in all states. It deletes all others that it has.
+    pub fn of_node(&self, node: NodeKey) -> impl Iterator<Item = (SliceId, &PlacedCopy)> {
+        self.all_copies().filter(move |(_, copy)| copy.node == node)
+    }
+
+    /// The index that answers queries by this name: the one that is declared, or the earlier one while a
+    /// slice of that one has no ready copy. `None` if neither has a ready copy of each slice.
+    pub fn usable(&self, content: &str, name: &str) -> Option<IndexNumber> {
+        let named = self.named(content, name).filter(|(_, index)| index.is_usable());
+        named.min_by_key(|(_, index)| index.superseded).map(|(number, _)| number)
+    }
+
+    /// The declared index of this name, which the copies that are made belong to.
+    pub fn declared(&self, content: &str, name: &str) -> Option<IndexNumber> {
+        self.named(content, name).find(|(_, index)| !index.superseded).map(|(number, _)| number)
+    }
+
+    /// The indexes of a name.
+    pub(crate) fn named(
+        &self,
+        content: &str,
+        name: &str,
+    ) -> impl Iterator<Item = (IndexNumber, &PlacedIndex)> {
+        let named =
+            self.indexes.iter().filter(move |(_, index)| index.content == content && index.name == name);
+        named.map(|(number, index)| (*number, index))
+    }
+
+    /// All copies, slice by slice.
+    pub(crate) fn all_copies(&self) -> impl Iterator<Item = (SliceId, &PlacedCopy)> {
+        self.indexes.iter().flat_map(|(number, index)| {
+            let slices = (0..).zip(&index.slices);
+            slices.flat_map(move |(slice, copies)| {
+                copies.iter().map(move |copy| (SliceId { index: *number, slice }, copy))
+            })
+        })
+    }
+
+    /// Checks what holds for every table:
+    ///
+    /// 1. Numbers of indexes, copies and rebalances are below the next ones, and no two copies share one.
+    /// 2. An index has 1, 2, 4 … 64 slices, and wants 1 to 4 copies. A deferred one has no copies.
+    /// 3. Of the indexes of one name, one at most is not superseded.
+    /// 4. A node has at most one copy of a slice.
+    /// 5. A copy is not made from its own node. It replaces a ready copy of its slice, and that copy is
+    ///    replaced by no other.
+    /// 6. Held nodes are among those that are filled.
+    ///
+    /// # Errors
+    /// [`Error::Inconsistent`], or [`Error::Setting`] for a setting that cannot be.
+    pub fn check(&self) -> Result<(), Error> {
+        self.settings.check()?;
+        let refused = |place: &dyn std::fmt::Display, reason: &str| {
+            Err(Error::Inconsistent { place: place.to_string(), reason: reason.to_owned() })
+        };
+        let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
+        for (number, index) in &self.indexes {
+            let place = format!("index {number}");
+            if number.0 >= self.next_index {
+                return refused(&place, "its number is not below the next one");
+            }
+            if !(index.slices.len().is_power_of_two() && index.slices.len() <= 64) {
+                return refused(&place, "the number of its slices is not 1, 2, 4, 8, 16, 32 or 64");
+            }
+            if !(1..=COPIES_OF_SLICE_MAX).contains(&usize::from(index.copies)) {
+                return refused(&place, "the number of its copies is not 1 to 4");
+            }
+            if index.deferred && index.slices.iter().any(|copies| !copies.is_empty()) {
+                return refused(&place, "it is deferred, and has copies");
+            }
+            if !index.superseded && !names.insert((&index.content, &index.name)) {
+                return refused(&place, "another index has its name");
+            }
+        }
+        for (slice, copy) in self.all_copies() {
+            let place = format!("copy {copy} of {slice}");
+            if copy.id.0 >= self.next_copy {
+                return refused(&place, "its number is not below the next one");
+            }
+            if !ids.insert(copy.id) {
+                return refused(&place, "another copy has its number");
+            }
+            let copies = self.copies(slice);
+            if copies.iter().any(|other| other.node == copy.node && other.id != copy.id) {
+                return refused(&place, "its node has another copy of the slice");
+            }
+            if let crate::PlacedCopyState::Made { from, replacing, .. } = copy.state {
+                if from == Some(copy.node) {
+                    return refused(&place, "its source is its own node");
+                }
+                let is_replaced = |other: &PlacedCopy| Some(other.id) == replacing && other.is_ready();
+                if replacing.is_some() && !copies.iter().any(is_replaced) {
+                    return refused(&place, "the copy that it replaces is not a ready one of its slice");
+                }
+                let same = copies.iter().filter(|other| other.replacing() == replacing);
+                if replacing.is_some() && same.count() > 1 {
+                    return refused(&place, "another copy replaces the same one");
+                }
+            }
+        }
+        if let Some(rebalance) = &self.rebalance {
+            if rebalance.id >= self.next_rebalance {
+                return refused(&"the rebalance", "its number is not below the next one");
+            }
+            if !rebalance.held.is_subset(&rebalance.filling) {
+                return refused(&"the rebalance", "a node is held that is not filled");
+            }
+        }
+        let requested = self.requested.iter();
+        let lost = requested
+            .filter(|request| !self.copies(request.slice()).iter().any(|copy| copy.id == request.copy));
+        match lost.count() {
+            0 => Ok(()),
+            _ => refused(&"the requested moves", "a copy that is to be moved does not exist"),
+        }
+    }
+}
+
+impl PlacedIndex {
+    /// True if each slice has a ready copy.
+    pub fn is_usable(&self) -> bool {
+        self.slices.iter().all(|copies| copies.iter().any(PlacedCopy::is_ready))
+    }
+}
+
+impl Serialize for DefinitionHash {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:016x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for DefinitionHash {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(DefinitionHash).map_err(serde::de::Error::custom)
+    }
+}
