@@ -71,6 +71,8 @@ pub enum FollowEffect<B> {
         copy: CopyNumber,
         /// The bucket.
         bucket: BucketId,
+        /// Buckets inside of it, whose documents are not of it.
+        apart: Vec<BucketId>,
         /// The scope.
         scope: DropScope,
         /// Part of a divided group; `None` for all of the scope.
@@ -86,6 +88,8 @@ pub enum FollowEffect<B> {
         copy: CopyNumber,
         /// The bucket.
         bucket: BucketId,
+        /// Buckets inside of it, whose documents are not of it.
+        apart: Vec<BucketId>,
         /// Number of the read.
         read: u64,
         /// Lowest time.
@@ -344,6 +348,14 @@ impl<B: Clone> IndexFeedFollower<B> {
         CopyMarks(buckets.map(|(bucket, followed)| (*bucket, followed.until)).collect())
     }
 
+    /// Buckets inside of another one.
+    pub(crate) fn apart(owners: &BTreeMap<BucketId, Option<NodeKey>>, bucket: BucketId) -> Vec<BucketId> {
+        // Deeper buckets come later in the order.
+        let deeper = bucket.children().map(|[first, _]| owners.range(BucketId::new(first.used_bits(), 0)..));
+        let inside = deeper.into_iter().flatten().map(|(inside, _)| *inside);
+        inside.filter(|inside| bucket.covers(*inside)).collect()
+    }
+
     fn take_effects(&mut self) -> Vec<FollowEffect<B>> {
         std::mem::take(&mut self.effects)
     }
@@ -438,7 +450,8 @@ impl<B: Clone> IndexFeedFollower<B> {
                 // Other replicas may not have the drop yet.
                 followed.until = Timestamp(0);
                 let (copy, bucket, scope) = (*number, *bucket, scope.clone());
-                self.effects.push(FollowEffect::Drop { copy, bucket, scope, part, until });
+                let apart = Self::apart(&self.owners, bucket);
+                self.effects.push(FollowEffect::Drop { copy, bucket, apart, scope, part, until });
             }
         }
     }

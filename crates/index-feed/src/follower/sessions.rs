@@ -219,7 +219,17 @@ impl<B: Clone> IndexFeedFollower<B> {
         match place {
             Some(PagePlace::Reading { from, after }) => {
                 let until = until.flatten();
-                self.effects.push(FollowEffect::Replace { copy, bucket, read, from, after, until, rows });
+                let apart = Self::apart(&self.owners, bucket);
+                self.effects.push(FollowEffect::Replace {
+                    copy,
+                    bucket,
+                    apart,
+                    read,
+                    from,
+                    after,
+                    until,
+                    rows,
+                });
             }
             Some(PagePlace::Lookup(documents)) => {
                 self.effects.push(FollowEffect::ReplaceDocuments { copy, documents, rows });

@@ -113,7 +113,7 @@ impl CopyNode {
                 }
                 rows.iter().for_each(|row| copy.put(row));
             }
-            FollowEffect::Replace { copy: number, bucket, read, from, after, until, rows } => {
+            FollowEffect::Replace { copy: number, bucket, read, from, after, until, rows, .. } => {
                 let Some(copy) = self.copies.get_mut(&number) else { return Vec::new() };
                 let is_in = |document: &SimDocument| {
                     let key = document.key();
