@@ -189,8 +189,13 @@ impl<B: Clone> IndexFeedFollower<B> {
         }
         self.version = version;
         let before = std::mem::replace(&mut self.owners, owners);
+        let divided = divided(&before, &self.owners);
         for copy in self.copies.values_mut() {
-            copy.adopt(&before, &self.owners);
+            copy.adopt(&before, &self.owners, &divided);
+        }
+        // What waits of a bucket may be of documents that are of another one now: it is followed again.
+        for session in self.sessions.values_mut() {
+            session.buckets.retain(|bucket, _| !divided.contains(bucket));
         }
         self.follow(now);
         let owned: Vec<NodeKey> = self.sessions.keys().copied().collect();
@@ -262,7 +267,8 @@ impl<B: Clone> IndexFeedFollower<B> {
             let is_silent = session.heard.0 + SILENCE_US < now.0;
             if (is_unanswered || is_silent) && session.asked.0 + RETRY_US < now.0 {
                 session.asked = now;
-                self.effects.push(FollowEffect::Follow { owner: *owner, request: session.request() });
+                self.effects
+                    .push(FollowEffect::Follow { owner: *owner, request: session.request(self.version) });
             }
         }
         let mut late = Vec::new();
@@ -455,4 +461,16 @@ impl<B: Clone> IndexFeedFollower<B> {
             }
         }
     }
+}
+
+/// Buckets that other buckets were divided off, or joined to.
+fn divided(
+    before: &BTreeMap<BucketId, Option<NodeKey>>,
+    after: &BTreeMap<BucketId, Option<NodeKey>>,
+) -> BTreeSet<BucketId> {
+    let come = after.keys().filter(|bucket| !before.contains_key(bucket));
+    let gone = before.keys().filter(|bucket| !after.contains_key(bucket));
+    let covering =
+        come.chain(gone).flat_map(|bucket| std::iter::successors(bucket.parent(), |parent| parent.parent()));
+    covering.filter(|bucket| after.contains_key(bucket)).collect()
 }

@@ -49,6 +49,9 @@ pub struct FollowRequest {
     pub run: Option<SourceRun>,
     /// Number of the request in the session, from 1.
     pub sequence: u64,
+    /// Version of the cluster state that the buckets are of. An owner that acts by an earlier one lets them
+    /// wait.
+    pub version: u64,
     /// Document types; the same in all requests of a session.
     pub types: BTreeSet<String>,
     /// Buckets, each with the number of the request that asked for it first. One with a new number was given

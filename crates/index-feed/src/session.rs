@@ -20,6 +20,8 @@ pub(crate) struct SourceSession<B> {
     pub session: FollowSession,
     /// Number of the last request.
     pub sequence: u64,
+    /// Version of the cluster state of the last request.
+    pub version: u64,
     pub types: BTreeSet<String>,
     /// Followed buckets, with the number of the request that asked for each.
     pub followed: BTreeMap<BucketId, u64>,
@@ -51,6 +53,7 @@ impl<B: Clone> SourceSession<B> {
         SourceSession {
             session,
             sequence: 0,
+            version: 0,
             types,
             followed: BTreeMap::new(),
             waiting: BTreeMap::new(),

@@ -103,10 +103,22 @@ impl<B: Clone> IndexFeedSource<B> {
         self.run
     }
 
-    /// The node acts by another cluster state from now on. [`IndexFeedSource::stand`] follows for each bucket
-    /// that it owns or no longer owns.
-    pub fn adopt(&mut self, version: u64) {
+    /// The node acts by another cluster state from now on, and owns these buckets.
+    pub fn adopt(&mut self, version: u64, owned: &BTreeMap<BucketId, BucketStanding>) {
         self.version = self.version.max(version);
+        let former = self.buckets.iter().filter(|(_, fed)| fed.standing.is_some());
+        let lost = former.map(|(bucket, _)| *bucket).filter(|bucket| !owned.contains_key(bucket));
+        let lost: Vec<BucketId> = lost.collect();
+        for bucket in lost {
+            let fed = self.buckets.entry(bucket).or_default();
+            fed.standing = None;
+            fed.in_flight.clear();
+            fed.has_given_up = false;
+            self.end(bucket);
+            self.note_completeness(bucket);
+        }
+        owned.iter().for_each(|(bucket, standing)| self.set_standing(*bucket, *standing));
+        self.admit();
     }
 
     /// The node serves again after a state in which it did not: others may have settled without it.
@@ -115,23 +127,22 @@ impl<B: Clone> IndexFeedSource<B> {
         self.buckets.values_mut().for_each(|bucket| bucket.disorder = None);
     }
 
-    /// The replica of an owned bucket has another standing, or the node does not own the bucket any more
-    /// (`None`). [`BucketStanding::Settled`] takes back that writes were given up.
-    pub fn stand(&mut self, bucket: BucketId, standing: Option<BucketStanding>) {
+    /// The replica of an owned bucket has another standing. [`BucketStanding::Settled`] takes back that writes
+    /// were given up.
+    pub fn stand(&mut self, bucket: BucketId, standing: BucketStanding) {
+        self.set_standing(bucket, standing);
+        self.admit();
+    }
+
+    fn set_standing(&mut self, bucket: BucketId, standing: BucketStanding) {
         let fed = self.buckets.entry(bucket).or_default();
-        fed.standing = standing;
+        fed.standing = Some(standing);
         match standing {
-            Some(BucketStanding::Settled) => fed.has_given_up = false,
-            Some(BucketStanding::Whole) => {}
-            Some(BucketStanding::Incomplete) => self.end(bucket),
-            None => {
-                fed.in_flight.clear();
-                fed.has_given_up = false;
-                self.end(bucket);
-            }
+            BucketStanding::Settled => fed.has_given_up = false,
+            BucketStanding::Whole => {}
+            BucketStanding::Incomplete => self.end(bucket),
         }
         self.note_completeness(bucket);
-        self.admit();
     }
 
     fn note_completeness(&mut self, bucket: BucketId) {
@@ -274,7 +285,7 @@ impl<B: Clone> IndexFeedSource<B> {
 
     /// Takes a follower's request in. Returns a cut if the session does not exist any more.
     pub fn follow(&mut self, follower: NodeKey, request: FollowRequest) -> Option<FeedCut> {
-        let FollowRequest { session: asked, run, sequence, types, buckets } = request;
+        let FollowRequest { session: asked, run, sequence, version, types, buckets } = request;
         let cut = Some(FeedCut { session: asked });
         let is_known = self.sessions.get(&follower).is_some_and(|session| session.session == asked);
         let is_past = self.sessions.get(&follower).is_some_and(|session| session.session > asked)
@@ -292,6 +303,7 @@ impl<B: Clone> IndexFeedSource<B> {
         }
         if sequence > session.sequence {
             session.sequence = sequence;
+            session.version = version;
             session.followed.retain(|bucket, _| buckets.contains_key(bucket));
             session.waiting.retain(|bucket, _| buckets.contains_key(bucket));
             for (bucket, sequence) in buckets {
@@ -307,7 +319,9 @@ impl<B: Clone> IndexFeedSource<B> {
     /// Begins to feed waiting buckets whose replica is whole.
     fn admit(&mut self) {
         let is_whole = |bucket: &BucketId| self.buckets.get(bucket).is_some_and(FedBucket::is_whole);
-        let waiting = self.sessions.iter().flat_map(|(follower, session)| {
+        // Buckets of a later state may be others under the same name.
+        let current = self.sessions.iter().filter(|(_, session)| session.version <= self.version);
+        let waiting = current.flat_map(|(follower, session)| {
             session.waiting.iter().map(|(bucket, sequence)| (*follower, *bucket, *sequence))
         });
         let whole: Vec<_> = waiting.filter(|(_, bucket, _)| is_whole(bucket)).collect();

@@ -24,6 +24,10 @@ fn half(bits: u64) -> BucketId {
     BucketId::new(1, bits)
 }
 
+fn owned(standing: BucketStanding) -> BTreeMap<BucketId, BucketStanding> {
+    BTreeMap::from([(half(0), standing), (half(1), standing)])
+}
+
 fn row(bucket: BucketId, document: u8, timestamp: Timestamp) -> FeedRow<u8> {
     let (document_type, document) = (MAIL.to_owned(), vec![document]);
     FeedRow { bucket, document_type, document, timestamp, body: 1, bytes: 100 }
@@ -51,10 +55,7 @@ impl FeedPair {
             stored: BTreeMap::new(),
             reads: Vec::new(),
         };
-        pair.source.adopt(1);
-        for bits in 0..2 {
-            pair.source.stand(half(bits), Some(BucketStanding::Settled));
-        }
+        pair.source.adopt(1, &owned(BucketStanding::Settled));
         pair
     }
 
@@ -221,7 +222,7 @@ fn closings_wait_for_writes_in_flight_and_for_those_that_were_given_up() {
     pair.source.write_ended(half(0), at(120), RowOutcome::GivenUp);
     pair.close();
     assert_eq!(pair.marks(), [at(50).0, closed], "it was given up");
-    pair.source.stand(half(0), Some(BucketStanding::Settled));
+    pair.source.stand(half(0), BucketStanding::Settled);
     pair.close();
     assert_eq!(pair.marks(), [closed, closed]);
     // A drop concerns versions of any time.
@@ -354,11 +355,8 @@ fn a_restart_of_the_owner_is_read_as_a_whole_unless_its_replica_was_found_equal(
     pair.close();
     pair.taken();
     pair.source = IndexFeedSource::new(SourceRun(2), pair.now);
-    pair.source.adopt(1);
     pair.source.found_equal(half(0), at(120));
-    for bits in 0..2 {
-        pair.source.stand(half(bits), Some(BucketStanding::Whole));
-    }
+    pair.source.adopt(1, &owned(BucketStanding::Whole));
     assert_ne!(pair.freshness(), CopyFreshness::Fresh);
     // The follower learns of it when it asks why nothing comes.
     pair.now = at(330);
@@ -373,22 +371,22 @@ fn a_restart_of_the_owner_is_read_as_a_whole_unless_its_replica_was_found_equal(
 #[test]
 fn a_bucket_is_followed_once_its_replica_is_whole_and_until_it_has_another_owner() {
     let mut pair = FeedPair::new();
-    pair.source.stand(half(1), Some(BucketStanding::Incomplete));
+    pair.source.stand(half(1), BucketStanding::Incomplete);
     pair.begin(at(50));
     let since = at(50).0;
     assert_eq!(pair.taken(), [format!("read {since} of 0: 0")]);
     assert_eq!(pair.freshness(), CopyFreshness::NotReady);
-    pair.source.stand(half(1), Some(BucketStanding::Whole));
+    pair.source.stand(half(1), BucketStanding::Whole);
     pair.exchange();
     // Positions are asked for when all buckets were read.
     assert_eq!(pair.taken(), [format!("read {since} of 1: 0"), "ready".to_owned()]);
-    pair.source.stand(half(1), None);
+    pair.source.adopt(1, &BTreeMap::from([(half(0), BucketStanding::Settled)]));
     pair.exchange();
     assert_eq!(pair.freshness(), CopyFreshness::Missing(BTreeSet::from([half(1)])));
     pair.commit(row(half(1), 3, at(100)));
     pair.exchange();
     assert_eq!(pair.taken(), Vec::<String>::new());
-    pair.source.stand(half(1), Some(BucketStanding::Whole));
+    pair.source.stand(half(1), BucketStanding::Whole);
     pair.exchange();
     assert_eq!(pair.taken(), [format!("read {since} of 1: 1")]);
     assert_eq!(pair.freshness(), CopyFreshness::Fresh);
@@ -401,7 +399,7 @@ fn a_bucket_without_an_owner_is_missing() {
     let owners = BTreeMap::from([(half(0), Some(OWNER)), (half(1), None)]);
     let effects = pair.follower.adopt(2, owners, pair.now);
     pair.carry_out(effects);
-    pair.source.adopt(2);
+    pair.source.adopt(2, &owned(BucketStanding::Settled));
     pair.exchange();
     let positions = BTreeMap::from([(OWNER, pair.source.position(FOLLOWER))]);
     let expected = CopyFreshness::Missing(BTreeSet::from([half(1)]));
@@ -419,13 +417,15 @@ fn a_part_that_is_divided_off_goes_on_where_its_bucket_was() {
     pair.taken();
     let part = BucketId::new(34, 1);
     let owners = FeedPair::owners().into_iter().chain([(part, Some(OWNER))]).collect();
-    pair.source.adopt(2);
-    pair.source.stand(part, Some(BucketStanding::Settled));
+    let parted =
+        owned(BucketStanding::Settled).into_iter().chain([(part, BucketStanding::Settled)]).collect();
+    pair.source.adopt(2, &parted);
     let effects = pair.follower.adopt(2, owners, pair.now);
     pair.carry_out(effects);
     pair.exchange();
     let closed = at(200).0 - MARGIN_US;
-    assert_eq!(pair.taken(), [format!("read {closed} of 1: 0")]);
+    // The rest is read again, too: what waited may be of documents that are of the part now.
+    assert_eq!(pair.taken(), [format!("read {closed} of 1: 0"), format!("read {closed} of 1: 1")]);
     assert_eq!(pair.marks(), [closed, closed, closed]);
 }
 

@@ -1,6 +1,6 @@
 //! The copies of a node, and the buckets of their slices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
@@ -43,6 +43,7 @@ impl FollowingCopy {
         &mut self,
         before: &BTreeMap<BucketId, Option<NodeKey>>,
         owners: &BTreeMap<BucketId, Option<NodeKey>>,
+        divided: &BTreeSet<BucketId>,
     ) {
         let own: Vec<BucketId> = owners.keys().filter(|bucket| self.has(**bucket)).copied().collect();
         let is_divided =
@@ -58,7 +59,7 @@ impl FollowingCopy {
             }
         }
         for (bucket, followed) in &mut self.buckets {
-            if before.get(bucket) != owners.get(bucket) {
+            if before.get(bucket) != owners.get(bucket) || divided.contains(bucket) {
                 followed.detach();
             }
         }

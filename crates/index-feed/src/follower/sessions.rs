@@ -44,11 +44,12 @@ impl SessionBucket {
 }
 
 impl FollowerSession {
-    pub fn request(&self) -> FollowRequest {
+    pub fn request(&self, version: u64) -> FollowRequest {
         FollowRequest {
             session: self.session,
             run: self.run,
             sequence: self.sequence,
+            version,
             types: self.types.clone(),
             buckets: self.buckets.iter().map(|(bucket, asked)| (*bucket, asked.sequence)).collect(),
         }
@@ -101,7 +102,7 @@ impl<B: Clone> IndexFeedFollower<B> {
                 let asked = SessionBucket { sequence: session.sequence, disorder: None };
                 session.buckets.entry(bucket).or_insert(asked);
             }
-            self.effects.push(FollowEffect::Follow { owner, request: session.request() });
+            self.effects.push(FollowEffect::Follow { owner, request: session.request(self.version) });
         }
     }
 

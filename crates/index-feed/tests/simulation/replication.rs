@@ -199,7 +199,7 @@ impl FeedWorld {
                 known.complete.insert(bucket);
             }
             self.note(|| format!("{owner} has settled {bucket}"));
-            self.document_node(owner).source.stand(bucket, Some(BucketStanding::Settled));
+            self.document_node(owner).source.stand(bucket, BucketStanding::Settled);
             return self.pump(owner);
         }
         if !lacking.iter().any(|(node, _)| *node == owner)
@@ -207,7 +207,7 @@ impl FeedWorld {
         {
             let known = self.document_node(owner);
             known.complete.insert(bucket);
-            known.source.stand(bucket, Some(BucketStanding::Whole));
+            known.source.stand(bucket, BucketStanding::Whole);
             self.pump(owner);
         }
         self.count("merged");
@@ -250,15 +250,12 @@ impl FeedWorld {
         }
         let (version, owners) = (self.version, self.owners.clone());
         for node in self.documents.values_mut().filter(|node| node.serves) {
-            node.source.adopt(version);
-            for bucket in &buckets {
-                let standing = match owners.get(bucket) == Some(&node.key) {
-                    true if node.complete.contains(bucket) => Some(BucketStanding::Whole),
-                    true => Some(BucketStanding::Incomplete),
-                    false => None,
-                };
-                node.source.stand(*bucket, standing);
-            }
+            let own = buckets.iter().filter(|bucket| owners.get(bucket) == Some(&node.key));
+            let owned = own.map(|bucket| match node.complete.contains(bucket) {
+                true => (*bucket, BucketStanding::Whole),
+                false => (*bucket, BucketStanding::Incomplete),
+            });
+            node.source.adopt(version, &owned.collect());
         }
         self.note(|| format!("state {version}: {owners:?}"));
         let keys: Vec<NodeKey> = self.documents.keys().copied().collect();
