@@ -404,7 +404,10 @@ impl<B: Clone> IndexFeedFollower<B> {
                 });
                 stale.into_iter().for_each(|copy| self.ask_reads(copy, bucket, now));
             }
-            FeedChange::Closed { until, held } => {
+            FeedChange::Closed { version, until, held } => {
+                if version != self.version {
+                    return;
+                }
                 for copy in self.copies.values_mut() {
                     for (bucket, followed) in &mut copy.buckets {
                         if self.owners.get(bucket) == Some(&Some(owner)) && !held.contains(bucket) {

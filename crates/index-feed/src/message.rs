@@ -150,6 +150,8 @@ pub enum FeedChange<B> {
     /// Of the followed buckets, all replicas have all versions of before a time, and no such version is still
     /// to come but a late one.
     Closed {
+        /// Version of the cluster state that the buckets are of: by another one, documents may be of others.
+        version: u64,
         /// The time.
         until: Timestamp,
         /// Followed buckets that this does not hold for.

@@ -117,6 +117,9 @@ impl<B: Clone> IndexFeedSource<B> {
             self.end(bucket);
             self.note_completeness(bucket);
         }
+        // Buckets without a time or a change would stay for as long as the process runs.
+        self.buckets
+            .retain(|_, fed| fed.standing.is_some() || fed.disorder.is_some() || fed.changes_under_way > 0);
         owned.iter().for_each(|(bucket, standing)| self.set_standing(*bucket, *standing));
         self.admit();
     }
@@ -277,7 +280,7 @@ impl<B: Clone> IndexFeedSource<B> {
                 |bucket: &&BucketId| !buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(until));
             let held: BTreeSet<BucketId> = session.followed.keys().filter(is_held).copied().collect();
             if held.len() < session.followed.len() {
-                session.push(FeedChange::Closed { until, held });
+                session.push(FeedChange::Closed { version: self.version, until, held });
             }
         }
         self.cut_those_over();

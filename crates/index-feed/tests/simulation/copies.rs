@@ -25,7 +25,7 @@ impl SimCopy {
     }
 
     pub fn has(&self, document: SimDocument) -> bool {
-        self.definition.slice.covers(document.bucket())
+        self.definition.slice.covers(document.cell())
             && self.definition.document_type == document.document_type()
     }
 
@@ -38,6 +38,11 @@ impl SimCopy {
     }
 }
 
+/// True if a document is of a bucket, and of none that lies inside of it.
+fn is_of(document: SimDocument, bucket: BucketId, apart: &[BucketId]) -> bool {
+    bucket.covers(document.cell()) && !apart.iter().any(|inside| inside.covers(document.cell()))
+}
+
 /// An index node.
 pub struct CopyNode {
     pub key: NodeKey,
@@ -45,6 +50,8 @@ pub struct CopyNode {
     runs: u64,
     pub follower: IndexFeedFollower<SimFieldValue>,
     pub copies: BTreeMap<CopyNumber, SimCopy>,
+    /// Time before which it learns of no cluster state.
+    pub learns_after: u64,
     /// State that it acts by, with the owners.
     pub state: (u64, BTreeMap<BucketId, Option<NodeKey>>),
 }
@@ -57,6 +64,7 @@ impl CopyNode {
             runs: 1,
             follower: IndexFeedFollower::new(1),
             copies: BTreeMap::new(),
+            learns_after: 0,
             state: (0, BTreeMap::new()),
         }
     }
@@ -78,8 +86,7 @@ impl CopyNode {
     pub fn flush(&mut self, number: CopyNumber) {
         let Some(copy) = self.copies.get_mut(&number) else { return };
         let marks = self.follower.marks(number);
-        copy.records
-            .retain(|document, (time, value)| value.is_some() || *time >= marks.of(document.bucket()));
+        copy.records.retain(|document, (time, value)| value.is_some() || *time >= marks.of(document.cell()));
         copy.flushed = (copy.records.clone(), marks);
     }
 
@@ -99,11 +106,11 @@ impl CopyNode {
                     copy.put(&row);
                 }
             }
-            FollowEffect::Drop { copy, bucket, scope, until, .. } => {
+            FollowEffect::Drop { copy, bucket, apart, scope, until, .. } => {
                 let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
                 let group = dropped_group(&scope);
                 copy.records.retain(|document, (time, _)| {
-                    document.bucket() != bucket || document.group != group || *time > until
+                    !is_of(*document, bucket, &apart) || document.group != group || *time > until
                 });
             }
             FollowEffect::ReplaceDocuments { copy, documents, rows } => {
@@ -113,11 +120,11 @@ impl CopyNode {
                 }
                 rows.iter().for_each(|row| copy.put(row));
             }
-            FollowEffect::Replace { copy: number, bucket, read, from, after, until, rows, .. } => {
+            FollowEffect::Replace { copy: number, bucket, apart, read, from, after, until, rows } => {
                 let Some(copy) = self.copies.get_mut(&number) else { return Vec::new() };
                 let is_in = |document: &SimDocument| {
                     let key = document.key();
-                    document.bucket() == bucket
+                    is_of(*document, bucket, &apart)
                         && after.as_ref().is_none_or(|after| *after < key)
                         && until.as_ref().is_none_or(|until| key <= *until)
                         && !rows.iter().any(|row| row.document == key)

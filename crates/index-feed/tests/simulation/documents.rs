@@ -36,8 +36,9 @@ impl SimDocument {
         if self.number.is_multiple_of(2) { "even" } else { "odd" }
     }
 
-    pub fn bucket(self) -> BucketId {
-        BucketId::new(BUCKET_BITS, self.bucket.into())
+    /// Smallest bucket that it can be of: that of its group.
+    pub fn cell(self) -> BucketId {
+        BucketId::new(BUCKET_BITS + 1, u64::from(self.bucket) | u64::from(self.group) << BUCKET_BITS)
     }
 
     pub fn all() -> impl Iterator<Item = SimDocument> {
@@ -64,6 +65,7 @@ pub fn dropped_group(scope: &DropScope) -> u8 {
 /// A write to one document, or a drop of a group (its document counts for its group).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimWrite {
+    pub bucket: BucketId,
     pub document: SimDocument,
     pub timestamp: Timestamp,
     pub change: SimChange,
@@ -110,11 +112,11 @@ impl SimReplica {
     }
 
     /// Writes that make another replica have what this one has.
-    pub fn lacking(&self, other: &SimReplica) -> Vec<SimWrite> {
+    pub fn lacking(&self, bucket: BucketId, other: &SimReplica) -> Vec<SimWrite> {
         let drops = self.drops.iter().filter(|(group, time)| other.drops.get(group) < Some(time));
-        let bucket = self.versions.keys().next().map_or(0, |document| document.bucket);
         let drops = drops.map(|(group, time)| SimWrite {
-            document: SimDocument { bucket, group: *group, number: 0 },
+            bucket,
+            document: SimDocument { bucket: (bucket.bits() & 3) as u8, group: *group, number: 0 },
             timestamp: *time,
             change: SimChange::Drop,
         });
@@ -123,6 +125,7 @@ impl SimReplica {
         };
         let versions = self.versions.iter().filter(|(document, (time, _))| is_newer(document, *time));
         let versions = versions.map(|(document, (timestamp, value))| SimWrite {
+            bucket,
             document: *document,
             timestamp: *timestamp,
             change: SimChange::Put(*value),
@@ -130,6 +133,8 @@ impl SimReplica {
         drops.chain(versions).collect()
     }
 }
+
+static NO_REPLICA: SimReplica = SimReplica { versions: BTreeMap::new(), drops: BTreeMap::new() };
 
 /// A node with documents.
 pub struct DocumentNode {
@@ -185,20 +190,29 @@ impl DocumentNode {
     }
 
     pub fn replica(&self, bucket: BucketId) -> &SimReplica {
-        &self.replicas[&bucket]
+        self.replicas.get(&bucket).unwrap_or(&NO_REPLICA)
     }
 
     /// Takes a write into the store, not into the feed.
     pub fn store(&mut self, write: SimWrite, now: u64) {
         self.newest = self.newest.max(write.timestamp);
-        let replica = self.replicas.entry(write.document.bucket()).or_default();
+        let replica = self.replicas.entry(write.bucket).or_default();
         let before = replica.clone();
         replica.apply(write);
-        for document in SimDocument::all().filter(|document| document.bucket == write.document.bucket) {
+        for document in SimDocument::all().filter(|document| write.bucket.covers(document.cell())) {
             if before.visible(document) != replica.visible(document) {
                 self.changed.insert(document, now);
             }
         }
+    }
+
+    /// Divides the second group of a bucket off it.
+    pub fn divide(&mut self, bucket: BucketId, part: BucketId) {
+        let Some(replica) = self.replicas.get_mut(&bucket) else { return };
+        let versions = replica.versions.extract_if(.., |document, _| part.covers(document.cell())).collect();
+        let drops = replica.drops.extract_if(.., |group, _| *group == 1).collect();
+        self.replicas.insert(part, SimReplica { versions, drops });
+        self.complete.insert(part);
     }
 
     /// Passes a stored write to the feed.
@@ -206,13 +220,12 @@ impl DocumentNode {
         let clock = self.clock(now);
         match write.change {
             SimChange::Put(value) => {
-                let row = sim_row(write.document, write.timestamp, value);
+                let row = sim_row(write.bucket, write.document, write.timestamp, value);
                 self.source.committed(&[row], clock);
             }
             SimChange::Drop => {
                 let scope = drop_scope(write.document.bucket, write.document.group);
-                let bucket = write.document.bucket();
-                self.source.dropped(&scope, None, write.timestamp, &[bucket], clock);
+                self.source.dropped(&scope, None, write.timestamp, &[write.bucket], clock);
             }
         }
     }
@@ -220,11 +233,15 @@ impl DocumentNode {
     /// Answer of its store to a read.
     pub fn read(&self, read: &FeedRead) -> PageContent<SimFieldValue> {
         let replica = self.replica(read.bucket);
-        let of_type = SimDocument::all().filter(|document| {
-            document.bucket() == read.bucket && document.document_type() == read.document_type
-        });
+        let of_type = replica
+            .versions
+            .keys()
+            .copied()
+            .filter(|document| document.document_type() == read.document_type);
         let versions = of_type.filter_map(|document| {
-            replica.visible(document).map(|(timestamp, value)| sim_row(document, timestamp, value))
+            replica
+                .visible(document)
+                .map(|(timestamp, value)| sim_row(read.bucket, document, timestamp, value))
         });
         match &read.scope {
             FeedReadScope::Documents(documents) => {
@@ -243,9 +260,14 @@ impl DocumentNode {
     }
 }
 
-fn sim_row(document: SimDocument, timestamp: Timestamp, value: SimFieldValue) -> FeedRow<SimFieldValue> {
+fn sim_row(
+    bucket: BucketId,
+    document: SimDocument,
+    timestamp: Timestamp,
+    value: SimFieldValue,
+) -> FeedRow<SimFieldValue> {
     FeedRow {
-        bucket: document.bucket(),
+        bucket,
         document_type: document.document_type().to_owned(),
         document: document.key(),
         timestamp,

@@ -12,7 +12,8 @@ impl FeedWorld {
     pub fn fault(&mut self) {
         match self.random.below(100) {
             0..=39 => self.leave_any(),
-            40..=59 => self.move_owner(),
+            40..=52 => self.move_owner(),
+            53..=59 => self.divide(),
             60..=84 => {
                 let at = self.random.below(INDEX_NODES.len() as u64) as usize;
                 let node = NodeKey(INDEX_NODES[at]);
@@ -26,8 +27,16 @@ impl FeedWorld {
                     self.at(delay, WorldEvent::IndexReturn { node });
                 }
             }
-            _ => self.import(),
+            85..=94 => self.import(),
+            _ => self.delay_learning(),
         }
+    }
+
+    /// An index node does not learn of cluster states for a while.
+    pub fn delay_learning(&mut self) {
+        let at = self.random.below(INDEX_NODES.len() as u64) as usize;
+        let until = self.now + self.random.millis(20_000, 150_000);
+        self.index_node(NodeKey(INDEX_NODES[at])).learns_after = until;
     }
 
     /// A copy is replaced by the files of another one.

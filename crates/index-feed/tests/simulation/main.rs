@@ -33,12 +33,16 @@ pub enum FeedSabotage {
     ClosedTooFar,
     /// A node that comes back feeds as if it had not been away.
     ReturnUnnoticed,
+    /// Closings count that are by another cluster state, with other buckets.
+    ClosedByAnotherState,
+    /// A bucket counts as complete at an owner that is not.
+    IncompleteFollowed,
     /// A page does not have the rows that came while it was read.
     PageTornByRows,
 }
 
 /// All of them.
-const SABOTAGES: [FeedSabotage; 11] = [
+const SABOTAGES: [FeedSabotage; 13] = [
     FeedSabotage::FedAfterAcknowledgement,
     FeedSabotage::NotReadSince,
     FeedSabotage::PageOnlyAdds,
@@ -49,6 +53,8 @@ const SABOTAGES: [FeedSabotage; 11] = [
     FeedSabotage::NewestRuleLeftOut,
     FeedSabotage::ClosedTooFar,
     FeedSabotage::ReturnUnnoticed,
+    FeedSabotage::ClosedByAnotherState,
+    FeedSabotage::IncompleteFollowed,
     FeedSabotage::PageTornByRows,
 ];
 

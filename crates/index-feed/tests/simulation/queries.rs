@@ -108,7 +108,7 @@ impl FeedWorld {
     fn check_copy(&mut self, open: &OpenQuery, missing: &BTreeSet<BucketId>) {
         let copy = &self.indexes[&open.node].copies[&open.copy];
         for document in SimDocument::all().filter(|document| copy.has(*document)) {
-            let bucket = document.bucket();
+            let bucket = self.bucket_of(document);
             let owner = &self.documents[&self.owners[&bucket]];
             let Some(asked) = open.asked.get(&owner.key) else { continue };
             let has_changed = owner.changed.get(&document).is_some_and(|changed| changed >= asked);
@@ -119,7 +119,7 @@ impl FeedWorld {
             let dropped = owner.replica(bucket).drops.get(&document.group).copied();
             let acknowledged = self.acknowledged.get(&document).filter(|(time, _)| time < asked);
             if acknowledged.is_some_and(|(_, time)| newest.max(dropped) < Some(*time)) {
-                self.wrong = Some(format!("the simulation has lost {document:?} at its owner {}", owner.key));
+                self.wrong = Some(format!("the owner {} lacks {document:?}, and answers for it", owner.key));
                 return;
             }
             let (expected, found) = (owner.replica(bucket).value(document), copy.value(document));
@@ -153,8 +153,8 @@ impl FeedWorld {
                     return Err(format!("node {}: W of copy {number:?} stands still: {marks:?}", node.key));
                 }
                 for document in SimDocument::all().filter(|document| copy.has(*document)) {
-                    for holder in &self.placed[&document.bucket()] {
-                        let replica = self.documents[holder].replica(document.bucket());
+                    for holder in &self.placed[&self.bucket_of(document)] {
+                        let replica = self.documents[holder].replica(self.bucket_of(document));
                         if replica.value(document) != copy.value(document) {
                             return Err(format!(
                                 "at rest node {} copy {number:?} has {:?} of {document:?}, and node {holder} has {:?}",

@@ -44,6 +44,42 @@ pub enum MergeStep {
 }
 
 impl FeedWorld {
+    /// Bucket of a document by the cluster state.
+    pub fn bucket_of(&self, document: SimDocument) -> BucketId {
+        match self.placed.contains_key(&document.cell()) {
+            true => document.cell(),
+            false => BucketId::new(BUCKET_BITS, document.bucket.into()),
+        }
+    }
+
+    /// A bucket is divided, if all of its nodes serve and nothing is in flight.
+    pub fn divide(&mut self) {
+        let bits = self.random.below(4);
+        let (bucket, part) =
+            (BucketId::new(BUCKET_BITS, bits), BucketId::new(BUCKET_BITS + 1, bits | 1 << BUCKET_BITS));
+        let mut nodes = self.placed[&bucket].clone();
+        let replica = self.documents[&nodes[0]].replica(bucket);
+        let is_equal = |node: &NodeKey| {
+            let node = &self.documents[node];
+            node.serves && node.complete.contains(&bucket) && node.replica(bucket) == replica
+        };
+        let is_quiet =
+            nodes.iter().all(is_equal) && !self.writes.values().any(|open| open.write.bucket == bucket);
+        if self.placed.contains_key(&part) || !is_quiet {
+            return;
+        }
+        self.count("divided");
+        if self.random.percent(50) {
+            self.delay_learning();
+        }
+        self.note(|| format!("{part} is divided off {bucket}"));
+        nodes.iter().for_each(|node| self.document_node(*node).divide(bucket, part));
+        let first = self.random.below(nodes.len() as u64) as usize;
+        nodes.rotate_left(first);
+        self.placed.insert(part, nodes);
+        self.change_state();
+    }
+
     /// Nodes of a bucket that serve.
     fn holders(&self, bucket: BucketId) -> Vec<NodeKey> {
         let serves = |node: &&NodeKey| self.documents[node].serves;
@@ -54,31 +90,32 @@ impl FeedWorld {
     pub fn write(&mut self) {
         let (bucket, group) = (self.random.below(4) as u8, self.random.below(2) as u8);
         let document = SimDocument { bucket, group, number: self.random.below(5) as u8 };
+        let bucket = self.bucket_of(document);
         let change = match self.random.below(100) {
             0..=1 => SimChange::Drop,
             2..=14 => SimChange::Put(None),
             _ => SimChange::Put(Some(self.random.below(1_000))),
         };
         // Buckets are written for a while, and not for a while.
-        if self.random.percent(2) && !self.idle.remove(&document.bucket()) {
-            self.idle.insert(document.bucket());
+        if self.random.percent(2) && !self.idle.remove(&bucket) {
+            self.idle.insert(bucket);
         }
-        let Some(owner) = self.owners.get(&document.bucket()).copied() else { return };
-        if self.idle.contains(&document.bucket()) {
+        let Some(owner) = self.owners.get(&bucket).copied() else { return };
+        if self.idle.contains(&bucket) {
             return;
         }
-        let (now, bucket) = (self.now, document.bucket());
+        let now = self.now;
         let node = self.document_node(owner);
         let timestamp = node.next_timestamp(now);
         let needed: BTreeSet<NodeKey> = self.holders(bucket).into_iter().collect();
-        let write = SimWrite { document, timestamp, change };
+        let write = SimWrite { bucket, document, timestamp, change };
         let open = OpenWrite { write, owner, needed: needed.clone(), landed: BTreeSet::new(), is_open: true };
         self.document_node(owner).source.write_begun(bucket, open.time());
         self.next_write += 1;
         let number = self.next_write;
         self.writes.insert(number, open);
         self.note(|| format!("{owner} writes {write:?}"));
-        let is_bad = self.random.percent(2);
+        let is_bad = self.random.percent(3);
         for node in needed {
             let delay = match self.random.below(100) {
                 0..=39 if is_bad => continue,
@@ -112,7 +149,7 @@ impl FeedWorld {
     }
 
     fn end_write(&mut self, open: &OpenWrite, outcome: RowOutcome) {
-        let bucket = open.write.document.bucket();
+        let bucket = open.write.bucket;
         let outcome = match self.sabotage {
             Some(FeedSabotage::GivenUpIgnored) => RowOutcome::Landed,
             _ => outcome,
@@ -128,9 +165,9 @@ impl FeedWorld {
         self.count("given up");
         self.note(|| format!("{} gives up {:?}", open.owner, open.write));
         self.end_write(&open, RowOutcome::GivenUp);
-        self.merge_later(open.write.document.bucket());
+        self.merge_later(open.write.bucket);
         if self.is_faulty && self.random.percent(30) {
-            self.idle.insert(open.write.document.bucket());
+            self.idle.insert(open.write.bucket);
             let needed: Vec<NodeKey> = open.needed.into_iter().collect();
             let node = needed[self.random.below(needed.len() as u64) as usize];
             let delay = self.random.millis(0, 100_000);
@@ -174,7 +211,7 @@ impl FeedWorld {
 
     fn compare(&mut self, bucket: BucketId) {
         let version = self.version;
-        let of_bucket = |open: &OpenWrite| open.write.document.bucket() == bucket;
+        let of_bucket = |open: &OpenWrite| open.write.bucket == bucket;
         if self.writes.values().any(|open| of_bucket(open) && open.is_open) {
             let again = WorldEvent::Merge { bucket, version, step: MergeStep::Compare };
             return self.at(300_000, again);
@@ -184,11 +221,12 @@ impl FeedWorld {
         let holders = self.holders(bucket);
         let mut union = SimReplica::default();
         for node in &holders {
-            let lacking = self.documents[node].replica(bucket).lacking(&union);
+            let lacking = self.documents[node].replica(bucket).lacking(bucket, &union);
             lacking.into_iter().for_each(|write| union.apply(write));
         }
         let Some(owner) = self.owners.get(&bucket).copied() else { return };
-        let lacking = holders.iter().map(|node| (*node, union.lacking(self.documents[node].replica(bucket))));
+        let lacking =
+            holders.iter().map(|node| (*node, union.lacking(bucket, self.documents[node].replica(bucket))));
         let lacking: Vec<_> = lacking.filter(|(_, writes)| !writes.is_empty()).collect();
         if lacking.is_empty() {
             let disorders = holders.iter().map(|node| self.documents[node].source.disorder(bucket));
@@ -249,10 +287,12 @@ impl FeedWorld {
             self.owners.extend(first.map(|owner| (*bucket, owner)));
         }
         let (version, owners) = (self.version, self.owners.clone());
+        let is_eager = self.sabotage == Some(FeedSabotage::IncompleteFollowed);
         for node in self.documents.values_mut().filter(|node| node.serves) {
             let own = buckets.iter().filter(|bucket| owners.get(bucket) == Some(&node.key));
             let owned = own.map(|bucket| match node.complete.contains(bucket) {
                 true => (*bucket, BucketStanding::Whole),
+                _ if is_eager => (*bucket, BucketStanding::Whole),
                 false => (*bucket, BucketStanding::Incomplete),
             });
             node.source.adopt(version, &owned.collect());
@@ -326,7 +366,8 @@ impl FeedWorld {
 
     /// A bucket gets another owner, or another node gets a replica of it.
     pub fn move_owner(&mut self) {
-        let bucket = BucketId::new(BUCKET_BITS, self.random.below(4));
+        let buckets: Vec<BucketId> = self.placed.keys().copied().collect();
+        let bucket = buckets[self.random.below(buckets.len() as u64) as usize];
         let mut nodes = self.placed[&bucket].clone();
         let is_relocated = self.random.percent(30);
         if is_relocated {

@@ -37,6 +37,7 @@ impl WorldCounts {
     pub fn assert_all(&self) {
         for name in [
             "acknowledged",
+            "divided",
             "given up",
             "crash",
             "away",
@@ -445,7 +446,15 @@ impl FeedWorld {
                     self.pump(owner);
                 }
             }
-            WorldEvent::Batch { owner, follower, batch } => {
+            WorldEvent::Batch { owner, follower, mut batch } => {
+                if self.sabotage == Some(FeedSabotage::ClosedByAnotherState) {
+                    let known = self.indexes[&follower].state.0;
+                    for change in &mut batch.changes {
+                        if let FeedChange::Closed { version, .. } = change {
+                            *version = known;
+                        }
+                    }
+                }
                 let now = Timestamp(self.now);
                 let is_void = |change: &FeedChange<_>| matches!(change, FeedChange::Page(page) if page.content.is_none());
                 if batch.changes.iter().any(is_void) {
@@ -525,6 +534,10 @@ impl FeedWorld {
 
     /// An index node learns of the cluster state.
     fn learn(&mut self, key: NodeKey) {
+        let late = self.index_node(key).learns_after;
+        if self.is_faulty && self.now < late {
+            return self.at(late - self.now, WorldEvent::Learn { node: key });
+        }
         let (version, now) = (self.version, Timestamp(self.now));
         let owners = self.placed.keys().map(|bucket| (*bucket, self.owners.get(bucket).copied()));
         let owners: BTreeMap<_, _> = owners.collect();
