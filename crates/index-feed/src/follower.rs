@@ -34,7 +34,21 @@ pub struct CopyDefinition {
     pub slice: BucketId,
 }
 
-/// Action of an index node. Actions are carried out in their order, before the next call.
+/// Progress of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CopyProgress {
+    /// Number of buckets of its slice.
+    pub buckets: usize,
+    /// Number of those that are followed.
+    pub followed: usize,
+    /// Number of those that were read since.
+    pub caught_up: usize,
+    /// The lowest W of the buckets: of before, the copy has everything.
+    pub until: Timestamp,
+}
+
+/// Action of an index node. Actions are carried out in their order, all of them before the copy is read and
+/// before the next call; [`IndexFeedFollower::compared`] alone is called in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FollowEffect<B> {
     /// Send a request to an owner, for [`crate::IndexFeedSource::follow`].
@@ -140,7 +154,7 @@ pub struct IndexFeedFollower<B> {
 }
 
 impl<B: Clone> IndexFeedFollower<B> {
-    /// Creates the follower of a process that starts.
+    /// Creates the follower of a process that starts, whose run is greater than all before on this node.
     pub fn new(run: u64) -> Self {
         IndexFeedFollower {
             run,
@@ -346,6 +360,17 @@ impl<B: Clone> IndexFeedFollower<B> {
         let missing =
             copy.buckets.iter().filter(|(bucket, followed)| is_there(bucket, followed) != Some(true));
         Some(missing.map(|(bucket, _)| *bucket).collect())
+    }
+
+    /// Progress of a copy.
+    pub fn progress(&self, copy: CopyNumber) -> CopyProgress {
+        let Some(copy) = self.copies.get(&copy) else { return CopyProgress::default() };
+        CopyProgress {
+            buckets: copy.buckets.len(),
+            followed: copy.buckets.values().filter(|followed| followed.is_attached).count(),
+            caught_up: copy.buckets.values().filter(|followed| followed.is_caught_up()).count(),
+            until: copy.buckets.values().map(|followed| followed.until).min().unwrap_or_default(),
+        }
     }
 
     /// Times W of a copy, to be stored with a flush of what it has now.

@@ -44,13 +44,13 @@ mod message;
 mod session;
 mod source;
 
-pub use follower::{CopyDefinition, FollowEffect, IndexFeedFollower};
+pub use follower::{CopyDefinition, CopyProgress, FollowEffect, IndexFeedFollower};
 pub use freshness::CopyFreshness;
 pub use message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedPage, FeedRead, FeedReadScope,
     FeedRow, FollowRequest, FollowSession, OwnerPosition, PageContent, SourceRun,
 };
-pub use source::{BucketStanding, IndexFeedSource, RowOutcome};
+pub use source::{BucketStanding, FeedQueueSize, IndexFeedSource, RowOutcome};
 
 /// Time by which closings are behind the clock of the owner, in microseconds. A write is given up earlier.
 pub const MARGIN_US: u64 = 60_000_000;

@@ -71,21 +71,26 @@ impl<B: Clone> SourceSession<B> {
         self.first + self.queue.len() as u64
     }
 
+    /// Number of changes that wait or are on their way, and their bytes.
+    pub fn size(&self) -> (usize, usize) {
+        (self.queue.len(), self.bytes)
+    }
+
     /// True if more waits than may.
     pub fn is_over(&self) -> bool {
         self.bytes > QUEUE_BYTES || self.queue.len() > QUEUE_ROWS
     }
 
     pub fn push(&mut self, change: FeedChange<B>) {
-        let is_closing = matches!(change, FeedChange::Closed { .. });
         // Of closings in a row the last one counts.
-        if is_closing && self.sent < self.position() {
-            if let Some(last) = self.queue.back_mut().filter(|last| matches!(last, FeedChange::Closed { .. }))
-            {
-                self.bytes = self.bytes - last.bytes() + change.bytes();
-                *last = change;
-                return;
-            }
+        let is_closing = |change: &FeedChange<B>| matches!(change, FeedChange::Closed { .. });
+        if is_closing(&change)
+            && self.sent < self.position()
+            && let Some(last) = self.queue.back_mut().filter(|last| is_closing(last))
+        {
+            self.bytes = self.bytes - last.bytes() + change.bytes();
+            *last = change;
+            return;
         }
         self.bytes += change.bytes();
         self.queue.push_back(change);

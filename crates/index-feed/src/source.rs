@@ -33,10 +33,28 @@ pub enum RowOutcome {
     GivenUp,
 }
 
+/// Size of the queue of a follower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedQueueSize {
+    /// Number of changes that wait or are on their way.
+    pub changes: usize,
+    /// Their bytes, about.
+    pub bytes: usize,
+}
+
 /// Feed of a node with documents: takes in the changes of its store, and hands them to index nodes.
 ///
 /// All buckets are those of the cluster state. `now` is the clock of the store, the one that timestamps
-/// of writes come from.
+/// of writes come from. The caller keeps to this order:
+///
+/// - [`IndexFeedSource::write_begun`] before any replica gets the row, [`IndexFeedSource::committed`] when the
+///   node's own store has it, and both before the write is acknowledged.
+/// - A bucket is [`BucketStanding::Whole`] when its replica can be read alone, and
+///   [`BucketStanding::Settled`] when all replicas were found equal with no write in flight, and no message of
+///   a write that was given up can still arrive. At that moment each of their nodes calls
+///   [`IndexFeedSource::found_equal`] with the earliest of their times of disorder. Without that call nothing
+///   is lost, and more is read.
+/// - [`IndexFeedSource::close`] and [`IndexFeedSource::position`] only while the cluster state is confirmed.
 #[derive(Debug)]
 pub struct IndexFeedSource<B> {
     run: SourceRun,
@@ -378,10 +396,9 @@ impl<B: Clone> IndexFeedSource<B> {
 
     /// A follower has taken batches in.
     pub fn confirm(&mut self, follower: NodeKey, receipt: BatchReceipt) {
-        if receipt.run == self.run {
-            if let Some(session) = self.session_of(follower, receipt.session) {
-                session.confirm(receipt.position);
-            }
+        let is_own = receipt.run == self.run;
+        if let Some(session) = self.session_of(follower, receipt.session).filter(|_| is_own) {
+            session.confirm(receipt.position);
         }
     }
 
@@ -416,6 +433,12 @@ impl<B: Clone> IndexFeedSource<B> {
             self.ended.insert(follower, session.session);
             self.cuts.insert(follower, FeedCut { session: session.session });
         }
+    }
+
+    /// Size of the queue of a follower; `None` if it has no session.
+    pub fn queue(&self, follower: NodeKey) -> Option<FeedQueueSize> {
+        let (changes, bytes) = self.sessions.get(&follower)?.size();
+        Some(FeedQueueSize { changes, bytes })
     }
 
     /// Position for a query that an index node answers. The caller's state must be confirmed afterwards.

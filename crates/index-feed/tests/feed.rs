@@ -43,6 +43,8 @@ struct FeedPair {
     /// Content of the store, for reads.
     stored: BTreeMap<Vec<u8>, FeedRow<u8>>,
     reads: Vec<FeedRead>,
+    /// Copies that ask for positions.
+    asking: Vec<CopyNumber>,
 }
 
 impl FeedPair {
@@ -54,6 +56,7 @@ impl FeedPair {
             effects: Vec::new(),
             stored: BTreeMap::new(),
             reads: Vec::new(),
+            asking: Vec::new(),
         };
         pair.source.adopt(1, &owned(BucketStanding::Settled));
         pair
@@ -95,12 +98,17 @@ impl FeedPair {
                 let effects = self.follower.cut(OWNER, cut, self.now);
                 self.carry_out(effects);
             }
+            for copy in std::mem::take(&mut self.asking) {
+                let positions = BTreeMap::from([(OWNER, self.source.position(FOLLOWER))]);
+                let effects = self.follower.catch_up(copy, &positions);
+                self.carry_out(effects);
+            }
             match self.source.next_batch(FOLLOWER) {
                 Some(batch) => {
                     let effects = self.follower.batch(OWNER, batch, self.now);
                     self.carry_out(effects);
                 }
-                None if self.reads.is_empty() => return,
+                None if self.reads.is_empty() && self.asking.is_empty() => return,
                 None => {}
             }
         }
@@ -137,9 +145,7 @@ impl FeedPair {
                     continue;
                 }
                 FollowEffect::AskPositions { copy } => {
-                    let positions = BTreeMap::from([(OWNER, self.source.position(FOLLOWER))]);
-                    let effects = self.follower.catch_up(copy, &positions);
-                    self.carry_out(effects);
+                    self.asking.push(copy);
                     continue;
                 }
                 FollowEffect::Ready { .. } => "ready".to_owned(),
@@ -335,6 +341,8 @@ fn batches_are_handed_out_again_until_they_are_confirmed() {
     }
     let lost: Vec<_> = std::iter::from_fn(|| pair.source.next_batch(FOLLOWER)).collect();
     assert_eq!(lost.len(), BATCHES_IN_FLIGHT);
+    let queue = pair.source.queue(FOLLOWER).expect("there is a session");
+    assert_eq!((queue.changes, queue.bytes >> 20), (4, 8));
     pair.taken();
     // The second arrives without the first: it is not taken in.
     let effects = pair.follower.batch(OWNER, lost[1].clone(), pair.now);
@@ -376,6 +384,8 @@ fn a_bucket_is_followed_once_its_replica_is_whole_and_until_it_has_another_owner
     let since = at(50).0;
     assert_eq!(pair.taken(), [format!("read {since} of 0: 0")]);
     assert_eq!(pair.freshness(), CopyFreshness::NotReady);
+    let progress = pair.follower.progress(COPY);
+    assert_eq!((progress.buckets, progress.followed, progress.caught_up, progress.until), (2, 1, 1, at(50)));
     pair.source.stand(half(1), BucketStanding::Whole);
     pair.exchange();
     // Positions are asked for when all buckets were read.

@@ -137,11 +137,11 @@ impl FollowedBucket {
     pub fn forget_late_reads(&mut self, now: Timestamp) -> bool {
         let is_late = |at: Timestamp| at.0 + RETRY_US < now.0;
         let mut forgotten = false;
-        if let Some(reading) = &mut self.reading {
-            if matches!(reading.step, ReadingStep::Asked { at, .. } if is_late(at)) {
-                reading.step = ReadingStep::Due;
-                forgotten = true;
-            }
+        if let Some(reading) = &mut self.reading
+            && matches!(reading.step, ReadingStep::Asked { at, .. } if is_late(at))
+        {
+            reading.step = ReadingStep::Due;
+            forgotten = true;
         }
         if let Some(late) = self.lookup.take_if(|lookup| is_late(lookup.at)) {
             self.doubtful.extend(late.documents);

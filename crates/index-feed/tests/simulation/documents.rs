@@ -209,8 +209,10 @@ impl DocumentNode {
     /// Divides the second group of a bucket off it.
     pub fn divide(&mut self, bucket: BucketId, part: BucketId) {
         let Some(replica) = self.replicas.get_mut(&bucket) else { return };
-        let versions = replica.versions.extract_if(.., |document, _| part.covers(document.cell())).collect();
-        let drops = replica.drops.extract_if(.., |group, _| *group == 1).collect();
+        let is_in = |document: &SimDocument| part.covers(document.cell());
+        let versions = replica.versions.clone().into_iter().filter(|(document, _)| is_in(document)).collect();
+        let drops = replica.drops.remove(&1).map(|time| (1, time)).into_iter().collect();
+        replica.versions.retain(|document, _| !is_in(document));
         self.replicas.insert(part, SimReplica { versions, drops });
         self.complete.insert(part);
     }
