@@ -134,13 +134,13 @@ impl<B: Clone> SourceSession<B> {
     }
 
     /// Notes that a read begins.
-    pub fn begin_read(&mut self, request: FeedRead, is_void: bool) -> bool {
+    pub fn begin_read(&mut self, request: FeedRead) -> bool {
         // A read that comes twice would lose the rows since it began.
-        if self.reads.contains_key(&request.number) || self.reads.len() == READS_MAX {
+        let is_known = self.reads.contains_key(&request.number);
+        if is_known || self.reads.len() == READS_MAX || !self.followed.contains_key(&request.bucket) {
             return false;
         }
-        let is_void = is_void || !self.followed.contains_key(&request.bucket);
-        self.reads.insert(request.number, OpenFeedRead { request, rows: Vec::new(), is_void });
+        self.reads.insert(request.number, OpenFeedRead { request, rows: Vec::new(), is_void: false });
         true
     }
 

@@ -357,13 +357,12 @@ impl<B: Clone> IndexFeedSource<B> {
         self.cut_those_over();
     }
 
-    /// Notes that the store is about to be read for a follower; `false` if it need not be.
+    /// Notes that the store is about to be read for a follower; `false` if it need not be. While segments
+    /// arrive a page would not count: the follower asks again when they have.
     pub fn begin_read(&mut self, follower: NodeKey, read: FeedRead) -> bool {
         let is_changing = self.buckets.get(&read.bucket).is_some_and(|bucket| bucket.changes_under_way > 0);
-        match self.sessions.get_mut(&follower).filter(|session| session.session == read.session) {
-            Some(session) => session.begin_read(read, is_changing),
-            None => false,
-        }
+        let session = self.session_of(follower, read.session).filter(|_| !is_changing);
+        session.is_some_and(|session| session.begin_read(read))
     }
 
     /// Queues what was read in the store after [`IndexFeedSource::begin_read`].

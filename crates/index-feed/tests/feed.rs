@@ -262,6 +262,15 @@ fn a_stale_bucket_is_missing_until_it_was_read() {
     pair.source.changing(&[half(1)], pair.now);
     let missing = CopyFreshness::Missing(BTreeSet::from([half(1)]));
     assert_eq!(pair.freshness(), missing, "segments arrive");
+    let session = pair.source.position(FOLLOWER).session.expect("there is a session").0;
+    let read = |number| FeedRead {
+        session,
+        number,
+        bucket: half(1),
+        document_type: MAIL.to_owned(),
+        scope: FeedReadScope::Since { from: Timestamp(0), after: None },
+    };
+    assert!(!pair.source.begin_read(FOLLOWER, read(999)), "a page would not count");
     pair.stored.insert(vec![5], row(half(1), 5, at(10)));
     pair.source.changed(&[half(1)], pair.now);
     assert_ne!(pair.freshness(), CopyFreshness::Fresh);
@@ -269,13 +278,6 @@ fn a_stale_bucket_is_missing_until_it_was_read() {
     assert_eq!((pair.taken(), pair.freshness()), (vec!["read all of 1: 1".to_owned()], CopyFreshness::Fresh));
     assert_eq!(pair.marks(), [at(50).0, 0], "only this replica may have it");
     // A page that was begun before does not count.
-    let read = |number| FeedRead {
-        session: pair.source.position(FOLLOWER).session.expect("there is a session").0,
-        number,
-        bucket: half(1),
-        document_type: MAIL.to_owned(),
-        scope: FeedReadScope::Since { from: Timestamp(0), after: None },
-    };
     let (first, second) = (read(1_000), read(1_001));
     for (read, changes) in [(first, false), (second, true)] {
         assert!(pair.source.begin_read(FOLLOWER, read.clone()));
