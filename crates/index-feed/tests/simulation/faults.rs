@@ -13,8 +13,8 @@ impl FeedWorld {
         match self.random.below(100) {
             0..=39 => self.leave_any(),
             40..=52 => self.move_owner(),
-            53..=59 => self.divide(),
-            60..=84 => {
+            53..=63 => self.divide(),
+            64..=84 => {
                 let at = self.random.below(INDEX_NODES.len() as u64) as usize;
                 let node = NodeKey(INDEX_NODES[at]);
                 if std::mem::replace(&mut self.index_node(node).is_running, false) {

@@ -35,6 +35,11 @@ impl OpenWrite {
 #[derive(Debug, Clone)]
 pub enum MergeStep {
     Compare,
+    /// Rows arrive under their times, as those that an owner finishes for the one before it.
+    Finish {
+        node: NodeKey,
+        writes: Vec<SimWrite>,
+    },
     /// Segments arrive at a node, in the run in which it began to get them.
     Arrive {
         node: NodeKey,
@@ -92,8 +97,8 @@ impl FeedWorld {
         let document = SimDocument { bucket, group, number: self.random.below(5) as u8 };
         let bucket = self.bucket_of(document);
         let change = match self.random.below(100) {
-            0..=1 => SimChange::Drop,
-            2..=14 => SimChange::Put(None),
+            0..=2 => SimChange::Drop,
+            3..=14 => SimChange::Put(None),
             _ => SimChange::Put(Some(self.random.below(1_000))),
         };
         // Buckets are written for a while, and not for a while.
@@ -115,7 +120,7 @@ impl FeedWorld {
         let number = self.next_write;
         self.writes.insert(number, open);
         self.note(|| format!("{owner} writes {write:?}"));
-        let is_bad = self.random.percent(3);
+        let is_bad = self.random.percent(if change == SimChange::Drop { 40 } else { 3 });
         for node in needed {
             let delay = match self.random.below(100) {
                 0..=39 if is_bad => continue,
@@ -189,6 +194,12 @@ impl FeedWorld {
         match step {
             MergeStep::Compare if version == self.version => self.compare(bucket),
             MergeStep::Compare => {}
+            MergeStep::Finish { node, writes } => {
+                if version == self.version && self.is_reachable(node) {
+                    writes.into_iter().for_each(|write| self.dispatch(write, node));
+                    self.pump(node);
+                }
+            }
             MergeStep::Arrive { node, run, writes } => {
                 let (now, is_current) = (self.now, version == self.version);
                 let is_unnoticed = self.sabotage == Some(FeedSabotage::MergeUnnoticed);
@@ -249,13 +260,19 @@ impl FeedWorld {
             self.pump(owner);
         }
         self.count("merged");
+        if self.is_faulty && self.random.percent(20) {
+            // A node leaves while the others have not everything that it has.
+            let node = holders[self.random.below(holders.len() as u64) as usize];
+            let delay = self.random.millis(0, 3_000);
+            self.at(delay, WorldEvent::Leave { node });
+        }
         let is_unnoticed = self.sabotage == Some(FeedSabotage::MergeUnnoticed);
         for (node, writes) in lacking {
             self.note(|| format!("{node} lacks {writes:?}"));
             if self.random.percent(30) {
-                // Rows come under their times, as those that an owner finishes for the one before it.
-                writes.into_iter().for_each(|write| self.dispatch(write, node));
-                self.pump(node);
+                let delay = self.random.millis(0, 2_000);
+                let step = MergeStep::Finish { node, writes };
+                self.at(delay, WorldEvent::Merge { bucket, version, step });
                 continue;
             }
             let now = self.now;
