@@ -9,6 +9,9 @@ use millrace_index_feed::{FeedRead, FeedReadScope, FeedRow, IndexFeedSource, Pag
 /// Documents that a page of a read has at most.
 const PAGE: usize = 3;
 
+/// Timestamps of nodes differ by their remainder of this.
+const NODES_MAX: u64 = 8;
+
 /// Bits of all buckets.
 pub const BUCKET_BITS: u8 = 2;
 
@@ -178,7 +181,9 @@ impl DocumentNode {
     }
 
     pub fn next_timestamp(&mut self, now: u64) -> Timestamp {
-        self.newest = Timestamp(self.clock(now).0 + 1);
+        // Different from those of other nodes.
+        let count = self.clock(now).0 / NODES_MAX + 1;
+        self.newest = Timestamp(count * NODES_MAX + u64::from(self.key.0));
         self.newest
     }
 

@@ -171,11 +171,17 @@ impl FeedWorld {
         self.note(|| format!("{} gives up {:?}", open.owner, open.write));
         self.end_write(&open, RowOutcome::GivenUp);
         self.merge_later(open.write.bucket);
-        if self.is_faulty && self.random.percent(30) {
+        if self.is_faulty && self.random.percent(50) {
             self.idle.insert(open.write.bucket);
             let needed: Vec<NodeKey> = open.needed.into_iter().collect();
-            let node = needed[self.random.below(needed.len() as u64) as usize];
-            let delay = self.random.millis(0, 100_000);
+            let node = match self.random.percent(50) {
+                true => open.owner,
+                false => needed[self.random.below(needed.len() as u64) as usize],
+            };
+            let delay = match self.random.percent(50) {
+                true => self.random.millis(0, 3_000),
+                false => self.random.millis(0, 100_000),
+            };
             self.at(delay, WorldEvent::Leave { node });
         }
     }
