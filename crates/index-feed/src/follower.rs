@@ -36,7 +36,7 @@ pub struct CopyDefinition {
 
 /// Progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CopyProgress {
+pub struct FollowProgress {
     /// Number of buckets of its slice.
     pub buckets: usize,
     /// Number of those that are followed.
@@ -363,9 +363,9 @@ impl<B: Clone> IndexFeedFollower<B> {
     }
 
     /// Progress of a copy.
-    pub fn progress(&self, copy: CopyNumber) -> CopyProgress {
-        let Some(copy) = self.copies.get(&copy) else { return CopyProgress::default() };
-        CopyProgress {
+    pub fn progress(&self, copy: CopyNumber) -> FollowProgress {
+        let Some(copy) = self.copies.get(&copy) else { return FollowProgress::default() };
+        FollowProgress {
             buckets: copy.buckets.len(),
             followed: copy.buckets.values().filter(|followed| followed.is_attached).count(),
             caught_up: copy.buckets.values().filter(|followed| followed.is_caught_up()).count(),

@@ -44,7 +44,7 @@ mod message;
 mod session;
 mod source;
 
-pub use follower::{CopyDefinition, CopyProgress, FollowEffect, IndexFeedFollower};
+pub use follower::{CopyDefinition, FollowEffect, FollowProgress, IndexFeedFollower};
 pub use freshness::CopyFreshness;
 pub use message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedPage, FeedRead, FeedReadScope,

@@ -47,13 +47,13 @@ pub struct FeedQueueSize {
 /// All buckets are those of the cluster state. `now` is the clock of the store, the one that timestamps
 /// of writes come from. The caller keeps to this order:
 ///
-/// - [`IndexFeedSource::write_begun`] before any replica gets the row, [`IndexFeedSource::committed`] when the
-///   node's own store has it, and both before the write is acknowledged.
+/// - [`IndexFeedSource::write_begun`] before any replica gets the row, [`IndexFeedSource::committed`] when
+///   the node's own store has it, and both before the write is acknowledged.
 /// - A bucket is [`BucketStanding::Whole`] when its replica can be read alone, and
-///   [`BucketStanding::Settled`] when all replicas were found equal with no write in flight, and no message of
-///   a write that was given up can still arrive. At that moment each of their nodes calls
-///   [`IndexFeedSource::found_equal`] with the earliest of their times of disorder. Without that call nothing
-///   is lost, and more is read.
+///   [`BucketStanding::Settled`] when all replicas were found equal with no write in flight, and no message
+///   of a write that was given up can still arrive. At that moment each of their nodes calls
+///   [`IndexFeedSource::found_equal`] with the earliest of their times of disorder. Without that call
+///   nothing is lost, and more is read.
 /// - [`IndexFeedSource::close`] and [`IndexFeedSource::position`] only while the cluster state is confirmed.
 #[derive(Debug)]
 pub struct IndexFeedSource<B> {
@@ -148,8 +148,8 @@ impl<B: Clone> IndexFeedSource<B> {
         self.buckets.values_mut().for_each(|bucket| bucket.disorder = None);
     }
 
-    /// The replica of an owned bucket has another standing. [`BucketStanding::Settled`] takes back that writes
-    /// were given up.
+    /// The replica of an owned bucket has another standing. [`BucketStanding::Settled`] takes back that
+    /// writes were given up.
     pub fn stand(&mut self, bucket: BucketId, standing: BucketStanding) {
         self.set_standing(bucket, standing);
         self.admit();
