@@ -217,8 +217,8 @@ impl PlacementDraft<'_> {
         self.table.next_rebalance += 1;
         let (filling, held) = earlier.map(|run| (run.filling, run.held)).unwrap_or_default();
         self.steps.push(PlacementStep::RebalanceBegun { id, cause: cause.clone() });
-        self.table.rebalance =
-            Some(RebalanceRun { id, cause, stopping: false, moves_left: 0, filling, held });
+        let run = RebalanceRun { id, cause, stopping: false, moves_left: 0, filling, held, extent: None };
+        self.table.rebalance = Some(run);
     }
 
     fn stop_rebalance(&mut self) -> Result<(), Error> {

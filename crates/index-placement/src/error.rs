@@ -1,7 +1,7 @@
 use millrace_bucket::NodeKey;
 use millrace_cluster::NodeState;
 
-use crate::{IndexNumber, SliceId};
+use crate::{IndexNumber, RefusalKind, SliceId};
 
 /// Errors of the table of copies, of its settings and of wishes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +80,28 @@ pub enum Error {
     /// The cluster has no node with this key.
     #[error("node {0} is not a node of this cluster")]
     UnknownNode(NodeKey),
+    /// The cluster has no node of this name.
+    #[error("no node '{name}'; the cluster has {known}")]
+    UnknownNodeName {
+        /// The unknown name.
+        name: String,
+        /// Names of all nodes.
+        known: String,
+    },
+    /// The body is not a move.
+    #[error(
+        "the body does not describe a move: {reason}; expected the slice and the names of two nodes, as in {{\"slice\":3,\"from\":\"n0\",\"to\":\"n4\"}}"
+    )]
+    MoveFormat {
+        /// Reason why it does not parse.
+        reason: String,
+    },
+    /// The report of a node cannot be read.
+    #[error("this is not a report about copies of indexes: {reason}; was it written by another program?")]
+    ReportFormat {
+        /// Reason why it does not parse.
+        reason: String,
+    },
     /// The node can take no copies.
     #[error("node {node} takes no copies: {reason}")]
     TakesNone {
@@ -136,6 +158,35 @@ pub enum Error {
     /// The index is being built again already.
     #[error("index {0} is built beside the one that serves; wait until it is ready")]
     Rebuilding(IndexNumber),
+}
+
+impl Error {
+    /// Kind of the error, for callers that ask for something.
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Error::Format { .. }
+            | Error::Version(_)
+            | Error::Inconsistent { .. }
+            | Error::CopyText { .. }
+            | Error::SettingsFormat { .. }
+            | Error::MoveFormat { .. }
+            | Error::ReportFormat { .. }
+            | Error::UnknownSetting { .. }
+            | Error::Setting { .. }
+            | Error::Declaration { .. } => RefusalKind::Invalid,
+            Error::UnknownIndex { .. }
+            | Error::UnknownSlice { .. }
+            | Error::UnknownNode(_)
+            | Error::UnknownNodeName { .. } => RefusalKind::Unknown,
+            Error::TakesNone { .. }
+            | Error::NoReadyCopy { .. }
+            | Error::HasCopy { .. }
+            | Error::Moving { .. }
+            | Error::Rebalancing { .. }
+            | Error::NotRebalancing
+            | Error::Rebuilding(_) => RefusalKind::Conflict,
+        }
+    }
 }
 
 /// Reason why a node can take no copies.

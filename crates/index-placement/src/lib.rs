@@ -41,9 +41,11 @@ mod draft;
 mod error;
 mod grid;
 mod groups;
+mod left;
 mod node;
 mod plan;
 mod preview;
+mod request;
 mod settings;
 mod starting;
 mod step;
@@ -54,12 +56,15 @@ mod wish;
 
 pub use copy::{CopyId, IndexNumber, PlacedCopy, PlacedCopyState, PlacementReason, SliceId};
 pub use error::{Error, NoCopiesReason};
+pub use left::{RebalanceLeft, rebalance_left};
 pub use node::{CopyProgress, CopyReport, IndexNode};
 pub use plan::{PlacementPlan, PlacementSituation, plan};
 pub use preview::{NodePairMoves, PlannedRebalance, planned_rebalance};
+pub use request::{NodeReference, PlacementAnswer, PlacementRequest, RefusalKind, RequestedCopyMove};
 pub use settings::{ActivationUnit, CopyMethod, PlacementSettings, PlacementSettingsUpdate};
 pub use step::{ForgetReason, IndexRemoval, LeaveReason, PlacementStep};
 pub use table::{
-    COPIES_MAX, DefinitionHash, PlacedIndex, PlacementTable, RebalanceCause, RebalanceRun, TABLE_FORMAT,
+    COPIES_MAX, DefinitionHash, PlacedIndex, PlacementTable, RebalanceCause, RebalanceExtent, RebalanceRun,
+    TABLE_FORMAT,
 };
 pub use wish::{PlacementWish, WantedIndex};

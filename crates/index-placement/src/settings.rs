@@ -148,6 +148,14 @@ impl PlacementSettingsUpdate {
     pub fn from_json(bytes: &[u8]) -> Result<Self, Error> {
         let given: Map<String, Value> = serde_json::from_slice(bytes)
             .map_err(|error| Error::SettingsFormat { reason: error.to_string() })?;
+        PlacementSettingsUpdate::from_members(&given)
+    }
+
+    /// Parses the members of a JSON object with some of the settings.
+    ///
+    /// # Errors
+    /// An unknown setting; a value that the setting cannot have.
+    pub fn from_members(given: &Map<String, Value>) -> Result<Self, Error> {
         let changes = given.iter().map(|(name, value)| change(name, value));
         Ok(PlacementSettingsUpdate { changes: changes.collect::<Result<_, Error>>()? })
     }

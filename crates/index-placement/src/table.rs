@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::NodeKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{CopyId, Error, IndexNumber, PlacedCopy, PlacementSettings, SliceId};
+use crate::{CopyId, Error, IndexNumber, PlacedCopy, PlacementSettings, RebalanceLeft, SliceId};
 
 /// Format of the table that this program writes; it reads those up to this one.
 pub const TABLE_FORMAT: u32 = 1;
@@ -21,6 +21,9 @@ pub(crate) const COPIES_OF_SLICE_MAX: usize = 4;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlacementTable {
+    /// Number of the publication, from 1; 0 before the first.
+    #[serde(default)]
+    pub(crate) version: u64,
     pub(crate) settings: PlacementSettings,
     pub(crate) next_index: u32,
     pub(crate) next_copy: u64,
@@ -81,6 +84,21 @@ pub struct RebalanceRun {
     /// Those of them that answer no scans yet, because of [`ActivationUnit::Node`](crate::ActivationUnit).
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub held: BTreeSet<NodeKey>,
+    /// Its extent; `None` before the leader has measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<RebalanceExtent>,
+}
+
+/// Extent of a rebalance, by which its progress is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RebalanceExtent {
+    /// Time of its beginning, in milliseconds since 1970.
+    pub began_ms: u64,
+    /// Largest number of moves that were left.
+    pub moves: u64,
+    /// Largest number of bytes that were left.
+    pub bytes: u64,
 }
 
 /// Beginner of a rebalance.
@@ -156,6 +174,31 @@ impl PlacementTable {
         serde_json::to_vec(&written).expect("numbers, texts and lists of them always have a JSON form")
     }
 
+    /// Number of the publication. Of two tables of a cluster, the one with the larger number is newer.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The same table with the number of its publication.
+    pub fn published_as(self, version: u64) -> Self {
+        PlacementTable { version, ..self }
+    }
+
+    /// The same table with the extent of its rebalance, as far as more is left than was noted before.
+    pub fn measured(mut self, now_ms: u64, left: RebalanceLeft) -> Self {
+        if let Some(run) = &mut self.rebalance {
+            let known = run.extent.unwrap_or(RebalanceExtent { began_ms: now_ms, moves: 0, bytes: 0 });
+            let (moves, bytes) = (known.moves.max(left.moves), known.bytes.max(left.bytes));
+            run.extent = Some(RebalanceExtent { moves, bytes, ..known });
+        }
+        self
+    }
+
+    /// True if the table has never had an index: such a table needs no publication.
+    pub fn is_unused(&self) -> bool {
+        self.next_index == 0 && self.settings == PlacementSettings::default()
+    }
+
     /// The settings.
     pub fn settings(&self) -> &PlacementSettings {
         &self.settings
@@ -200,18 +243,14 @@ impl PlacementTable {
     }
 
     /// The indexes of a name.
-    pub(crate) fn named(
-        &self,
-        content: &str,
-        name: &str,
-    ) -> impl Iterator<Item = (IndexNumber, &PlacedIndex)> {
+    pub fn named(&self, content: &str, name: &str) -> impl Iterator<Item = (IndexNumber, &PlacedIndex)> {
         let named =
             self.indexes.iter().filter(move |(_, index)| index.content == content && index.name == name);
         named.map(|(number, index)| (*number, index))
     }
 
     /// All copies, slice by slice.
-    pub(crate) fn all_copies(&self) -> impl Iterator<Item = (SliceId, &PlacedCopy)> {
+    pub fn all_copies(&self) -> impl Iterator<Item = (SliceId, &PlacedCopy)> {
         self.indexes.iter().flat_map(|(number, index)| {
             let slices = (0..).zip(&index.slices);
             slices.flat_map(move |(slice, copies)| {

@@ -18,7 +18,8 @@ fn a_table_is_read_as_it_was_written() {
     assert_eq!(
         json("0 1 2 | a*2=0,1/1,2c1>1,0l"),
         concat!(
-            r#"{"format":1,"table":{"settings":{"batch":3,"empty-node-batch":20,"transfers-per-node":2,"#,
+            r#"{"format":1,"table":{"version":0,"settings":{"batch":3,"empty-node-batch":20,"#,
+            r#""transfers-per-node":2,"#,
             r#""activation":"node","method":"auto","lag-max":null,"verify-interval":604800},"#,
             r#""next-index":1,"next-copy":5,"next-rebalance":0,"indexes":{"0":{"content":"mail","name":"a","#,
             r#""definition":"0000000000000007","copies":2,"#,

@@ -153,7 +153,7 @@ impl PlacementScenario {
     fn run(&mut self, cause: RebalanceCause, nodes: BTreeSet<NodeKey>) {
         let (id, filling, held) = (self.table.next_rebalance, nodes.clone(), nodes);
         self.table.next_rebalance += 1;
-        let run = RebalanceRun { id, cause, stopping: false, moves_left: 0, filling, held };
+        let run = RebalanceRun { id, cause, stopping: false, moves_left: 0, filling, held, extent: None };
         self.table.rebalance = Some(run);
     }
 
