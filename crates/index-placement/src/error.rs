@@ -29,6 +29,15 @@ pub enum Error {
         /// Contradiction.
         reason: String,
     },
+    /// The bytes are not reports of a node about its copies.
+    #[error(
+        "these are not reports of a node about copies of indexes: {reason}; the node publishes others when it \
+         starts again"
+    )]
+    Reports {
+        /// Reason why they do not parse.
+        reason: String,
+    },
     /// A text is not a copy of the table.
     #[error("'{text}' does not describe a copy of an index: {reason}")]
     CopyText {

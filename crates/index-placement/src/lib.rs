@@ -44,6 +44,7 @@ mod groups;
 mod node;
 mod plan;
 mod preview;
+mod report;
 mod settings;
 mod starting;
 mod step;
@@ -57,6 +58,7 @@ pub use error::{Error, NoCopiesReason};
 pub use node::{CopyProgress, CopyReport, IndexNode};
 pub use plan::{PlacementPlan, PlacementSituation, plan};
 pub use preview::{NodePairMoves, PlannedRebalance, planned_rebalance};
+pub use report::{NodeCopyReport, NodeCopyReports};
 pub use settings::{ActivationUnit, CopyMethod, PlacementSettings, PlacementSettingsUpdate};
 pub use step::{ForgetReason, IndexRemoval, LeaveReason, PlacementStep};
 pub use table::{
