@@ -29,6 +29,15 @@ pub enum Error {
         /// Contradiction.
         reason: String,
     },
+    /// The bytes are not reports of a node about its copies.
+    #[error(
+        "these are not reports of a node about copies of indexes: {reason}; the node publishes others when it \
+         starts again"
+    )]
+    Reports {
+        /// Reason why they do not parse.
+        reason: String,
+    },
     /// A text is not a copy of the table.
     #[error("'{text}' does not describe a copy of an index: {reason}")]
     CopyText {
@@ -93,12 +102,6 @@ pub enum Error {
         "the body does not describe a move: {reason}; expected the slice and the names of two nodes, as in {{\"slice\":3,\"from\":\"n0\",\"to\":\"n4\"}}"
     )]
     MoveFormat {
-        /// Reason why it does not parse.
-        reason: String,
-    },
-    /// The report of a node cannot be read.
-    #[error("this is not a report about copies of indexes: {reason}; was it written by another program?")]
-    ReportFormat {
         /// Reason why it does not parse.
         reason: String,
     },
@@ -170,7 +173,7 @@ impl Error {
             | Error::CopyText { .. }
             | Error::SettingsFormat { .. }
             | Error::MoveFormat { .. }
-            | Error::ReportFormat { .. }
+            | Error::Reports { .. }
             | Error::UnknownSetting { .. }
             | Error::Setting { .. }
             | Error::Declaration { .. } => RefusalKind::Invalid,

@@ -18,6 +18,7 @@ mod in_order;
 mod mend;
 mod notes;
 mod opened;
+mod placed;
 mod service;
 mod stale;
 mod status;
@@ -31,6 +32,7 @@ pub(crate) use definition::definitions;
 
 pub use definition::IndexDefinition;
 pub use in_order::{OrderedEntries, first_entries};
+pub use placed::{PlacedIndexes, PlacementLinks, PlacementNews, WantedIndexes};
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};
 pub use usage::{CandidateReading, IndexChoice, IndexUse, NarrowedPart, NarrowedScope};

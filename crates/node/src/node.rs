@@ -22,7 +22,7 @@ use crate::cluster::{BlockingWaits, ClusterMember, ClusterView, NodeCluster, Nod
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
 use crate::fitness::DiskSpaceMonitor;
-use crate::indexes::NodeIndexes;
+use crate::indexes::{NodeIndexes, PlacedIndexes};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{DescribedHistogram, MetricGauge, NodeMetrics};
 use crate::models::{ModelOptions, NodeModels};
@@ -43,6 +43,7 @@ pub struct Node {
     pool: WorkPool,
     upkeep: BackgroundThreads,
     indexes: NodeIndexes,
+    placed_indexes: PlacedIndexes,
     snapshot_reading: SnapshotReading,
     /// Relation of the node to a cluster.
     member: OnceLock<Arc<dyn ClusterMember>>,
@@ -108,6 +109,7 @@ impl Node {
         let indexes = NodeIndexes::new(&settings.data_dir, &store);
         let node = Arc::new(Node {
             indexes,
+            placed_indexes: PlacedIndexes::default(),
             snapshot_reading: SnapshotReading::default(),
             member: OnceLock::new(),
             cluster_view: OnceLock::new(),
@@ -203,6 +205,11 @@ impl Node {
         &self.indexes
     }
 
+    /// Placed indexes of the node, in a cluster.
+    pub fn placed_indexes(&self) -> &PlacedIndexes {
+        &self.placed_indexes
+    }
+
     /// Keeps the indexes of the active application, each for the documents that the node has. Called once the
     /// node is complete, and after each deployment.
     ///
@@ -214,6 +221,7 @@ impl Node {
         let tuning = current.as_ref().map(|deployment| self.tuning(&deployment.application));
         let kept = tuning.unwrap_or_default().tombstone_retention;
         let remembered = self.store.next_timestamp().0.saturating_sub(kept.as_micros() as u64);
+        self.placed_indexes.adopt(self.deployments.generation(), wanted);
         self.indexes.adopt(wanted, Timestamp(remembered))
     }
 
