@@ -43,8 +43,10 @@ mod grid;
 mod groups;
 mod left;
 mod node;
+mod overview;
 mod plan;
 mod preview;
+mod progress;
 mod report;
 mod request;
 mod settings;
@@ -59,14 +61,16 @@ pub use copy::{CopyId, IndexNumber, PlacedCopy, PlacedCopyState, PlacementReason
 pub use error::{Error, NoCopiesReason};
 pub use left::{RebalanceLeft, rebalance_left};
 pub use node::{CopyProgress, CopyReport, IndexNode};
+pub use overview::PlacementOverview;
 pub use plan::{PlacementPlan, PlacementSituation, plan};
 pub use preview::{NodePairMoves, PlannedRebalance, planned_rebalance};
+pub use progress::RebalanceProgress;
 pub use report::{NodeCopyReport, NodeCopyReports};
 pub use request::{NodeReference, PlacementAnswer, PlacementRequest, RefusalKind, RequestedCopyMove};
 pub use settings::{ActivationUnit, CopyMethod, PlacementSettings, PlacementSettingsUpdate};
 pub use step::{ForgetReason, IndexRemoval, LeaveReason, PlacementStep};
 pub use table::{
-    COPIES_MAX, DefinitionHash, PlacedIndex, PlacementTable, RebalanceCause, RebalanceExtent, RebalanceRun,
-    TABLE_FORMAT,
+    COPIES_MAX, DefinitionHash, PlacedIndex, PlacementTable, RebalanceCause, RebalanceExtent, RebalancePace,
+    RebalanceRun, TABLE_FORMAT,
 };
 pub use wish::{PlacementWish, WantedIndex};

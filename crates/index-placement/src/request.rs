@@ -94,6 +94,8 @@ pub enum RefusalKind {
     Unknown,
     /// The table, or a node, does not permit it at present.
     Conflict,
+    /// The leader cannot plan at present.
+    Unavailable,
 }
 
 impl RequestedCopyMove {

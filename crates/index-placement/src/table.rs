@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::NodeKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{CopyId, Error, IndexNumber, PlacedCopy, PlacementSettings, RebalanceLeft, SliceId};
+use crate::{CopyId, CopyMethod, Error, IndexNumber, PlacedCopy, PlacementSettings, RebalanceLeft, SliceId};
 
 /// Format of the table that this program writes; it reads those up to this one.
 pub const TABLE_FORMAT: u32 = 1;
@@ -37,6 +37,19 @@ pub struct PlacementTable {
     /// Nodes without copies that get none by themselves, because their filling was stopped.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unfilled: BTreeSet<NodeKey>,
+    /// Speed of the last rebalance that was carried out to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pace: Option<RebalancePace>,
+}
+
+/// Speed of a rebalance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RebalancePace {
+    /// Origin of its copies, as the settings had it at its end.
+    pub method: CopyMethod,
+    /// Bytes in a second.
+    pub bytes_per_second: u64,
 }
 
 /// Hash of the definition of an index: copies with equal ones have equal entries for equal documents.
@@ -192,6 +205,25 @@ impl PlacementTable {
             run.extent = Some(RebalanceExtent { moves, bytes, ..known });
         }
         self
+    }
+
+    /// The same table with the speed of the rebalance of an earlier one, if it has ended since.
+    pub fn paced(mut self, now_ms: u64, earlier: &PlacementTable) -> Self {
+        let Some(run) = earlier.rebalance.as_ref().filter(|run| !run.stopping) else { return self };
+        let extent = run.extent.filter(|extent| extent.bytes > 0);
+        let has_ended = self.rebalance.is_none();
+        if let Some(extent) = extent.filter(|_| has_ended) {
+            let took_ms = now_ms.saturating_sub(extent.began_ms).max(1);
+            let bytes_per_second = u128::from(extent.bytes) * 1_000 / u128::from(took_ms);
+            let bytes_per_second = u64::try_from(bytes_per_second).unwrap_or(u64::MAX);
+            self.pace = Some(RebalancePace { method: self.settings.method, bytes_per_second });
+        }
+        self
+    }
+
+    /// Speed of the last rebalance that was carried out to its end.
+    pub fn pace(&self) -> Option<RebalancePace> {
+        self.pace
     }
 
     /// True if the table has never had an index: such a table needs no publication.

@@ -37,6 +37,11 @@ impl WantedIndex {
         Ok(WantedIndex { content, name, definition, copies, slices, deferred: false })
     }
 
+    /// Content cluster and name.
+    pub fn name(&self) -> (&str, &str) {
+        (&self.content, &self.name)
+    }
+
     /// The same index, built only when this is asked for.
     pub fn deferred(self) -> Self {
         WantedIndex { deferred: true, ..self }

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
@@ -38,6 +38,7 @@ pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
 use millrace_cluster::{ClusterState, ClusterVersion, DropHorizon, DroppedTypes, Incarnation, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
 use millrace_env::LatencyHistogram;
+use millrace_index_placement::{PlacementAnswer, PlacementOverview, PlacementRequest};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
@@ -290,6 +291,12 @@ pub trait ClusterMember: Send + Sync + 'static {
     /// generation.
     fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a>;
 
+    /// Placed indexes of the cluster, as far as this node has received them.
+    fn placement(&self) -> PlacementOverview;
+
+    /// Passes a request about placed indexes to the leader, and waits for its answer.
+    fn ask_leader(&self, request: PlacementRequest, patience: Duration) -> LeaderAnswer<'_>;
+
     /// Gauges of the membership, for requests for metrics.
     fn gauges(&self) -> Vec<MetricGauge>;
 }
@@ -382,6 +389,9 @@ pub struct ClusterDeployment<'a> {
     /// Document types that it removes, and those that were removed before as far as this node knows.
     pub dropped: DroppedTypes,
 }
+
+/// Future answer of [`ClusterMember::ask_leader`]: the error is the reason for which none came.
+pub type LeaderAnswer<'a> = Pin<Box<dyn Future<Output = Result<PlacementAnswer, ClusterError>> + Send + 'a>>;
 
 /// Part of a group to drop.
 #[derive(Debug, Clone, PartialEq)]

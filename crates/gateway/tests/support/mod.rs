@@ -19,10 +19,13 @@ use millrace_cluster::{
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
+use millrace_index_placement::{
+    PlacementAnswer, PlacementOverview, PlacementRequest, PlacementSituation, plan,
+};
 use millrace_node::cluster::{
     BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterMember, ClusterView,
-    GroupDropRequest, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge, NodeAddress,
-    NoteCallback, OwnRun, Published, ReadCallback, RemoteNode, SharedNote, WriteCallback,
+    GroupDropRequest, LeaderAnswer, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge,
+    NodeAddress, NoteCallback, OwnRun, Published, ReadCallback, RemoteNode, SharedNote, WriteCallback,
 };
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::Application;
@@ -73,6 +76,8 @@ pub struct TestCluster {
     pub is_one_away: AtomicBool,
     /// Notes shared by the nodes, and the number of writes.
     pub notes: Mutex<BTreeMap<String, SharedNote>>,
+    /// Placed indexes, as all nodes know them.
+    pub placement: Mutex<PlacementOverview>,
     noted: AtomicU64,
     /// Number of times that each node has read the notes.
     pub notes_read: Mutex<BTreeMap<u16, usize>>,
@@ -417,6 +422,26 @@ impl ClusterMember for TestMember {
     fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
         Box::pin(async move { Ok(deployment.generation) })
     }
+
+    fn placement(&self) -> PlacementOverview {
+        self.world.placement.lock().clone()
+    }
+
+    /// Decides as a leader does.
+    fn ask_leader(&self, request: PlacementRequest, _: Duration) -> LeaderAnswer<'_> {
+        let overview = &mut *self.world.placement.lock();
+        let answer = match request.wish(&overview.nodes) {
+            Ok(wish) => {
+                let wishes = [wish];
+                let PlacementOverview { nodes, wanted, .. } = &*overview;
+                let plan = plan(&overview.table, &PlacementSituation { nodes, wanted, wishes: &wishes });
+                overview.table = Arc::new(plan.table);
+                plan.answers[0].as_ref().map_or_else(PlacementAnswer::from, |()| PlacementAnswer::Done)
+            }
+            Err(error) => PlacementAnswer::from(&error),
+        };
+        Box::pin(async move { Ok(answer) })
+    }
 }
 
 /// The application with this schema.
@@ -462,6 +487,7 @@ impl TestNodes {
             partial: AtomicBool::new(false),
             is_one_away: AtomicBool::new(false),
             notes: Mutex::default(),
+            placement: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),
             comparing: AtomicUsize::new(0),
