@@ -29,6 +29,7 @@ mod cache;
 mod compare;
 mod copy;
 mod cursor;
+mod doctor;
 mod error;
 mod estimate;
 mod export;
@@ -53,6 +54,7 @@ pub use copy::{
     CopyStatus, DocumentPage, EntryPage, FlushMark, IndexChange, IndexCopy, IndexOptions, IndexedDocument,
     ScannedEntry,
 };
+pub use doctor::{CheckedCopy, check_copies};
 pub use error::Error;
 pub use export::{CopyExport, EXPORTS_MAX, HeldExports};
 pub use fuzz::fuzz;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use millrace_env::{Disk, PowerLossDisk};
 use millrace_index::{
     BlockCache, Error, FlushMark, IndexChange, IndexCopy, IndexOptions, RecordDifference, SliceRange,
+    check_copies,
 };
 use millrace_keys::KeyRange;
 use proptest::prelude::*;
@@ -270,6 +271,36 @@ fn damage_is_found() {
     }
     assert!(refused > 100, "{refused}");
     assert_eq!(other, 0, "every byte is checked");
+}
+
+/// A directory whose copies are checked where they lie: each byte, without a change of a file.
+#[test]
+fn a_doctor_finds_damage_and_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let below = directory.path().join("placed").join("mail.due");
+    filled(&open(&below).expect("a copy"));
+    std::fs::write(directory.path().join("notes"), "no copy").expect("the disk takes it");
+    std::fs::write(below.join("00000099.run"), "left over").expect("the disk takes it");
+    let disk = quick_disk();
+    let check = || check_copies(&*disk, directory.path());
+    let sound = check();
+    assert_eq!(sound.len(), 1, "{sound:?}");
+    assert_eq!((&sound[0].directory, sound[0].runs), (&below, 3));
+    assert!(sound[0].faults.is_empty() && sound[0].bytes > 0, "{sound:?}");
+    assert!(below.join("00000099.run").exists(), "nothing is removed");
+    let run = std::fs::read_dir(&below).expect("the directory").map(|entry| entry.expect("an entry").path());
+    let run = run.filter(|path| path.extension().is_some_and(|end| end == "run"));
+    let run = run.filter(|path| !path.ends_with("00000099.run")).max().expect("runs");
+    let content = std::fs::read(&run).expect("the file");
+    for at in (0..content.len()).step_by(211) {
+        let mut flipped = content.clone();
+        flipped[at] ^= 4;
+        std::fs::write(&run, &flipped).expect("the disk takes it");
+        let found = check();
+        assert!(found[0].faults.iter().any(Error::is_damage), "byte {at}: {found:?}");
+    }
+    std::fs::remove_file(&run).expect("the disk takes it");
+    assert!(check()[0].faults[0].to_string().contains("it is missing"));
 }
 
 /// A loss of power at any time: the copy opens, has everything of before its time, and nothing wrong.

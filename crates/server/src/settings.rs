@@ -291,7 +291,8 @@ pub struct ServeArguments {
     /// The node's name in the cluster, the same after each start [default: the machine's name].
     #[arg(long, env = "MILLRACE_NAME")]
     pub name: Option<String>,
-    /// Roles of the node in the cluster, with commas between: gateway, content, controller [default: all].
+    /// Roles of the node in the cluster, with commas between: gateway, content, controller, index [default:
+    /// all].
     #[arg(long, env = "MILLRACE_ROLES")]
     pub roles: Option<String>,
     /// The port that other nodes of the cluster speak to [default: 19100].
@@ -477,8 +478,15 @@ impl ServeArguments {
                         .to_owned(),
                 ));
             }
-            let roles =
+            let roles: Vec<NodeRole> =
                 given.roles.map_or(Ok(NodeRole::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
+            if roles.contains(&NodeRole::Index) && !roles.contains(&NodeRole::Content) {
+                return Err(Error::Argument(
+                    "a node with the role index needs the role content as well: nodes of the cluster state take copies of indexes; give \
+                     both, or leave index out"
+                        .to_owned(),
+                ));
+            }
             Ok(ClusterSettings {
                 coordination,
                 etcd_tls,

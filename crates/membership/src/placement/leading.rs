@@ -391,3 +391,6 @@ fn log(steps: &[PlacementStep]) {
         tracing::info!("and {} more changes of copies of indexes", steps.len() - LOGGED_MAX);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -233,3 +233,72 @@ impl ClusterMembership {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_index_placement::{CopyId, NodeCopyReport};
+
+    use super::*;
+    use crate::NodeNote;
+
+    fn reports(copies: u64, change: impl Fn(u64, &mut NodeCopyReport)) -> NodeCopyReports {
+        let report = |copy| {
+            let progress = CopyProgress::CaughtUp;
+            let mut report = NodeCopyReport { progress, bytes: 5, entries: 2, done: 1.0, seconds_left: None };
+            change(copy, &mut report);
+            (CopyId(copy), report)
+        };
+        NodeCopyReports { copies: (0..copies).map(report).collect() }
+    }
+
+    #[test]
+    fn many_copies_are_in_several_notes_that_are_read_together() {
+        let run = Incarnation::new(7);
+        let all = reports(20_000, |copy, report| {
+            if copy % 2 == 0 {
+                report.progress = CopyProgress::Failed("x".repeat(240).into());
+            }
+        });
+        let values = values(run, 3, &all);
+        assert!(values.len() > 1 && values.iter().all(|value| value.len() < 1 << 20), "{}", values.len());
+        let note = |(part, value): (usize, Vec<u8>)| {
+            (note_name("n0", part), NodeNote { value: value.into(), changed: part as u64 + 1 })
+        };
+        let notes = values.into_iter().enumerate().map(note);
+        let picture = CoordinationSnapshot { notes: notes.collect(), ..CoordinationSnapshot::default() };
+        let mut read = ReadReports::default();
+        for _ in 0..2 {
+            let found = read.of(&picture);
+            assert_eq!(
+                found,
+                BTreeMap::from([("n0".to_owned(), NodeReports { table: 3, copies: all.clone() })])
+            );
+        }
+        // A note that is none is left out, and others count.
+        let mut picture = picture;
+        let wrong = NodeNote { value: b"{}".as_slice().into(), changed: 99 };
+        picture.notes.insert(note_name("n0", 0), wrong);
+        let left = read.of(&picture)["n0"].copies.copies.len();
+        assert!(left > 0 && left < 20_000, "{left}");
+        picture.notes.clear();
+        assert!(read.of(&picture).is_empty() && read.notes.is_empty());
+    }
+
+    #[test]
+    fn progress_is_published_sooner_than_figures() {
+        let ready = reports(2, |_, _| ());
+        let larger = reports(2, |_, report| report.bytes = 900);
+        let working = |bytes| {
+            reports(2, move |_, report| (report.progress, report.bytes) = (CopyProgress::Working, bytes))
+        };
+        for (published, next, expected) in [
+            (&reports(0, |_, _| ()), &ready, PAUSE),
+            (&working(1), &ready, PAUSE),
+            (&ready, &reports(3, |_, _| ()), PAUSE),
+            (&working(1), &working(2), WORKING_PAUSE),
+            (&ready, &larger, QUIET_PAUSE),
+        ] {
+            assert_eq!(pause(published, next), expected, "{published:?} {next:?}");
+        }
+    }
+}
