@@ -14,6 +14,7 @@
 mod definition;
 mod erasing;
 mod feed;
+mod following;
 mod in_order;
 mod mend;
 mod notes;
@@ -31,8 +32,12 @@ mod tests;
 pub(crate) use definition::definitions;
 
 pub use definition::IndexDefinition;
+pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};
-pub use placed::{PlacedIndexes, PlacementLinks, PlacementNews, WantedIndexes};
+pub use placed::{
+    CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedIndexes, PlacedQuestion,
+    PlacementLinks, PlacementNews, WantedIndexes,
+};
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};
 pub use usage::{CandidateReading, IndexChoice, IndexUse, NarrowedPart, NarrowedScope};
