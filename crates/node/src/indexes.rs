@@ -11,6 +11,7 @@
 //! until they were read again, and queries read them as a whole. All that an index would miss after a crash
 //! is in a file of notes before it is in the store.
 
+mod choosing;
 mod definition;
 mod erasing;
 mod feed;

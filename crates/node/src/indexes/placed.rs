@@ -14,6 +14,7 @@ mod copies;
 mod kept;
 mod message;
 mod moves;
+mod narrowing;
 mod pacing;
 mod pages;
 mod reports;

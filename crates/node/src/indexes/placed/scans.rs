@@ -7,11 +7,17 @@ use millrace_index_feed::CopyFreshness;
 use millrace_keys::KeyRange;
 
 use super::message::{CopyScan, CopyScanned};
-use super::service::PlacedService;
+use super::service::{PlacedService, now};
 use crate::Error;
 
 /// Maximum number of entries of a page.
 const PAGE_MAX: u64 = 131_072;
+
+/// Time after which the owners are asked for their positions again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Pause before that.
+const PAUSE: Duration = Duration::from_millis(10);
 
 impl PlacedService {
     /// Entries of a copy, with every write that was acknowledged before the call, if that is asked for.
@@ -24,7 +30,7 @@ impl PlacedService {
         let mut version = 0;
         if let Some(patience) = scan.patience_ms {
             let deadline = Instant::now() + Duration::from_millis(patience);
-            version = self.wait_until_fresh(&scan, found.owners, deadline).await?;
+            version = self.wait_until_fresh(&scan, deadline).await?;
         }
         let (copy, service) = (scan.copy, Arc::clone(self));
         let read = tokio::task::spawn_blocking(move || {
@@ -56,36 +62,49 @@ impl PlacedService {
     async fn wait_until_fresh(
         self: &Arc<Self>,
         scan: &CopyScan,
-        owners: std::collections::BTreeSet<millrace_cluster::NodeKey>,
         deadline: Instant,
     ) -> Result<u64, Error> {
         let behind = || Error::IndexNotReady(format!("copy {} of an index is behind", scan.copy.0));
         let mut applied = self.applied.subscribe();
-        let mut version = self.copies.lock().version();
-        let asked = self.positions(owners.clone());
-        let mut positions = tokio::time::timeout_at(deadline.into(), asked).await.map_err(|_| behind())?;
         loop {
-            applied.borrow_and_update();
-            let (freshness, now) = {
-                let copies = self.copies.lock();
-                (copies.freshness(scan.copy, version, &positions), copies.version())
-            };
-            if freshness == CopyFreshness::Fresh {
-                return Ok(version);
-            }
-            if now != version || positions.values().any(|position| position.version != version) {
-                // Owners or the copy act by another state: those of before say nothing about it.
-                version = now;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                let asked = self.positions(owners.clone());
-                positions = tokio::time::timeout_at(deadline.into(), asked).await.map_err(|_| behind())?;
-                if Instant::now() >= deadline {
-                    return Err(behind());
+            let version = self.adopt_state().await;
+            let found = self.copies.lock().readable(scan.copy, scan.slice);
+            let owners = found.ok_or_else(behind)?.owners;
+            let asked = self.positions(owners);
+            let positions = tokio::time::timeout_at(deadline.into(), asked).await.map_err(|_| behind())?;
+            // Positions by another state say nothing about the copy.
+            while positions.values().all(|position| position.version == version) {
+                applied.borrow_and_update();
+                let (freshness, present) = {
+                    let copies = self.copies.lock();
+                    (copies.freshness(scan.copy, version, &positions), copies.version())
+                };
+                if freshness == CopyFreshness::Fresh {
+                    return Ok(version);
                 }
-                continue;
+                if present != version || Instant::now() >= deadline {
+                    break;
+                }
+                // Sessions begin again without a change of the copy: the positions are asked for again then.
+                let until = deadline.min(Instant::now() + RETRY);
+                if tokio::time::timeout_at(until.into(), applied.changed()).await.is_err() {
+                    break;
+                }
             }
-            let changed = tokio::time::timeout_at(deadline.into(), applied.changed()).await;
-            changed.map_err(|_| behind())?.map_err(|_| behind())?;
+            if Instant::now() >= deadline {
+                return Err(behind());
+            }
+            tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Lets the copies act by the newest state. Returns its version.
+    async fn adopt_state(self: &Arc<Self>) -> u64 {
+        let state = self.cluster.state();
+        let known = self.copies.lock().version();
+        if let Some(state) = state.filter(|state| state.version().number() > known) {
+            self.change(move |copies| copies.adopt_state(&state, now())).await;
+        }
+        self.copies.lock().version()
     }
 }

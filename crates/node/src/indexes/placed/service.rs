@@ -56,6 +56,8 @@ pub(super) struct ServiceParts {
 #[derive(Default)]
 pub(super) struct KnownDefinitions {
     by_hash: RwLock<BTreeMap<u64, Arc<IndexDefinition>>>,
+    /// Earlier ones, which serve until those that replace them can.
+    former: RwLock<BTreeMap<u64, Arc<IndexDefinition>>>,
     /// Wakes the service when they change.
     pub changed: Notify,
 }
@@ -63,8 +65,18 @@ pub(super) struct KnownDefinitions {
 impl KnownDefinitions {
     pub fn set(&self, definitions: &[Arc<IndexDefinition>]) {
         let by_hash = definitions.iter().map(|definition| (definition.hash, Arc::clone(definition)));
-        *self.by_hash.write() = by_hash.collect();
+        let former = std::mem::replace(&mut *self.by_hash.write(), by_hash.collect());
+        self.former.write().extend(former);
         self.changed.notify_one();
+    }
+
+    /// Forgets earlier definitions that a table does not have.
+    fn tidy(&self, table: &PlacementTable) {
+        let mut former = self.former.write();
+        if !former.is_empty() {
+            let used: BTreeSet<u64> = table.indexes().values().map(|index| index.definition.0).collect();
+            former.retain(|hash, _| used.contains(hash));
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -72,10 +84,11 @@ impl KnownDefinitions {
     }
 
     pub fn get(&self, hash: u64) -> Option<Arc<IndexDefinition>> {
-        self.by_hash.read().get(&hash).cloned()
+        let present = self.by_hash.read().get(&hash).cloned();
+        present.or_else(|| self.former.read().get(&hash).cloned())
     }
 
-    /// All of them.
+    /// All of the present application.
     pub fn all(&self) -> Vec<Arc<IndexDefinition>> {
         self.by_hash.read().values().cloned().collect()
     }
@@ -97,6 +110,8 @@ pub(super) struct PlacedService {
     pub importing: AtomicUsize,
     /// Wakes those that wait for changes.
     pub applied: watch::Sender<()>,
+    /// Number of scans that were sent, so that copies take turns.
+    pub turn: AtomicUsize,
     is_stopped: AtomicBool,
 }
 
@@ -121,6 +136,7 @@ impl PlacedService {
             base: Instant::now(),
             importing: AtomicUsize::new(0),
             applied: watch::Sender::new(()),
+            turn: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
             runtime: runtime.clone(),
         });
@@ -200,6 +216,7 @@ impl PlacedService {
             actions.extend(copies.adopt_state(&state, now));
         }
         if let Some(table) = table.filter(|_| has_table || copies.waits()) {
+            self.definitions.tidy(&table);
             let types = |hash| {
                 let definition = self.definitions.get(hash)?;
                 Some(definition.config.document_type.to_string())
@@ -207,7 +224,12 @@ impl PlacedService {
             actions.extend(copies.adopt_table(&table, &types, now));
         }
         actions.extend(copies.tick(now));
-        self.news.report(copies.reports());
+        let reports = copies.reports();
+        if reports.copies.is_empty() && has_table {
+            // The directory stays if it is not empty.
+            let _ = std::fs::remove_dir(&self.place.root);
+        }
+        self.news.report(reports);
         actions
     }
 
@@ -257,7 +279,7 @@ impl PlacedService {
     }
 
     /// Changes copies, on a thread that may wait, and carries out what they need then.
-    async fn change(
+    pub async fn change(
         self: &Arc<Self>,
         change: impl FnOnce(&mut NodeCopies) -> Vec<CopyAction> + Send + 'static,
     ) {
