@@ -62,6 +62,8 @@ pub enum FollowEffect<B> {
     Read {
         /// The owner.
         owner: NodeKey,
+        /// The copy that the page is for.
+        copy: CopyNumber,
         /// The request.
         read: FeedRead,
     },

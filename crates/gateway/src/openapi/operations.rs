@@ -467,6 +467,9 @@ const CLUSTER: &[ApiOperation] = &[
     data("POST", "/state/v1/cluster/indexes", "Answers about its indexes, for other nodes")
         .body(BINARY)
         .answers(BINARY),
+    data("POST", "/state/v1/cluster/placed-indexes", "Keeps copies of placed indexes, for other nodes")
+        .body(BINARY)
+        .answers(BINARY),
     data("POST", "/state/v1/cluster/snapshots", "Answers about its snapshots, for other nodes")
         .body(BINARY)
         .answers(BINARY),

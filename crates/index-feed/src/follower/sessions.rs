@@ -201,7 +201,7 @@ impl<B: Clone> IndexFeedFollower<B> {
         for (number, scope) in due {
             let document_type = known.definition.document_type.clone();
             let read = FeedRead { session, number, bucket, document_type, scope };
-            self.effects.push(FollowEffect::Read { owner, read });
+            self.effects.push(FollowEffect::Read { owner, copy, read });
         }
     }
 

@@ -510,7 +510,7 @@ impl FeedWorld {
                 FollowEffect::Follow { owner, request } => {
                     self.send(WorldEvent::Follow { owner, follower: key, request });
                 }
-                FollowEffect::Read { owner, read } => {
+                FollowEffect::Read { owner, read, .. } => {
                     self.count(match &read.scope {
                         FeedReadScope::Documents(_) => "lookup",
                         FeedReadScope::Since { from, .. } if from.0 > 0 => "read since",

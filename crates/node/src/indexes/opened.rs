@@ -58,7 +58,7 @@ impl OpenedIndex {
         remembered: Timestamp,
         late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
-        let directory = root.join(format!("{}@{:016x}", definition.name(), definition.hash));
+        let directory = OpenedIndex::directory(root, definition);
         let options = || IndexOptions {
             directory: directory.clone(),
             definition: definition.hash,
@@ -94,6 +94,11 @@ impl OpenedIndex {
             began: Instant::now(),
             error: Mutex::new(None),
         })
+    }
+
+    /// Directory of an index.
+    pub fn directory(root: &Path, definition: &IndexDefinition) -> PathBuf {
+        root.join(format!("{}@{:016x}", definition.name(), definition.hash))
     }
 
     /// Removes the directory. The copy serves on from memory and open files, and writes nothing any more.

@@ -1,37 +1,129 @@
 //! Indexes whose copies a cluster places on nodes, each of a slice of the documents of all nodes.
+//!
+//! Each node has two sides. As one with documents it feeds the changes of its store to the nodes that have
+//! copies ([`source`]). As one with copies it makes, keeps and removes those that the table gives it
+//! ([`copies`]): a copy follows the owners of the buckets of its slice, and reads what it lacks, or is taken
+//! over as files from another node ([`moves`]). What both sides tell each other are values ([`message`]), and
+//! the way to the cluster is a trait ([`cluster`]), so that tests run without a network.
+//!
+//! [`millrace_index_feed`] says why a copy has what it should, [`millrace_index_placement`] which node has
+//! which copy, and `reports` is the seam to the leader, which decides that.
 
+mod cluster;
+mod copies;
+mod kept;
+mod message;
+mod moves;
+mod narrowing;
+mod pacing;
+mod pages;
 mod reports;
+mod scans;
+mod service;
+mod source;
+#[cfg(test)]
+mod tests;
 
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 use super::IndexDefinition;
-use std::sync::Arc;
+use super::following::FollowerSwitch;
+use crate::{Error, Node};
+use cluster::NodePlacedCluster;
+use service::{KnownDefinitions, PlacedService, ServiceParts};
+use source::PlacedSource;
 
+pub use message::{CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
 pub use reports::{PlacementLinks, PlacementNews, WantedIndexes};
 
+/// Name of the directory of the copies.
+const DIRECTORY: &str = "placed-indexes";
+
 /// The placed indexes of a node: changes of its documents for copies on other nodes, and its own copies.
-#[derive(Default)]
 pub struct PlacedIndexes {
-    news: PlacementNews,
-    links: OnceLock<PlacementLinks>,
+    root: PathBuf,
+    follower: Arc<FollowerSwitch>,
+    news: Arc<PlacementNews>,
+    source: Arc<PlacedSource>,
+    definitions: Arc<KnownDefinitions>,
+    /// True while the store passes its changes on.
+    is_fed: Mutex<bool>,
+    service: OnceLock<Arc<PlacedService>>,
 }
 
 impl PlacedIndexes {
+    /// The placed indexes of a data directory. Nothing runs before the node is one of a cluster.
+    pub fn new(data_dir: &Path, follower: &Arc<FollowerSwitch>) -> Self {
+        PlacedIndexes {
+            root: data_dir.join(DIRECTORY),
+            follower: Arc::clone(follower),
+            news: Arc::default(),
+            source: Arc::new(PlacedSource::new(follower.store())),
+            definitions: Arc::default(),
+            is_fed: Mutex::new(false),
+            service: OnceLock::new(),
+        }
+    }
+
     /// Reports of the node to the leader of its cluster.
     pub fn news(&self) -> &PlacementNews {
         &self.news
     }
 
-    /// Keeps the copies that the table gives the node from now on. Called in a tokio runtime, once, after the
-    /// node has got its part in the cluster. A second call is ignored.
-    pub fn follow_table(&self, links: PlacementLinks) {
-        if self.links.set(links).is_err() {
+    /// Adopts the indexes of an application. `is_placing`: the cluster places them, so that the store passes
+    /// its changes on.
+    pub(crate) fn adopt(&self, generation: u64, definitions: &[Arc<IndexDefinition>], is_placing: bool) {
+        self.news.want(generation, definitions);
+        let placed = definitions.iter().filter(|definition| definition.config.placed && is_placing);
+        let placed: Vec<Arc<IndexDefinition>> = placed.cloned().collect();
+        let mut is_fed = self.is_fed.lock();
+        if placed.is_empty() && !*is_fed {
+            return;
+        }
+        let is_any = self.source.adopt(&placed);
+        if is_any != *is_fed {
+            *is_fed = is_any;
+            self.follower.set_placed(is_any.then(|| Arc::clone(&self.source) as Arc<_>));
+        }
+        self.definitions.set(&placed);
+    }
+
+    /// Keeps the copies that the table gives the node from now on. Called in a tokio runtime, after the node
+    /// has got its part in the cluster.
+    pub(crate) fn follow_table(&self, node: &Arc<Node>, links: PlacementLinks) {
+        let cluster = NodePlacedCluster { own: links.own, node: Arc::downgrade(node) };
+        let service = PlacedService::start(ServiceParts {
+            cluster: Arc::new(cluster),
+            source: Arc::clone(&self.source),
+            news: Arc::clone(&self.news),
+            table: links.table,
+            definitions: Arc::clone(&self.definitions),
+            root: self.root.clone(),
+            runtime: Handle::current(),
+        });
+        if let Err(second) = self.service.set(service) {
+            second.stop();
             tracing::warn!("the node follows a table of copies of indexes already");
         }
     }
 
-    /// Adopts the indexes of an application.
-    pub(crate) fn adopt(&self, generation: u64, definitions: &[Arc<IndexDefinition>]) {
-        self.news.want(generation, definitions);
+    /// Answers a question of another node.
+    ///
+    /// # Errors
+    /// The node has no part in a cluster yet; it cannot do now what it is asked for.
+    pub async fn answer(&self, question: PlacedQuestion) -> Result<PlacedAnswer, Error> {
+        let starts = || Error::Unsettled("this node does not keep placed indexes yet".to_owned());
+        self.service.get().ok_or_else(starts)?.answer(question).await
+    }
+
+    /// Ends the work, and writes what is in memory.
+    pub fn stop(&self) {
+        if let Some(service) = self.service.get() {
+            service.stop();
+        }
     }
 }

@@ -8,14 +8,13 @@
 use std::sync::Arc;
 
 use millrace_cluster::NodeKey;
-use millrace_index_placement::{NodeCopyReports, PlacementTable, WantedIndex};
+use millrace_index_placement::{DefinitionHash, NodeCopyReports, PlacementTable, WantedIndex};
 use tokio::sync::watch;
 
 use super::super::IndexDefinition;
-use millrace_index_placement::DefinitionHash;
 
 /// Means by which a node knows its copies, given to
-/// [`PlacedIndexes::follow_table`](super::PlacedIndexes::follow_table).
+/// [`Node::follow_placement`](crate::Node::follow_placement).
 pub struct PlacementLinks {
     /// Key of the node, by which the table names it.
     pub own: NodeKey,
