@@ -22,8 +22,7 @@ pub async fn declare_indexes(node: Arc<Node>, membership: ClusterMembership) {
 }
 
 /// Gives the node its copies of indexes, and publishes its reports about them until it leaves.
-pub async fn follow_placement(node: &Node, membership: &ClusterMembership, own: NodeKey) {
-    let placed = node.placed_indexes();
-    placed.follow_table(PlacementLinks { own, table: membership.placement() });
-    membership.publish_copy_reports(placed.news().reports()).await;
+pub async fn follow_placement(node: &Arc<Node>, membership: &ClusterMembership, own: NodeKey) {
+    node.follow_placement(PlacementLinks { own, table: membership.placement() });
+    membership.publish_copy_reports(node.placed_indexes().news().reports()).await;
 }

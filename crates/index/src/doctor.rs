@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 4;
 const CACHE_BYTES: usize = 1 << 20;
 
 /// A copy whose files were checked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CheckedCopy {
     /// Its directory.
     pub directory: PathBuf,

@@ -11,8 +11,8 @@ use crate::document_counts::counted;
 use crate::error::Error;
 use crate::output::CommandOutput;
 
-/// Directory of the indexes in a data directory.
-const INDEXES: &str = "indexes";
+/// Directories of indexes in a data directory: those that lie with the documents, and copies of placed ones.
+const INDEXES: [&str; 2] = ["indexes", "placed-indexes"];
 
 /// Checks every file of a data directory; with `--repair-tail`, truncates damaged logs first. The exit status
 /// is 1 if there are findings.
@@ -22,7 +22,8 @@ pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCo
         false => Vec::new(),
     };
     let report = millrace_store::check(&arguments.data_dir)?;
-    let copies = millrace_index::check_copies(&RealDisk, &arguments.data_dir.join(INDEXES));
+    let copies = INDEXES.map(|name| millrace_index::check_copies(&RealDisk, &arguments.data_dir.join(name)));
+    let copies = copies.concat();
     let faults = copies.iter().flat_map(|copy| copy.faults.iter().map(move |fault| (&copy.directory, fault)));
     let of_copies = faults.map(|(directory, fault)| CheckFinding {
         path: directory.clone(),

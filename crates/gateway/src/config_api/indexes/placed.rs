@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_cluster::NodeKey;
+use millrace_cluster::{NodeKey, PLACED_INDEXES};
 use millrace_env::{SystemClock, WallClock};
 use millrace_index_placement::{
     CopyMethod, CopyProgress, Error as PlacementError, IndexNumber, NodeCopyReport, PlacedCopy,
@@ -26,9 +26,10 @@ use crate::{GatewayState, http};
 /// Time for the answer of the leader: one that is lost is replaced within it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Declared indexes whose copies are placed; none for a server that runs alone.
+/// Declared indexes whose copies are placed; none for a server that runs alone, and for a cluster in which
+/// they still lie with the documents.
 pub(super) fn definitions(node: &GatewayState) -> Vec<Arc<IndexDefinition>> {
-    if node.cluster().is_alone() {
+    if node.cluster().is_alone() || !node.speaks(PLACED_INDEXES) {
         return Vec::new();
     }
     let Ok(deployment) = node.deployments().current() else { return Vec::new() };
