@@ -563,8 +563,13 @@ impl TestNodes {
 
     /// Sends a request to the port for deployment.
     pub fn config(&self, node: usize, method: Method, path: &str) -> (u16, Value) {
+        self.config_with(node, method, path, "")
+    }
+
+    /// Sends a request with a body to the port for deployment.
+    pub fn config_with(&self, node: usize, method: Method, path: &str, body: &str) -> (u16, Value) {
         let address = self.world.config_addresses.lock()[node].clone();
-        self.call_at(&address, method, path, "")
+        self.call_at(&address, method, path, body)
     }
 
     /// Sends a request whose answer is not one JSON value; returns its text.

@@ -64,8 +64,8 @@ impl ClusterMembership {
     ) -> Result<PlacementAnswer, Error> {
         let shared = self.shared();
         let mut pictures = self.pictures();
-        let waiting = pictures.borrow().placement_requests.values().filter(|entry| entry.answer.is_none());
-        let waiting = waiting.count();
+        let is_open = |entry: &&PlacementRequestEntry| entry.answer.is_none();
+        let waiting = pictures.borrow().placement_requests.values().filter(is_open).count();
         if waiting >= REQUESTS_MAX {
             return Err(Error::RequestsFull(waiting));
         }

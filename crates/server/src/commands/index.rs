@@ -160,7 +160,7 @@ async fn verify(client: &NodeClient, named: &NamedIndex, output: &CommandOutput)
 /// not waited for.
 async fn wait(client: &NodeClient, wait: &WaitIndexes, output: &CommandOutput) -> Result<ExitCode, Error> {
     let end = Instant::now() + wait.timeout;
-    let mut bar = placed::RebalanceBar::new(wait.balanced && !output.is_json());
+    let bar = placed::RebalanceBar::new(wait.balanced && !output.is_json());
     loop {
         let answer = list(client).await?;
         let mut left: Vec<String> = indexes(&answer)
@@ -168,7 +168,7 @@ async fn wait(client: &NodeClient, wait: &WaitIndexes, output: &CommandOutput) -
             .filter_map(|index| index["name"].as_str().map(str::to_owned))
             .collect();
         if wait.balanced {
-            left.extend(placed::left(client, &mut bar).await?);
+            left.extend(placed::left(client, &bar).await?);
         }
         if left.is_empty() {
             bar.clear();

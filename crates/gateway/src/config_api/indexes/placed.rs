@@ -174,7 +174,7 @@ fn rebalance_value(overview: &PlacementOverview, now_ms: u64) -> Value {
 fn missing_copies(overview: &PlacementOverview) -> u64 {
     let current = overview.table.indexes().values().filter(|index| !index.superseded && !index.deferred);
     let missing = current.flat_map(|index| {
-        index.slices.iter().map(|copies| {
+        index.slices.iter().map(move |copies| {
             let there = copies.iter().filter(|copy| copy.state != PlacedCopyState::Leaving);
             // Of a move both copies are there.
             let there = there.filter(|copy| copy.replacing().is_none()).count();
@@ -373,13 +373,13 @@ impl<'a> IndexView<'a> {
 
     fn figures(&self, number: IndexNumber, index: &PlacedIndex) -> Value {
         let usable = self.overview.table.usable(&index.content, &index.name);
-        let (mut done, mut ready, mut entries, mut bytes) = (0.0, 0, 0, 0);
+        let (mut done, mut ready, mut entries, mut bytes) = (0.0, 0_u64, 0_u64, 0_u64);
         let mut seconds_left: Option<u64> = None;
         let mut failed = None;
         for copies in &index.slices {
             let wanted = usize::from(index.copies);
             let mut shares: Vec<f64> = Vec::new();
-            let mut of_slice = 0;
+            let mut of_slice: u64 = 0;
             for copy in copies {
                 let report: Option<&NodeCopyReport> = self.overview.report(copy);
                 bytes += report.map_or(0, |report| report.bytes);

@@ -8,7 +8,7 @@ use millrace_index_placement::{
 
 use super::*;
 
-/// Two nodes with a ready copy of one of two slices each, and what `change` makes of it.
+/// Two nodes with ready copies of two of four slices each, and what `change` makes of it.
 fn inputs(change: impl FnOnce(&mut PlanInputs)) -> PlanInputs {
     let node = |key: u16| IndexNode {
         key: NodeKey(key),
@@ -18,7 +18,7 @@ fn inputs(change: impl FnOnce(&mut PlanInputs)) -> PlanInputs {
         group: Vec::new(),
         reports: BTreeMap::new(),
     };
-    let due = WantedIndex::new(("mail", "due"), DefinitionHash(7), 1, 2).expect("valid numbers");
+    let due = WantedIndex::new(("mail", "due"), DefinitionHash(7), 1, 4).expect("valid numbers");
     let mut inputs = PlanInputs {
         table: Arc::default(),
         nodes: vec![node(0), node(1)],
@@ -69,7 +69,7 @@ fn request(text: &str) -> Option<PlacementRequest> {
     })
 }
 
-/// Slice 0 is on node 0, and slice 1 on node 1.
+/// Slices with the nodes of their copies.
 fn places(inputs: &PlanInputs) -> Vec<(u8, u16)> {
     inputs.table.all_copies().map(|(slice, copy)| (slice.slice, copy.node.0)).collect()
 }
@@ -77,7 +77,7 @@ fn places(inputs: &PlanInputs) -> Vec<(u8, u16)> {
 #[test]
 fn requests_are_answered_as_the_table_says() {
     let start = inputs(|_| ());
-    assert_eq!(places(&start), [(0, 0), (1, 1)], "the table below is about these places");
+    assert_eq!(places(&start), [(0, 0), (1, 1), (2, 0), (3, 1)], "the table below is about these places");
     let even: fn(&mut PlanInputs) = |_| ();
     let none: fn(&mut PlanInputs) = |inputs| {
         (inputs.wanted, inputs.table) = (Vec::new(), Arc::default());
@@ -119,8 +119,8 @@ fn requests_are_answered_as_the_table_says() {
         ),
         (
             even,
-            r#"move {"slice":2,"from":"n0","to":"n1"}"#,
-            "unknown: slice 2 of index 0 does not exist: the index has slices 0 to 1",
+            r#"move {"slice":4,"from":"n0","to":"n1"}"#,
+            "unknown: slice 4 of index 0 does not exist: the index has slices 0 to 3",
         ),
         (even, r#"move {"slice":0,"from":"n7","to":"n1"}"#, "unknown: no node 'n7'; the cluster has n0, n1"),
         (even, r#"move {"slice":0,"from":"n0","to":7}"#, "unknown: no node '7'; the cluster has n0, n1"),
@@ -223,7 +223,7 @@ fn a_rebalance_is_measured_and_its_speed_is_remembered() {
     let mut inputs = inputs(|_| ());
     inputs.requests = vec![request(r#"move {"slice":0,"from":"n0","to":"n1"}"#)];
     settle(&mut inputs);
-    assert_eq!(places(&inputs), [(0, 1), (1, 1)]);
+    assert_eq!(places(&inputs), [(0, 1), (1, 1), (2, 0), (3, 1)]);
     inputs.requests = vec![request("rebalance")];
     turn(&mut inputs, 5_000);
     let extent = inputs.table.rebalance().and_then(|run| run.extent).expect("it runs, and is measured");

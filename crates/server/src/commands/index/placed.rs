@@ -161,7 +161,7 @@ impl RebalanceBar {
         }))
     }
 
-    fn show(&mut self, rebalance: &Value) {
+    fn show(&self, rebalance: &Value) {
         let Some(bar) = self.0.as_ref().filter(|_| rebalance["running"] == true) else { return };
         bar.set_position((rebalance["progress"].as_f64().unwrap_or(0.0) * STEPS as f64) as u64);
         bar.set_message(progress_text(rebalance));
@@ -186,7 +186,7 @@ fn progress_text(rebalance: &Value) -> String {
 
 /// The work that is left until the copies of placed indexes are in their places; nothing where none is
 /// placed.
-pub(super) async fn left(client: &NodeClient, bar: &mut RebalanceBar) -> Result<Vec<String>, Error> {
+pub(super) async fn left(client: &NodeClient, bar: &RebalanceBar) -> Result<Vec<String>, Error> {
     let Some(rebalance) = ask(client).await? else { return Ok(Vec::new()) };
     bar.show(&rebalance);
     if rebalance["balanced"] == true {
