@@ -4,6 +4,8 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
+mod leader;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -19,9 +21,7 @@ use millrace_cluster::{
 use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
 use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
-use millrace_index_placement::{
-    PlacementAnswer, PlacementOverview, PlacementRequest, PlacementSituation, plan,
-};
+use millrace_index_placement::{PlacementOverview, PlacementRequest};
 use millrace_node::cluster::{
     BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterMember, ClusterView,
     GroupDropRequest, LeaderAnswer, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge,
@@ -427,19 +427,8 @@ impl ClusterMember for TestMember {
         self.world.placement.lock().clone()
     }
 
-    /// Decides as a leader does.
     fn ask_leader(&self, request: PlacementRequest, _: Duration) -> LeaderAnswer<'_> {
-        let overview = &mut *self.world.placement.lock();
-        let answer = match request.wish(&overview.nodes) {
-            Ok(wish) => {
-                let wishes = [wish];
-                let PlacementOverview { nodes, wanted, .. } = &*overview;
-                let plan = plan(&overview.table, &PlacementSituation { nodes, wanted, wishes: &wishes });
-                overview.table = Arc::new(plan.table);
-                plan.answers[0].as_ref().map_or_else(PlacementAnswer::from, |()| PlacementAnswer::Done)
-            }
-            Err(error) => PlacementAnswer::from(&error),
-        };
+        let answer = leader::decide(&mut self.world.placement.lock(), &request);
         Box::pin(async move { Ok(answer) })
     }
 }
