@@ -1,5 +1,6 @@
 //! A node of a cluster, as its gateway and its operators see it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -389,6 +390,10 @@ impl ClusterView for ContentNode {
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
         let found = self.machine.ask(|distributor, now| distributor.holders(bucket, now));
         found.map_err(|_| ClusterError::unavailable("the owner does not know yet who has the documents"))
+    }
+
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
+        self.machine.ask(|distributor, _| distributor.oldest_writes())
     }
 
     fn vouches(&self, version: ClusterVersion) -> bool {

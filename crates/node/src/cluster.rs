@@ -36,7 +36,7 @@ use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
 pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
 use millrace_cluster::{ClusterState, ClusterVersion, DropHorizon, DroppedTypes, Incarnation, NodeKey};
-use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Timestamp};
 use millrace_env::LatencyHistogram;
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
@@ -329,6 +329,9 @@ pub trait ClusterView: Send + Sync + 'static {
     /// # Errors
     /// This node does not own it, or not every serving node has reported its replicas.
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError>;
+
+    /// Times of the oldest writes that this node brings to replicas now, by bucket; 0 for a drop.
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp>;
 
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.

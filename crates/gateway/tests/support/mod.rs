@@ -16,7 +16,7 @@ use millrace_cluster::{
     ClusterState, ClusterVersion, DividedGroups, DropHorizon, DroppedTypes, Incarnation, NodeEntry,
     NodeHierarchy, NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
 };
-use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
+use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location, Timestamp};
 use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_node::cluster::{
@@ -308,6 +308,10 @@ impl ClusterView for TestMember {
             self.world.version.fetch_add(1, Ordering::SeqCst);
         }
         ClusterVersion::new(self.world.version.load(Ordering::SeqCst)) == version
+    }
+
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
+        BTreeMap::new()
     }
 
     fn holds(&self, _: BucketId) -> bool {

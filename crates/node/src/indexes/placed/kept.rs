@@ -451,7 +451,8 @@ mod tests {
         assert_eq!((since, &*names(&copy)), (vec![key(3, "late")], "even late new odd"));
         let all = copy.replace(&odd, Timestamp(0), &[row(3, "odd", 5)]).expect("replaced");
         assert_eq!((all, &*names(&copy)), (Vec::new(), "even odd"));
-        let after = BucketPart { after: Some(&key(3, "odd")), ..part(BucketId::new(1, 1)) };
+        let first = key(3, "odd");
+        let after = BucketPart { after: Some(&first), ..part(BucketId::new(1, 1)) };
         copy.replace(&after, Timestamp(0), &[]).expect("replaced");
         assert_eq!(names(&copy), "even odd", "the page begins after the document");
         let apart = BucketPart { apart: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };

@@ -59,11 +59,7 @@ impl PlacedService {
 
     /// Waits until the copy has everything that was acknowledged before the call. Returns the version of the
     /// cluster state by which it has.
-    async fn wait_until_fresh(
-        self: &Arc<Self>,
-        scan: &CopyScan,
-        deadline: Instant,
-    ) -> Result<u64, Error> {
+    async fn wait_until_fresh(self: &Arc<Self>, scan: &CopyScan, deadline: Instant) -> Result<u64, Error> {
         let behind = || Error::IndexNotReady(format!("copy {} of an index is behind", scan.copy.0));
         let mut applied = self.applied.subscribe();
         loop {

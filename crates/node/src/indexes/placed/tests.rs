@@ -11,8 +11,9 @@ use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState,
     ReplicaDistribution,
 };
-use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope};
-use millrace_document::{DroppedScope, Timestamp};
+use millrace_document::{
+    Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
+};
 use millrace_index_feed::BucketStanding;
 use millrace_index_placement::{
     IndexNode, PlacedCopy, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
