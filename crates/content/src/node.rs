@@ -449,6 +449,10 @@ impl ClusterView for ContentNode {
         horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
     }
 
+    fn pace_transfer(&self, bytes: u64) {
+        self.throttle.pass(bytes);
+    }
+
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: WriteCallback) {
         let GroupDropRequest { document_type, group, part, horizon } = dropped;
         let bucket = match self.dropped_bucket(&group, part) {

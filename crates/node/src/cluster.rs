@@ -360,6 +360,10 @@ pub trait ClusterView: Send + Sync + 'static {
         part: Option<BucketId>,
     ) -> Result<DropHorizon, ClusterError>;
 
+    /// Waits until this many bytes of copies of indexes may move from or to this node, as replicas do. Called
+    /// on a thread that may wait.
+    fn pace_transfer(&self, bytes: u64);
+
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
     /// is the owner. Nothing is dropped if a horizon that it reported no longer holds.
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: WriteCallback);

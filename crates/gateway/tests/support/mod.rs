@@ -314,6 +314,8 @@ impl ClusterView for TestMember {
         BTreeMap::new()
     }
 
+    fn pace_transfer(&self, _: u64) {}
+
     fn holds(&self, _: BucketId) -> bool {
         !self.world.emptied.lock().contains(&self.me)
     }

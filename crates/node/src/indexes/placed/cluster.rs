@@ -38,6 +38,9 @@ pub(super) trait PlacedCluster: Send + Sync {
     /// Keeps indexes where they belong by the state, if that has changed.
     fn reconsider(&self) {}
 
+    /// Waits until this many bytes may move from or to the node.
+    fn pace(&self, _bytes: u64) {}
+
     /// Asks a node, also this one.
     fn ask(&self, node: NodeKey, question: PlacedQuestion) -> NodeAnswer<'static, PlacedAnswer>;
 }
@@ -78,6 +81,14 @@ impl PlacedCluster for NodePlacedCluster {
             Some(view.vouches(state.version()))
         });
         vouches.unwrap_or(false)
+    }
+
+    fn pace(&self, bytes: u64) {
+        let view = |view: &dyn ClusterView| {
+            view.pace_transfer(bytes);
+            Some(())
+        };
+        let _ = self.with(view);
     }
 
     fn reconsider(&self) {

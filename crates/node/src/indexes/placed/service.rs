@@ -353,7 +353,7 @@ impl PlacedService {
                 Ok(self.source.follow(means, follower, request, definitions))
             }
             PlacedQuestion::Read { follower, read, definition } => {
-                self.source.read(&self.runtime, follower, read, definition);
+                self.source.read((&self.cluster, &self.runtime), follower, read, definition);
                 Ok(PlacedAnswer::Taken)
             }
             PlacedQuestion::Position { follower } => {
