@@ -146,6 +146,7 @@ mod tests {
             entries: vec![(b"key".to_vec(), b"document".to_vec(), 5)],
             count: 1,
             continuation: Some(b"next".to_vec()),
+            missing: vec![bucket],
         };
         for answer in [
             PlacedAnswer::Taken,

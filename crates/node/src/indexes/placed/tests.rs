@@ -349,6 +349,7 @@ impl TestCluster {
                 patience_ms: Some(60_000),
             };
             let scanned = node.service().scan(scan).await.expect("the copy is fresh");
+            assert!(scanned.missing.is_empty(), "the copy is fresh: {:?}", scanned.missing);
             let entries = entries(&scanned);
             if let Some(other) = of_slices.insert(slice, entries.clone()) {
                 assert_eq!(other, entries, "copies of {slice} differ");
