@@ -36,7 +36,7 @@ use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
 pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
 use millrace_cluster::{ClusterState, ClusterVersion, DropHorizon, DroppedTypes, Incarnation, NodeKey};
-use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Timestamp};
 use millrace_env::LatencyHistogram;
 use millrace_index_placement::{PlacementAnswer, PlacementOverview, PlacementRequest};
 use millrace_schema::Application;
@@ -337,6 +337,9 @@ pub trait ClusterView: Send + Sync + 'static {
     /// This node does not own it, or not every serving node has reported its replicas.
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError>;
 
+    /// Times of the oldest writes that this node brings to replicas now, by bucket; 0 for a drop.
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp>;
+
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.
     fn vouches(&self, version: ClusterVersion) -> bool;
@@ -363,6 +366,10 @@ pub trait ClusterView: Send + Sync + 'static {
         group: &DocumentGroup,
         part: Option<BucketId>,
     ) -> Result<DropHorizon, ClusterError>;
+
+    /// Waits until this many bytes of copies of indexes may move from or to this node, as replicas do. Called
+    /// on a thread that may wait.
+    fn pace_transfer(&self, bytes: u64);
 
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
     /// is the owner. Nothing is dropped if a horizon that it reported no longer holds.

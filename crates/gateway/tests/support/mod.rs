@@ -18,7 +18,7 @@ use millrace_cluster::{
     ClusterState, ClusterVersion, DividedGroups, DropHorizon, DroppedTypes, Incarnation, NodeEntry,
     NodeHierarchy, NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
 };
-use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
+use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location, Timestamp};
 use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_index_placement::{PlacementOverview, PlacementRequest};
@@ -314,6 +314,12 @@ impl ClusterView for TestMember {
         }
         ClusterVersion::new(self.world.version.load(Ordering::SeqCst)) == version
     }
+
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
+        BTreeMap::new()
+    }
+
+    fn pace_transfer(&self, _: u64) {}
 
     fn holds(&self, _: BucketId) -> bool {
         !self.world.emptied.lock().contains(&self.me)

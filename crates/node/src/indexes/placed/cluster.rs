@@ -5,11 +5,15 @@ use std::sync::{Arc, Weak};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterState, NodeKey, PLACED_INDEXES};
-use millrace_index_feed::BucketStanding;
+use millrace_env::unix_time;
+use millrace_index_feed::{BucketStanding, MARGIN_US};
 
 use super::message::{PlacedAnswer, PlacedQuestion};
 use crate::cluster::{BucketReaders, ClusterError, ClusterView, NodeAddress, NodeAnswer};
 use crate::{Error, Node};
+
+/// Time by which a look at the standings may be older than the closing that follows it, in microseconds.
+const LOOK_US: u64 = 10_000_000;
 
 /// Standings of the buckets that a node owns, with the state by which it owns them.
 pub(super) struct OwnStandings {
@@ -33,6 +37,9 @@ pub(super) trait PlacedCluster: Send + Sync {
 
     /// Keeps indexes where they belong by the state, if that has changed.
     fn reconsider(&self) {}
+
+    /// Waits until this many bytes may move from or to the node.
+    fn pace(&self, _bytes: u64) {}
 
     /// Asks a node, also this one.
     fn ask(&self, node: NodeKey, question: PlacedQuestion) -> NodeAnswer<'static, PlacedAnswer>;
@@ -76,6 +83,14 @@ impl PlacedCluster for NodePlacedCluster {
         vouches.unwrap_or(false)
     }
 
+    fn pace(&self, bytes: u64) {
+        let view = |view: &dyn ClusterView| {
+            view.pace_transfer(bytes);
+            Some(())
+        };
+        let _ = self.with(view);
+    }
+
     fn reconsider(&self) {
         if let Some(node) = self.node.upgrade() {
             node.reconsider_indexes();
@@ -110,10 +125,19 @@ fn standings(
     state: &ClusterState,
     own: NodeKey,
 ) -> Option<BTreeMap<BucketId, BucketStanding>> {
+    // Before the readers: a write that is given up meanwhile makes its bucket one that is not full.
+    let oldest = view.oldest_writes();
+    let closing = (unix_time().as_micros() as u64).saturating_sub(MARGIN_US - LOOK_US);
     let standing = |readers: &BucketReaders| {
         // Without documents there is nothing that the replica could lack.
         let has_all = readers.full && (readers.nodes.is_empty() || readers.nodes.contains(&own));
-        if has_all { BucketStanding::Settled } else { BucketStanding::Incomplete }
+        let is_late = oldest.get(&readers.bucket).is_some_and(|oldest| oldest.0 < closing);
+        match (has_all, is_late) {
+            (false, _) => BucketStanding::Incomplete,
+            // Other replicas may not have the write yet.
+            (true, true) => BucketStanding::Whole,
+            (true, false) => BucketStanding::Settled,
+        }
     };
     match view.readers(None, own) {
         Ok((version, readers)) => (version == state.version())

@@ -357,18 +357,25 @@ impl KeptCopy {
         }
     }
 
-    /// Writes what is in memory, and the times up to which that has everything. `marks` are of before the
-    /// call.
+    /// Writes what is in memory, and the times up to which that has everything, and merges files. `marks` are
+    /// of before the call.
     ///
     /// # Errors
     /// The system refuses.
     pub fn flush(&self, marks: &CopyMarks) -> Result<(), CopyError> {
-        let lowest = marks.0.values().min().copied().unwrap_or_default();
-        self.copy.flush(FlushMark { complete_until: lowest.0, built: true })?;
-        self.write_marks(marks)?;
+        self.write(marks)?;
         // Later rows of before that time are looked up.
-        while self.copy.merge(lowest.0)? {}
+        while self.copy.merge(lowest(marks).0)? {}
         Ok(())
+    }
+
+    /// As [`KeptCopy::flush`], without merging.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn write(&self, marks: &CopyMarks) -> Result<(), CopyError> {
+        self.copy.flush(FlushMark { complete_until: lowest(marks).0, built: true })?;
+        self.write_marks(marks)
     }
 
     /// Notes the times up to which the files have everything.
@@ -385,6 +392,11 @@ impl KeptCopy {
             reason: error.to_string(),
         })
     }
+}
+
+/// Time up to which all buckets are complete.
+fn lowest(marks: &CopyMarks) -> Timestamp {
+    marks.0.values().min().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -451,7 +463,8 @@ mod tests {
         assert_eq!((since, &*names(&copy)), (vec![key(3, "late")], "even late new odd"));
         let all = copy.replace(&odd, Timestamp(0), &[row(3, "odd", 5)]).expect("replaced");
         assert_eq!((all, &*names(&copy)), (Vec::new(), "even odd"));
-        let after = BucketPart { after: Some(&key(3, "odd")), ..part(BucketId::new(1, 1)) };
+        let first = key(3, "odd");
+        let after = BucketPart { after: Some(&first), ..part(BucketId::new(1, 1)) };
         copy.replace(&after, Timestamp(0), &[]).expect("replaced");
         assert_eq!(names(&copy), "even odd", "the page begins after the document");
         let apart = BucketPart { apart: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };

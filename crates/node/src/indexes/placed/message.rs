@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
 use millrace_index_feed::{
     BatchReceipt, CopyMarks, FeedBatch, FeedCut, FeedRead, FollowRequest, OwnerPosition,
@@ -118,7 +119,7 @@ pub struct CopyScan {
     /// True to get the number of entries alone, up to the limit.
     pub count: bool,
     /// Milliseconds that the copy may wait until it has every write that was acknowledged before the question
-    /// was asked; `None`: it answers with what it has.
+    /// was asked, or names the buckets of which it may lack some; `None`: it answers with what it has.
     pub patience_ms: Option<u64>,
 }
 
@@ -134,6 +135,9 @@ pub struct CopyScanned {
     pub count: u64,
     /// Start of the next page; `None` at the end.
     pub continuation: Option<Vec<u8>>,
+    /// Buckets of which the copy may lack acknowledged writes, because nothing better came in time: their
+    /// documents are to be read.
+    pub missing: Vec<BucketId>,
 }
 
 /// Keys of a version by the definitions of indexes, which are given by their hashes; none for a removal.

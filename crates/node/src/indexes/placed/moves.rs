@@ -74,7 +74,7 @@ impl PlacedService {
             }
             let missing = || Error::NotFound(format!("no copy of {slice} is ready on this node"));
             let DueFlush { copy, kept, marks } = service.copies.lock().exported(slice).ok_or_else(missing)?;
-            let offered = kept.flush(&marks).and_then(|()| kept.copy.export(PARCEL_BYTES));
+            let offered = kept.write(&marks).and_then(|()| kept.copy.export(PARCEL_BYTES));
             let offered = offered.inspect_err(|error| service.failed(copy, error))?;
             let header = MessageBytes(offered.header().encode());
             let export = service.exports.lock().add(offered, service.base.elapsed());
@@ -91,7 +91,13 @@ impl PlacedService {
     pub async fn parcel(&self, export: u64, run: u32, offset: u64) -> Result<PlacedAnswer, Error> {
         let offer = self.exports.lock().get(export, self.base.elapsed());
         let offer = offer.ok_or_else(|| Error::NotFound("the offer of this copy was closed".to_owned()))?;
-        let read = tokio::task::spawn_blocking(move || offer.parcel(ParcelPlace { run, offset })).await;
+        let cluster = Arc::clone(&self.cluster);
+        let read = move || {
+            let parcel = offer.parcel(ParcelPlace { run, offset })?;
+            cluster.pace(parcel.bytes.len() as u64);
+            Ok::<_, CopyError>(parcel)
+        };
+        let read = tokio::task::spawn_blocking(read).await;
         let parcel = read.map_err(|error| Error::Internal(error.to_string()))??;
         Ok(PlacedAnswer::Parcel(MessageBytes(parcel.encode())))
     }
@@ -200,7 +206,9 @@ impl PlacedService {
             let PlacedAnswer::Parcel(bytes) = answer else {
                 return Err(AttemptError::Again("another node answers with something else".to_owned()));
             };
+            let cluster = Arc::clone(&self.cluster);
             let taken = blocking(move || {
+                cluster.pace(bytes.0.len() as u64);
                 let accepted = CopyParcel::decode(&bytes.0).and_then(|parcel| import.accept(&parcel));
                 (accepted, import)
             });

@@ -10,6 +10,7 @@ use millrace_document::{DocumentGroup, DocumentId};
 use millrace_index_placement::{IndexNumber, PlacedCopy, PlacementTable, SliceId};
 use millrace_keys::{KeyRange, overflow_range};
 use millrace_plan::{Plan, StreamedScope};
+use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
 use super::super::IndexDefinition;
@@ -47,7 +48,8 @@ struct UsableIndex {
 
 /// Outcome of the scans of an index.
 enum ScannedSlices {
-    Entries(ScannedEntries),
+    /// All of them, and the buckets of which some may be missing.
+    Entries(ScannedEntries, Vec<BucketId>),
     /// There are more than the query may have.
     TooMany,
 }
@@ -112,11 +114,10 @@ impl PlacedIndexes {
             Some("eventual") => None,
             _ => Some(plan.timeout / 2),
         };
-        let queried = QueriedBuckets::new(Some(within), &[]);
         let scanned = service.runtime.block_on(service.scan_slices(&index, within, limit, patience));
         let name = index.definition.name();
-        let entries = match scanned {
-            Ok(ScannedSlices::Entries(entries)) => entries,
+        let (entries, missing) = match scanned {
+            Ok(ScannedSlices::Entries(entries, missing)) => (entries, missing),
             Ok(ScannedSlices::TooMany) if named.is_none() => return Ok(None),
             Ok(ScannedSlices::TooMany) => {
                 return Err(Error::BadRequest(format!(
@@ -131,6 +132,7 @@ impl PlacedIndexes {
                 return Err(Error::IndexNotReady(format!("index '{name}': {error}")));
             }
         };
+        let queried = QueriedBuckets::new(Some(within), &missing);
         let own: Vec<&[u8]> =
             entries.iter().map(|(_, document, _)| &document[..]).filter(|key| queried.has(key)).collect();
         let candidates = own.len() as u64;
@@ -145,10 +147,13 @@ impl PlacedIndexes {
             candidates,
             groups: groups.len(),
             reading: CandidateReading::ById,
-            stale: 0,
+            stale: queried.stale.len(),
         };
-        let part = NarrowedPart::Documents(sought.into_iter().collect(), Some(within.to_vec()));
-        Ok(Some(NarrowedScope { parts: vec![part], index_use, ordered: None }))
+        let mut parts = vec![NarrowedPart::Documents(sought.into_iter().collect(), queried.fresh)];
+        if !queried.stale.is_empty() {
+            parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
+        }
+        Ok(Some(NarrowedScope { parts, index_use, ordered: None }))
     }
 
     /// The index that answers a query best, or the named one.
@@ -232,11 +237,13 @@ impl PlacedService {
                 let service = Arc::clone(self);
                 asked.spawn(async move { service.scan_slice(scan, deadline).await });
             }
-            let (mut entries, mut is_more, mut versions) = (Vec::new(), false, BTreeSet::new());
+            let (mut entries, mut missing) = (Vec::new(), Vec::new());
+            let (mut is_more, mut versions) = (false, BTreeSet::new());
             while let Some(scanned) = asked.join_next().await {
                 let scanned = scanned.map_err(|error| Error::Internal(error.to_string()))??;
                 is_more |= scanned.continuation.is_some();
                 versions.insert(scanned.version);
+                missing.extend(scanned.missing);
                 entries.extend(scanned.entries);
                 if entries.len() > limit {
                     return Ok(ScannedSlices::TooMany);
@@ -253,7 +260,7 @@ impl PlacedService {
             let is_fresh =
                 patience.is_none() || versions.iter().all(|version| self.cluster.vouches(*version));
             if is_fresh && versions.len() <= 1 {
-                return Ok(ScannedSlices::Entries(entries));
+                return Ok(ScannedSlices::Entries(entries, missing));
             }
             if Instant::now() >= deadline {
                 return Err(Error::Unsettled("the owners of documents change".to_owned()));
@@ -273,14 +280,16 @@ impl PlacedService {
         for (number, copy) in copies.iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
             let is_last = number + 1 == copies.len();
-            let patience = if is_last { left } else { left / 2 };
+            let until = if is_last { left } else { left / 2 };
+            // The answer takes its time, too.
+            let patience = until * 3 / 4;
             let scan = CopyScan {
                 copy: copy.id,
                 patience_ms: scan.patience_ms.map(|_| patience.as_millis() as u64),
                 ..scan.clone()
             };
             let asked = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));
-            match tokio::time::timeout(patience, asked).await {
+            match tokio::time::timeout(until, asked).await {
                 Ok(Ok(PlacedAnswer::Scanned(scanned))) => return Ok(scanned),
                 Ok(Err(error)) => failure = error,
                 _ => failure = Error::Unsettled(format!("node {} has not answered in time", copy.node)),

@@ -1,8 +1,10 @@
 //! Entries of a copy for a query of another node.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_bucket::BucketId;
 use millrace_index_feed::CopyFreshness;
 use millrace_keys::KeyRange;
 
@@ -27,11 +29,14 @@ impl PlacedService {
     pub async fn scan(self: &Arc<Self>, scan: CopyScan) -> Result<CopyScanned, Error> {
         let missing = || Error::Unsettled(format!("copy {} of {} is not here", scan.copy.0, scan.slice));
         let found = self.copies.lock().readable(scan.copy, scan.slice).ok_or_else(missing)?;
-        let mut version = 0;
-        if let Some(patience) = scan.patience_ms {
-            let deadline = Instant::now() + Duration::from_millis(patience);
-            version = self.wait_until_fresh(&scan, deadline).await?;
-        }
+        let (version, missing) = match scan.patience_ms {
+            Some(patience) => {
+                let deadline = Instant::now() + Duration::from_millis(patience);
+                self.wait_until_fresh(&scan, deadline).await?
+            }
+            None => (0, BTreeSet::new()),
+        };
+        let missing: Vec<BucketId> = missing.into_iter().collect();
         let (copy, service) = (scan.copy, Arc::clone(self));
         let read = tokio::task::spawn_blocking(move || {
             let ranges = scan.ranges.into_iter().map(|(low, high)| KeyRange { low, high });
@@ -39,7 +44,7 @@ impl PlacedService {
             let (index, limit) = (&found.kept.copy, scan.limit.min(PAGE_MAX));
             if scan.count {
                 let count = index.count(&ranges, scan.limit, &|_| true)?;
-                return Ok(CopyScanned { version, count, ..CopyScanned::default() });
+                return Ok(CopyScanned { version, count, missing, ..CopyScanned::default() });
             }
             // At most the length of a page.
             let page = index.scan(&ranges, scan.from.as_deref(), limit as usize)?;
@@ -51,6 +56,7 @@ impl PlacedService {
                 entries,
                 count,
                 continuation: page.continuation,
+                missing,
             })
         });
         let read = read.await.map_err(|error| Error::Internal(error.to_string()))?;
@@ -58,16 +64,25 @@ impl PlacedService {
     }
 
     /// Waits until the copy has everything that was acknowledged before the call. Returns the version of the
-    /// cluster state by which it has.
-    async fn wait_until_fresh(self: &Arc<Self>, scan: &CopyScan, deadline: Instant) -> Result<u64, Error> {
+    /// cluster state by which it has, and the buckets of which it does not: those of which the owner itself
+    /// lacks something, and those that have not come in time.
+    async fn wait_until_fresh(
+        self: &Arc<Self>,
+        scan: &CopyScan,
+        deadline: Instant,
+    ) -> Result<(u64, BTreeSet<BucketId>), Error> {
         let behind = || Error::IndexNotReady(format!("copy {} of an index is behind", scan.copy.0));
         let mut applied = self.applied.subscribe();
+        // What the last comparison has shown.
+        let mut last = None;
         loop {
             let version = self.adopt_state().await;
             let found = self.copies.lock().readable(scan.copy, scan.slice);
             let owners = found.ok_or_else(behind)?.owners;
             let asked = self.positions(owners);
-            let positions = tokio::time::timeout_at(deadline.into(), asked).await.map_err(|_| behind())?;
+            let Ok(positions) = tokio::time::timeout_at(deadline.into(), asked).await else { break };
+            let incomplete: BTreeSet<BucketId> =
+                positions.values().flat_map(|position| &position.incomplete).copied().collect();
             // Positions by another state say nothing about the copy.
             while positions.values().all(|position| position.version == version) {
                 applied.borrow_and_update();
@@ -75,8 +90,13 @@ impl PlacedService {
                     let copies = self.copies.lock();
                     (copies.freshness(scan.copy, version, &positions), copies.version())
                 };
-                if freshness == CopyFreshness::Fresh {
-                    return Ok(version);
+                match freshness {
+                    CopyFreshness::Fresh => return Ok((version, BTreeSet::new())),
+                    CopyFreshness::Missing(missing) if missing.is_subset(&incomplete) => {
+                        return Ok((version, missing));
+                    }
+                    CopyFreshness::Missing(missing) => last = Some((version, missing)),
+                    CopyFreshness::NotReady => {}
                 }
                 if present != version || Instant::now() >= deadline {
                     break;
@@ -88,10 +108,11 @@ impl PlacedService {
                 }
             }
             if Instant::now() >= deadline {
-                return Err(behind());
+                break;
             }
             tokio::time::sleep(PAUSE).await;
         }
+        last.ok_or_else(behind)
     }
 
     /// Lets the copies act by the newest state. Returns its version.

@@ -323,7 +323,7 @@ impl PlacedService {
     }
 
     /// Writes copies. What cannot be written stays in memory, and is tried again.
-    pub fn flush(&self, due: Vec<DueFlush>) {
+    pub fn flush(self: &Arc<Self>, due: Vec<DueFlush>) {
         for DueFlush { copy, kept, marks } in due {
             if let Err(error) = kept.flush(&marks) {
                 self.failed(copy, &error);
@@ -332,9 +332,12 @@ impl PlacedService {
     }
 
     /// A file of a copy could not be used.
-    pub fn failed(&self, copy: CopyId, error: &CopyError) {
+    pub fn failed(self: &Arc<Self>, copy: CopyId, error: &CopyError) {
         match error.is_damage() {
-            true => drop(self.copies.lock().fail(copy, error, now())),
+            true => {
+                let actions = self.copies.lock().fail(copy, error, now());
+                self.carry_out(actions);
+            }
             false => tracing::error!(%error, copy = copy.0, "a copy of an index could not be written"),
         }
     }
@@ -350,7 +353,7 @@ impl PlacedService {
                 Ok(self.source.follow(means, follower, request, definitions))
             }
             PlacedQuestion::Read { follower, read, definition } => {
-                self.source.read(&self.runtime, follower, read, definition);
+                self.source.read((&self.cluster, &self.runtime), follower, read, definition);
                 Ok(PlacedAnswer::Taken)
             }
             PlacedQuestion::Position { follower } => {
@@ -382,7 +385,7 @@ impl PlacedService {
     }
 
     /// Ends the work, and writes what is in memory.
-    pub fn stop(&self) {
+    pub fn stop(self: &Arc<Self>) {
         if self.is_stopped.swap(true, Ordering::SeqCst) {
             return;
         }

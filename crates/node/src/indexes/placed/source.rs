@@ -196,14 +196,22 @@ impl PlacedSource {
 
     /// Begins to read documents for a follower; the page comes in the feed. If too many reads wait, or the
     /// definition is not known, nothing comes, and the follower asks again.
-    pub fn read(self: &Arc<Self>, runtime: &Handle, follower: NodeKey, read: FeedRead, definition: u64) {
+    pub fn read(
+        self: &Arc<Self>,
+        (cluster, runtime): (&Arc<dyn PlacedCluster>, &Handle),
+        follower: NodeKey,
+        read: FeedRead,
+        definition: u64,
+    ) {
         let Ok(waiting) = Arc::clone(&self.waiting_reads).try_acquire_owned() else { return };
-        let source = Arc::clone(self);
+        let (source, cluster) = (Arc::clone(self), Arc::clone(cluster));
         runtime.spawn(async move {
             let _waiting = waiting;
             let Ok(running) = Arc::clone(&source.reads).acquire_owned().await else { return };
             let work = move || {
-                source.read_now(follower, &read, definition);
+                let bytes = source.read_now(follower, &read, definition);
+                // The next read waits.
+                cluster.pace(bytes);
                 drop(running);
             };
             if let Err(error) = tokio::task::spawn_blocking(work).await {
@@ -212,14 +220,17 @@ impl PlacedSource {
         });
     }
 
-    fn read_now(&self, follower: NodeKey, read: &FeedRead, definition: u64) {
+    /// Reads a page. Returns its size.
+    fn read_now(&self, follower: NodeKey, read: &FeedRead, definition: u64) -> u64 {
         let begun = {
             let mut inner = self.inner.lock();
             let known = inner.definitions.get(&definition).cloned().zip(inner.state.clone());
             known.filter(|_| inner.feed.begin_read(follower, read.clone()))
         };
-        let Some((definition, state)) = begun else { return };
+        let Some((definition, state)) = begun else { return 0 };
         let content = pages::content(&self.store, &state, &definition, read);
+        let rows = content.iter().flat_map(|content| &content.rows);
+        let bytes = rows.map(|row| u64::from(row.bytes)).sum();
         let mut inner = self.inner.lock();
         match content {
             Ok(content) => inner.feed.finish_read(follower, read, content),
@@ -230,6 +241,7 @@ impl PlacedSource {
         }
         drop(inner);
         self.arrived.send_replace(());
+        bytes
     }
 
     /// Position of the feed for a query, or for a copy that catches up.

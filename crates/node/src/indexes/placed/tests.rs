@@ -11,8 +11,9 @@ use millrace_cluster::{
     ClusterState, ClusterVersion, Incarnation, NodeEntry, NodeHierarchy, NodeKey, NodeState,
     ReplicaDistribution,
 };
-use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope};
-use millrace_document::{DroppedScope, Timestamp};
+use millrace_document::{
+    Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
+};
 use millrace_index_feed::BucketStanding;
 use millrace_index_placement::{
     IndexNode, PlacedCopy, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
@@ -348,6 +349,7 @@ impl TestCluster {
                 patience_ms: Some(60_000),
             };
             let scanned = node.service().scan(scan).await.expect("the copy is fresh");
+            assert!(scanned.missing.is_empty(), "the copy is fresh: {:?}", scanned.missing);
             let entries = entries(&scanned);
             if let Some(other) = of_slices.insert(slice, entries.clone()) {
                 assert_eq!(other, entries, "copies of {slice} differ");
