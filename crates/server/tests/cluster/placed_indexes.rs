@@ -33,22 +33,26 @@ fn check(nodes: &[&TestServer], index: &str, when: &str) {
     }
 }
 
-/// Numbers of copies by the names of the nodes, once all copies are in their places.
+/// Numbers of copies of an index by the names of the nodes, once all copies are in their places.
 #[track_caller]
 fn balanced(server: &TestServer, when: &str) -> BTreeMap<String, usize> {
-    until(&format!("{when}: balanced"), &true, || {
-        server.config(Method::GET, "/index/v1/rebalance").1["balanced"] == true
-    });
-    let index = server.config(Method::GET, "/index/v1/notes/by-stars").1;
     let mut loads = BTreeMap::new();
-    for slice in index["placement"].as_array().into_iter().flatten() {
-        let copies = slice["copies"].as_array().cloned().unwrap_or_default();
-        assert_eq!(copies.len(), 2, "{when}: {index}");
-        for copy in copies {
-            assert_eq!(copy["state"], "ready", "{when}: {index}");
+    until(&format!("{when}: balanced"), &true, || {
+        loads.clear();
+        let index = server.config(Method::GET, "/index/v1/notes/by-stars").1;
+        let slices = index["placement"].as_array().cloned().unwrap_or_default();
+        let copies = |slice: &Value| slice["copies"].as_array().cloned().unwrap_or_default();
+        for copy in slices.iter().flat_map(copies) {
             *loads.entry(copy["name"].as_str().unwrap_or("").to_owned()).or_default() += 1;
         }
-    }
+        let is_complete = |slice: &Value| {
+            let copies = copies(slice);
+            copies.len() == 2 && copies.iter().all(|copy| copy["state"] == "ready")
+        };
+        slices.len() == 4
+            && slices.iter().all(is_complete)
+            && server.config(Method::GET, "/index/v1/rebalance").1["balanced"] == true
+    });
     loads
 }
 
