@@ -39,6 +39,7 @@ mod deciding;
 mod declaring;
 mod draft;
 mod error;
+mod fuzz;
 mod grid;
 mod groups;
 mod left;
@@ -59,6 +60,7 @@ mod wish;
 
 pub use copy::{CopyId, IndexNumber, PlacedCopy, PlacedCopyState, PlacementReason, SliceId};
 pub use error::{Error, NoCopiesReason};
+pub use fuzz::fuzz;
 pub use left::{RebalanceLeft, rebalance_left};
 pub use node::{CopyProgress, CopyReport, IndexNode};
 pub use overview::PlacementOverview;

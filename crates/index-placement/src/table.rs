@@ -12,6 +12,12 @@ pub const TABLE_FORMAT: u32 = 1;
 /// coordination can have.
 pub const COPIES_MAX: usize = 32_768;
 
+/// Highest number of an index that is next: a new one each second for decades.
+const NEXT_INDEX_MAX: u32 = 1 << 31;
+
+/// Highest number of a copy, a rebalance or a version that is next.
+const NUMBER_MAX: u64 = 1 << 53;
+
 /// Largest number of copies of a slice that can be wanted.
 pub(crate) const COPIES_OF_SLICE_MAX: usize = 4;
 
@@ -300,6 +306,7 @@ impl PlacementTable {
     /// 5. A copy is not made from its own node. It replaces a ready copy of its slice, and that copy is
     ///    replaced by no other.
     /// 6. Held nodes are among those that are filled.
+    /// 7. There is room for further numbers.
     ///
     /// # Errors
     /// [`Error::Inconsistent`], or [`Error::Setting`] for a setting that cannot be.
@@ -308,6 +315,11 @@ impl PlacementTable {
         let refused = |place: &dyn std::fmt::Display, reason: &str| {
             Err(Error::Inconsistent { place: place.to_string(), reason: reason.to_owned() })
         };
+        let last = [u64::from(self.next_index), self.next_copy, self.next_rebalance, self.version];
+        let highest = [u64::from(NEXT_INDEX_MAX), NUMBER_MAX, NUMBER_MAX, NUMBER_MAX];
+        if last.iter().zip(highest).any(|(next, highest)| *next > highest) {
+            return refused(&"its numbers", "one of them is higher than any that was given out");
+        }
         let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
         for (number, index) in &self.indexes {
             let place = format!("index {number}");
