@@ -151,7 +151,7 @@ impl PlacementLeader {
         let steps = match hindrance(picture, declared, &shared.settings.name) {
             Some(reason) => {
                 if self.held_up.as_ref() != Some(&reason) && is_used {
-                    tracing::warn!(reason, "copies of indexes stay as they are");
+                    tracing::warn!(%reason, "copies of indexes stay as they are");
                 }
                 let refused = PlacementAnswer::Refused {
                     kind: RefusalKind::Unavailable,

@@ -102,7 +102,7 @@ async fn copies_are_placed_and_known_after_a_restart() {
         node.declare_indexes(declared(generation, 2));
     }
     let table = placed(&b, &[(0, 4), (1, 4)]).await;
-    assert_eq!(a.placement_overview().table.version(), table.version());
+    assert_eq!(placed(&a, &[(0, 4), (1, 4)]).await.version(), table.version());
     let overview = b.placement_overview();
     let bytes: u64 =
         table.all_copies().filter_map(|(_, copy)| overview.report(copy)).map(|of| of.bytes).sum();
