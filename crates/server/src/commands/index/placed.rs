@@ -327,7 +327,7 @@ mod tests {
         };
         assert_eq!(
             given(&["batch=5", "method=file", "lag-max=none"]).expect("valid"),
-            r#"{"batch":5,"lag-max":null,"method":"file"}"#
+            r#"{"batch":5,"method":"file","lag-max":null}"#
         );
         assert!(given(&["batch"]).expect_err("not a change").to_string().contains("NAME=VALUE"));
     }
