@@ -678,6 +678,28 @@ mod tests {
         check("cluster = 'etcd://e'\ntls-certificate = 'c.pem'\ntls-key = 'k.pem'", "peer-tls-authority");
     }
 
+    #[test]
+    fn copies_of_indexes_are_on_nodes_with_documents() {
+        let roles = |roles: &str| {
+            let file = format!("cluster = 'etcd://e'\nname = 'n0'\nroles = '{roles}'");
+            let resolved = resolve(&file, ServeArguments::default());
+            let cluster = resolved.map(|resolved| resolved.cluster.expect("it is one of a cluster"));
+            cluster.map(|cluster| cluster.roles).map_err(|error| error.to_string())
+        };
+        assert_eq!(roles("content,index"), Ok(vec![NodeRole::Content, NodeRole::Index]));
+        assert_eq!(roles("gateway, content"), Ok(vec![NodeRole::Gateway, NodeRole::Content]));
+        for (text, expected) in [
+            ("gateway,index", "needs the role content as well"),
+            ("content,indexes", "expected gateway, content, controller or index"),
+        ] {
+            let error = roles(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let all = resolve("cluster = 'etcd://e'\nname = 'n0'", ServeArguments::default());
+        let all = all.expect("it is right").cluster.expect("it is one of a cluster").roles;
+        assert!(all.contains(&NodeRole::Index), "nodes take copies by default");
+    }
+
     /// Rows: the address, true if certificates are given, and true if the start is refused.
     #[test]
     fn other_machines_are_let_in_only_on_purpose() {
