@@ -14,7 +14,7 @@ use crate::{BlockCache, Error};
 const DEPTH_MAX: usize = 4;
 
 /// Memory for blocks: each is read once.
-const CACHE_BYTES: usize = 1 << 20;
+const CACHE_BYTES: u64 = 1 << 20;
 
 /// A copy whose files were checked.
 #[derive(Debug, Clone)]
