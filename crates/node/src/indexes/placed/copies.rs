@@ -127,7 +127,8 @@ struct OpenCopy {
     kept: Arc<KeptCopy>,
     /// Time at which it goes on, and from where, while it takes nothing in.
     suspended: Option<(Instant, CopyMarks)>,
-    flushed: Instant,
+    /// Time of the last writing; `None` to write it soon.
+    flushed: Option<Instant>,
 }
 
 /// A copy that is to be written.
@@ -188,6 +189,7 @@ impl NodeCopies {
             return Vec::new();
         }
         self.state = Some(Arc::clone(state));
+        self.requests.retain(|owner, _| state.nodes().contains_key(owner));
         let owners = state.buckets().map(|bucket| (bucket, state.owner(bucket))).collect();
         let effects = self.follower.adopt(version.number(), owners, now);
         self.carry_out(effects, now)
@@ -317,7 +319,7 @@ impl NodeCopies {
     /// Lets a copy follow.
     fn open(&mut self, id: CopyId, kept: KeptCopy, marks: &CopyMarks, now: Timestamp) -> Vec<CopyAction> {
         let definition = followed(&kept.definition);
-        let flushed = Instant::now();
+        let flushed = Some(Instant::now());
         self.set_stage(id, CopyStage::Open(OpenCopy { kept: Arc::new(kept), suspended: None, flushed }));
         let effects = self.follower.add_copy(number(id), definition, marks, now);
         let mut actions = self.carry_out(effects, now);
@@ -529,7 +531,15 @@ impl NodeCopies {
                     }
                 }
                 FollowEffect::Confirm { .. } => {}
-                FollowEffect::Ready { copy } => tracing::info!(copy = copy.0, "a copy of an index is ready"),
+                FollowEffect::Ready { copy } => {
+                    tracing::info!(copy = copy.0, "a copy of an index is ready");
+                    if let Some(NodeCopy { stage: CopyStage::Open(open), .. }) =
+                        self.copies.get_mut(&id(copy))
+                    {
+                        // A crash must not lose what the leader counts on.
+                        open.flushed = None;
+                    }
+                }
                 on_copy => {
                     self.apply(&mut rows, now, actions);
                     self.change(on_copy, now, actions);
@@ -675,9 +685,9 @@ impl NodeCopies {
             let status = open.kept.status();
             let is_due = all
                 || status.memory_bytes >= FLUSH_BYTES
-                || now.saturating_duration_since(open.flushed) >= FLUSH_INTERVAL;
+                || open.flushed.is_none_or(|last| now.saturating_duration_since(last) >= FLUSH_INTERVAL);
             if open.suspended.is_none() && is_due {
-                open.flushed = now;
+                open.flushed = Some(now);
                 let marks = self.follower.marks(number(*id));
                 due.push(DueFlush { copy: *id, kept: Arc::clone(&open.kept), marks });
             }

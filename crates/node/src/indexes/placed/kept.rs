@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, group_prefix};
@@ -56,7 +56,6 @@ struct WrittenMarks {
 pub(super) struct KeptCopy {
     pub definition: KeptDefinition,
     pub copy: IndexCopy,
-    directory: PathBuf,
     marks_path: PathBuf,
     disk: Arc<dyn Disk>,
 }
@@ -176,7 +175,6 @@ impl CopyPlace {
         KeptCopy {
             definition: definition.clone(),
             copy: opened,
-            directory: self.directory(copy),
             marks_path: self.marks_path(copy),
             disk: Arc::clone(&self.disk),
         }
@@ -207,11 +205,6 @@ impl KeptCopy {
 
     pub fn status(&self) -> CopyStatus {
         self.copy.status()
-    }
-
-    /// Directory of the files.
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// Takes new versions in, in their order.
@@ -401,6 +394,8 @@ fn lowest(marks: &CopyMarks) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use millrace_bucket::DocumentSortKey;
     use millrace_document::{DocumentGroup, DocumentId};
     use millrace_env::RealDisk;
