@@ -30,6 +30,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use choosing::IndexPlacing;
 pub(crate) use definition::definitions;
 
 pub use definition::IndexDefinition;

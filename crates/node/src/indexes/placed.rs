@@ -30,11 +30,11 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::IndexDefinition;
 use super::following::FollowerSwitch;
+use super::{IndexDefinition, IndexPlacing};
 use crate::{Error, Node};
 use cluster::NodePlacedCluster;
-use service::{KnownDefinitions, PlacedService, ServiceParts};
+use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
 pub use message::{CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
@@ -50,6 +50,8 @@ pub struct PlacedIndexes {
     news: Arc<PlacementNews>,
     source: Arc<PlacedSource>,
     definitions: Arc<KnownDefinitions>,
+    /// Places of the indexes, as they were kept last.
+    placing: Mutex<IndexPlacing>,
     /// True while the store passes its changes on.
     is_fed: Mutex<bool>,
     service: OnceLock<Arc<PlacedService>>,
@@ -64,6 +66,7 @@ impl PlacedIndexes {
             news: Arc::default(),
             source: Arc::new(PlacedSource::new(follower.store())),
             definitions: Arc::default(),
+            placing: Mutex::default(),
             is_fed: Mutex::new(false),
             service: OnceLock::new(),
         }
@@ -74,9 +77,15 @@ impl PlacedIndexes {
         &self.news
     }
 
-    /// Adopts the indexes of an application. `is_placing`: the cluster places them, so that the store passes
-    /// its changes on.
-    pub(crate) fn adopt(&self, generation: u64, definitions: &[Arc<IndexDefinition>], is_placing: bool) {
+    /// Places of the indexes, as they were kept last.
+    pub(crate) fn placing(&self) -> IndexPlacing {
+        *self.placing.lock()
+    }
+
+    /// Adopts the indexes of an application. The store passes its changes on where the cluster places them.
+    pub(crate) fn adopt(&self, generation: u64, definitions: &[Arc<IndexDefinition>], placing: IndexPlacing) {
+        *self.placing.lock() = placing;
+        let is_placing = placing == IndexPlacing::Placed;
         self.news.want(generation, definitions);
         let placed = definitions.iter().filter(|definition| definition.config.placed && is_placing);
         let placed: Vec<Arc<IndexDefinition>> = placed.cloned().collect();
@@ -96,7 +105,7 @@ impl PlacedIndexes {
     /// has got its part in the cluster.
     pub(crate) fn follow_table(&self, node: &Arc<Node>, links: PlacementLinks) {
         let cluster = NodePlacedCluster { own: links.own, node: Arc::downgrade(node) };
-        let service = PlacedService::start(ServiceParts {
+        let service = PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(cluster),
             source: Arc::clone(&self.source),
             news: Arc::clone(&self.news),

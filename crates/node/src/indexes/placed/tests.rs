@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use super::cluster::{OwnStandings, PlacedCluster};
 use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
 use super::reports::PlacementNews;
-use super::service::{KnownDefinitions, PlacedService, ServiceParts};
+use super::service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use super::source::PlacedSource;
 use crate::Error;
 use crate::cluster::NodeAnswer;
@@ -189,7 +189,7 @@ impl TestNode {
         let known = Arc::<KnownDefinitions>::default();
         known.set(&defined());
         let member = TestMember { own: key, cluster: Arc::downgrade(cluster) };
-        PlacedService::start(ServiceParts {
+        PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(member),
             source,
             news: Arc::default(),
