@@ -584,6 +584,7 @@ impl Node {
             "Bytes that the results of queries take",
             self.query_memory.taken() as f64,
         ));
+        gauges.extend(self.placed_indexes.gauges());
         gauges.extend(self.models.gauges());
         gauges.extend(self.cluster().member().map(|member| member.gauges()).unwrap_or_default());
         gauges.extend(self.cluster_view.get().map(|view| view.gauges()).unwrap_or_default());

@@ -27,11 +27,13 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use millrace_index_placement::{CopyProgress, NodeCopyReport};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::following::FollowerSwitch;
 use super::{IndexDefinition, IndexPlacing};
+use crate::metrics::MetricGauge;
 use crate::{Error, Node};
 use cluster::NodePlacedCluster;
 use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
@@ -127,6 +129,44 @@ impl PlacedIndexes {
     pub async fn answer(&self, question: PlacedQuestion) -> Result<PlacedAnswer, Error> {
         let starts = || Error::Unsettled("this node does not keep placed indexes yet".to_owned());
         self.service.get().ok_or_else(starts)?.answer(question).await
+    }
+
+    /// Gauges of the node's copies, and of its feed; none where it places no indexes and has no copies.
+    pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
+        let Some(service) = self.service.get() else { return Vec::new() };
+        let reports = service.copies.lock().reports();
+        if reports.copies.is_empty() && !self.places_any() {
+            return Vec::new();
+        }
+        let count = |is_counted: fn(&CopyProgress) -> bool| {
+            reports.copies.values().filter(|report| is_counted(&report.progress)).count() as f64
+        };
+        let sum = |of: fn(&NodeCopyReport) -> u64| reports.copies.values().map(of).sum::<u64>() as f64;
+        let gauge = MetricGauge::new;
+        vec![
+            gauge(
+                "millrace.index.copies",
+                "Copies of slices of placed indexes that the node has or makes",
+                count(|progress| *progress != CopyProgress::Gone),
+            ),
+            gauge(
+                "millrace.index.ready",
+                "Those of them that have everything",
+                count(|progress| *progress == CopyProgress::CaughtUp),
+            ),
+            gauge(
+                "millrace.index.failed",
+                "Those of them that cannot be made or are damaged",
+                count(|progress| matches!(progress, CopyProgress::Failed(_))),
+            ),
+            gauge("millrace.index.entries", "Entries of them, about", sum(|report| report.entries)),
+            gauge("millrace.index.bytes", "Bytes of their files", sum(|report| report.bytes)),
+            gauge(
+                "millrace.index.feed.queue_bytes",
+                "Bytes of changes that wait for nodes with copies, or are on their way",
+                self.source.queued_bytes() as f64,
+            ),
+        ]
     }
 
     /// Ends the work, and writes what is in memory.

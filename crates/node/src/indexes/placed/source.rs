@@ -293,6 +293,13 @@ impl PlacedSource {
         }
     }
 
+    /// Bytes that wait for followers, or are on their way to them.
+    pub fn queued_bytes(&self) -> usize {
+        let inner = self.inner.lock();
+        let queues = inner.asked.keys().filter_map(|follower| inner.feed.queue(*follower));
+        queues.map(|queue| queue.bytes).sum()
+    }
+
     /// Sends the batches of a follower, until it has no session.
     async fn serve(self: Arc<Self>, cluster: Arc<dyn PlacedCluster>, follower: NodeKey) {
         let mut arrived = self.arrived.subscribe();
