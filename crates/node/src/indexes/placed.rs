@@ -21,6 +21,7 @@ mod reports;
 mod scans;
 mod service;
 mod source;
+mod verify;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +40,7 @@ use cluster::NodePlacedCluster;
 use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
-pub use message::{CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
+pub use message::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
 pub use reports::{PlacementLinks, PlacementNews, WantedIndexes};
 
 /// Name of the directory of the copies.

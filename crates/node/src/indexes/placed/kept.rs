@@ -303,6 +303,31 @@ impl KeptCopy {
         Ok(())
     }
 
+    /// Documents of a part of a bucket that have entries, with their keys; `None` if there are more than the
+    /// limit.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn records(
+        &self,
+        part: &BucketPart<'_>,
+        limit: usize,
+    ) -> Result<Option<Vec<(Vec<u8>, Vec<Vec<u8>>)>>, CopyError> {
+        let mut documents = Vec::new();
+        self.each(part, &mut |document, _| documents.push(document.to_vec()))?;
+        let mut found = Vec::new();
+        for document in documents {
+            let keys = self.copy.document(&document)?.map(|record| record.keys).unwrap_or_default();
+            if !keys.is_empty() {
+                found.push((document, keys));
+            }
+            if found.len() > limit {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
     fn each(&self, part: &BucketPart<'_>, each: &mut dyn FnMut(&[u8], u64)) -> Result<(), CopyError> {
         self.each_from(part, None, each)
     }

@@ -380,6 +380,7 @@ impl PlacedService {
                 self.exports.lock().close(export);
                 Ok(PlacedAnswer::Taken)
             }
+            PlacedQuestion::Records(records) => self.recorded(records).await,
             PlacedQuestion::Scan(scan) => self.scan(scan).await.map(PlacedAnswer::Scanned),
         }
     }

@@ -142,6 +142,11 @@ impl PlacedSource {
         }
     }
 
+    /// The store that it feeds the changes of.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Knows these definitions from now on, and those that followers ask for. Returns true if there are any.
     pub fn adopt(&self, definitions: &[Arc<IndexDefinition>]) -> bool {
         let mut inner = self.inner.lock();
