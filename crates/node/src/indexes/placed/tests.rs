@@ -361,6 +361,13 @@ impl TestCluster {
 
     async fn check(&self, expected: &BTreeMap<String, String>, when: &str) {
         assert_eq!(self.found(None).await, *expected, "{when}");
+        let mut documents = 0;
+        for node in self.all().iter().filter(|node| node.key.0 < DOCUMENT_NODES) {
+            let compared = node.service().verify("c", "by-owner").await.expect("copies are compared");
+            assert_eq!(compared.differences, 0, "{when}: {compared:?}");
+            documents += compared.documents;
+        }
+        assert_eq!(documents, expected.len() as u64, "{when}");
     }
 }
 

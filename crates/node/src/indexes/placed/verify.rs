@@ -56,8 +56,24 @@ impl PlacedIndexes {
     /// The application places no such index; it is not ready; a copy does not answer; a file cannot be read.
     pub(crate) async fn verify(&self, content: &str, name: &str) -> Result<IndexDifferences, Error> {
         let starts = || Error::Unsettled("this node does not keep placed indexes yet".to_owned());
-        let service = self.service.get().ok_or_else(starts)?;
-        let table = service.table.borrow().clone().ok_or_else(starts)?;
+        self.service.get().ok_or_else(starts)?.verify(content, name).await
+    }
+
+    /// True if the application places an index of this content cluster and name.
+    pub(crate) fn declares(&self, content: &str, name: &str) -> bool {
+        let all = self.definitions.all();
+        all.iter().any(|definition| definition.name() == name && *definition.content == *content)
+    }
+}
+
+impl PlacedService {
+    /// As [`PlacedIndexes::verify`].
+    ///
+    /// # Errors
+    /// Those of [`PlacedIndexes::verify`].
+    pub async fn verify(self: &Arc<Self>, content: &str, name: &str) -> Result<IndexDifferences, Error> {
+        let starts = || Error::Unsettled("this node does not keep placed indexes yet".to_owned());
+        let table = self.table.borrow().clone().ok_or_else(starts)?;
         let not_ready = || Error::IndexNotReady(format!("index '{name}' is being built"));
         let number = table.usable(content, name).ok_or_else(not_ready)?;
         let index = table.indexes().get(&number).ok_or_else(not_ready)?;
@@ -70,17 +86,9 @@ impl PlacedIndexes {
             ComparedSlice { id, bucket: slice_bucket(slice as u8, slices), copies }
         };
         let slices: Vec<ComparedSlice> = (0..slices).map(slice).collect();
-        service.compare(&definition, &slices).await
+        self.compare(&definition, &slices).await
     }
 
-    /// True if the application places an index of this content cluster and name.
-    pub(crate) fn declares(&self, content: &str, name: &str) -> bool {
-        let all = self.definitions.all();
-        all.iter().any(|definition| definition.name() == name && *definition.content == *content)
-    }
-}
-
-impl PlacedService {
     async fn compare(
         self: &Arc<Self>,
         definition: &Arc<IndexDefinition>,
