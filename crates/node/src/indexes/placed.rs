@@ -21,9 +21,9 @@ mod reports;
 mod scans;
 mod service;
 mod source;
-mod verify;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

@@ -161,8 +161,7 @@ impl PlacedService {
         // The range that has this document alone: it begins after the key that comes right before.
         let mut after = document.to_vec();
         after.pop();
-        let part =
-            ComparedPart { after: Some(after), until: Some(document.to_vec()), ..part.clone() };
+        let part = ComparedPart { after: Some(after), until: Some(document.to_vec()), ..part.clone() };
         for _ in 0..LOOKS {
             let expected = self.document(definition, state, part.bucket, document).await?;
             let mut found = self.records(slice, copy, &part).await?;
@@ -231,7 +230,8 @@ impl PlacedService {
     ) -> Result<DocumentKeys, Error> {
         let ComparedPart { bucket, apart, after, until } = part.clone();
         let patience_ms = PATIENCE.as_millis() as u64;
-        let records = CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, patience_ms };
+        let records =
+            CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, patience_ms };
         let asked = self.cluster.ask(copy.node, PlacedQuestion::Records(records));
         let silent = |_| Error::IndexNotReady(format!("node {} has not answered in time", copy.node));
         match tokio::time::timeout(PATIENCE * 2, asked).await.map_err(silent)?? {
