@@ -112,7 +112,6 @@ enum CopyStage {
     Unknown,
     Importing {
         from: NodeKey,
-        definition: KeptDefinition,
         status: Arc<ImportStatus>,
     },
     Open(OpenCopy),
@@ -289,11 +288,7 @@ impl NodeCopies {
             }
             PlacedCopyState::Made { from: Some(from), .. } if !has_files && from != self.own => {
                 let status = Arc::<ImportStatus>::default();
-                let stage = CopyStage::Importing {
-                    from,
-                    definition: definition.clone(),
-                    status: Arc::clone(&status),
-                };
+                let stage = CopyStage::Importing { from, status: Arc::clone(&status) };
                 self.set_stage(id, stage);
                 Ok(vec![CopyAction::Import(ImportOrder { copy: id, slice, definition, from, status })])
             }
