@@ -30,13 +30,14 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use choosing::IndexPlacing;
 pub(crate) use definition::definitions;
 
 pub use definition::IndexDefinition;
 pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};
 pub use placed::{
-    CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedIndexes, PlacedQuestion,
+    CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedIndexes, PlacedQuestion,
     PlacementLinks, PlacementNews, WantedIndexes,
 };
 pub use service::NodeIndexes;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
-use millrace_cluster::{DroppedTypes, PLACED_INDEXES};
+use millrace_cluster::DroppedTypes;
 use millrace_column::ExecutionPaths;
 use millrace_document::{DropScope, DroppedScope, Timestamp};
 use millrace_env::{BoundedDisk, Disk as _, RealDisk};
@@ -17,13 +17,12 @@ use millrace_indexing::DocumentColumns;
 use millrace_plan::{QueryMemory, QueryMemoryLedger};
 use millrace_schema::{Application, ApplicationDraft};
 use millrace_store::{Store, StoreOptions, StoreTuning};
-use parking_lot::Mutex;
 
 use crate::cluster::{BlockingWaits, ClusterMember, ClusterView, NodeCluster, NodeTransport};
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
 use crate::fitness::DiskSpaceMonitor;
-use crate::indexes::{FollowerSwitch, IndexDefinition, NodeIndexes, PlacedIndexes, PlacementLinks};
+use crate::indexes::{FollowerSwitch, IndexDefinition, IndexPlacing, NodeIndexes, PlacedIndexes};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
 use crate::metrics::{DescribedHistogram, MetricGauge, NodeMetrics};
 use crate::models::{ModelOptions, NodeModels};
@@ -45,8 +44,6 @@ pub struct Node {
     upkeep: BackgroundThreads,
     indexes: NodeIndexes,
     placed_indexes: PlacedIndexes,
-    /// Places of the indexes that a cluster may place, as they were kept last.
-    placing: Mutex<IndexPlacing>,
     snapshot_reading: SnapshotReading,
     /// Relation of the node to a cluster.
     member: OnceLock<Arc<dyn ClusterMember>>,
@@ -58,20 +55,6 @@ pub struct Node {
     /// Memory that the results of its queries take.
     query_memory: Arc<QueryMemoryLedger>,
 }
-
-/// Places of the entries of indexes that are declared as placed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IndexPlacing {
-    /// The node does not know yet: it keeps such indexes only where they were before.
-    Unknown,
-    /// With the documents: the node runs alone, or other nodes do not keep placed indexes yet.
-    Beside,
-    /// On the nodes that the cluster chooses.
-    Placed,
-}
-
-/// Directory of the membership below that of the data, which only nodes of a cluster have.
-const CLUSTER_DIRECTORY: &str = "cluster";
 
 /// An application as published by a cluster.
 #[derive(Debug)]
@@ -129,7 +112,6 @@ impl Node {
         let node = Arc::new(Node {
             indexes,
             placed_indexes,
-            placing: Mutex::new(IndexPlacing::Unknown),
             snapshot_reading: SnapshotReading::default(),
             member: OnceLock::new(),
             cluster_view: OnceLock::new(),
@@ -236,11 +218,10 @@ impl Node {
     ///
     /// # Errors
     /// A directory cannot be used, or the system refuses a thread.
-    fn keep_indexes(&self) -> Result<(), Error> {
+    pub(crate) fn keep_indexes(&self) -> Result<(), Error> {
         let current = self.deployments.current().ok();
         let declared = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
         let placing = self.index_placing();
-        *self.placing.lock() = placing;
         let is_beside = |definition: &&Arc<IndexDefinition>| match placing {
             IndexPlacing::Beside => true,
             IndexPlacing::Placed => !definition.config.placed,
@@ -251,41 +232,8 @@ impl Node {
         let kept = tuning.unwrap_or_default().tombstone_retention;
         let remembered = self.store.next_timestamp().0.saturating_sub(kept.as_micros() as u64);
         let generation = self.deployments.generation();
-        self.placed_indexes.adopt(generation, declared, placing == IndexPlacing::Placed);
+        self.placed_indexes.adopt(generation, declared, placing);
         self.indexes.adopt(&wanted, Timestamp(remembered))
-    }
-
-    /// Places of the indexes that a cluster may place.
-    fn index_placing(&self) -> IndexPlacing {
-        match self.cluster() {
-            // A node of a cluster runs alone until it joins.
-            NodeCluster::Alone if self.settings.data_dir.join(CLUSTER_DIRECTORY).exists() => {
-                IndexPlacing::Unknown
-            }
-            NodeCluster::Alone => IndexPlacing::Beside,
-            NodeCluster::Joining(_) => IndexPlacing::Unknown,
-            NodeCluster::Joined(_, view) => match view.state() {
-                Ok(state) if state.protocol() >= PLACED_INDEXES => IndexPlacing::Placed,
-                Ok(_) => IndexPlacing::Beside,
-                Err(_) => IndexPlacing::Unknown,
-            },
-        }
-    }
-
-    /// Keeps the indexes where they belong now, if that has changed.
-    pub(crate) fn reconsider_indexes(&self) {
-        if *self.placing.lock() == self.index_placing() {
-            return;
-        }
-        if let Err(error) = self.keep_indexes() {
-            tracing::warn!(%error, "indexes of the node are not kept");
-        }
-    }
-
-    /// Keeps copies of placed indexes as the cluster's table says. Called in a tokio runtime, once, after
-    /// [`Node::joined`].
-    pub fn follow_placement(self: &Arc<Self>, links: PlacementLinks) {
-        self.placed_indexes.follow_table(self, links);
     }
 
     /// Cluster of the node, if any.
@@ -636,6 +584,7 @@ impl Node {
             "Bytes that the results of queries take",
             self.query_memory.taken() as f64,
         ));
+        gauges.extend(self.placed_indexes.gauges());
         gauges.extend(self.models.gauges());
         gauges.extend(self.cluster().member().map(|member| member.gauges()).unwrap_or_default());
         gauges.extend(self.cluster_view.get().map(|view| view.gauges()).unwrap_or_default());

@@ -54,7 +54,7 @@ mod tests {
         FollowRequest, FollowSession, OwnerPosition, PageContent, SourceRun,
     };
     use millrace_index_placement::{CopyId, IndexNumber, SliceId};
-    use millrace_node::indexes::{CopyScan, CopyScanned, FedKeys, MessageBytes};
+    use millrace_node::indexes::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
 
@@ -121,6 +121,15 @@ mod tests {
             count: false,
             patience_ms: Some(250),
         };
+        let records = CopyRecords {
+            slice,
+            copy: CopyId(17),
+            bucket,
+            apart: vec![BucketId::new(40, 5)],
+            after: Some(b"after".to_vec()),
+            until: None,
+            patience_ms: 9,
+        };
         for question in [
             PlacedQuestion::Follow { follower: node, request, definitions: BTreeSet::from([1, u64::MAX]) },
             PlacedQuestion::Read { follower: node, read: read(since), definition: 1 },
@@ -132,6 +141,7 @@ mod tests {
             PlacedQuestion::Parcel { export: 1, run: 2, offset: 1 << 40 },
             PlacedQuestion::CloseExport { export: 1 },
             PlacedQuestion::Scan(scan),
+            PlacedQuestion::Records(records),
         ] {
             check(&question);
         }
@@ -161,6 +171,8 @@ mod tests {
             },
             PlacedAnswer::Parcel(MessageBytes(vec![0, 1, 255])),
             PlacedAnswer::Scanned(scanned),
+            PlacedAnswer::Recorded(Some(vec![(b"document".to_vec(), vec![b"key".to_vec()])])),
+            PlacedAnswer::Recorded(None),
         ] {
             check(&answer);
         }

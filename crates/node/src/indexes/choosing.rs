@@ -1,13 +1,65 @@
 //! Choice between the indexes that lie with a node's documents and placed ones.
 
+use std::sync::Arc;
+
 use millrace_bucket::BucketId;
+use millrace_cluster::PLACED_INDEXES;
 use millrace_plan::Plan;
 
 use super::usage::choice;
-use super::{IndexChoice, NarrowedScope};
+use super::{IndexChoice, NarrowedScope, PlacementLinks};
+use crate::cluster::NodeCluster;
 use crate::{Error, Node};
 
+/// Places of the entries of indexes that are declared as placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum IndexPlacing {
+    /// The node does not know yet: it keeps such indexes only where they were before.
+    #[default]
+    Unknown,
+    /// With the documents: the node runs alone, or other nodes do not keep placed indexes yet.
+    Beside,
+    /// On the nodes that the cluster chooses.
+    Placed,
+}
+
+/// Directory of the membership below that of the data, which only nodes of a cluster have.
+const CLUSTER_DIRECTORY: &str = "cluster";
+
 impl Node {
+    /// Places of the indexes that a cluster may place.
+    pub(crate) fn index_placing(&self) -> IndexPlacing {
+        match self.cluster() {
+            // A node of a cluster runs alone until it joins.
+            NodeCluster::Alone if self.settings().data_dir.join(CLUSTER_DIRECTORY).exists() => {
+                IndexPlacing::Unknown
+            }
+            NodeCluster::Alone => IndexPlacing::Beside,
+            NodeCluster::Joining(_) => IndexPlacing::Unknown,
+            NodeCluster::Joined(_, view) => match view.state() {
+                Ok(state) if state.protocol() >= PLACED_INDEXES => IndexPlacing::Placed,
+                Ok(_) => IndexPlacing::Beside,
+                Err(_) => IndexPlacing::Unknown,
+            },
+        }
+    }
+
+    /// Keeps the indexes where they belong now, if that has changed.
+    pub(crate) fn reconsider_indexes(&self) {
+        if self.placed_indexes().placing() == self.index_placing() {
+            return;
+        }
+        if let Err(error) = self.keep_indexes() {
+            tracing::warn!(%error, "indexes of the node are not kept");
+        }
+    }
+
+    /// Keeps copies of placed indexes as the cluster's table says. Called in a tokio runtime, once, after
+    /// [`Node::joined`].
+    pub fn follow_placement(self: &Arc<Self>, links: PlacementLinks) {
+        self.placed_indexes().follow_table(self, links);
+    }
+
     /// Checks the parameters of a query about indexes. Reads no index.
     ///
     /// # Errors

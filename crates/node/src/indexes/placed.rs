@@ -23,21 +23,24 @@ mod service;
 mod source;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use millrace_index_placement::{CopyProgress, NodeCopyReport};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::IndexDefinition;
 use super::following::FollowerSwitch;
+use super::{IndexDefinition, IndexPlacing};
+use crate::metrics::MetricGauge;
 use crate::{Error, Node};
 use cluster::NodePlacedCluster;
-use service::{KnownDefinitions, PlacedService, ServiceParts};
+use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
-pub use message::{CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
+pub use message::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
 pub use reports::{PlacementLinks, PlacementNews, WantedIndexes};
 
 /// Name of the directory of the copies.
@@ -50,6 +53,8 @@ pub struct PlacedIndexes {
     news: Arc<PlacementNews>,
     source: Arc<PlacedSource>,
     definitions: Arc<KnownDefinitions>,
+    /// Places of the indexes, as they were kept last.
+    placing: Mutex<IndexPlacing>,
     /// True while the store passes its changes on.
     is_fed: Mutex<bool>,
     service: OnceLock<Arc<PlacedService>>,
@@ -64,6 +69,7 @@ impl PlacedIndexes {
             news: Arc::default(),
             source: Arc::new(PlacedSource::new(follower.store())),
             definitions: Arc::default(),
+            placing: Mutex::default(),
             is_fed: Mutex::new(false),
             service: OnceLock::new(),
         }
@@ -74,9 +80,15 @@ impl PlacedIndexes {
         &self.news
     }
 
-    /// Adopts the indexes of an application. `is_placing`: the cluster places them, so that the store passes
-    /// its changes on.
-    pub(crate) fn adopt(&self, generation: u64, definitions: &[Arc<IndexDefinition>], is_placing: bool) {
+    /// Places of the indexes, as they were kept last.
+    pub(crate) fn placing(&self) -> IndexPlacing {
+        *self.placing.lock()
+    }
+
+    /// Adopts the indexes of an application. The store passes its changes on where the cluster places them.
+    pub(crate) fn adopt(&self, generation: u64, definitions: &[Arc<IndexDefinition>], placing: IndexPlacing) {
+        *self.placing.lock() = placing;
+        let is_placing = placing == IndexPlacing::Placed;
         self.news.want(generation, definitions);
         let placed = definitions.iter().filter(|definition| definition.config.placed && is_placing);
         let placed: Vec<Arc<IndexDefinition>> = placed.cloned().collect();
@@ -96,7 +108,7 @@ impl PlacedIndexes {
     /// has got its part in the cluster.
     pub(crate) fn follow_table(&self, node: &Arc<Node>, links: PlacementLinks) {
         let cluster = NodePlacedCluster { own: links.own, node: Arc::downgrade(node) };
-        let service = PlacedService::start(ServiceParts {
+        let service = PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(cluster),
             source: Arc::clone(&self.source),
             news: Arc::clone(&self.news),
@@ -118,6 +130,44 @@ impl PlacedIndexes {
     pub async fn answer(&self, question: PlacedQuestion) -> Result<PlacedAnswer, Error> {
         let starts = || Error::Unsettled("this node does not keep placed indexes yet".to_owned());
         self.service.get().ok_or_else(starts)?.answer(question).await
+    }
+
+    /// Gauges of the node's copies, and of its feed; none where it places no indexes and has no copies.
+    pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
+        let Some(service) = self.service.get() else { return Vec::new() };
+        let reports = service.copies.lock().reports();
+        if reports.copies.is_empty() && !self.places_any() {
+            return Vec::new();
+        }
+        let count = |is_counted: fn(&CopyProgress) -> bool| {
+            reports.copies.values().filter(|report| is_counted(&report.progress)).count() as f64
+        };
+        let sum = |of: fn(&NodeCopyReport) -> u64| reports.copies.values().map(of).sum::<u64>() as f64;
+        let gauge = MetricGauge::new;
+        vec![
+            gauge(
+                "millrace.index.copies",
+                "Copies of slices of placed indexes that the node has or makes",
+                count(|progress| *progress != CopyProgress::Gone),
+            ),
+            gauge(
+                "millrace.index.ready",
+                "Those of them that have everything",
+                count(|progress| *progress == CopyProgress::CaughtUp),
+            ),
+            gauge(
+                "millrace.index.failed",
+                "Those of them that cannot be made or are damaged",
+                count(|progress| matches!(progress, CopyProgress::Failed(_))),
+            ),
+            gauge("millrace.index.entries", "Entries of them, about", sum(|report| report.entries)),
+            gauge("millrace.index.bytes", "Bytes of their files", sum(|report| report.bytes)),
+            gauge(
+                "millrace.index.feed.queue_bytes",
+                "Bytes of changes that wait for nodes with copies, or are on their way",
+                self.source.queued_bytes() as f64,
+            ),
+        ]
     }
 
     /// Ends the work, and writes what is in memory.

@@ -1,5 +1,8 @@
 //! The copies of a node: what the table gives it, what they follow, and what they take in.
 
+mod effects;
+mod reporting;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,14 +14,11 @@ use millrace_document::Timestamp;
 use millrace_index::Error as CopyError;
 use millrace_index_feed::{
     BatchReceipt, CopyDefinition, CopyFreshness, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut,
-    FeedRow, FollowEffect, FollowRequest, IndexFeedFollower, OwnerPosition,
+    FollowEffect, FollowRequest, IndexFeedFollower, OwnerPosition,
 };
-use millrace_index_placement::{
-    CopyId, CopyProgress, NodeCopyReport, NodeCopyReports, PlacedCopy, PlacedCopyState, PlacementTable,
-    SliceId,
-};
+use millrace_index_placement::{CopyId, PlacedCopy, PlacedCopyState, PlacementTable, SliceId};
 
-use super::kept::{BucketPart, CopyPlace, KeptCopy, KeptDefinition, TakeError};
+use super::kept::{CopyPlace, KeptCopy, KeptDefinition};
 use super::message::FedKeys;
 use super::pacing::{PacedRead, ReadPacing};
 use super::pages::slice_bucket;
@@ -112,7 +112,6 @@ enum CopyStage {
     Unknown,
     Importing {
         from: NodeKey,
-        definition: KeptDefinition,
         status: Arc<ImportStatus>,
     },
     Open(OpenCopy),
@@ -127,7 +126,8 @@ struct OpenCopy {
     kept: Arc<KeptCopy>,
     /// Time at which it goes on, and from where, while it takes nothing in.
     suspended: Option<(Instant, CopyMarks)>,
-    flushed: Instant,
+    /// Time of the last writing; `None` to write it soon.
+    flushed: Option<Instant>,
 }
 
 /// A copy that is to be written.
@@ -188,6 +188,7 @@ impl NodeCopies {
             return Vec::new();
         }
         self.state = Some(Arc::clone(state));
+        self.requests.retain(|owner, _| state.nodes().contains_key(owner));
         let owners = state.buckets().map(|bucket| (bucket, state.owner(bucket))).collect();
         let effects = self.follower.adopt(version.number(), owners, now);
         self.carry_out(effects, now)
@@ -287,11 +288,7 @@ impl NodeCopies {
             }
             PlacedCopyState::Made { from: Some(from), .. } if !has_files && from != self.own => {
                 let status = Arc::<ImportStatus>::default();
-                let stage = CopyStage::Importing {
-                    from,
-                    definition: definition.clone(),
-                    status: Arc::clone(&status),
-                };
+                let stage = CopyStage::Importing { from, status: Arc::clone(&status) };
                 self.set_stage(id, stage);
                 Ok(vec![CopyAction::Import(ImportOrder { copy: id, slice, definition, from, status })])
             }
@@ -317,7 +314,7 @@ impl NodeCopies {
     /// Lets a copy follow.
     fn open(&mut self, id: CopyId, kept: KeptCopy, marks: &CopyMarks, now: Timestamp) -> Vec<CopyAction> {
         let definition = followed(&kept.definition);
-        let flushed = Instant::now();
+        let flushed = Some(Instant::now());
         self.set_stage(id, CopyStage::Open(OpenCopy { kept: Arc::new(kept), suspended: None, flushed }));
         let effects = self.follower.add_copy(number(id), definition, marks, now);
         let mut actions = self.carry_out(effects, now);
@@ -489,129 +486,6 @@ impl NodeCopies {
         actions
     }
 
-    /// Carries effects out in their order.
-    fn carry_out(&mut self, effects: Vec<FollowEffect<FedKeys>>, now: Timestamp) -> Vec<CopyAction> {
-        let mut actions = Vec::new();
-        self.carry_out_onto(effects, now, &mut actions);
-        let due = self.pacing.due(Instant::now());
-        actions.extend(due.into_iter().map(|(owner, paced)| CopyAction::Read { owner, paced }));
-        actions
-    }
-
-    fn carry_out_onto(
-        &mut self,
-        effects: Vec<FollowEffect<FedKeys>>,
-        now: Timestamp,
-        actions: &mut Vec<CopyAction>,
-    ) {
-        // New versions of a copy are taken in together.
-        let mut rows: BTreeMap<CopyNumber, Vec<FeedRow<FedKeys>>> = BTreeMap::new();
-        for effect in effects {
-            match effect {
-                FollowEffect::Apply { copy, row } => rows.entry(copy).or_default().push(row),
-                FollowEffect::Follow { owner, request } => {
-                    self.pacing.follow(owner, request.session);
-                    self.requests.insert(owner, request.clone());
-                    let definitions = self.definitions();
-                    actions.push(CopyAction::Follow { owner, request, definitions });
-                }
-                FollowEffect::Read { owner, copy, read } => {
-                    if let Some(kept) = self.kept(id(copy)) {
-                        let definition = kept.definition.definition;
-                        self.pacing.add(owner, copy, PacedRead { read, definition });
-                    }
-                }
-                FollowEffect::AskPositions { copy } => {
-                    let copy = id(copy);
-                    if let Some(kept) = self.kept(copy) {
-                        let owners = self.owners(kept.definition.slice);
-                        actions.push(CopyAction::AskPositions { copy, owners });
-                    }
-                }
-                FollowEffect::Confirm { .. } => {}
-                FollowEffect::Ready { copy } => tracing::info!(copy = copy.0, "a copy of an index is ready"),
-                on_copy => {
-                    self.apply(&mut rows, now, actions);
-                    self.change(on_copy, now, actions);
-                }
-            }
-        }
-        self.apply(&mut rows, now, actions);
-    }
-
-    /// Takes new versions in.
-    fn apply(
-        &mut self,
-        rows: &mut BTreeMap<CopyNumber, Vec<FeedRow<FedKeys>>>,
-        now: Timestamp,
-        actions: &mut Vec<CopyAction>,
-    ) {
-        for (copy, rows) in std::mem::take(rows) {
-            let Some(kept) = self.kept(id(copy)) else { continue };
-            if let Err(error) = kept.apply(&rows) {
-                let oldest = rows.iter().map(|row| row.timestamp).min().unwrap_or_default();
-                self.refused(id(copy), error, oldest, now, actions);
-            }
-        }
-    }
-
-    /// Changes a copy other than by new versions.
-    fn change(&mut self, effect: FollowEffect<FedKeys>, now: Timestamp, actions: &mut Vec<CopyAction>) {
-        match effect {
-            FollowEffect::Drop { copy, bucket, apart, scope, part, until } => {
-                let Some(kept) = self.kept(id(copy)) else { return };
-                let range = BucketPart { bucket, apart: &apart, after: None, until: None };
-                if let Err(error) = kept.drop_scope(&range, &scope, part, until) {
-                    self.refused(id(copy), error, Timestamp(0), now, actions);
-                }
-            }
-            FollowEffect::ReplaceDocuments { copy, documents, rows } => {
-                let Some(kept) = self.kept(id(copy)) else { return };
-                if let Err(error) = kept.replace_documents(&documents, &rows) {
-                    self.refused(id(copy), error, Timestamp(0), now, actions);
-                }
-            }
-            FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows } => {
-                let Some(kept) = self.kept(id(copy)) else { return };
-                let range =
-                    BucketPart { bucket, apart: &apart, after: after.as_deref(), until: until.as_deref() };
-                match kept.replace(&range, from, &rows) {
-                    Ok(unmatched) => {
-                        let effects = self.follower.compared(copy, bucket, read, unmatched, now);
-                        self.carry_out_onto(effects, now, actions);
-                    }
-                    Err(error) => self.refused(id(copy), error, from, now, actions),
-                }
-            }
-            // Messages, which are not changes.
-            _ => {}
-        }
-    }
-
-    /// A copy could not take changes in, of which the oldest has this time.
-    fn refused(
-        &mut self,
-        copy: CopyId,
-        error: TakeError,
-        oldest: Timestamp,
-        now: Timestamp,
-        actions: &mut Vec<CopyAction>,
-    ) {
-        match error {
-            TakeError::Files(error) => actions.extend(self.fail(copy, &error, now)),
-            TakeError::NoKeys => {
-                let mut marks = self.follower.marks(number(copy));
-                marks.0.values_mut().for_each(|until| *until = (*until).min(oldest));
-                if let Some(NodeCopy { stage: CopyStage::Open(open), .. }) = self.copies.get_mut(&copy) {
-                    open.suspended = Some((Instant::now() + SUSPENDED, marks));
-                }
-                self.pacing.forget(number(copy));
-                let effects = self.follower.remove_copy(number(copy), now);
-                self.carry_out_onto(effects, now, actions);
-            }
-        }
-    }
-
     fn kept(&self, copy: CopyId) -> Option<Arc<KeptCopy>> {
         match &self.copies.get(&copy)?.stage {
             CopyStage::Open(open) if open.suspended.is_none() => Some(Arc::clone(&open.kept)),
@@ -675,51 +549,14 @@ impl NodeCopies {
             let status = open.kept.status();
             let is_due = all
                 || status.memory_bytes >= FLUSH_BYTES
-                || now.saturating_duration_since(open.flushed) >= FLUSH_INTERVAL;
+                || open.flushed.is_none_or(|last| now.saturating_duration_since(last) >= FLUSH_INTERVAL);
             if open.suspended.is_none() && is_due {
-                open.flushed = now;
+                open.flushed = Some(now);
                 let marks = self.follower.marks(number(*id));
                 due.push(DueFlush { copy: *id, kept: Arc::clone(&open.kept), marks });
             }
         }
         due
-    }
-
-    /// Reports about all copies.
-    pub fn reports(&self) -> NodeCopyReports {
-        let now = Instant::now();
-        let reports = self.copies.iter().map(|(id, copy)| (*id, self.report(*id, copy, now)));
-        NodeCopyReports { copies: reports.collect() }
-    }
-
-    fn report(&self, id: CopyId, copy: &NodeCopy, now: Instant) -> NodeCopyReport {
-        let (progress, done) = match &copy.stage {
-            CopyStage::Unknown => (CopyProgress::Working, 0.0),
-            CopyStage::Importing { status, .. } => {
-                let bytes = status.bytes.load(Ordering::Relaxed);
-                let received = status.received.load(Ordering::Relaxed);
-                let done = if bytes == 0 { 0.0 } else { received as f64 / bytes as f64 };
-                (CopyProgress::Working, done)
-            }
-            CopyStage::Open(open) if open.suspended.is_some() => (CopyProgress::Working, 0.0),
-            CopyStage::Open(_) if self.follower.is_ready(number(id)) => (CopyProgress::CaughtUp, 1.0),
-            CopyStage::Open(_) => {
-                let progress = self.follower.progress(number(id));
-                let buckets = progress.buckets.max(1) as f64;
-                // The last step is to compare positions.
-                (CopyProgress::Working, (progress.caught_up as f64 / buckets).min(0.999))
-            }
-            CopyStage::Failed { reason, .. } => (CopyProgress::Failed(Arc::clone(reason)), 0.0),
-            CopyStage::Gone => (CopyProgress::Gone, 1.0),
-        };
-        let status = match &copy.stage {
-            CopyStage::Open(open) => open.kept.status(),
-            _ => Default::default(),
-        };
-        let elapsed = now.saturating_duration_since(copy.began).as_secs_f64();
-        let is_known = progress == CopyProgress::Working && done >= 0.01;
-        let seconds_left = is_known.then(|| (elapsed * (1.0 - done) / done).ceil() as u64);
-        NodeCopyReport { progress, bytes: status.bytes, entries: status.entries, done, seconds_left }
     }
 }
 

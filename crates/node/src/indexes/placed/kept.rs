@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, group_prefix};
@@ -56,7 +56,6 @@ struct WrittenMarks {
 pub(super) struct KeptCopy {
     pub definition: KeptDefinition,
     pub copy: IndexCopy,
-    directory: PathBuf,
     marks_path: PathBuf,
     disk: Arc<dyn Disk>,
 }
@@ -176,7 +175,6 @@ impl CopyPlace {
         KeptCopy {
             definition: definition.clone(),
             copy: opened,
-            directory: self.directory(copy),
             marks_path: self.marks_path(copy),
             disk: Arc::clone(&self.disk),
         }
@@ -207,11 +205,6 @@ impl KeptCopy {
 
     pub fn status(&self) -> CopyStatus {
         self.copy.status()
-    }
-
-    /// Directory of the files.
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// Takes new versions in, in their order.
@@ -310,6 +303,31 @@ impl KeptCopy {
         Ok(())
     }
 
+    /// Documents of a part of a bucket that have entries, with their keys; `None` if there are more than the
+    /// limit.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn records(
+        &self,
+        part: &BucketPart<'_>,
+        limit: usize,
+    ) -> Result<Option<Vec<(Vec<u8>, Vec<Vec<u8>>)>>, CopyError> {
+        let mut documents = Vec::new();
+        self.each(part, &mut |document, _| documents.push(document.to_vec()))?;
+        let mut found = Vec::new();
+        for document in documents {
+            let keys = self.copy.document(&document)?.map(|record| record.keys).unwrap_or_default();
+            if !keys.is_empty() {
+                found.push((document, keys));
+            }
+            if found.len() > limit {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
     fn each(&self, part: &BucketPart<'_>, each: &mut dyn FnMut(&[u8], u64)) -> Result<(), CopyError> {
         self.each_from(part, None, each)
     }
@@ -401,6 +419,8 @@ fn lowest(marks: &CopyMarks) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use millrace_bucket::DocumentSortKey;
     use millrace_document::{DocumentGroup, DocumentId};
     use millrace_env::RealDisk;

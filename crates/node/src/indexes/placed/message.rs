@@ -75,6 +75,9 @@ pub enum PlacedQuestion {
     },
     /// To a node with copies: entries of one. Answered by [`PlacedAnswer::Scanned`].
     Scan(CopyScan),
+    /// To a node with copies: what one has of some documents of a bucket. Answered by
+    /// [`PlacedAnswer::Recorded`].
+    Records(CopyRecords),
 }
 
 /// Answer to a [`PlacedQuestion`].
@@ -101,6 +104,28 @@ pub enum PlacedAnswer {
     Parcel(MessageBytes),
     /// Entries of a copy.
     Scanned(CopyScanned),
+    /// Documents that have entries in a copy, in their order, each with its keys; `None` if there are too
+    /// many.
+    Recorded(Option<Vec<(Vec<u8>, Vec<Vec<u8>>)>>),
+}
+
+/// Question for what a copy has of documents of a bucket.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopyRecords {
+    /// The slice.
+    pub slice: SliceId,
+    /// The copy.
+    pub copy: CopyId,
+    /// The bucket.
+    pub bucket: BucketId,
+    /// Buckets inside of it, whose documents are not of it.
+    pub apart: Vec<BucketId>,
+    /// Documents after this one; `None` for all.
+    pub after: Option<Vec<u8>>,
+    /// Documents up to this one; `None` for all.
+    pub until: Option<Vec<u8>>,
+    /// Milliseconds in which the copy is to have every write that was acknowledged before the question.
+    pub patience_ms: u64,
 }
 
 /// Question for entries of a copy.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_index_feed::CopyFreshness;
+use millrace_index_placement::{CopyId, SliceId};
 use millrace_keys::KeyRange;
 
 use super::message::{CopyScan, CopyScanned};
@@ -32,7 +33,7 @@ impl PlacedService {
         let (version, missing) = match scan.patience_ms {
             Some(patience) => {
                 let deadline = Instant::now() + Duration::from_millis(patience);
-                self.wait_until_fresh(&scan, deadline).await?
+                self.wait_until_fresh((scan.copy, scan.slice), deadline).await?
             }
             None => (0, BTreeSet::new()),
         };
@@ -66,18 +67,18 @@ impl PlacedService {
     /// Waits until the copy has everything that was acknowledged before the call. Returns the version of the
     /// cluster state by which it has, and the buckets of which it does not: those of which the owner itself
     /// lacks something, and those that have not come in time.
-    async fn wait_until_fresh(
+    pub async fn wait_until_fresh(
         self: &Arc<Self>,
-        scan: &CopyScan,
+        (copy, slice): (CopyId, SliceId),
         deadline: Instant,
     ) -> Result<(u64, BTreeSet<BucketId>), Error> {
-        let behind = || Error::IndexNotReady(format!("copy {} of an index is behind", scan.copy.0));
+        let behind = || Error::IndexNotReady(format!("copy {} of an index is behind", copy.0));
         let mut applied = self.applied.subscribe();
         // What the last comparison has shown.
         let mut last = None;
         loop {
             let version = self.adopt_state().await;
-            let found = self.copies.lock().readable(scan.copy, scan.slice);
+            let found = self.copies.lock().readable(copy, slice);
             let owners = found.ok_or_else(behind)?.owners;
             let asked = self.positions(owners);
             let Ok(positions) = tokio::time::timeout_at(deadline.into(), asked).await else { break };
@@ -88,7 +89,7 @@ impl PlacedService {
                 applied.borrow_and_update();
                 let (freshness, present) = {
                     let copies = self.copies.lock();
-                    (copies.freshness(scan.copy, version, &positions), copies.version())
+                    (copies.freshness(copy, version, &positions), copies.version())
                 };
                 match freshness {
                     CopyFreshness::Fresh => return Ok((version, BTreeSet::new())),

@@ -41,7 +41,7 @@ const CACHE_BYTES: u64 = 32 << 20;
 const EXPORT_IDLE: Duration = Duration::from_secs(60);
 
 /// Parts of a service.
-pub(super) struct ServiceParts {
+pub(super) struct PlacedServiceParts {
     pub cluster: Arc<dyn PlacedCluster>,
     pub source: Arc<PlacedSource>,
     pub news: Arc<PlacementNews>,
@@ -118,8 +118,8 @@ pub(super) struct PlacedService {
 impl PlacedService {
     /// Starts the service, which does nothing before the application places indexes or the table gives the
     /// node copies.
-    pub fn start(parts: ServiceParts) -> Arc<Self> {
-        let ServiceParts { cluster, source, news, table, definitions, root, runtime } = parts;
+    pub fn start(parts: PlacedServiceParts) -> Arc<Self> {
+        let PlacedServiceParts { cluster, source, news, table, definitions, root, runtime } = parts;
         let place =
             CopyPlace { root, disk: Arc::new(RealDisk), cache: Arc::new(BlockCache::new(CACHE_BYTES)) };
         let place = Arc::new(place);
@@ -380,6 +380,7 @@ impl PlacedService {
                 self.exports.lock().close(export);
                 Ok(PlacedAnswer::Taken)
             }
+            PlacedQuestion::Records(records) => self.recorded(records).await,
             PlacedQuestion::Scan(scan) => self.scan(scan).await.map(PlacedAnswer::Scanned),
         }
     }

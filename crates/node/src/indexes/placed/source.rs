@@ -142,6 +142,11 @@ impl PlacedSource {
         }
     }
 
+    /// The store that it feeds the changes of.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Knows these definitions from now on, and those that followers ask for. Returns true if there are any.
     pub fn adopt(&self, definitions: &[Arc<IndexDefinition>]) -> bool {
         let mut inner = self.inner.lock();
@@ -291,6 +296,13 @@ impl PlacedSource {
             // One that does not hear it is told with its next request.
             runtime.spawn(async move { drop(told.await) });
         }
+    }
+
+    /// Bytes that wait for followers, or are on their way to them.
+    pub fn queued_bytes(&self) -> usize {
+        let inner = self.inner.lock();
+        let queues = inner.asked.keys().filter_map(|follower| inner.feed.queue(*follower));
+        queues.map(|queue| queue.bytes).sum()
     }
 
     /// Sends the batches of a follower, until it has no session.

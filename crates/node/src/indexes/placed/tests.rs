@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use super::cluster::{OwnStandings, PlacedCluster};
 use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
 use super::reports::PlacementNews;
-use super::service::{KnownDefinitions, PlacedService, ServiceParts};
+use super::service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use super::source::PlacedSource;
 use crate::Error;
 use crate::cluster::NodeAnswer;
@@ -189,7 +189,7 @@ impl TestNode {
         let known = Arc::<KnownDefinitions>::default();
         known.set(&defined());
         let member = TestMember { own: key, cluster: Arc::downgrade(cluster) };
-        PlacedService::start(ServiceParts {
+        PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(member),
             source,
             news: Arc::default(),
@@ -361,6 +361,13 @@ impl TestCluster {
 
     async fn check(&self, expected: &BTreeMap<String, String>, when: &str) {
         assert_eq!(self.found(None).await, *expected, "{when}");
+        let mut documents = 0;
+        for node in self.all().iter().filter(|node| node.key.0 < DOCUMENT_NODES) {
+            let compared = node.service().verify("c", "by-owner").await.expect("copies are compared");
+            assert_eq!(compared.differences, 0, "{when}: {compared:?}");
+            documents += compared.documents;
+        }
+        assert_eq!(documents, expected.len() as u64, "{when}");
     }
 }
 
