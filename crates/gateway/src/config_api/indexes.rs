@@ -85,7 +85,8 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
             Ok(http::json(StatusCode::OK, &value(&status, &answers)))
         }
         (IndexTarget::Action { content, name, action }, "POST") => {
-            match placed::is_placed(node, content, name) {
+            // Each node compares with its own documents, wherever the entries are.
+            match action != "verify" && placed::is_placed(node, content, name) {
                 true => placed::act(node, content, name, action, request).await,
                 false => act(node, content, name, action).await,
             }
@@ -129,7 +130,9 @@ fn find(node: &GatewayState, content: &str, name: &str) -> Result<IndexStatus, E
 
 /// Executes an action on an index, on all nodes.
 async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) -> Result<Response, Error> {
-    find(node, content, name)?;
+    if !placed::is_placed(node, content, name) {
+        find(node, content, name)?;
+    }
     let index = IndexName { content: content.to_owned(), name: name.to_owned() };
     let (question, status) = match action {
         "build" => (IndexQuestion::Build(index), StatusCode::ACCEPTED),

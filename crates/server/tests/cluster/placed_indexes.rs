@@ -93,6 +93,8 @@ fn copies_are_placed_moved_and_made_again() {
     succeeds(&nodes[2], &["index", "build", "late"]);
     succeeds(&nodes[0], &["index", "wait", "--balanced", "--timeout", "120"]);
     check(&[&nodes[0]], "late", "built");
+    let compared = succeeds(&nodes[1], &["index", "verify", "by-stars"]);
+    assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
 
     // A node joins, and is filled: eight copies of each index, two of them there.
     nodes.push(node(&etcd, "d"));
@@ -140,4 +142,6 @@ fn copies_are_placed_moved_and_made_again() {
     check(&nodes[1..].iter().collect::<Vec<_>>(), "by-stars", "a has retired");
     let three = balanced(&nodes[3], "at last");
     assert!(three.len() == 3 && three.values().sum::<usize>() == 8, "{three:?}");
+    let compared = succeeds(&nodes[2], &["index", "verify", "by-stars"]);
+    assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
 }

@@ -243,13 +243,9 @@ pub(super) async fn act(
             let copy = RequestedCopyMove::from_json(&body).map_err(|error| refused(&error))?;
             (PlacementRequest::Move { content, name, copy }, "The move is to begin")
         }
-        "verify" => {
-            return Err(Error::Conflict(format!(
-                "index '{name}' is placed, and its copies are not compared on request: rebuild it where it may be wrong"
-            )));
-        }
         other => {
-            let reason = format!("no action '{other}' on a placed index: POST to build, rebuild or move");
+            let reason =
+                format!("no action '{other}' on a placed index: POST to build, rebuild, verify or move");
             return Err(Error::NotFound(reason));
         }
     };
