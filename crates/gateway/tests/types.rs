@@ -12,7 +12,8 @@ use millrace_elastic::{DoorRequest, ElasticDoor};
 use millrace_node::Node;
 use millrace_schema::Application;
 use serde_json::{Value, json};
-use support::{SERVICES, TestNodes, low_bits};
+use support::applications::SERVICES;
+use support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note { document note {
   field title type string { indexing: summary | index }

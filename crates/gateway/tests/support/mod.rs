@@ -4,6 +4,7 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
+pub mod applications;
 mod leader;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,20 +29,13 @@ use millrace_node::cluster::{
     NodeAddress, NoteCallback, OwnRun, Published, ReadCallback, RemoteNode, SharedNote, WriteCallback,
 };
 use millrace_node::{Node, PublishedApplication};
-use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-pub const SERVICES: &str = "<services version='1.0'>
-  <container id='default' version='1.0'><search/><document-api/></container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>";
+use self::applications::application;
 
 /// Bits of a bucket, if a group is not split.
 const BITS: u8 = 4;
@@ -437,13 +431,6 @@ impl ClusterMember for TestMember {
         let answer = leader::decide(&mut self.world.placement.lock(), &request);
         Box::pin(async move { Ok(answer) })
     }
-}
-
-/// The application with this schema.
-fn application(schema: &str, more: &[(&str, &str)]) -> Application {
-    let files = [("services.xml", SERVICES), ("schemas/note.sd", schema)];
-    let files = files.iter().chain(more).map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
-    Application::from_files(files.collect()).expect("an application")
 }
 
 /// The nodes.
