@@ -83,7 +83,7 @@ fn copies_are_placed_moved_and_made_again() {
     assert!(plan.contains("none of 8 copies would move"), "{plan}");
     let refused = nodes[1].millrace(&["index", "move", "by-stars", "--from", "a", "--to", "nowhere"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && error.contains("the cluster has a, b, c"), "{error}");
+    assert!(!refused.status.success() && error.contains("no node 'nowhere'; the cluster has "), "{error}");
     succeeds(&nodes[1], &["index", "settings", "activation=slice", "transfers-per-node=4"]);
     let settings = succeeds(&nodes[2], &["--format", "json", "index", "settings"]);
     let settings: Value = serde_json::from_str(&settings).expect("JSON");
@@ -99,7 +99,8 @@ fn copies_are_placed_moved_and_made_again() {
     // A node joins, and is filled: eight copies of each index, two of them there.
     nodes.push(node(&etcd, "d"));
     until("d has joined", &true, || {
-        nodes[3].config(Method::GET, "/index/v1/plan").1["nodes"] == json!(["a", "b", "c", "d"])
+        let plan = nodes[3].config(Method::GET, "/index/v1/plan").1;
+        plan["nodes"].as_array().is_some_and(|nodes| nodes.len() == 4 && nodes.contains(&json!("d")))
     });
     until("d has copies", &true, || balanced(&nodes[3], "four nodes").contains_key("d"));
     feed(&nodes[3], 160..200);
