@@ -46,7 +46,10 @@ impl Node {
 
     /// Keeps the indexes where they belong now, if that has changed.
     pub(crate) fn reconsider_indexes(&self) {
-        if self.placed_indexes().placing() == self.index_placing() {
+        let current = self.deployments().current().ok();
+        let declared = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
+        let is_any_placed = declared.iter().any(|definition| definition.config.placed);
+        if !is_any_placed || self.placed_indexes().placing() == self.index_placing() {
             return;
         }
         if let Err(error) = self.keep_indexes() {

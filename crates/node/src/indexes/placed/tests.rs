@@ -226,10 +226,12 @@ impl TestCluster {
         self.nodes.lock().insert(key, Arc::new(node));
     }
 
-    /// Kills the part of a node with copies, and starts it again.
-    fn restart(self: &Arc<Self>, key: NodeKey) {
+    /// Ends the part of a node with copies, and starts it again.
+    async fn restart(self: &Arc<Self>, key: NodeKey) {
         let node = Arc::clone(&self.nodes.lock()[&key]);
         node.service().stop();
+        // Work that is under way ends before the files are opened again.
+        tokio::time::sleep(Duration::from_secs(2)).await;
         *node.service.lock() = TestNode::start(self, key, &node.directory, &node.store);
     }
 
@@ -453,7 +455,7 @@ fn copies_that_were_cut_off_or_started_again_catch_up() {
         expected.remove("id:x:note:n=2:1");
         cluster.cut_off.lock().clear();
         cluster.check(&expected, "after a cut").await;
-        cluster.restart(NodeKey(2));
+        cluster.restart(NodeKey(2)).await;
         cluster.write(&[("id:x:note:n=4:restarted", Some("bob")), ("id:x:note:n=4:1", None)]);
         expected.insert("id:x:note:n=4:restarted".to_owned(), "bob".to_owned());
         expected.remove("id:x:note:n=4:1");
