@@ -31,13 +31,13 @@ build: ## Build the binary, and the one of the benchmarks, optimised
 test: check clients ## Everything
 
 check: ## Format, clippy, rustdoc (all without warnings), dependencies and the Rust tests
-	@scripts/prerequisites etcd
+	@scripts/prerequisites etcd python
 	@scripts/onnxruntime
 	@scripts/audit
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --quiet
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED) --workspace --quiet
+	RUST_TEST_THREADS=$(TEST_THREADS) CARGO=$(CARGO) scripts/tests.py
 
 audit: ## Licences, sources and known vulnerabilities of all dependencies, as far as the tools are there
 	@scripts/audit

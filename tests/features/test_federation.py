@@ -181,5 +181,5 @@ def test_xml_has_a_group_for_each_source(node):
     request = urllib.request.Request(f"{node.data}/search/", json.dumps(asked).encode(), {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=20) as response:
         text = response.read().decode()
-    assert '<group relevance="1.0" source="mails">' in text and 'results="2"' in text
+    assert '<group relevancy="1.0" source="mails">' in text and 'results="2"' in text
     assert text.count("<hit ") == 2

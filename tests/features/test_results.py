@@ -117,7 +117,7 @@ FORMS = [
     ("size", {}, 10_000_000_000),
     ("seen", {}, True),
     ("labels", {"renderer__json__jsonWsets": "false"}, [{"item": "work", "weight": 10}, {"item": "urgent", "weight": 5}]),
-    ("prefs", {"renderer__json__jsonMaps": "false"}, [{"key": "color", "value": "blue"}, {"key": "lang", "value": "en"}]),
+    ("prefs", {"renderer__json__jsonMaps": "false"}, {"color": "blue", "lang": "en"}),
     ("prefs", {"renderer__json__jsonWsets": "false"}, {"color": "blue", "lang": "en"}),
     ("small", {}, -3),
     ("labels", {}, {"work": 10, "urgent": 5}),

@@ -6,7 +6,7 @@
 //! of a token number; the tokens of each document; the words; the stemmed words, in the order of their stems;
 //! the token numbers as in the column. Numbers are LEB128; `docs/format.md` has the details.
 
-use crate::{AlignedBuffer, Error, TOKENS, TokenIds, TokensColumn};
+use crate::{AlignedBuffer, Error, TOKENS, TokenDictionary, TokenIds, TokensColumn};
 
 /// Largest number in half a byte; it says that the rest follows.
 const HALF_MAX: usize = 15;
@@ -25,13 +25,15 @@ pub(crate) fn encode(column: &TokensColumn) -> Vec<u8> {
     counts.iter().for_each(|count| out.number(*count as u64));
     out.number(width);
     starts.windows(2).for_each(|pair| out.number(u64::from(pair[1] - pair[0])));
-    let mut before: &[u8] = b"";
-    for number in 1..=column.words() as u32 {
-        let word = column.word(number);
-        let shared = shared(before, word).min(HALF_MAX);
-        out.halves(shared, word.len() - shared);
-        out.0.extend_from_slice(&word[shared..]);
-        before = word;
+    let TokenDictionary { bytes: words, offsets } = column.dictionary();
+    let (mut before, mut length_before) = (words, 0);
+    for pair in offsets.windows(2) {
+        // With what follows the word, so that a few bytes are read and written together.
+        let (rest, length) = (&words[pair[0] as usize..], (pair[1] - pair[0]) as usize);
+        let shared = shared_start(before, rest).min(length_before).min(length);
+        out.halves(shared, length - shared);
+        out.copy(&rest[shared..], length - shared);
+        (before, length_before) = (rest, length);
     }
     let mut last = 0i64;
     for (stem, number) in stemmed {
@@ -227,6 +229,17 @@ impl StemParts {
     }
 }
 
+/// Number of bytes at the beginning that both have; [`HALF_MAX`] at most.
+fn shared_start(one: &[u8], other: &[u8]) -> usize {
+    match (one.first_chunk::<8>(), other.first_chunk::<8>()) {
+        (Some(first), Some(other_first)) if first != other_first => {
+            let differ = u64::from_le_bytes(*first) ^ u64::from_le_bytes(*other_first);
+            differ.trailing_zeros() as usize / 8
+        }
+        _ => shared(one, &other[..other.len().min(HALF_MAX)]),
+    }
+}
+
 /// Number of bytes at the beginning that both have.
 fn shared(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
@@ -242,6 +255,18 @@ impl CompactWriter {
             number >>= 7;
         }
         self.0.push(number as u8);
+    }
+
+    /// The first `count` of these bytes.
+    fn copy(&mut self, bytes: &[u8], count: usize) {
+        match bytes.first_chunk::<COPIED>() {
+            Some(first) if count <= COPIED => {
+                let end = self.0.len() + count;
+                self.0.extend_from_slice(first);
+                self.0.truncate(end);
+            }
+            _ => self.0.extend_from_slice(&bytes[..count]),
+        }
     }
 
     /// A number with its sign in the lowest bit.

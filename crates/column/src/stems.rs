@@ -114,20 +114,37 @@ impl<'w> StemsBuilder<'w> {
         self.stems.push((head(stem), stem, number));
     }
 
+    /// Sorts the stems, and the words of each by their numbers.
+    pub fn sorted(self) -> SortedStems<'w> {
+        let StemsBuilder { mut stems } = self;
+        // Most stems differ in their first bytes. Numbers alone are sorted without branches.
+        stems.sort_unstable_by_key(|(head, ..)| *head);
+        let alike = stems.chunk_by_mut(|(head, ..), (other, ..)| head == other);
+        for alike in alike.filter(|alike| alike.len() > 1) {
+            alike.sort_unstable();
+        }
+        SortedStems { stems }
+    }
+}
+
+/// The stems of a column in their order.
+pub(crate) struct SortedStems<'w> {
+    stems: Vec<(u64, &'w [u8], u32)>,
+}
+
+impl SortedStems<'_> {
     /// Number of stems, number of words with a stem, and size of the stems in bytes.
-    pub fn counts(&mut self) -> (usize, usize, usize) {
-        self.stems.sort_unstable();
+    pub fn counts(&self) -> (usize, usize, usize) {
         let stems = self.stems.chunk_by(|a, b| a.1 == b.1).map(|same| same[0].1);
         let (count, bytes) = stems.fold((0, 0), |(count, bytes), stem| (count + 1, bytes + stem.len()));
         (count, self.stems.len(), bytes)
     }
 
-    /// Writes the stems, sorted; nothing if there are none.
-    pub fn write(mut self, words: usize, out: &mut BufferBuilder) {
+    /// Writes the stems; nothing if there are none.
+    pub fn write(&self, words: usize, out: &mut BufferBuilder) {
         if self.stems.is_empty() {
             return;
         }
-        self.stems.sort_unstable();
         let mut has_another = vec![0u64; bits(words)];
         self.stems.iter().for_each(|(.., number)| has_another[*number as usize / 64] |= 1 << (number % 64));
         let (mut offsets, mut starts, mut bytes) = (vec![0u32], vec![0u32], Vec::new());

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use crate::fixed::u32_at;
-use crate::sorted::{SortedTexts, head};
+use crate::sorted::SortedTexts;
 use crate::stems::{StemTable, StemsBuilder, StemsLayout};
 use crate::words::WordInterner;
 use crate::{AlignedBuffer, BufferBuilder, Error, TOKENS};
@@ -338,23 +338,18 @@ impl TokensBuilder {
     /// Returns the column, with a sorted dictionary.
     pub fn finish(self) -> TokensColumn {
         let words = &self.words;
-        // Most words differ in their first bytes, which costs less than to compare slices.
-        let mut order: Vec<(u64, u32)> = (1..=words.len()).map(|id| (head(words.word(id)), id)).collect();
-        order.sort_unstable_by(|(head, id), (other_head, other)| {
-            head.cmp(other_head).then_with(|| words.parts(*id).cmp(&words.parts(*other)))
-        });
+        let order = words.sorted();
         let width = token_width(order.len());
         let mut sorted = vec![ELEMENT_BOUNDARY; order.len() + 1];
         let mut stems = StemsBuilder::default();
         let mut bytes = Vec::with_capacity(order.len() * WORD_BYTES);
         let mut offsets = Vec::with_capacity(order.len() + 1);
         offsets.push(0u32);
-        for ((_, id), number) in order.iter().zip(1..) {
+        for (id, number) in order.iter().zip(1..) {
             sorted[*id as usize] = number;
-            let (word, stem) = words.parts(*id);
-            bytes.extend_from_slice(word);
+            words.append_word(*id, &mut bytes);
             offsets.push(bytes.len() as u32);
-            stem.iter().for_each(|stem| stems.push(stem, number));
+            words.stem(*id).iter().for_each(|stem| stems.push(stem, number));
         }
         let ids = self.ids.iter().map(|id| sorted[*id as usize]);
         let (narrow, wide): (Vec<u16>, Vec<u32>);
@@ -396,12 +391,13 @@ pub(crate) struct EncodedTokens<'a> {
 
 impl EncodedTokens<'_> {
     /// The bytes of the column.
-    pub fn finish(mut self) -> AlignedBuffer {
+    pub fn finish(self) -> AlignedBuffer {
         let (documents, words) = (self.starts.len() - 1, self.offsets.len() - 1);
         let bytes = self.words.len() + self.ids.len() + (words + documents) * 4;
         let mut out = BufferBuilder::with_capacity(512 + bytes + words * 4);
         out.extend(&[TOKENS, self.width as u8, 0, 0]);
-        let (stems, stemmed, stem_bytes) = self.stems.counts();
+        let sorted = self.stems.sorted();
+        let (stems, stemmed, stem_bytes) = sorted.counts();
         let tokens = self.ids.len() / self.width;
         for number in [documents, words, self.words.len(), tokens, stems, stemmed, stem_bytes] {
             out.extend(&(number as u32).to_le_bytes());
@@ -414,7 +410,7 @@ impl EncodedTokens<'_> {
         out.extend(bytemuck::cast_slice(self.starts));
         out.align();
         out.extend(self.ids);
-        self.stems.write(words, &mut out);
+        sorted.write(words, &mut out);
         out.finish()
     }
 }

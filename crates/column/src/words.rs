@@ -12,7 +12,7 @@ const KEPT_BYTES: usize = 1 << 20;
 
 thread_local! {
     /// The words of the columns that the thread has built. Chunks of a field repeat each other's words: what
-    /// is hashed, stemmed and copied for one is found for the next. Some 6 MB when full, 10 MB at most.
+    /// is hashed, stemmed and copied for one is found for the next. Some 8 MB when full, 12 MB at most.
     static KEPT: RefCell<Option<Box<WordInterner>>> = const { RefCell::new(None) };
 }
 
@@ -20,7 +20,7 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct WordInterner {
     known: HashTable<KnownWord>,
-    hasher: DefaultHashBuilder,
+    hasher: WordHasher,
     words: InternedWords,
     /// Number of this column.
     column: u32,
@@ -44,7 +44,7 @@ struct KnownWord {
 const ANY_STEMMER: u8 = u8::MAX;
 
 /// First bytes of a word, with zeros after a shorter one.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WordStart {
     bytes: [u8; WordStart::BYTES],
     /// Length of the word; [`WordStart::LONG`] for one that goes on.
@@ -56,17 +56,66 @@ impl WordStart {
     const LONG: u8 = u8::MAX;
 
     fn of(word: &[u8]) -> Self {
-        let mut bytes = [0; Self::BYTES];
-        match bytes.get_mut(..word.len()) {
-            Some(start) => start.copy_from_slice(word),
-            None => bytes.copy_from_slice(&word[..Self::BYTES]),
-        }
-        let length = if word.len() > Self::BYTES { Self::LONG } else { word.len() as u8 };
-        WordStart { bytes, length }
+        let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
+        let length = word.len();
+        // Loads that overlap, since a copy of any length is a call. The bytes that both have are the same.
+        let (first, second) = if let Some((first, second)) = word.first_chunk::<16>().map(halves) {
+            (first, second)
+        } else if let (Some(first), Some(last)) = (word.first_chunk::<8>(), word.last_chunk::<8>()) {
+            // All bytes of a word of eight are in the first number.
+            let after = number(last).checked_shr(8 * (16 - length as u32)).unwrap_or(0);
+            (number(first), after)
+        } else if let (Some(first), Some(last)) = (word.first_chunk::<4>(), word.last_chunk::<4>()) {
+            (half(first) | half(last) << (8 * (length - 4)), 0)
+        } else {
+            let byte = |at: usize| word.get(at).map_or(0, |byte| u64::from(*byte) << (8 * at));
+            (byte(0) | byte(1) | byte(2), 0)
+        };
+        let bytes = (u128::from(first) | u128::from(second) << 64).to_le_bytes();
+        WordStart { bytes, length: if length > Self::BYTES { Self::LONG } else { length as u8 } }
     }
 
     fn is_whole(self) -> bool {
         self.length != Self::LONG
+    }
+
+    /// The bytes as two numbers: of two words with different ones the lower word has the lower ones.
+    fn heads(self) -> (u64, u64) {
+        let (first, second) = halves(&self.bytes);
+        (first.swap_bytes(), second.swap_bytes())
+    }
+}
+
+/// The bytes as two numbers.
+fn halves(bytes: &[u8; WordStart::BYTES]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*bytes);
+    (both as u64, (both >> 64) as u64)
+}
+
+/// Hashes words by their start: most are not longer.
+struct WordHasher {
+    long: DefaultHashBuilder,
+    /// Random numbers: words of the same hash cannot be chosen.
+    seeds: [u64; 2],
+}
+
+impl Default for WordHasher {
+    fn default() -> Self {
+        let long = DefaultHashBuilder::default();
+        WordHasher { seeds: [0u8, 1].map(|seed| long.hash_one(seed)), long }
+    }
+}
+
+impl WordHasher {
+    /// Hash of a word with this start; `word` is called for a longer one.
+    fn hash<'w>(&self, start: WordStart, word: impl FnOnce() -> &'w [u8]) -> u64 {
+        if !start.is_whole() {
+            return self.long.hash_one(word());
+        }
+        let (first, second) = halves(&start.bytes);
+        let product = u128::from(first ^ self.seeds[0]) * u128::from(second ^ self.seeds[1]);
+        product as u64 ^ (product >> 64) as u64
     }
 }
 
@@ -76,8 +125,17 @@ struct InternedWords {
     /// Each word, followed by its stem if that differs.
     bytes: Vec<u8>,
     words: Vec<InternedWord>,
-    /// The words of this column, as indexes, in order of appearance.
-    used: Vec<u32>,
+    /// The words of this column, in order of appearance.
+    used: Vec<UsedWord>,
+}
+
+/// A word of a column. Most are sorted and copied without a look at the words that became known.
+#[derive(Clone, Copy)]
+struct UsedWord {
+    start: WordStart,
+    /// True if its stem differs from it.
+    has_stem: bool,
+    index: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -94,10 +152,10 @@ struct InternedWord {
 
 impl InternedWords {
     /// The number of the word in this column.
-    fn number(&mut self, index: u32, column: u32) -> u32 {
+    fn number(&mut self, start: WordStart, index: u32, column: u32) -> u32 {
         let word = &mut self.words[index as usize];
         if word.column != column {
-            self.used.push(index);
+            self.used.push(UsedWord { start, has_stem: word.stem_end != word.end, index });
             word.column = column;
             word.number = self.used.len() as u32;
         }
@@ -157,10 +215,11 @@ impl WordInterner {
 
     /// Number of a word with this stem.
     pub fn number(&mut self, word: &[u8], stem: &[u8]) -> u32 {
-        let hash = self.hasher.hash_one(word);
+        let start = WordStart::of(word);
+        let hash = self.hasher.hash(start, || word);
         let stem = if stem.is_empty() { word } else { stem };
         let index = self.find(hash, word, stem).unwrap_or_else(|| self.insert(hash, ANY_STEMMER, word, stem));
-        self.words.number(index, self.column)
+        self.words.number(start, index, self.column)
     }
 
     /// Number of a word of this stemmer; `stem` is called where the word is new to it. `None` if the stem is
@@ -172,7 +231,8 @@ impl WordInterner {
         stem: impl FnOnce() -> &'s [u8],
     ) -> Option<u32> {
         assert!(stemmer != ANY_STEMMER, "stemmers have numbers below 255");
-        let (hash, start) = (self.hasher.hash_one(word), WordStart::of(word));
+        let start = WordStart::of(word);
+        let hash = self.hasher.hash(start, || word);
         let WordInterner { known, words, column, .. } = self;
         let is_same = |known: &KnownWord| {
             known.stemmer == stemmer
@@ -181,7 +241,7 @@ impl WordInterner {
         };
         if let Some(known) = known.find_mut(hash, is_same) {
             if known.column != *column {
-                known.number = words.number(known.index, *column);
+                known.number = words.number(start, known.index, *column);
                 known.column = *column;
             }
             return Some(known.number);
@@ -197,7 +257,7 @@ impl WordInterner {
             }
             None => self.insert(hash, stemmer, word, stem),
         };
-        Some(self.words.number(index, self.column))
+        Some(self.words.number(start, index, self.column))
     }
 
     fn find(&self, hash: u64, word: &[u8], stem: &[u8]) -> Option<u32> {
@@ -216,22 +276,58 @@ impl WordInterner {
         let WordInterner { known, hasher, words, .. } = self;
         let start = WordStart::of(words.word(index));
         let word = KnownWord { start, stemmer, index, column: 0, number: 0 };
-        known.insert_unique(hash, word, |known| hasher.hash_one(words.word(known.index)));
+        known.insert_unique(hash, word, |known| hasher.hash(known.start, || words.word(known.index)));
     }
 
-    /// The word with this number in the column.
-    pub fn word(&self, number: u32) -> &[u8] {
-        self.words.word(self.words.used[number as usize - 1])
+    /// The numbers of the column's words in the order of their words, then of their stems.
+    pub fn sorted(&self) -> Vec<u32> {
+        let numbered = self.words.used.iter().zip(1..);
+        let mut order: Vec<(u64, u32)> =
+            numbered.map(|(word, number)| (word.start.heads().0, number)).collect();
+        // Most words differ in their first bytes. Numbers alone are sorted without branches.
+        order.sort_unstable_by_key(|(head, _)| *head);
+        let second = |number: u32| self.used(number).start.heads().1;
+        let alike = order.chunk_by_mut(|(head, _), (other, _)| head == other);
+        for alike in alike.filter(|alike| alike.len() > 1) {
+            alike.sort_unstable_by(|(_, number), (_, other)| {
+                let by_second = second(*number).cmp(&second(*other));
+                by_second.then_with(|| self.parts(*number).cmp(&self.parts(*other)))
+            });
+        }
+        order.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// The word of a number, and its stem if that differs.
-    pub fn parts(&self, number: u32) -> (&[u8], Option<&[u8]>) {
-        self.words.parts(self.words.used[number as usize - 1])
+    /// Appends the word with this number in the column.
+    pub fn append_word(&self, number: u32, out: &mut Vec<u8>) {
+        let UsedWord { start, index, .. } = *self.used(number);
+        if start.is_whole() {
+            // As many bytes for each: that is faster than a copy of their number.
+            let end = out.len() + usize::from(start.length);
+            out.extend_from_slice(&start.bytes);
+            out.truncate(end);
+        } else {
+            out.extend_from_slice(self.words.word(index));
+        }
+    }
+
+    /// The stem of the word with this number, if it differs.
+    pub fn stem(&self, number: u32) -> Option<&[u8]> {
+        let used = self.used(number);
+        if used.has_stem { self.words.parts(used.index).1 } else { None }
     }
 
     /// Number of words in the column.
-    pub fn len(&self) -> u32 {
+    #[cfg(test)]
+    fn len(&self) -> u32 {
         self.words.used.len() as u32
+    }
+
+    fn parts(&self, number: u32) -> (&[u8], Option<&[u8]>) {
+        self.words.parts(self.used(number).index)
+    }
+
+    fn used(&self, number: u32) -> &UsedWord {
+        &self.words.used[number as usize - 1]
     }
 }
 

@@ -121,6 +121,29 @@ proptest! {
         column.stemmed(b"zzz", |_| panic!("no word has this stem"));
     }
 
+    /// Words may be longer than the bytes that are compared first, or have zeros where others end.
+    #[test]
+    fn a_dictionary_is_in_the_order_of_words_then_of_stems(
+        words in prop::collection::vec(("(a|\\x00){1,3}|mill(a|b|\\x00){1,20}", "[ab]{0,2}"), 0..60),
+    ) {
+        let mut builder = TokensBuilder::new();
+        words.iter().for_each(|(word, stem)| builder.stemmed(word.as_bytes(), stem.as_bytes()));
+        builder.end_document();
+        let column = builder.finish();
+        let of_word = |(word, stem): &(String, String)| {
+            let stem = (!stem.is_empty() && stem != word).then(|| stem.clone());
+            (word.clone(), stem)
+        };
+        let mut expected: Vec<(String, Option<String>)> = words.iter().map(of_word).collect();
+        expected.sort();
+        expected.dedup();
+        let found: Vec<&[u8]> = (1..=column.words() as u32).map(|number| column.word(number)).collect();
+        prop_assert_eq!(found, expected.iter().map(|(word, _)| word.as_bytes()).collect::<Vec<_>>());
+        for (number, word) in column.document(0).iter().zip(&words) {
+            prop_assert_eq!(expected.binary_search(&of_word(word)), Ok(number as usize - 1));
+        }
+    }
+
     /// Each stemmer cuts words at its own length; one of them cuts some words off altogether.
     #[test]
     fn remembered_stems_are_those_of_their_stemmer(

@@ -69,8 +69,33 @@ pub(crate) fn refused(error: RequestError) -> ClusterError {
         RequestError::Moved { unfinished: Some(_), .. } | RequestError::Unknown => {
             ClusterError::Unknown("not all replicas answered in time".to_owned())
         }
+        RequestError::Partial(NodeFailure::DiskFull { .. }) => ClusterError::PartlyFull(error.to_string()),
         RequestError::Overtaken | RequestError::Partial(_) => ClusterError::Unknown(error.to_string()),
         RequestError::Failed(NodeFailure::DiskFull { reason }) => ClusterError::DiskFull(reason),
         RequestError::Failed(failure) => ClusterError::Failed(failure.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_whether_others_have_the_write_or_not() {
+        let full = || NodeFailure::DiskFull { reason: "node c: full".to_owned() };
+        let failed = NodeFailure::Storage { reason: "node c: broken".to_owned() };
+        for (error, is_nowhere) in
+            [(RequestError::Failed(full()), true), (RequestError::Partial(full()), false)]
+        {
+            match refused(error) {
+                ClusterError::DiskFull(reason) => assert!(is_nowhere && reason == "node c: full", "{reason}"),
+                ClusterError::PartlyFull(reason) => {
+                    assert!(!is_nowhere && reason.starts_with("node c: full; "), "{reason}");
+                }
+                other => panic!("{other}"),
+            }
+        }
+        let other = refused(RequestError::Partial(failed));
+        assert!(matches!(other, ClusterError::Unknown(_)), "{other}");
     }
 }

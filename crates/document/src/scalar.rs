@@ -1,6 +1,8 @@
 //! Conversion of single values from and to text: keys of maps and weighted sets, parts of field paths,
 //! numbers in quotes.
 
+use std::fmt::{Debug, LowerExp};
+
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::engine::{DecodePaddingMode, Engine as _};
@@ -61,9 +63,8 @@ pub fn to_text(value: &DocumentValue) -> Option<String> {
         DocumentValue::Byte(value) => value.to_string(),
         DocumentValue::Int(value) => value.to_string(),
         DocumentValue::Long(value) => value.to_string(),
-        // The debug form always has a fraction or an exponent, like floats in JSON.
-        DocumentValue::Float(value) => format!("{value:?}"),
-        DocumentValue::Double(value) => format!("{value:?}"),
+        DocumentValue::Float(value) => float_text(*value),
+        DocumentValue::Double(value) => float_text(*value),
         DocumentValue::String(text) => text.clone(),
         DocumentValue::Raw(bytes) => STANDARD.encode(bytes),
         DocumentValue::Position { latitude, longitude } => {
@@ -81,6 +82,25 @@ pub fn to_text(value: &DocumentValue) -> Option<String> {
             return None;
         }
     })
+}
+
+/// Text of a float as Java has it, and so Vespa's conversions: plain from 0.001 up to ten million, with an
+/// exponent outside of that, and always with a fraction.
+fn float_text<F: Copy + Into<f64> + Debug + LowerExp>(value: F) -> String {
+    let wide: f64 = value.into();
+    if wide.is_nan() {
+        return "NaN".to_owned();
+    }
+    if wide.is_infinite() {
+        return if wide > 0.0 { "Infinity".to_owned() } else { "-Infinity".to_owned() };
+    }
+    if wide == 0.0 || (1e-3..1e7).contains(&wide.abs()) {
+        return format!("{value:?}");
+    }
+    let text = format!("{value:e}");
+    let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let fraction = if digits.contains('.') { "" } else { ".0" };
+    format!("{digits}{fraction}E{power}")
 }
 
 /// The integer as a value of the type; `None` if it is out of range.
@@ -244,5 +264,34 @@ fn example(data_type: &DataType) -> String {
     match text.split_once("for example ") {
         Some((_, example)) => example.to_owned(),
         None => "…".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_written_as_in_java() {
+        let double = |value: f64| to_text(&DocumentValue::Double(value)).expect("it is a single value");
+        for (value, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (2.0, "2.0"),
+            (-3.75, "-3.75"),
+            (0.001, "0.001"),
+            (0.00099, "9.9E-4"),
+            (9_999_999.0, "9999999.0"),
+            (1e7, "1.0E7"),
+            (-1.25e10, "-1.25E10"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(double(value), expected);
+            let read = parse(expected, &DataType::Double).expect("it is read");
+            assert!(value.is_nan() || read == DocumentValue::Double(value), "{expected}");
+        }
+        assert_eq!(to_text(&DocumentValue::Float(0.1)).as_deref(), Some("0.1"));
+        assert_eq!(to_text(&DocumentValue::Float(1e10)).as_deref(), Some("1.0E10"));
     }
 }

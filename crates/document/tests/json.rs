@@ -285,6 +285,8 @@ fn operations_have_conditions() {
     assert_eq!(removed.action, OperationAction::Remove(id()));
     let removed = parse(OperationKind::Remove, r#"{"remove": "x", "condition": "true"}"#).unwrap();
     assert_eq!(removed.condition.as_deref(), Some("true"));
+    let noted = r#"{"note": {"a": [1, {}]}, "fields": {}, "more": null}"#;
+    assert_eq!(parse(OperationKind::Put, noted), parse(OperationKind::Put, r#"{"fields":{}}"#));
     for (body, reason) in [
         ("", "malformed JSON"),
         ("{}", "missing field `fields`"),

@@ -3,6 +3,7 @@
 //! A request is read as a whole before any document is: [`AskedAggregation`]. Each kind of bucket then
 //! divides its documents and runs what is asked inside on each part. Pipelines run last, on finished buckets.
 
+mod automatic;
 mod bucket_hits;
 mod composite;
 mod filters;
@@ -11,6 +12,7 @@ mod metrics;
 mod options;
 mod pipelines;
 mod ranges;
+mod samples;
 mod significant;
 mod streamed;
 mod terms;
@@ -335,7 +337,7 @@ impl<'a> OneAggregation<'a> {
             "global" => self.single("global", self.scope.everything),
             "sampler" => {
                 let mut best = self.chosen(|_| Ok(true))?;
-                best.sort_by(|left, right| right.score.total_cmp(&left.score));
+                best.sort_by(|left, right| samples::best_first(left, right));
                 best.truncate(self.count_of("shard_size", 100)?);
                 self.single("sampler", &best)
             }

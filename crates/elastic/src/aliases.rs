@@ -3,11 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::catalog::CatalogChange;
+use crate::catalog::{CatalogChange, OpenIndex};
 use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::index_admin::{alias_options, delete_found, resolve_all};
+use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -29,37 +30,46 @@ fn add(
 ) -> Result<(), Error> {
     check_alias_name(change, alias)?;
     let options = alias_options(options.clone())?;
-    for index in names::resolve(change, expression, OPTIONS)? {
-        let mut entry = (*index.entry).clone();
+    for name in named(change, expression)? {
+        if change.keeps_alias(&name, alias, &options) {
+            continue;
+        }
         if options.get("is_write_index") == Some(&Value::Bool(true)) {
-            let writes = |index: &&crate::catalog::OpenIndex| {
-                index.entry.name != entry.name
-                    && !change.are_of_one_stream(&index.entry.name, &entry.name)
+            let writes = |index: &&OpenIndex| {
+                index.entry.name != name
+                    && !change.are_of_one_stream(&index.entry.name, &name)
                     && index.entry.aliases[alias].get("is_write_index") == Some(&Value::Bool(true))
             };
             if let Some(other) = change.with_alias(alias).find(writes) {
                 return Err(Error::IllegalArgument(format!(
-                    "alias [{alias}] has more than one write index [{},{}]",
-                    other.entry.name, entry.name
+                    "alias [{alias}] has more than one write index [{},{name}]",
+                    other.entry.name
                 )));
             }
         }
-        entry.aliases.insert(alias.to_owned(), options.clone());
-        change.put_index(entry)?;
+        change.edit_aliases(&name, |aliases| {
+            aliases.insert(alias.to_owned(), options.clone());
+        })?;
     }
     Ok(())
+}
+
+/// Names of the indexes that an expression means. Their entries are held by the catalog alone, which changes
+/// them where they are.
+fn named(change: &CatalogChange<'_>, expression: &str) -> Result<Vec<String>, Error> {
+    let found = names::resolve(change, expression, OPTIONS)?;
+    Ok(found.iter().map(|index| index.entry.name.clone()).collect())
 }
 
 /// Removes aliases from indexes. True if there were any.
 fn remove(change: &mut CatalogChange<'_>, expression: &str, pattern: &str) -> Result<bool, Error> {
     let mut found = false;
-    for index in names::resolve(change, expression, OPTIONS)? {
-        let mut entry = (*index.entry).clone();
-        let before = entry.aliases.len();
-        entry.aliases.retain(|alias, _| pattern != "_all" && !glob(pattern, alias));
-        if entry.aliases.len() < before {
+    let is_meant = |alias: &str| pattern == "_all" || glob(pattern, alias);
+    for name in named(change, expression)? {
+        let has_any = |index: &OpenIndex| index.entry.aliases.keys().any(|alias| is_meant(alias));
+        if change.index(&name).is_some_and(has_any) {
             found = true;
-            change.put_index(entry)?;
+            change.edit_aliases(&name, |aliases| aliases.retain(|alias, _| !is_meant(alias)))?;
         }
     }
     Ok(found)
@@ -73,7 +83,9 @@ pub(crate) fn put(
     alias: &str,
 ) -> Result<DoorReply, Error> {
     let options = object_of(&request.body)?;
-    add(&mut door.catalog.change()?, index, &with_dates(alias)?, &options)?;
+    let mut change = door.catalog.change()?;
+    add(&mut change, index, &with_dates(alias)?, &options)?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -85,13 +97,14 @@ pub(crate) fn delete(door: &ElasticDoor, index: &str, aliases: &str) -> Result<D
         found |= remove(&mut change, index, pattern)?;
     }
     if found {
+        change.commit()?;
         DoorReply::ok(json!({ "acknowledged": true }))
     } else {
         Err(Error::NoAlias(aliases.to_owned()))
     }
 }
 
-/// `POST` of `_aliases`: several changes.
+/// `POST` of `_aliases`: several changes, all of which are made, or none.
 pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     let actions = body.get("actions").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -141,6 +154,7 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
             other => return Err(Error::Content(format!("[alias_action] unknown field [{other}]"))),
         }
     }
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -172,7 +186,9 @@ pub(crate) fn get(
         shown.retain(|alias, _| is_wanted(alias));
         seen.extend(shown.keys().cloned());
         if !shown.is_empty() || is_for_all || aliases.is_none() {
-            answer.insert(index.entry.name.clone(), json!({ "aliases": shown }));
+            let shown = json!({ "aliases": shown });
+            take_answer(&door.answer_memory, &shown)?;
+            answer.insert(index.entry.name.clone(), shown);
         }
     }
     let named = aliases

@@ -1,24 +1,37 @@
 //! `_bulk`: many writes in one request, each with its own result.
 //!
-//! Nothing is done before all action lines are read: a malformed one refuses the whole. The writes of a bulk
-//! are one batch of the store.
+//! Nothing is done before all action lines are read: a malformed one refuses the whole. Then the operations
+//! are read again and written in shares, each of which is one batch of the store; no more than a share is in
+//! memory as values.
 
+use std::iter::Zip;
+use std::ops::RangeFrom;
+use std::slice::Split;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use millrace_node::work::{JsonCounts, OPERATION_BYTES_TOGETHER, OPERATIONS_TOGETHER};
+use serde_json::{Map, Value};
 
+use crate::action_line::{ActionLine, action_line};
+use crate::bulk_answer::BulkAnswer;
 use crate::bulk_stream::{BulkBatching, BulkSplitter};
 use crate::catalog::NamedKind;
 use crate::door::ElasticDoor;
 use crate::names::NameDemand;
 use crate::placing::WritePlacer;
-use crate::request::{DoorParameters, DoorReply, DoorRequest};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree};
+use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
-use crate::update::{UpdateBody, retries_of};
-use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
+use crate::update::UpdateBody;
+use crate::writing::{self, SingleWrite, WriteAction};
 use crate::{Error, unread};
+
+/// Operations of a bulk, at most: each has its result in one answer.
+const OPERATIONS_MAX: usize = 100_000;
+
+/// Longest path and parameters of a bulk in bytes: they are part of each operation.
+const DEFAULTS_BYTES_MAX: usize = 2 << 10;
 
 /// A parsed item.
 struct BulkItem {
@@ -38,6 +51,8 @@ struct BulkDefaults {
     demand: NameDemand,
     pipeline: Option<String>,
     shown: Option<SourceFilter>,
+    /// Maximum memory of the values of an update.
+    tree_bytes_max: usize,
 }
 
 /// `POST` and `PUT` of `_bulk`.
@@ -48,71 +63,102 @@ pub(crate) fn bulk(
     index: Option<&str>,
 ) -> Result<DoorReply, Error> {
     let began_ms = crate::catalog::now_ms();
+    if request.path.len().max(request.query.len()) > DEFAULTS_BYTES_MAX {
+        return Err(Error::IllegalArgument(format!(
+            "the path or the parameters of a bulk have more than {DEFAULTS_BYTES_MAX} bytes; give long values in the action lines"
+        )));
+    }
     let defaults = BulkDefaults {
         index: index.map(str::to_owned),
         routing: parameters.get("routing").map(str::to_owned),
         demand: NameDemand::of(parameters)?,
         pipeline: parameters.get("pipeline").map(str::to_owned),
         shown: SourceFilter::of_parameters(parameters),
+        tree_bytes_max: door.caller.tree_bytes_max(),
     };
     let refresh = RefreshPolicy::of(parameters)?;
-    let items = parse(&request.body, &defaults)?;
-    let mut heads = Vec::with_capacity(items.len());
-    let mut placed = Vec::with_capacity(items.len());
-    let mut touched = Vec::new();
-    let mut placer = WritePlacer::new(door);
-    for item in items {
-        let BulkItem { action, index, id, demand, pipeline, write } = item;
-        let name = index.unwrap_or_default();
-        let place = write.and_then(|write| {
-            check_pipeline(door, pipeline.as_deref())?;
-            placer.place(&name, write, demand)
-        });
-        let refused = match place {
-            Ok(place) => {
-                if refresh != RefreshPolicy::None && !touched.contains(&place.index.entry.name) {
-                    touched.push(place.index.entry.name.clone());
-                }
-                placed.push(place);
-                None
-            }
-            Err(error) => Some(error),
-        };
-        heads.push((action, name, id, refused));
+    let mut lines = BulkLines::of(&request.body)?;
+    let mut share = lines.share(&defaults)?;
+    lines.clone().check(&defaults)?;
+    let mut writer = BulkWriter {
+        door,
+        refresh,
+        placer: WritePlacer::new(door),
+        slots: SlotChoices::default(),
+        touched: Vec::new(),
+        answer: BulkAnswer::new(parameters),
+    };
+    loop {
+        writer.write(share);
+        share = lines.share(&defaults)?;
+        if share.is_empty() {
+            break;
+        }
+        if door.gone.load(Ordering::Relaxed) {
+            return Err(Error::Timeout("the client left before the bulk was written".to_owned()));
+        }
     }
-    let mut written = writing::write_all(door, &placed).into_iter();
-    let mut answers = Vec::with_capacity(heads.len());
-    let mut has_errors = false;
-    for (action, index, id, refused) in heads {
-        let outcome = match refused {
-            None => written.next().expect("each write that has a place has a result"),
-            Some(error) => Err(error),
-        };
-        let item = match outcome {
-            Ok(result) => {
-                let mut object = result.object(refresh == RefreshPolicy::Now);
-                object.insert("status".to_owned(), result.status.into());
-                object
-            }
-            Err(error) => {
-                has_errors = true;
-                let mut object = Map::new();
-                object.insert("_index".to_owned(), index.into());
-                object.insert("_id".to_owned(), id.map_or(Value::Null, Value::String));
-                object.insert("status".to_owned(), error.status().into());
-                object.insert("error".to_owned(), Value::Object(error.object()));
-                object
-            }
-        };
-        answers.push(json!({ action.name(): item }));
-    }
-    for name in touched {
-        if let Some(index) = door.catalog.read()?.indexes.get(&name) {
+    for name in &writer.touched {
+        if let Some(index) = door.catalog.read()?.indexes.get(name) {
             index.live.refresh();
         }
     }
-    let took = crate::catalog::now_ms().saturating_sub(began_ms);
-    DoorReply::ok(json!({ "took": took, "errors": has_errors, "items": answers }))
+    Ok(writer.answer.finish(crate::catalog::now_ms().saturating_sub(began_ms)))
+}
+
+/// Writer of the operations of a bulk.
+struct BulkWriter<'d> {
+    door: &'d ElasticDoor,
+    refresh: RefreshPolicy,
+    placer: WritePlacer<'d>,
+    slots: SlotChoices,
+    /// Indexes that are refreshed at the end.
+    touched: Vec<String>,
+    answer: BulkAnswer,
+}
+
+impl BulkWriter<'_> {
+    /// Writes operations, and waits until they are durable or refused.
+    fn write(&mut self, items: Vec<BulkItem>) {
+        let mut heads = Vec::with_capacity(items.len());
+        let mut placed = Vec::with_capacity(items.len());
+        for item in items {
+            let BulkItem { action, index, id, demand, pipeline, write } = item;
+            let name = index.unwrap_or_default();
+            let place = write.and_then(|write| {
+                check_pipeline(self.door, pipeline.as_deref())?;
+                self.placer.place(&name, write, demand)
+            });
+            let refused = match place {
+                Ok(place) => {
+                    let index = &place.index.entry.name;
+                    if self.refresh != RefreshPolicy::None && !self.touched.contains(index) {
+                        self.touched.push(index.clone());
+                    }
+                    placed.push(place);
+                    None
+                }
+                Err(error) => Some(error),
+            };
+            heads.push((action, name, id, refused));
+        }
+        let mut written = writing::write_share(self.door, &placed, &mut self.slots).into_iter();
+        for (action, index, id, refused) in heads {
+            let outcome = match refused {
+                None => written.next().expect("each write that has a place has a result"),
+                Some(error) => Err(error),
+            };
+            match outcome {
+                Ok(result) => {
+                    let status = result.status;
+                    let mut object = result.object(self.refresh == RefreshPolicy::Now);
+                    object.insert("status".to_owned(), status.into());
+                    self.answer.add(action, object);
+                }
+                Err(error) => self.answer.refuse(action, index, id, &error),
+            }
+        }
+    }
 }
 
 /// Refuses a pipeline that does not exist. Those that exist have no processors.
@@ -145,91 +191,147 @@ impl RefreshPolicy {
     }
 }
 
-/// Metadata of an action line.
-#[derive(Default)]
-pub(crate) struct ActionLine {
-    index: Option<String>,
-    id: Option<String>,
-    routing: Option<String>,
-    conditions: WriteConditions,
-    op_type: Option<String>,
-    require_alias: Option<bool>,
-    require_data_stream: Option<bool>,
-    /// True if fields are to be mapped by templates that the item names.
-    has_dynamic_templates: bool,
-    pipeline: Option<String>,
-    shown: Option<SourceFilter>,
-    /// Most repetitions of an update after writes of others.
-    retries: Option<u32>,
+/// Lines with their numbers, from 1 on.
+type NumberedLines<'b> = Zip<RangeFrom<usize>, Split<'b, u8, fn(&u8) -> bool>>;
+
+/// The operations of a body, read one after another.
+#[derive(Clone)]
+struct BulkLines<'b> {
+    lines: NumberedLines<'b>,
+    /// Number of operations read, and of those that name no index.
+    count: usize,
+    nameless: usize,
+}
+
+/// An operation as it is written.
+struct BulkLine<'b> {
+    action: WriteAction,
+    meta: ActionLine,
+    document: Option<&'b [u8]>,
+    /// Bytes of its lines.
+    bytes: usize,
+}
+
+impl<'b> BulkLines<'b> {
+    fn of(body: &'b [u8]) -> Result<Self, Error> {
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Err(Error::Validation(vec!["no requests added".to_owned()]));
+        }
+        if body.last() != Some(&b'\n') {
+            return Err(unterminated());
+        }
+        let is_end: fn(&u8) -> bool = |byte| *byte == b'\n';
+        Ok(BulkLines { lines: (1..).zip(body.split(is_end)), count: 0, nameless: 0 })
+    }
+
+    /// Next operation; `None` at the end.
+    fn read(&mut self, defaults: &BulkDefaults) -> Result<Option<BulkLine<'b>>, Error> {
+        let is_blank = |line: &[u8]| line.iter().all(u8::is_ascii_whitespace);
+        let Some((number, line)) = self.lines.find(|(_, line)| !is_blank(line)) else { return Ok(None) };
+        let (action, meta) = action_line(number, line)?;
+        let document = match action {
+            WriteAction::Delete => None,
+            // The last split is the empty rest after the last newline.
+            _ => match self.lines.next().filter(|(_, line)| !line.is_empty()) {
+                Some((_, line)) => Some(line),
+                None => return Err(unterminated()),
+            },
+        };
+        let action = match meta.op_type.as_deref() {
+            Some("create") if action == WriteAction::Index => WriteAction::Create,
+            None | Some("index") | Some("create") => action,
+            Some(other) => {
+                return Err(Error::IllegalArgument(format!(
+                    "opType must be 'create' or 'index', found: [{other}]"
+                )));
+            }
+        };
+        self.count += 1;
+        if self.count > OPERATIONS_MAX {
+            return Err(Error::TooLarge(format!(
+                "the bulk has more than {OPERATIONS_MAX} operations; divide it into several, none of it is done"
+            )));
+        }
+        let index = meta.index.as_deref().or(defaults.index.as_deref());
+        self.nameless += usize::from(index.is_none_or(str::is_empty));
+        let bytes = line.len() + document.map_or(0, <[u8]>::len);
+        Ok(Some(BulkLine { action, meta, document, bytes }))
+    }
+
+    /// Reads the rest, and checks it together with what was read before.
+    ///
+    /// # Errors
+    /// An operation is malformed, or names no index.
+    fn check(mut self, defaults: &BulkDefaults) -> Result<(), Error> {
+        while self.read(defaults)?.is_some() {}
+        match self.nameless {
+            0 => Ok(()),
+            count => Err(Error::Validation(vec!["index is missing".to_owned(); count])),
+        }
+    }
+
+    /// Next operations that are written together; none at the end.
+    fn share(&mut self, defaults: &BulkDefaults) -> Result<Vec<BulkItem>, Error> {
+        let (mut items, mut bytes) = (Vec::new(), 0_usize);
+        while items.len() < OPERATIONS_TOGETHER {
+            let before = self.clone();
+            let Some(line) = self.read(defaults)? else { break };
+            bytes = bytes.saturating_add(line.memory_bytes());
+            if bytes > OPERATION_BYTES_TOGETHER && !items.is_empty() {
+                *self = before;
+                break;
+            }
+            items.push(line.item(defaults));
+        }
+        Ok(items)
+    }
+}
+
+impl BulkLine<'_> {
+    /// Bytes of its texts, with the values of an update, which are read before their share is written.
+    fn memory_bytes(&self) -> usize {
+        match (self.action, self.document) {
+            (WriteAction::Update, Some(body)) => {
+                self.bytes.saturating_add(JsonCounts::most(body).tree_bytes())
+            }
+            _ => self.bytes,
+        }
+    }
+
+    /// The operation with the defaults of all.
+    fn item(self, defaults: &BulkDefaults) -> BulkItem {
+        let BulkLine { action, meta, document, .. } = self;
+        let write = write_of(action, &meta, document, defaults);
+        BulkItem {
+            action,
+            index: meta.index.or_else(|| defaults.index.clone()),
+            id: meta.id,
+            demand: NameDemand {
+                alias: meta.require_alias.unwrap_or(defaults.demand.alias),
+                data_stream: meta.require_data_stream.unwrap_or(defaults.demand.data_stream),
+            },
+            pipeline: meta.pipeline.or_else(|| defaults.pipeline.clone()),
+            write,
+        }
+    }
+}
+
+fn unterminated() -> Error {
+    Error::IllegalArgument("The bulk request must be terminated by a newline [\\n]".to_owned())
 }
 
 /// Parses all items.
 fn parse(body: &[u8], defaults: &BulkDefaults) -> Result<Vec<BulkItem>, Error> {
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Error::Validation(vec!["no requests added".to_owned()]));
-    }
-    if body.last() != Some(&b'\n') {
-        return Err(Error::IllegalArgument(
-            "The bulk request must be terminated by a newline [\\n]".to_owned(),
-        ));
-    }
+    let mut lines = BulkLines::of(body)?;
+    lines.clone().check(defaults)?;
     let mut items = Vec::new();
-    let mut lines = (1_usize..).zip(body.split(|byte| *byte == b'\n'));
-    while let Some((number, line)) = lines.next() {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
+    loop {
+        let share = lines.share(defaults)?;
+        if share.is_empty() {
+            return Ok(items);
         }
-        let (action, meta) = action_line(number, line)?;
-        let source = match action {
-            WriteAction::Delete => None,
-            // The last split is the empty rest after the last newline.
-            _ => match lines.next().filter(|(_, line)| !line.is_empty()) {
-                Some((_, line)) => Some(line),
-                None => {
-                    return Err(Error::IllegalArgument(
-                        "The bulk request must be terminated by a newline [\\n]".to_owned(),
-                    ));
-                }
-            },
-        };
-        items.push(item(action, meta, source, defaults)?);
+        items.extend(share);
     }
-    let missing = items.iter().filter(|item| item.index.as_deref().is_none_or(str::is_empty));
-    let missing: Vec<String> = missing.map(|_| "index is missing".to_owned()).collect();
-    if !missing.is_empty() {
-        return Err(Error::Validation(missing));
-    }
-    Ok(items)
-}
-
-/// Combines an action line, its document and the defaults.
-fn item(
-    action: WriteAction,
-    meta: ActionLine,
-    source: Option<&[u8]>,
-    defaults: &BulkDefaults,
-) -> Result<BulkItem, Error> {
-    let action = match meta.op_type.as_deref() {
-        Some("create") if action == WriteAction::Index => WriteAction::Create,
-        None | Some("index") | Some("create") => action,
-        Some(other) => {
-            return Err(Error::IllegalArgument(format!(
-                "opType must be 'create' or 'index', found: [{other}]"
-            )));
-        }
-    };
-    let write = write_of(action, &meta, source, defaults);
-    Ok(BulkItem {
-        action,
-        index: meta.index.or_else(|| defaults.index.clone()),
-        id: meta.id,
-        demand: NameDemand {
-            alias: meta.require_alias.unwrap_or(defaults.demand.alias),
-            data_stream: meta.require_data_stream.unwrap_or(defaults.demand.data_stream),
-        },
-        pipeline: meta.pipeline.or_else(|| defaults.pipeline.clone()),
-        write,
-    })
 }
 
 fn write_of(
@@ -244,19 +346,20 @@ fn write_of(
     if meta.has_dynamic_templates {
         return Err(Error::unsupported("[dynamic_templates] with fields in an item"));
     }
-    let malformed = |reason: String| Error::Mapping {
+    let malformed = |reason: String| Error::Document {
         reason: "failed to parse".to_owned(),
         cause: Some(("json_parse_exception", reason)),
     };
     let text = std::str::from_utf8(source.unwrap_or(b"{}")).map_err(|error| malformed(error.to_string()))?;
     let (mut update, mut kept) = (None, Arc::from(""));
-    let mut shown = meta.shown.clone().or_else(|| defaults.shown.clone());
+    let mut shown = None;
     let mut conditions = meta.conditions.clone();
     if action == WriteAction::Update {
+        check_tree(text.as_bytes(), defaults.tree_bytes_max)?;
         let body: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         let mut body = UpdateBody::parse(body)?;
-        shown = body.shown.take().or(shown);
+        shown = body.shown.take().or_else(|| meta.shown.clone()).or_else(|| defaults.shown.clone());
         conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);
         conditions.if_primary_term = conditions.if_primary_term.or(body.if_primary_term);
         body.retries = meta.retries;
@@ -272,144 +375,9 @@ fn write_of(
         source: kept,
         update,
         shown,
+        answer: None,
         size: None,
     })
-}
-
-/// Parses an action line.
-pub(crate) fn action_line(number: usize, line: &[u8]) -> Result<(WriteAction, ActionLine), Error> {
-    let malformed = |expected: &str, found: &str| {
-        Error::IllegalArgument(format!(
-            "Malformed action/metadata line [{number}], expected {expected} but found [{found}]"
-        ))
-    };
-    let parsed = serde_json::from_slice::<OrderedObject<'_>>(line);
-    let members = match parsed {
-        Ok(OrderedObject(members)) => members,
-        Err(error) if error.is_data() => {
-            let first = line.trim_ascii_start().first().copied().unwrap_or(b' ');
-            return Err(malformed("START_OBJECT", token_of(first)));
-        }
-        Err(error) => {
-            return Err(Error::Json(format!("action/metadata line [{number}]: {error}")));
-        }
-    };
-    let [(name, meta)] = members.as_slice() else {
-        return Err(match members.len() {
-            0 => malformed("FIELD_NAME", "END_OBJECT"),
-            _ => malformed("END_OBJECT", "FIELD_NAME"),
-        });
-    };
-    let action = match name.as_str() {
-        "index" => WriteAction::Index,
-        "create" => WriteAction::Create,
-        "update" => WriteAction::Update,
-        "delete" => WriteAction::Delete,
-        other => {
-            return Err(Error::IllegalArgument(format!(
-                "Malformed action/metadata line [{number}], expected field [create], [delete], [index] or [update] but found [{other}]"
-            )));
-        }
-    };
-    let meta: Value = serde_json::from_str(meta.get())
-        .map_err(|error| Error::Json(format!("action/metadata line [{number}]: {error}")))?;
-    let Value::Object(meta) = meta else {
-        let first = meta.to_string().bytes().next().unwrap_or(b' ');
-        return Err(malformed("START_OBJECT", token_of(first)));
-    };
-    let mut line = ActionLine::default();
-    for (name, value) in meta {
-        read_member(&mut line, number, &name, value)?;
-    }
-    Ok((action, line))
-}
-
-fn read_member(line: &mut ActionLine, number: usize, name: &str, value: Value) -> Result<(), Error> {
-    if name == "_source" {
-        line.shown = Some(SourceFilter::of_value(&value)?);
-        return Ok(());
-    }
-    if let ("dynamic_templates", Value::Object(templates)) = (name, &value) {
-        line.has_dynamic_templates = !templates.is_empty();
-        return Ok(());
-    }
-    let text = match &value {
-        Value::Null => return Ok(()),
-        Value::String(text) => text.clone(),
-        Value::Number(_) | Value::Bool(_) => value.to_string(),
-        Value::Array(_) | Value::Object(_) => {
-            let token = if value.is_array() { "START_ARRAY" } else { "START_OBJECT" };
-            return Err(Error::IllegalArgument(format!(
-                "Malformed action/metadata line [{number}], expected a simple value for field [{name}] but found [{token}]"
-            )));
-        }
-    };
-    let whole = || {
-        text.parse::<i64>().map_err(|_| {
-            Error::IllegalArgument(format!(
-                "action/metadata line [{number}]: field [{name}] is not a whole number: [{text}]"
-            ))
-        })
-    };
-    match name {
-        "_index" => line.index = Some(text),
-        "_id" => line.id = Some(text),
-        "routing" | "_routing" => line.routing = Some(text),
-        "version" | "_version" => line.conditions.version = Some(whole()?),
-        "version_type" | "_version_type" => line.conditions.rule = VersionRule::parse(&text)?,
-        "if_seq_no" => line.conditions.if_seq_no = Some(whole()?),
-        "if_primary_term" => line.conditions.if_primary_term = Some(whole()?),
-        "op_type" => line.op_type = Some(text),
-        "require_alias" => line.require_alias = Some(text == "true"),
-        "require_data_stream" => line.require_data_stream = Some(text == "true"),
-        "pipeline" => line.pipeline = Some(text),
-        "retry_on_conflict" | "_retry_on_conflict" => line.retries = Some(retries_of(whole()?)),
-        // `_type` is of clients before version 8.
-        "_type" | "list_executed_pipelines" => {}
-        other => {
-            return Err(Error::IllegalArgument(format!(
-                "Action/metadata line [{number}] contains an unknown parameter [{other}]"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Name of the token that a value begins with.
-fn token_of(first: u8) -> &'static str {
-    match first {
-        b'[' => "START_ARRAY",
-        b'{' => "START_OBJECT",
-        b'"' => "VALUE_STRING",
-        b't' | b'f' => "VALUE_BOOLEAN",
-        b'n' => "VALUE_NULL",
-        _ => "VALUE_NUMBER",
-    }
-}
-
-/// Members of an object in their order, repeated ones too.
-pub(crate) struct OrderedObject<'a>(pub(crate) Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for OrderedObject<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MemberVisitor;
-        impl<'de> serde::de::Visitor<'de> for MemberVisitor {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(MemberVisitor).map(OrderedObject)
-    }
 }
 
 /// Reads an input as the body of a bulk, and as a stream of operations, which has the same items however its
@@ -421,6 +389,7 @@ pub fn fuzz(input: &[u8]) {
         demand: NameDemand::default(),
         pipeline: None,
         shown: None,
+        tree_bytes_max: usize::MAX,
     };
     let check = |error: &Error| {
         assert!(error.to_string().len() >= 8, "an error that says nothing: '{error}'");
@@ -477,6 +446,7 @@ mod tests {
             demand: NameDemand::default(),
             pipeline: None,
             shown: None,
+            tree_bytes_max: usize::MAX,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bulk::action_line;
+use crate::action_line::action_line;
 use crate::request::DoorParameters;
 use crate::writing::WriteAction;
 use crate::{DoorRequest, Error};
@@ -185,6 +185,11 @@ impl BulkSplitter {
         self.scanned = self.complete;
     }
 
+    /// Bytes that no batch had yet.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// True if there are whole operations that no batch had yet.
     pub fn has_operations(&self) -> bool {
         self.operations > 0
@@ -233,6 +238,9 @@ mod tests {
                 "what follows a line that is not an action is not read"
             );
         }
+        let mut splitter = BulkSplitter::new(BulkBatching { operations: 1, interval: None }, 100);
+        assert_eq!(splitter.add(format!("{DELETE}{{\"del").as_bytes()).map(|full| full.len()).ok(), Some(1));
+        assert_eq!(splitter.bytes(), "{\"del".len(), "a batch takes its bytes along");
         let mut splitter = BulkSplitter::new(BulkBatching { operations: 1, interval: None }, 100);
         let error = splitter.add(&[b'x'; 101]).expect_err("a line of 101 bytes is too long");
         assert_eq!(error.status(), 413);

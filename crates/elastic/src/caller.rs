@@ -1,9 +1,11 @@
 //! The sender of a request: its rights, its groups, and the limits on them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
+use millrace_document::json::ParseOptions;
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_node::cluster::ChangeLimits;
 
@@ -47,6 +49,9 @@ pub trait GroupAdmission: Send + Sync {
 
     /// Maximum memory in bytes of the elements of all collections of a document.
     fn element_bytes_max(&self) -> usize;
+
+    /// Maximum number of values of a query in JSON.
+    fn query_values_max(&self) -> usize;
 }
 
 /// Share of a write in the size of its group, which the server counts while this or a copy exists.
@@ -73,12 +78,20 @@ impl fmt::Debug for AdmittedSize {
 pub struct DoorCaller {
     caller: Arc<RequestCaller>,
     limits: Option<Arc<dyn GroupAdmission>>,
+    /// Network of a client without a credential.
+    network: Option<IpAddr>,
 }
 
 impl DoorCaller {
     /// Creates the caller that a credential identifies.
     pub fn new(caller: Arc<RequestCaller>, limits: Arc<dyn GroupAdmission>) -> Self {
-        DoorCaller { caller, limits: Some(limits) }
+        DoorCaller { caller, limits: Some(limits), network: None }
+    }
+
+    /// The caller with the network by which it is known if it has no credential.
+    #[must_use]
+    pub fn from_network(self, network: Option<IpAddr>) -> Self {
+        DoorCaller { network, ..self }
     }
 
     /// True if the caller may use the documents of all groups.
@@ -125,7 +138,7 @@ impl DoorCaller {
 
     /// The caller as the owner of its scrolls.
     pub(crate) fn scroll_owner(&self) -> ScrollOwner {
-        ScrollOwner(Arc::clone(&self.caller))
+        ScrollOwner { caller: Arc::clone(&self.caller), network: self.network }
     }
 
     /// Counts a request for the documents of a group.
@@ -180,12 +193,22 @@ impl DoorCaller {
     pub(crate) fn element_bytes_max(&self) -> Option<usize> {
         self.limits.as_ref().map(|limits| limits.element_bytes_max())
     }
+
+    /// Maximum memory in bytes of the tree of a document, beside its text.
+    pub(crate) fn tree_bytes_max(&self) -> usize {
+        self.element_bytes_max().unwrap_or(ParseOptions::default().element_bytes_max)
+    }
+
+    /// Maximum number of values of a query, if there is a limit of the server.
+    pub(crate) fn query_values_max(&self) -> Option<usize> {
+        self.limits.as_ref().map(|limits| limits.query_values_max())
+    }
 }
 
 impl Default for DoorCaller {
     /// The caller of a door that no port serves: all rights, and no limits.
     fn default() -> Self {
-        DoorCaller { caller: Arc::new(RequestCaller::unrestricted("local")), limits: None }
+        DoorCaller { caller: Arc::new(RequestCaller::unrestricted("local")), limits: None, network: None }
     }
 }
 

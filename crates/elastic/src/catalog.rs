@@ -1,19 +1,29 @@
 //! The catalog: indexes with their settings, mappings and aliases; templates; data streams.
 //!
 //! Each entry is a document of the group [`ShelfGroup::CATALOG`]: it is written as all documents are, before
-//! the request that changed it is answered. A copy of all entries is kept in memory.
+//! the request that changed it is answered. A copy of all entries is kept in memory. Requests read it as it
+//! was when they asked for it, and wait for no change: a change makes a copy of its own, and puts it in the
+//! place of the other when it is durable.
 
-use std::collections::BTreeMap;
+mod change;
+mod id_writer;
+mod pending;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_cluster::ClusterVersion;
 use millrace_node::{CompiledApplication, Node};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(crate) use self::change::CatalogChange;
+use self::change::ChangedEntry;
+use self::id_writer::{ID_WRITER, IdWriterEntry};
+use self::pending::{PENDING, PendingChange};
 use crate::Error;
 use crate::lifecycle::StreamLifecycle;
 use crate::partitions::{self, PartitionEntry};
@@ -31,7 +41,7 @@ const INDEXES_MAX: usize = 10_000;
 const ENTRIES_MAX: usize = 10_000;
 
 /// An index as it is kept.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct IndexEntry {
     pub(crate) name: String,
     pub(crate) uuid: String,
@@ -174,17 +184,18 @@ impl NamedKind {
 }
 
 /// All entries, in memory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct CatalogEntries {
     pub(crate) indexes: BTreeMap<String, OpenIndex>,
     pub(crate) streams: BTreeMap<String, StreamEntry>,
-    named: BTreeMap<(NamedKind, String), Value>,
+    named: BTreeMap<(NamedKind, String), Arc<Value>>,
     /// Indexes that are document types of the application.
     types: BTreeMap<String, OpenIndex>,
     /// Application that has the types.
     application: Option<Arc<CompiledApplication>>,
-    /// Partitions whose drop is under way.
-    pub(crate) dropping: Vec<PartitionEntry>,
+    /// Partitions whose drop is under way: one list of all copies.
+    pub(crate) dropping: Arc<Mutex<Vec<PartitionEntry>>>,
+    id_writer: IdWriterEntry,
     /// Cluster state that they were read under; `None` if they were not read yet.
     read_under: Option<ClusterVersion>,
 }
@@ -197,13 +208,13 @@ impl CatalogEntries {
 
     /// Object of a kind by name.
     pub(crate) fn named(&self, kind: NamedKind, name: &str) -> Option<&Value> {
-        self.named.get(&(kind, name.to_owned()))
+        self.named.get(&(kind, name.to_owned())).map(|value| &**value)
     }
 
     /// Objects of a kind.
     pub(crate) fn all_named(&self, kind: NamedKind) -> impl Iterator<Item = (&str, &Value)> {
         let of_kind = self.named.iter().filter(move |((other, _), _)| *other == kind);
-        of_kind.map(|((_, name), value)| (name.as_str(), value))
+        of_kind.map(|((_, name), value)| (name.as_str(), &**value))
     }
 
     /// Indexes with an alias.
@@ -287,18 +298,22 @@ impl CatalogEntries {
 /// The catalog of a node.
 pub(crate) struct DoorCatalog {
     node: Arc<Node>,
-    entries: RwLock<CatalogEntries>,
-}
-
-/// The catalog while it is changed.
-pub(crate) struct CatalogChange<'c> {
-    pub(crate) node: &'c Arc<Node>,
-    entries: RwLockWriteGuard<'c, CatalogEntries>,
+    /// The entries; held for no longer than it takes to exchange them.
+    entries: RwLock<Arc<CatalogEntries>>,
+    /// Held by the request that changes the catalog, also while it waits for the disk.
+    changing: Mutex<PendingChange>,
+    /// Entries that the store may have otherwise: it is not known whether a change of them was written.
+    uncertain: Mutex<BTreeSet<ChangedEntry>>,
 }
 
 impl DoorCatalog {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        DoorCatalog { node, entries: RwLock::default() }
+        DoorCatalog {
+            node,
+            entries: RwLock::default(),
+            changing: Mutex::default(),
+            uncertain: Mutex::default(),
+        }
     }
 
     /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone.
@@ -319,44 +334,59 @@ impl DoorCatalog {
         self.node.deployments().current().ok().map(|current| Arc::clone(&current))
     }
 
-    /// The entries.
+    /// The entries as they are now. Waits for no change of them, unless they are to be read from the store.
     ///
     /// # Errors
     /// They cannot be read from the store.
-    pub(crate) fn read(&self) -> Result<RwLockReadGuard<'_, CatalogEntries>, Error> {
+    pub(crate) fn read(&self) -> Result<Arc<CatalogEntries>, Error> {
         let version = self.state_version()?;
-        let entries = self.entries.read();
-        if entries.read_under == Some(version) && entries.has_types_of(self.application().as_ref()) {
+        let application = self.application();
+        let entries = Arc::clone(&self.entries.read());
+        if entries.read_under != Some(version) {
+            return Ok(self.change()?.into_entries());
+        }
+        if entries.has_types_of(application.as_ref()) {
             return Ok(entries);
         }
         drop(entries);
-        drop(self.change()?);
-        Ok(self.entries.read())
+        let mut entries = self.entries.write();
+        if !entries.has_types_of(application.as_ref()) {
+            Arc::make_mut(&mut *entries).take_types(application);
+        }
+        Ok(Arc::clone(&entries))
     }
 
-    /// The entries, to be changed. No other request reads them meanwhile.
+    /// The entries, to be changed by this request alone. Other requests read them as they are before, until
+    /// [`CatalogChange::commit`].
     ///
     /// # Errors
-    /// They cannot be read from the store.
+    /// They cannot be read from the store, or an earlier change cannot be completed.
     pub(crate) fn change(&self) -> Result<CatalogChange<'_>, Error> {
+        let mut pending = self.changing.lock();
         let version = self.state_version()?;
-        let mut entries = self.entries.write();
-        if entries.read_under != Some(version) {
-            *entries = load(&self.node)?;
-            entries.read_under = Some(version);
+        let mut entries = Arc::clone(&self.entries.read());
+        if entries.read_under == Some(version) {
+            pending.complete(&self.node)?;
+        } else {
+            // The store has a change that was not completed; another node may have done so, and changed more.
+            *pending = PendingChange::Nothing;
+            entries = Arc::new(CatalogEntries { read_under: Some(version), ..load(&self.node)? });
+            self.uncertain.lock().clear();
         }
         let application = self.application();
         if !entries.has_types_of(application.as_ref()) {
-            entries.take_types(application);
+            Arc::make_mut(&mut entries).take_types(application);
         }
-        Ok(CatalogChange { node: &self.node, entries })
+        *self.entries.write() = Arc::clone(&entries);
+        Ok(CatalogChange::new(self, pending, entries))
     }
 }
 
-/// Reads all entries, and completes the deletions that were under way.
+/// Reads all entries, and completes the change and the deletions that were under way.
 fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     let mut entries = CatalogEntries::default();
     let (mut deleted, mut partitions, mut count) = (Vec::new(), Vec::new(), 0_u64);
+    let mut pending = PendingChange::Nothing;
     shelf::scan(node, ShelfGroup::CATALOG, |stored| {
         let damaged = |error: serde_json::Error| {
             Error::Internal(format!("the entry {} of the catalog is damaged: {error}", stored.id))
@@ -373,11 +403,15 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
             partitions.push(serde_json::from_str(&stored.source).map_err(damaged)?);
         } else if let Some(number) = stored.id.strip_prefix("deleted/") {
             deleted.extend(number.parse::<u32>().ok());
+        } else if stored.id == ID_WRITER {
+            entries.id_writer = IdWriterEntry::of(&stored.source);
+        } else if stored.id == PENDING {
+            pending = PendingChange::of(&stored.source).map_err(damaged)?;
         } else {
             for kind in NamedKind::ALL {
                 if let Some(name) = stored.id.strip_prefix(kind.prefix()) {
                     let value = serde_json::from_str(&stored.source).map_err(damaged)?;
-                    entries.named.insert((kind, name.to_owned()), value);
+                    entries.named.insert((kind, name.to_owned()), Arc::new(value));
                 }
             }
         }
@@ -388,6 +422,10 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
         // An empty catalog would be filled again, and hide the one that is there.
         shelf::check_all_there(node)?;
     }
+    if !pending.is_nothing() {
+        pending.complete(node)?;
+        return load(node);
+    }
     for number in deleted {
         if entries.indexes.values().all(|index| index.entry.number != number) {
             shelf::drop_group(node, ShelfGroup::of_index(number))?;
@@ -396,134 +434,6 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     }
     partitions::load(node, &mut entries, partitions);
     Ok(entries)
-}
-
-impl std::ops::Deref for CatalogChange<'_> {
-    type Target = CatalogEntries;
-
-    fn deref(&self) -> &CatalogEntries {
-        &self.entries
-    }
-}
-
-impl CatalogChange<'_> {
-    /// Keeps an index, a new one or an existing one with changes.
-    ///
-    /// # Errors
-    /// It is a document type, and more than its aliases changes; there are too many indexes.
-    pub(crate) fn put_index(&mut self, entry: IndexEntry) -> Result<OpenIndex, Error> {
-        if let Some(index) = self.types.get(&entry.name) {
-            let changed = index.with_aliases_of(&entry)?;
-            let aliases = serde_json::to_value(&entry.aliases).expect("aliases have names for keys");
-            self.put_named(NamedKind::TypeAliases, &entry.name, aliases)?;
-            self.entries.types.insert(entry.name, changed.clone());
-            return Ok(changed);
-        }
-        let is_new = !self.indexes.contains_key(&entry.name);
-        if is_new && self.indexes.len() >= INDEXES_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "there are {INDEXES_MAX} indexes already, which is the limit; delete some"
-            )));
-        }
-        let mut entry = entry;
-        let live = match self.indexes.get(&entry.name).filter(|index| index.entry.uuid == entry.uuid) {
-            Some(index) => Arc::clone(&index.live),
-            None => Arc::default(),
-        };
-        if live.seq_no() + SEQ_NO_STEP / 2 >= entry.seq_no_reserved {
-            entry.seq_no_reserved = live.seq_no() + SEQ_NO_STEP;
-        }
-        let text = serde_json::to_string(&entry).expect("an index has names for keys");
-        shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{}", entry.name), Some(&text))?;
-        let index = OpenIndex { entry: Arc::new(entry), live, typed: None };
-        self.entries.indexes.insert(index.entry.name.clone(), index.clone());
-        Ok(index)
-    }
-
-    /// Partitions whose drop is under way.
-    pub(crate) fn dropping_mut(&mut self) -> &mut Vec<PartitionEntry> {
-        &mut self.entries.dropping
-    }
-
-    /// Deletes an index and its documents. A deletion that is broken off is completed later.
-    pub(crate) fn delete_index(&mut self, name: &str) -> Result<(), Error> {
-        if self.types.contains_key(name) {
-            return Err(typed::undeletable(name));
-        }
-        let Some(index) = self.indexes.get(name).cloned() else { return Err(Error::no_index(name)) };
-        let mark = format!("deleted/{}", index.entry.number);
-        shelf::put(self.node, ShelfGroup::CATALOG, &mark, Some("{}"))?;
-        shelf::put(self.node, ShelfGroup::CATALOG, &format!("index/{name}"), None)?;
-        self.entries.indexes.remove(name);
-        // Writes that are under way are done before the drop, which then covers them.
-        index.live.delete();
-        partitions::drop_all(self, &index);
-        shelf::drop_group(self.node, index.group())?;
-        shelf::put(self.node, ShelfGroup::CATALOG, &mark, None)
-    }
-
-    /// Keeps a data stream.
-    pub(crate) fn put_stream(&mut self, stream: StreamEntry) -> Result<(), Error> {
-        let text = serde_json::to_string(&stream).expect("a data stream has names for keys");
-        shelf::put(self.node, ShelfGroup::CATALOG, &format!("stream/{}", stream.name), Some(&text))?;
-        self.entries.streams.insert(stream.name.clone(), stream);
-        Ok(())
-    }
-
-    /// Deletes a data stream with its backing indexes.
-    pub(crate) fn delete_stream(&mut self, name: &str) -> Result<(), Error> {
-        let Some(stream) = self.streams.get(name).cloned() else { return Err(Error::no_index(name)) };
-        shelf::put(self.node, ShelfGroup::CATALOG, &format!("stream/{name}"), None)?;
-        self.entries.streams.remove(name);
-        for index in &stream.indexes {
-            if self.indexes.contains_key(index) {
-                self.delete_index(index)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps a named object.
-    pub(crate) fn put_named(&mut self, kind: NamedKind, name: &str, value: Value) -> Result<(), Error> {
-        if self.entries.named.len() >= ENTRIES_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "there are {ENTRIES_MAX} templates and pipelines already, which is the limit; delete some"
-            )));
-        }
-        let key = format!("{}{name}", kind.prefix());
-        shelf::put(self.node, ShelfGroup::CATALOG, &key, Some(&value.to_string()))?;
-        self.entries.named.insert((kind, name.to_owned()), value);
-        Ok(())
-    }
-
-    /// Deletes a named object.
-    pub(crate) fn delete_named(&mut self, kind: NamedKind, name: &str) -> Result<(), Error> {
-        shelf::put(self.node, ShelfGroup::CATALOG, &format!("{}{name}", kind.prefix()), None)?;
-        self.entries.named.remove(&(kind, name.to_owned()));
-        Ok(())
-    }
-
-    /// A number that no index has.
-    pub(crate) fn unused_number(&self) -> u32 {
-        loop {
-            let number = random() as u32;
-            let is_used = self.indexes.values().any(|index| index.entry.number == number);
-            if number != 0 && !is_used {
-                return number;
-            }
-        }
-    }
-
-    /// Reserves more sequence numbers for an index, if few are left.
-    pub(crate) fn reserve_seq_nos(&mut self, name: &str) -> Result<(), Error> {
-        match self.indexes.get(name) {
-            Some(index) => {
-                let entry = (*index.entry).clone();
-                self.put_index(entry).map(drop)
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 impl OpenIndex {

@@ -3,10 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::catalog::{NamedKind, OpenIndex};
+use crate::auto_creation::{AUTO_CREATE, AutoCreation};
+use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
 use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::door::ElasticDoor;
 use crate::index_admin::shards_of;
+use crate::kept_hits::take_answer;
 use crate::mapping::{all_fields, type_of};
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
@@ -49,9 +51,13 @@ pub(crate) fn get_settings(door: &ElasticDoor) -> Result<DoorReply, Error> {
 
 /// A setting of the cluster as a text; transient settings count before persistent ones.
 pub(crate) fn setting(door: &ElasticDoor, name: &str) -> Result<Option<String>, Error> {
-    let entries = door.catalog.read()?;
+    Ok(setting_of(&*door.catalog.read()?, name))
+}
+
+/// [`setting`] by a catalog.
+pub(crate) fn setting_of(entries: &CatalogEntries, name: &str) -> Option<String> {
     let of = |kind: &str| entries.named(NamedKind::ClusterSettings, kind)?.get(name).map(query::text_of);
-    Ok(of("transient").or_else(|| of("persistent")))
+    of("transient").or_else(|| of("persistent"))
 }
 
 /// `PUT` of settings of the cluster. They are kept; `action.auto_create_index` and `search.max_buckets` have
@@ -66,12 +72,19 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
         }
     }
     let body = object_of(&request.body)?;
-    let mut change = door.catalog.change()?;
-    let mut answer = json!({ "acknowledged": true, "persistent": {}, "transient": {} });
+    let mut all = Vec::new();
     for kind in ["persistent", "transient"] {
         let Some(given) = body.get(kind).and_then(Value::as_object) else { continue };
         let mut flat = Map::new();
         flatten(given, "", &mut flat);
+        if let Some(value) = flat.get(AUTO_CREATE).filter(|value| !value.is_null()) {
+            AutoCreation::parse(&query::text_of(value))?;
+        }
+        all.push((kind, flat));
+    }
+    let mut change = door.catalog.change()?;
+    let mut answer = json!({ "acknowledged": true, "persistent": {}, "transient": {} });
+    for (kind, flat) in all {
         let kept = change.named(NamedKind::ClusterSettings, kind).and_then(Value::as_object);
         let mut kept = kept.cloned().unwrap_or_default();
         for (name, value) in &flat {
@@ -83,6 +96,7 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
         change.put_named(NamedKind::ClusterSettings, kind, Value::Object(kept))?;
         answer[kind] = Value::Object(flat);
     }
+    change.commit()?;
     DoorReply::ok(answer)
 }
 
@@ -115,9 +129,12 @@ pub(crate) fn field_caps(
                 of_path[kind] = json!({
                     "type": kind, "searchable": can("index"), "aggregatable": aggregatable, "indices": [],
                 });
+                take_answer(&door.answer_memory, &of_path[kind])?;
             }
             if let Some(of) = of_path[kind]["indices"].as_array_mut() {
-                of.push(index.entry.name.as_str().into());
+                let name: Value = index.entry.name.as_str().into();
+                take_answer(&door.answer_memory, &name)?;
+                of.push(name);
             }
         }
     }
@@ -131,6 +148,7 @@ pub(crate) fn field_caps(
                 let unmapped = json!({
                     "type": "unmapped", "searchable": false, "aggregatable": false, "indices": lacking,
                 });
+                take_answer(&door.answer_memory, &unmapped)?;
                 kinds.insert("unmapped".to_owned(), unmapped);
             }
         }

@@ -29,6 +29,17 @@ struct CollapsedPage {
     field: Option<String>,
 }
 
+/// Hits of each value, also of those that are not kept.
+#[derive(Debug, Default)]
+pub(crate) struct CollapsedValues(HashMap<String, CollapsedCount>);
+
+/// Number of the hits that share a value, and their best score.
+#[derive(Debug, Clone, Copy)]
+struct CollapsedCount {
+    hits: usize,
+    best: f64,
+}
+
 impl HitCollapse {
     /// Parses `collapse`.
     ///
@@ -60,6 +71,44 @@ impl HitCollapse {
         !self.inner.is_empty()
     }
 
+    /// True if hits that no page shows can be dropped. Pages that are collapsed again have facts of all hits.
+    pub(crate) fn drops_inner(&self) -> bool {
+        self.inner.iter().all(|page| page.field.is_none())
+    }
+
+    /// Counts a hit. Returns the bytes that its value takes, if it is the first one.
+    ///
+    /// # Errors
+    /// The document has several values of the field.
+    pub(crate) fn count(&self, values: &mut CollapsedValues, hit: &SearchHit) -> Result<usize, Error> {
+        let key = value_of(&self.field, hit)?.to_string();
+        let bytes = size_of::<(String, CollapsedCount)>() + key.len();
+        let mut bytes_taken = 0;
+        let count = values.0.entry(key).or_insert_with(|| {
+            bytes_taken = bytes;
+            CollapsedCount { hits: 0, best: hit.score }
+        });
+        count.hits += 1;
+        count.best = count.best.max(hit.score);
+        Ok(bytes_taken)
+    }
+
+    /// Those of the hits, which are in their order, that are the first of a value, or that a page reaches.
+    ///
+    /// # Errors
+    /// A document has several values of the field.
+    pub(crate) fn reached(&self, hits: Vec<SearchHit>) -> Result<Vec<SearchHit>, Error> {
+        let mut reached = Vec::new();
+        for (_, group) in groups_of(&self.field, hits)? {
+            let mut is_reached = vec![false; group.len()];
+            let pages = self.inner.iter().flat_map(|page| page.hits.reached(&group));
+            [0].into_iter().chain(pages).for_each(|at| is_reached[at] = true);
+            let wanted = group.into_iter().zip(is_reached).filter(|(_, is_reached)| *is_reached);
+            reached.extend(wanted.map(|(hit, _)| hit));
+        }
+        Ok(reached)
+    }
+
     /// The first hit of each of the first values, of hits in their order.
     ///
     /// # Errors
@@ -69,13 +118,15 @@ impl HitCollapse {
         Ok(groups.filter_map(|(_, group)| group.into_iter().next()).collect())
     }
 
-    /// The first hit of each value, in their order, with the pages of those behind it.
+    /// The first hit of each value, in their order, with the pages of those behind it. If there are pages,
+    /// the hits are counted.
     ///
     /// # Errors
     /// The field has texts, or a document has several values of it.
     pub(crate) fn heads(
         &self,
         hits: Vec<SearchHit>,
+        values: &CollapsedValues,
         indexes: &[OpenIndex],
         request: &HitSearch,
     ) -> Result<Vec<SearchHit>, Error> {
@@ -89,10 +140,12 @@ impl HitCollapse {
         for (at, (key, group)) in groups.into_iter().enumerate() {
             let Some(first) = group.first() else { continue };
             let mut head = first.clone();
+            let count = values.0.get(&key.to_string()).copied();
+            let count = count.unwrap_or(CollapsedCount { hits: group.len(), best: head.score });
             head.collapsed = Some((self.field.clone(), key));
             if at < shown {
                 for page in &self.inner {
-                    let hits = page.of(&group, request.form.total_as_number)?;
+                    let hits = page.of(&group, count, request.form.total_as_number)?;
                     head.inner.insert(page.name.clone(), json!({ "hits": hits }));
                 }
             }
@@ -126,18 +179,27 @@ impl CollapsedPage {
         Ok(CollapsedPage { name, hits: InnerHits::parse(&members)?, field })
     }
 
-    fn of(&self, group: &[SearchHit], total_as_number: bool) -> Result<Value, Error> {
-        let Some(field) = &self.field else {
-            return Ok(self.hits.of(&group.iter().collect::<Vec<_>>(), total_as_number));
-        };
-        let mut heads = Vec::new();
-        for (key, group) in groups_of(field, self.hits.ordered(group))? {
-            if let Some(first) = group.into_iter().next() {
-                heads.push(SearchHit { collapsed: Some((field.clone(), key)), ..first });
+    /// The page of some hits that share a value: all that it reaches.
+    fn of(&self, group: &[SearchHit], count: CollapsedCount, total_as_number: bool) -> Result<Value, Error> {
+        let mut shown = match &self.field {
+            None => {
+                let mut shown = self.hits.of(&group.iter().collect::<Vec<_>>(), total_as_number);
+                if !shown["max_score"].is_null() {
+                    shown["max_score"] = json!(count.best);
+                }
+                shown
             }
-        }
-        let mut shown = self.hits.of(&heads.iter().collect::<Vec<_>>(), total_as_number);
-        let all = group.len();
+            Some(field) => {
+                let mut heads = Vec::new();
+                for (key, group) in groups_of(field, self.hits.ordered(group))? {
+                    if let Some(first) = group.into_iter().next() {
+                        heads.push(SearchHit { collapsed: Some((field.clone(), key)), ..first });
+                    }
+                }
+                self.hits.of(&heads.iter().collect::<Vec<_>>(), total_as_number)
+            }
+        };
+        let all = count.hits;
         shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
         Ok(shown)
     }
@@ -165,22 +227,28 @@ fn check_field(field: &str, indexes: &[OpenIndex]) -> Result<(), Error> {
     }
 }
 
+/// Value by which a hit is collapsed.
+fn value_of(field: &str, hit: &SearchHit) -> Result<Value, Error> {
+    let values = match field_at(&hit.index.entry.mappings, field) {
+        Some((_, place)) => all_at(&hit.document, &place),
+        None => Vec::new(),
+    };
+    match values.as_slice() {
+        [] => Ok(Value::Null),
+        [value] => Ok((*value).clone()),
+        _ => Err(Error::IllegalArgument(format!(
+            "failed to collapse [{}], the collapse field must be single valued",
+            hit.stored.id
+        ))),
+    }
+}
+
 /// Hits by a value, in the order of the first of each.
 fn groups_of(field: &str, hits: Vec<SearchHit>) -> Result<Vec<(Value, Vec<SearchHit>)>, Error> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut groups: Vec<(Value, Vec<SearchHit>)> = Vec::new();
     for hit in hits {
-        let values: Vec<Value> = match field_at(&hit.index.entry.mappings, field) {
-            Some((_, place)) => all_at(&hit.document, &place).into_iter().cloned().collect(),
-            None => Vec::new(),
-        };
-        if values.len() > 1 {
-            return Err(Error::IllegalArgument(format!(
-                "failed to collapse [{}], the collapse field must be single valued",
-                hit.stored.id
-            )));
-        }
-        let key = values.into_iter().next().unwrap_or(Value::Null);
+        let key = value_of(field, &hit)?;
         let place = *places.entry(key.to_string()).or_insert(groups.len());
         match groups.get_mut(place) {
             Some((_, group)) => group.push(hit),

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millrace_document::DocumentGroup;
 use millrace_node::Node;
+use millrace_node::work::WorkKind;
+use millrace_plan::QueryMemory;
 use millrace_store::ViewScope;
 use serde_json::{Map, Value};
 
@@ -15,13 +17,17 @@ use crate::caller::DoorCaller;
 use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
 use crate::names::{NameDemand, NameOptions};
 use crate::partitions::ArrivingIds;
-use crate::request::{DoorAnswer, DoorParameters, DoorReply, DoorRequest, segments_of, write_reply};
+use crate::request::{
+    DoorAnswer, DoorParameters, DoorReply, DoorRequest, check_values, segments_of, write_reply,
+};
 use crate::routes::RouteRight;
 use crate::scan_limit::duration_of;
 use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
-use crate::{index_admin, media_types, names, otlp, parameters, routes, shelf, templates, typed};
+use crate::{
+    auto_creation, index_admin, media_types, names, otlp, parameters, routes, shelf, templates, typed,
+};
 
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
@@ -38,6 +44,8 @@ pub struct ElasticDoor {
     pub(crate) caller: DoorCaller,
     /// True once the sender has left.
     pub(crate) gone: Arc<AtomicBool>,
+    /// Memory of the answer under way, beside that of its searches.
+    pub(crate) answer_memory: Arc<QueryMemory>,
 }
 
 impl ElasticDoor {
@@ -45,6 +53,7 @@ impl ElasticDoor {
     pub fn new(node: Arc<Node>) -> Self {
         let catalog = Arc::new(DoorCatalog::new(Arc::clone(&node)));
         let caller = DoorCaller::default();
+        let answer_memory = node.query_memory();
         ElasticDoor {
             node,
             catalog,
@@ -54,6 +63,7 @@ impl ElasticDoor {
             port: None,
             caller,
             gone: Arc::default(),
+            answer_memory,
         }
     }
 
@@ -82,7 +92,7 @@ impl ElasticDoor {
     /// Answers a request. Blocks until writes are durable.
     pub fn answer(&self, request: &DoorRequest) -> DoorAnswer {
         let (caller, gone) = (request.caller.clone(), Arc::clone(&request.gone));
-        let door = ElasticDoor { caller, gone, ..self.clone() };
+        let door = ElasticDoor { caller, gone, answer_memory: self.node.query_memory(), ..self.clone() };
         if otlp::is_logs(&request.path) {
             return match door.caller.permit_all() {
                 Ok(()) => otlp::answer(&door, request),
@@ -93,6 +103,17 @@ impl ElasticDoor {
         let reach = door.check_reach(request);
         let outcome = reach.and_then(|()| door.outcome(request, &parameters));
         write_reply(outcome, request, &parameters)
+    }
+
+    /// Checks that the client is still there, before the next part of an answer with many.
+    ///
+    /// # Errors
+    /// It has left.
+    pub(crate) fn check_client(&self) -> Result<(), Error> {
+        match self.gone.load(Ordering::Relaxed) {
+            true => Err(Error::Timeout("the client left before the answer was whole".to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// Checks that a caller of some groups asks for documents of types, or for what clients ask before they
@@ -148,9 +169,27 @@ impl ElasticDoor {
         match parameters.get("source").filter(|_| request.body.is_empty()) {
             Some(source) => {
                 let request = DoorRequest { body: source.as_bytes().to_vec(), ..request.clone() };
+                self.check_values(&request)?;
                 routes::dispatch(self, &request, parameters)
             }
-            None => routes::dispatch(self, request, parameters),
+            None => {
+                self.check_values(request)?;
+                routes::dispatch(self, request, parameters)
+            }
+        }
+    }
+
+    /// Checks the number of the values of a body that is read as a whole, and is no document.
+    ///
+    /// # Errors
+    /// There are more than a query may have.
+    fn check_values(&self, request: &DoorRequest) -> Result<(), Error> {
+        match (routes::work_kind(request), self.caller.query_values_max()) {
+            (WorkKind::JsonQuery, Some(most)) if routes::has_query_lines(request) => {
+                request.body.split(|byte| *byte == b'\n').try_for_each(|line| check_values(line, most))
+            }
+            (WorkKind::JsonQuery, Some(most)) => check_values(&request.body, most),
+            _ => Ok(()),
         }
     }
 
@@ -192,6 +231,11 @@ impl ElasticDoor {
     /// Right that a request needs. The door checks the groups of its documents.
     pub fn right_of(request: &DoorRequest) -> RouteRight {
         routes::right_of(request)
+    }
+
+    /// Kind of the work over the body of a request: what it takes in memory, and the bounds that it has.
+    pub fn work_kind(request: &DoorRequest) -> WorkKind {
+        routes::work_kind(request)
     }
 
     /// True if this node answers a request without blocking, also where it is not the owner of the door's
@@ -260,13 +304,13 @@ impl ElasticDoor {
         let found = match existing(&entries, name, action)? {
             Some(index) => index,
             None => {
-                drop(entries);
                 // A delete of a document makes no index, unless it brings a version of its own.
                 names::check_index_name(name)?;
-                let is_allowed = self.auto_create()?;
-                if action == WriteAction::Delete || !is_allowed {
+                if action == WriteAction::Delete {
                     return Err(Error::no_index(name));
                 }
+                auto_creation::check(&entries, name)?;
+                drop(entries);
                 return self.create_for_write(name, action);
             }
         };
@@ -275,16 +319,11 @@ impl ElasticDoor {
             return Err(Error::Closed(found.entry.name.clone()));
         }
         if found.needs_seq_nos() {
-            self.catalog.change()?.reserve_seq_nos(&found.entry.name)?;
+            let mut change = self.catalog.change()?;
+            change.reserve_seq_nos(&found.entry.name)?;
+            change.commit()?;
         }
         Ok(found)
-    }
-
-    fn auto_create(&self) -> Result<bool, Error> {
-        let entries = self.catalog.read()?;
-        let settings = entries.named(crate::catalog::NamedKind::ClusterSettings, "persistent");
-        let allowed = settings.and_then(|settings| settings.get("action.auto_create_index"));
-        Ok(allowed.is_none_or(|allowed| *allowed != Value::Bool(false) && *allowed != "false"))
     }
 
     fn create_for_write(&self, name: &str, action: WriteAction) -> Result<OpenIndex, Error> {
@@ -299,20 +338,27 @@ impl ElasticDoor {
                     "only write ops with an op_type of create are allowed in data streams".to_owned(),
                 ));
             }
-            return templates::create_stream(&mut change, name, &template);
+            let index = templates::create_stream(&mut change, name, &template)?;
+            change.commit()?;
+            return Ok(index);
         }
-        index_admin::create(&mut change, name, Map::new())
+        let index = index_admin::create(&mut change, name, Map::new())?;
+        change.commit()?;
+        Ok(index)
     }
 
     /// Index that records of a data stream go to.
     pub(crate) fn record_index(&self, stream: &str) -> Result<OpenIndex, Error> {
         let is_new = existing(&*self.catalog.read()?, stream, WriteAction::Create)?.is_none();
-        if is_new && self.auto_create()? {
+        if is_new {
             names::check_index_name(stream)?;
+            auto_creation::check(&*self.catalog.read()?, stream)?;
             let mut change = self.catalog.change()?;
             // Another request may have made it meanwhile.
             if existing(&change, stream, WriteAction::Create)?.is_none() {
-                return templates::create_record_stream(&mut change, stream);
+                let index = templates::create_record_stream(&mut change, stream)?;
+                change.commit()?;
+                return Ok(index);
             }
         }
         self.write_index(stream, WriteAction::Create, NameDemand::default())

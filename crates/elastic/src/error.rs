@@ -22,14 +22,9 @@ pub enum Error {
     /// A body is not JSON.
     #[error("{0}")]
     Json(String),
-    /// A document or a mapping does not fit the mapping of its index.
-    #[error("{reason}")]
-    Mapping {
-        /// Description of the mismatch.
-        reason: String,
-        /// Type and reason of the cause, if there is one.
-        cause: Option<(&'static str, String)>,
-    },
+    /// A mapping is malformed.
+    #[error("{0}")]
+    Mapping(String),
     /// A field is new, and the mapping of the index is strict.
     #[error("mapping set to {mode}, dynamic introduction of [{field}] within [{parent}] is not allowed")]
     Strict {
@@ -40,9 +35,14 @@ pub enum Error {
         /// Path of the object around it.
         parent: String,
     },
-    /// A document does not fit the document type that is its index.
-    #[error("{0}")]
-    Document(String),
+    /// A document is malformed, or does not fit the mapping or the document type of its index.
+    #[error("{reason}")]
+    Document {
+        /// Description of the mismatch.
+        reason: String,
+        /// Type and reason of the cause, if there is one.
+        cause: Option<(&'static str, String)>,
+    },
     /// A request for documents of a type does not name their group.
     #[error("{reason}")]
     Routing {
@@ -122,6 +122,9 @@ pub enum Error {
     /// The disk is full. Removals go on.
     #[error("{0}")]
     DiskFull(String),
+    /// The disk of a replica is full, and other replicas may have the write.
+    #[error("{0}")]
+    PartlyFull(String),
     /// No node can answer now. Nothing was begun.
     #[error("{0}")]
     NotBegun(String),
@@ -178,9 +181,14 @@ impl Error {
         Error::IllegalArgument(format!("{what} is not supported; docs/elastic.md lists what there is"))
     }
 
-    /// Creates the error of a document or a mapping that does not fit.
+    /// Creates the error of a mapping that is malformed.
     pub fn mapping(reason: impl Into<String>) -> Self {
-        Error::Mapping { reason: reason.into(), cause: None }
+        Error::Mapping(reason.into())
+    }
+
+    /// Creates the error of a document that does not fit.
+    pub fn document(reason: impl Into<String>) -> Self {
+        Error::Document { reason: reason.into(), cause: None }
     }
 
     /// Type of the error, as clients compare it.
@@ -191,9 +199,9 @@ impl Error {
             Error::Parsing(_) => "parsing_exception",
             Error::Content(_) => "x_content_parse_exception",
             Error::Json(_) => "json_parse_exception",
-            Error::Mapping { .. } => "mapper_parsing_exception",
+            Error::Mapping(_) => "mapper_parsing_exception",
             Error::Strict { .. } => "strict_dynamic_mapping_exception",
-            Error::Document(_) => "document_parsing_exception",
+            Error::Document { .. } => "document_parsing_exception",
             Error::Routing { .. } => "routing_missing_exception",
             Error::NoIndex { .. } => "index_not_found_exception",
             Error::Exists { .. } => "resource_already_exists_exception",
@@ -206,7 +214,7 @@ impl Error {
             Error::Closed(_) => "index_closed_exception",
             Error::Forbidden(_) | Error::Unauthenticated(_) => "security_exception",
             Error::Rejected(_) => "es_rejected_execution_exception",
-            Error::DiskFull(_) => "cluster_block_exception",
+            Error::DiskFull(_) | Error::PartlyFull(_) => "cluster_block_exception",
             Error::NotBegun(_) | Error::Unavailable(_) => "unavailable_shards_exception",
             Error::Method { .. } => "method_not_allowed_exception",
             Error::MediaType(_) | Error::NotAcceptable(_) | Error::MediaVersion { .. } => {
@@ -227,9 +235,9 @@ impl Error {
             | Error::Parsing(_)
             | Error::Content(_)
             | Error::Json(_)
-            | Error::Mapping { .. }
+            | Error::Mapping(_)
             | Error::Strict { .. }
-            | Error::Document(_)
+            | Error::Document { .. }
             | Error::Routing { .. }
             | Error::Exists { .. }
             | Error::IndexName { .. }
@@ -245,7 +253,7 @@ impl Error {
             Error::VersionConflict { .. } => 409,
             Error::TooLarge(_) => 413,
             Error::MediaType(_) => 415,
-            Error::Rejected(_) | Error::DiskFull(_) => 429,
+            Error::Rejected(_) | Error::DiskFull(_) | Error::PartlyFull(_) => 429,
             Error::NotBegun(_) | Error::Unavailable(_) => 503,
             Error::Internal(_) => 500,
         }
@@ -283,7 +291,7 @@ impl Error {
                 let cause = json!({ "type": "status_exception", "reason": reason });
                 object.insert("caused_by".to_owned(), cause);
             }
-            Error::Mapping { cause: Some((kind, reason)), .. } => {
+            Error::Document { cause: Some((kind, reason)), .. } => {
                 object.insert("caused_by".to_owned(), json!({ "type": kind, "reason": reason }));
             }
             _ => {}
@@ -328,6 +336,7 @@ impl From<millrace_node::Error> for Error {
         let message = error.message();
         match error.kind() {
             _ if error.changed_nothing() => Error::NotBegun(message),
+            _ if matches!(error, millrace_node::Error::PartlyFull(_)) => Error::PartlyFull(message),
             ErrorKind::BadRequest | ErrorKind::MethodNotAllowed | ErrorKind::Conflict => {
                 Error::IllegalArgument(message)
             }
@@ -340,6 +349,24 @@ impl From<millrace_node::Error> for Error {
             ErrorKind::Unauthenticated => Error::Unauthenticated(message),
             ErrorKind::Forbidden => Error::Forbidden(message),
             ErrorKind::Internal => Error::Internal(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_429_wherever_it_is() {
+        use millrace_node::Error as Node;
+        for (error, expected) in [
+            (Node::DiskFull("full".to_owned()), (429, "cluster_block_exception")),
+            (Node::PartlyFull("full".to_owned()), (429, "cluster_block_exception")),
+            (Node::Unknown("late".to_owned()), (503, "unavailable_shards_exception")),
+        ] {
+            let shown = Error::from(error);
+            assert_eq!((shown.status(), shown.kind()), expected, "{shown}");
         }
     }
 }

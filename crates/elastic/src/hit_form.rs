@@ -191,7 +191,7 @@ fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
 
 /// Order of equal hits: by their indexes, and in each in the order in which they were written. Parts of one
 /// document stay in their order in it.
-fn tie(hit: &SearchHit) -> (usize, i64, &str) {
+pub(crate) fn tie(hit: &SearchHit) -> (usize, i64, &str) {
     (hit.ordinal, hit.stored.seq_no, hit.stored.id.as_str())
 }
 
@@ -235,6 +235,22 @@ impl InnerHits {
     /// Number of hits up to the end of the page.
     pub(crate) fn reach(&self) -> usize {
         self.from.saturating_add(self.size)
+    }
+
+    /// Positions of the hits that the page reaches, of some.
+    pub(crate) fn reached(&self, hits: &[SearchHit]) -> Vec<usize> {
+        let keys = |hit| self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default();
+        let mut keyed: Vec<(Vec<HitSortKey>, usize)> =
+            hits.iter().enumerate().map(|(at, hit)| (keys(hit), at)).collect();
+        keyed.sort_by(|left, right| {
+            let (one, other) = (&hits[left.1], &hits[right.1]);
+            let by_order = match &self.order {
+                Some(order) => order.compare(&left.0, &right.0),
+                None => other.score.total_cmp(&one.score),
+            };
+            by_order.then_with(|| tie(one).cmp(&tie(other)))
+        });
+        keyed.into_iter().take(self.reach()).map(|(_, at)| at).collect()
     }
 
     /// Hits in the order of the page.

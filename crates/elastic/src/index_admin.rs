@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{CatalogChange, IndexEntry, OpenIndex, now_ms, random_text};
 use crate::door::ElasticDoor;
+use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
@@ -218,7 +219,9 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
 /// `PUT` of an index.
 pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
-    create(&mut door.catalog.change()?, name, body)?;
+    let mut change = door.catalog.change()?;
+    create(&mut change, name, body)?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
 }
 
@@ -242,6 +245,7 @@ pub(crate) fn delete(
     let mut change = door.catalog.change()?;
     let found = names::resolve(&change, expression, options.with(parameters)?)?;
     delete_found(&mut change, expression, &found)?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -279,7 +283,7 @@ pub(crate) fn delete_found(
             // As it is now: several of its indexes may be deleted.
             let mut stream = change.streams.get(&stream.name).cloned().unwrap_or(stream);
             stream.indexes.retain(|other| other != name);
-            change.put_stream(stream)?;
+            change.put_stream(stream);
         }
         change.delete_index(name)?;
     }
@@ -314,6 +318,7 @@ pub(crate) fn get(
             "mappings": index.entry.mappings,
             "settings": settings_of(&index, parameters, None)?,
         });
+        take_answer(&door.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
     DoorReply::ok(Value::Object(answer))
@@ -372,8 +377,9 @@ pub(crate) fn get_settings(
 ) -> Result<DoorReply, Error> {
     let mut answer = Map::new();
     for index in resolve_all(door, parameters, expression)? {
-        let settings = settings_of(&index, parameters, wanted)?;
-        answer.insert(index.entry.name.clone(), json!({ "settings": settings }));
+        let shown = json!({ "settings": settings_of(&index, parameters, wanted)? });
+        take_answer(&door.answer_memory, &shown)?;
+        answer.insert(index.entry.name.clone(), shown);
     }
     DoorReply::ok(Value::Object(answer))
 }
@@ -396,6 +402,7 @@ pub(crate) fn put_settings(
     let preserves = parameters.flag("preserve_existing")?.unwrap_or(false);
     let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     let mut change = door.catalog.change()?;
+    let mut shown = Vec::new();
     for index in names::resolve(&change, expression, options.with(parameters)?)? {
         let mut entry = (*index.entry).clone();
         for (name, value) in &settings {
@@ -407,9 +414,11 @@ pub(crate) fn put_settings(
         }
         let index = change.put_index(entry)?;
         if !index.hides_writes() {
-            index.live.refresh();
+            shown.push(index);
         }
     }
+    change.commit()?;
+    shown.iter().for_each(|index| index.live.refresh());
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -424,7 +433,9 @@ pub(crate) fn get_mapping(
     let mut answer = Map::new();
     for index in found {
         let index = index.with_observed(&door.node)?;
-        answer.insert(index.entry.name.clone(), json!({ "mappings": index.entry.mappings }));
+        let shown = json!({ "mappings": index.entry.mappings });
+        take_answer(&door.answer_memory, &shown)?;
+        answer.insert(index.entry.name.clone(), shown);
     }
     DoorReply::ok(Value::Object(answer))
 }
@@ -455,6 +466,7 @@ pub(crate) fn put_mapping(
         }
         change.put_index(entry)?;
     }
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -493,6 +505,7 @@ pub(crate) fn set_closed(
         entry.is_closed = is_closed;
         change.put_index(entry)?;
     }
+    change.commit()?;
     let mut answer = json!({ "acknowledged": true, "shards_acknowledged": true });
     if is_closed {
         answer["indices"] = Value::Object(closed);

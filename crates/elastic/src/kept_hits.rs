@@ -7,12 +7,12 @@ use millrace_plan::QueryMemory;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::collapse::HitCollapse;
+use crate::collapse::{CollapsedValues, HitCollapse};
 use crate::search::SearchHit;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 
-/// Hits beyond twice those that are shown, after which collapsed ones are dropped.
+/// Hits beyond twice those that were kept, after which collapsed ones are dropped.
 const COLLAPSED_STEP: usize = 100;
 
 /// Takes memory for the results of a search.
@@ -21,6 +21,27 @@ const COLLAPSED_STEP: usize = 100;
 /// The search takes more than one may, which is permanent; or all together take what there is now.
 pub(crate) fn take(memory: &QueryMemory, bytes: usize) -> Result<(), Error> {
     memory.take(bytes).map_err(|refused| millrace_node::Error::from(refused).into())
+}
+
+/// Takes memory for a part of an answer: for the value, and for its text.
+///
+/// # Errors
+/// As for [`take`].
+pub(crate) fn take_answer(memory: &QueryMemory, part: &Value) -> Result<(), Error> {
+    take(memory, size_of::<Value>() + bytes_inside(part) + text_bytes(part))
+}
+
+/// Bytes of the text of a value, about.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(elements) => 2 + elements.iter().map(|element| text_bytes(element) + 1).sum::<usize>(),
+        Value::Object(members) => {
+            let inside = members.iter().map(|(name, value)| name.len() + text_bytes(value) + 4);
+            2 + inside.sum::<usize>()
+        }
+    }
 }
 
 /// Bytes that a hit with its document takes, about: the same for a copy of it.
@@ -174,18 +195,24 @@ pub(crate) struct KeptHits<'s> {
     hits: BinaryHeap<OrderedHit<'s>>,
     bytes: usize,
     is_cut: bool,
+    /// Values of collapsed hits, if hits behind the first of a value are shown.
+    values: CollapsedValues,
+    /// Number of collapsed hits at which some are dropped.
+    drop_at: usize,
 }
 
 impl<'s> KeptHits<'s> {
-    /// Prepares to keep hits. Of collapsed ones, `most` are the values that are shown: all hits are kept if
-    /// those behind the first of a value are shown, too.
+    /// Prepares to keep hits. Of collapsed ones, `most` are the values that are shown. If hits behind the
+    /// first of a value are shown, too, those of each value are kept, as many as the pages reach.
     pub(crate) fn new(
         order: Option<&'s HitOrder>,
         span: KeptSpan,
         collapse: Option<&'s HitCollapse>,
         memory: &'s QueryMemory,
     ) -> Self {
-        KeptHits { order, span, collapse, memory, hits: BinaryHeap::new(), bytes: 0, is_cut: false }
+        let drop_at = span.most.saturating_mul(2).saturating_add(COLLAPSED_STEP);
+        let (hits, values) = (BinaryHeap::new(), CollapsedValues::default());
+        KeptHits { order, span, collapse, memory, hits, bytes: 0, is_cut: false, values, drop_at }
     }
 
     /// False if no hit is ever kept.
@@ -215,6 +242,9 @@ impl<'s> KeptHits<'s> {
             self.is_cut = true;
             return Ok(());
         }
+        if let Some(collapse) = self.collapse.filter(|collapse| collapse.shows_inner()) {
+            take(self.memory, collapse.count(&mut self.values, &hit.hit)?)?;
+        }
         hit.bytes = bytes_of(&hit.hit);
         take(self.memory, hit.bytes)?;
         self.bytes += hit.bytes;
@@ -222,23 +252,30 @@ impl<'s> KeptHits<'s> {
         match self.collapse {
             None => self.drop_last(),
             // Dropping the others takes as long as sorting, so it is done seldom.
-            Some(collapse)
-                if !collapse.shows_inner() && self.hits.len() >= 2 * self.span.most + COLLAPSED_STEP =>
-            {
-                return self.keep_firsts(collapse);
-            }
+            Some(collapse) if self.hits.len() >= self.drop_at => return self.drop_collapsed(collapse),
             Some(_) => {}
         }
         Ok(())
     }
 
-    /// Keeps the first hits of the first values. A value that is dropped can come again with a better hit.
-    fn keep_firsts(&mut self, collapse: &HitCollapse) -> Result<(), Error> {
+    /// Drops hits that are behind the first of their value, and that no page reaches. Without pages, the
+    /// first hits of the first values are kept: a value that is dropped can come again with a better hit.
+    fn drop_collapsed(&mut self, collapse: &HitCollapse) -> Result<(), Error> {
+        let most = self.span.most;
+        if collapse.shows_inner() && !collapse.drops_inner() {
+            self.drop_at = usize::MAX;
+            return Ok(());
+        }
         self.memory.give_back(std::mem::take(&mut self.bytes));
-        let firsts = collapse.firsts(in_order(std::mem::take(&mut self.hits)), self.span.most)?;
+        let hits = in_order(std::mem::take(&mut self.hits));
+        let kept = match collapse.shows_inner() {
+            true => collapse.reached(hits)?,
+            false => collapse.firsts(hits, most)?,
+        };
+        self.drop_at = kept.len().max(most).saturating_mul(2).saturating_add(COLLAPSED_STEP);
         let order = self.order;
-        let firsts = firsts.into_iter().map(|hit| OrderedHit { order, bytes: bytes_of(&hit), hit });
-        self.hits = firsts.collect();
+        let kept = kept.into_iter().map(|hit| OrderedHit { order, bytes: bytes_of(&hit), hit });
+        self.hits = kept.collect();
         let bytes = self.hits.iter().map(|hit| hit.bytes).sum();
         take(self.memory, bytes)?;
         self.bytes = bytes;
@@ -259,9 +296,9 @@ impl<'s> KeptHits<'s> {
         }
     }
 
-    /// The hits in their order, and true if there are more after them.
-    pub(crate) fn finish(self) -> (Vec<SearchHit>, bool) {
-        (in_order(self.hits), self.is_cut)
+    /// The hits in their order, with the values of collapsed ones, and true if there are more after them.
+    pub(crate) fn finish(self) -> (Vec<SearchHit>, CollapsedValues, bool) {
+        (in_order(self.hits), self.values, self.is_cut)
     }
 }
 

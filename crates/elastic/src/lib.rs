@@ -16,10 +16,13 @@
 //! This crate does not know HTTP connections, and computes no search index: a search reads the documents of
 //! its indexes. All functions block.
 
+mod action_line;
 mod aggregations;
 mod alias_scope;
 mod aliases;
+mod auto_creation;
 mod bulk;
+mod bulk_answer;
 mod bulk_stream;
 mod caller;
 mod catalog;

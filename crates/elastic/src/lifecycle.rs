@@ -97,8 +97,9 @@ pub(crate) fn change(
     let mut change = door.catalog.change()?;
     for name in streams_of(&change, expression)? {
         let stream = change.streams[&name].clone();
-        change.put_stream(StreamEntry { lifecycle: lifecycle.clone(), ..stream })?;
+        change.put_stream(StreamEntry { lifecycle: lifecycle.clone(), ..stream });
     }
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -186,8 +187,9 @@ impl ElasticDoor {
             };
             let mut stream = stream.clone();
             stream.indexes.retain(|other| *other != index.entry.name);
-            change.put_stream(stream)?;
+            change.put_stream(stream);
             change.delete_index(&index.entry.name)?;
+            change.commit()?;
             dropped += 1;
         }
         Ok(dropped)

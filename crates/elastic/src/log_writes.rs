@@ -278,12 +278,15 @@ impl PartitionShare {
             return Ok(earlier);
         }
         let index = &placed[self.documents[0].0].index;
-        let partitions = index.live.partitions.earlier(&self.hold, now_ms());
+        let now = now_ms();
+        let partitions = index.live.partitions.earlier(&self.hold, now);
         let numbers: Vec<u32> = partitions.iter().map(|partition| partition.number()).collect();
         // Before the documents are read: a write that is not on its way any more is found there.
         for ids in door.arriving.ids_at(&numbers) {
             earlier.arriving.extend(ids.iter().filter(|id| asked.contains(id)).cloned());
         }
+        let may_have_others =
+            partitions.iter().any(|partition| partition.may_have_others(&door.arriving, now));
         for partition in partitions {
             if asked.is_empty() {
                 break;
@@ -292,6 +295,9 @@ impl PartitionShare {
             let found = shelf::existing(&door.node, partition.group(), names)?;
             asked.retain(|id| !found.contains(*id));
             earlier.taken.extend(found);
+        }
+        if may_have_others {
+            earlier.arriving.extend(asked.into_iter().cloned());
         }
         Ok(earlier)
     }

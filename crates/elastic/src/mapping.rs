@@ -138,13 +138,10 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
         "_size",
     ];
     if let Some(unknown) = mappings.keys().find(|name| !KNOWN.contains(&name.as_str())) {
-        return Err(Error::Mapping {
-            reason: format!(
-                "Failed to parse mapping [_doc]: Root mapping definition has unsupported parameters:  [{unknown} : {}]",
-                mappings[unknown]
-            ),
-            cause: None,
-        });
+        return Err(Error::mapping(format!(
+            "Failed to parse mapping [_doc]: Root mapping definition has unsupported parameters:  [{unknown} : {}]",
+            mappings[unknown]
+        )));
     }
     check_properties(mappings.get("properties"), 0)?;
     let count = all_fields(mappings).len();
@@ -375,7 +372,7 @@ mod tests {
         ] {
             let error = fit(&mut mappings.clone(), &object(document)).expect_err(document);
             assert_eq!(error.to_string(), expected, "{document}");
-            assert_eq!((error.kind(), error.status()), ("mapper_parsing_exception", 400));
+            assert_eq!((error.kind(), error.status()), ("document_parsing_exception", 400));
         }
         let fits = r#"{"n":"12","m":"x","d":1700000000000,"b":"false","p":"::1","o":{"q":1}}"#;
         assert!(fit(&mut mappings.clone(), &object(fits)).is_ok());

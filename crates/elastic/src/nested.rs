@@ -1,5 +1,6 @@
 //! Nested objects: queries that one object must match as a whole, and the objects that match.
 
+use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -7,6 +8,7 @@ use crate::evaluation::SearchedDocument;
 use crate::fields::all_at;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
+use crate::kept_hits::take_answer;
 use crate::mapping::{field_at, type_of};
 use crate::query::{BoolQuery, SearchQuery};
 use crate::search::SearchHit;
@@ -102,14 +104,18 @@ impl SearchedDocument<'_> {
 }
 
 /// Adds the nested objects that match to the answer of a hit, where the query asks for them.
+///
+/// # Errors
+/// The answer has no memory for them, or the query does not fit the mapping.
 pub(crate) fn add_inner_hits(
     query: &SearchQuery,
     hit: &SearchHit,
     total_as_number: bool,
+    memory: &QueryMemory,
     found: &mut Map<String, Value>,
 ) -> Result<(), Error> {
     let mut each = |queries: &[SearchQuery]| -> Result<(), Error> {
-        queries.iter().try_for_each(|query| add_inner_hits(query, hit, total_as_number, found))
+        queries.iter().try_for_each(|query| add_inner_hits(query, hit, total_as_number, memory, found))
     };
     match query {
         SearchQuery::Bool(BoolQuery { must, filter, should, .. }) => {
@@ -126,6 +132,8 @@ pub(crate) fn add_inner_hits(
             let name = inner.get("name").and_then(Value::as_str).unwrap_or(&nested.path);
             let hits = matching(nested, hit)?;
             let shown = InnerHits::parse(inner)?.of(&hits.iter().collect::<Vec<_>>(), total_as_number);
+            // The query may ask for the same objects many times.
+            take_answer(memory, &shown)?;
             found.insert(name.to_owned(), json!({ "hits": shown }));
             Ok(())
         }
@@ -143,9 +151,18 @@ pub(crate) struct NestedPlace {
 /// The nested objects of a hit at a path, each as a hit.
 pub(crate) fn part_hits(hit: &SearchHit, path: &str) -> Vec<SearchHit> {
     let all = parts(&hit.document, path).into_iter().enumerate();
-    let one = |(offset, document)| {
-        let place = Some(NestedPlace { path: path.to_owned(), offset });
-        SearchHit { document, place, matched: Vec::new(), sort: Vec::new(), inner: Map::new(), ..hit.clone() }
+    // The hit may have many, so that its document is not copied for each.
+    let one = |(offset, document)| SearchHit {
+        index: hit.index.clone(),
+        ordinal: hit.ordinal,
+        stored: hit.stored.clone(),
+        document,
+        score: hit.score,
+        matched: Vec::new(),
+        sort: Vec::new(),
+        place: Some(NestedPlace { path: path.to_owned(), offset }),
+        collapsed: hit.collapsed.clone(),
+        inner: Map::new(),
     };
     all.map(one).collect()
 }

@@ -17,6 +17,7 @@ use millrace_node::Node;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
+use self::arriving::OTHERS_FOR;
 pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
 pub(crate) use self::changes::{SlotNodes, begin_write, complete_drops, drop_all, expire, load};
 use crate::Error;
@@ -246,6 +247,11 @@ impl LogPartition {
 
     fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// True if writes of another node, which had the catalog before, may still be on their way to it.
+    pub(crate) fn may_have_others(&self, arriving: &ArrivingIds, now_ms: u64) -> bool {
+        arriving.may_have_others(self.number) && self.was_open_in(now_ms, OTHERS_FOR.as_millis() as u64)
     }
 
     /// True if it took documents in the last `within_ms`.
@@ -487,6 +493,15 @@ mod tests {
         for number in 10..30 {
             add(number, 0, Some(1));
         }
+        let arriving = ArrivingIds::default();
+        let with_others = || -> Vec<u32> {
+            let all = table.all();
+            let with_others = all.iter().filter(|partition| partition.may_have_others(&arriving, now_ms));
+            with_others.map(|partition| partition.number).collect()
+        };
+        assert!(with_others().is_empty(), "no other node had the catalog");
+        arriving.note_others(10);
+        assert_eq!(with_others(), [6, 7, 10], "the others are closed for long, or made since");
         let latest: Vec<u32> = (29 - EARLIER_MAX as u32..29).rev().collect();
         assert_eq!(earlier(29), latest, "at most so many are looked at");
     }

@@ -12,6 +12,7 @@ use crate::door::ElasticDoor;
 use crate::log_writes::LogPlace;
 use crate::mapping::LenientFit;
 use crate::names::NameDemand;
+use crate::request::check_tree;
 use crate::writing::{self, SingleWrite, WriteAction};
 use crate::{Error, mapping, time_bounds, typed, unread};
 
@@ -64,6 +65,7 @@ impl<'d> WritePlacer<'d> {
         if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
             // The answer has the document.
             self.door.caller.check_read()?;
+            write.answer = Some(Arc::clone(&self.door.answer_memory));
         }
         let written = WrittenName::Index { name: name.to_owned(), action, demand };
         let index = self.index(&written)?;
@@ -96,6 +98,7 @@ impl<'d> WritePlacer<'d> {
             }
             None if action == WriteAction::Delete => index,
             None => {
+                check_tree(write.source.as_bytes(), self.door.caller.tree_bytes_max())?;
                 if index.is_log() {
                     let document = unread::read_document(&write.source).map_err(malformed)?;
                     let (log, _) = self.place_log(&index, &document);
@@ -149,11 +152,11 @@ impl<'d> WritePlacer<'d> {
         if index.is_log() {
             let (log, ignored) = self.place_log(&index, fields);
             self.remember(written, &index);
-            return Ok((PlacedWrite { index, write, log: Some(log) }, ignored.map(Error::mapping)));
+            return Ok((PlacedWrite { index, write, log: Some(log) }, ignored.map(Error::document)));
         }
         let (index, misfit) = match self.fit(index.clone(), Some(fields)) {
             Ok(index) => (index, None),
-            Err(misfit @ (Error::Mapping { .. } | Error::IllegalArgument(_))) => (index, Some(misfit)),
+            Err(misfit @ (Error::Document { .. } | Error::IllegalArgument(_))) => (index, Some(misfit)),
             Err(error) => return Err(error),
         };
         self.remember(written, &index);
@@ -192,7 +195,11 @@ impl<'d> WritePlacer<'d> {
         };
         let mut entry = (*newest.entry).clone();
         match mapping::fit(&mut entry.mappings, document)? {
-            true => change.put_index(entry),
+            true => {
+                let index = change.put_index(entry)?;
+                change.commit()?;
+                Ok(index)
+            }
             false => Ok(newest.clone()),
         }
     }
@@ -204,7 +211,7 @@ fn malformed(error: serde_json::Error) -> Error {
         true => ("not_x_content_exception", "a document is a JSON object".to_owned()),
         false => ("json_parse_exception", error.to_string()),
     };
-    Error::Mapping { reason: "failed to parse".to_owned(), cause: Some(cause) }
+    Error::Document { reason: "failed to parse".to_owned(), cause: Some(cause) }
 }
 
 /// Routing value that an alias gives to writes.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use millrace_node::work::JsonCounts;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
@@ -53,6 +54,8 @@ pub struct DoorAnswer {
 pub(crate) enum DoorReply {
     Json(u16, Value),
     Text(u16, String),
+    /// JSON that is written already, in the form that was asked for.
+    Written(u16, Vec<u8>),
 }
 
 impl DoorReply {
@@ -105,6 +108,11 @@ impl DoorParameters {
         self.0.contains_key(name)
     }
 
+    /// True if JSON is wanted on several lines.
+    pub(crate) fn is_pretty(&self) -> bool {
+        self.has("pretty") && self.get("pretty") != Some("false")
+    }
+
     /// Value as true or false; the empty text is true.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
         match self.get(name) {
@@ -150,6 +158,33 @@ impl DoorParameters {
     }
 }
 
+/// Checks the number of values in a text before it is parsed: in the tree, a value of two bytes takes many
+/// times its size.
+///
+/// # Errors
+/// It has more than `most`.
+pub(crate) fn check_values(text: &[u8], most: usize) -> Result<(), Error> {
+    match JsonCounts::fit(text, JsonCounts::values, most) {
+        true => Ok(()),
+        false => Err(Error::IllegalArgument(format!(
+            "the body has more than {most} values, and is not read; divide it into several requests, or raise query-values-max"
+        ))),
+    }
+}
+
+/// Checks the memory of the tree of a document before it is parsed.
+///
+/// # Errors
+/// It takes more than `bytes_max`.
+pub(crate) fn check_tree(text: &[u8], bytes_max: usize) -> Result<(), Error> {
+    match JsonCounts::fit(text, JsonCounts::tree_bytes, bytes_max) {
+        true => Ok(()),
+        false => Err(Error::IllegalArgument(format!(
+            "the values of the document take more than {bytes_max} bytes of memory beside their text; divide it into several              documents, or raise element-bytes-max"
+        ))),
+    }
+}
+
 /// Parses the body as a JSON object; no body is an empty one.
 pub(crate) fn object_of(body: &[u8]) -> Result<Map<String, Value>, Error> {
     if body.iter().all(u8::is_ascii_whitespace) {
@@ -185,15 +220,19 @@ pub(crate) fn write_reply(
     let reply = outcome.unwrap_or_else(|error| DoorReply::Json(error.status(), error.body()));
     let (status, content_type, body) = match reply {
         DoorReply::Text(status, text) => (status, "text/plain; charset=UTF-8".to_owned(), text.into_bytes()),
+        DoorReply::Written(status, body) => (status, media_type(&request.accept), body),
         DoorReply::Json(status, mut value) => {
             if status < 300
                 && let Some(paths) = parameters.get("filter_path").filter(|paths| !paths.is_empty())
             {
                 value = PathFilter::parse(paths).apply(value);
             }
-            let pretty = parameters.has("pretty") && parameters.get("pretty") != Some("false");
             let sent = SentValue(&value);
-            let body = if pretty { serde_json::to_vec_pretty(&sent) } else { serde_json::to_vec(&sent) };
+            let body = if parameters.is_pretty() {
+                serde_json::to_vec_pretty(&sent)
+            } else {
+                serde_json::to_vec(&sent)
+            };
             (status, media_type(&request.accept), body.expect("JSON with names for keys has a text"))
         }
     };

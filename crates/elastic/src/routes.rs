@@ -3,6 +3,7 @@
 //! The door answers by this table, and the server of HTTP asks it for the right: what a request may do cannot
 //! differ from what it does.
 
+use millrace_node::work::WorkKind;
 use serde_json::json;
 
 use crate::Error;
@@ -294,6 +295,24 @@ pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
     }
 }
 
+/// Kind of the work over the body of a request. Those of all but writes of documents are read as a whole,
+/// like a query.
+pub(crate) fn work_kind(request: &DoorRequest) -> WorkKind {
+    if otlp::is_logs(&request.path) {
+        return WorkKind::LogRecords;
+    }
+    match find(request).map(|found| found.route.operation) {
+        Ok(Do::Bulk | Do::BulkStream) => WorkKind::OperationLines,
+        Ok(Do::AddDocument | Do::WriteDocument(_)) => WorkKind::JsonDocument,
+        _ => WorkKind::JsonQuery,
+    }
+}
+
+/// True if the lines of a body are read one by one, and none of them is a write.
+pub(crate) fn has_query_lines(request: &DoorRequest) -> bool {
+    find(request).is_ok_and(|found| found.route.operation == Do::MultiSearch)
+}
+
 /// True if a request is about the server, and not about what it has: any node can answer it.
 pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);
@@ -507,6 +526,20 @@ mod tests {
                 let found = find(&request(method, &path)).expect("a path of the table is known");
                 assert_eq!(found.route.operation, route.operation, "{method} {path}");
             }
+        }
+    }
+
+    #[test]
+    fn bodies_of_all_but_documents_are_queries() {
+        for route in ROUTES {
+            let expected = match route.path {
+                path if path.contains("_bulk") => WorkKind::OperationLines,
+                "INDEX/_doc" | "INDEX/_create/NAME" | "INDEX/_update/NAME" => WorkKind::JsonDocument,
+                "INDEX/_doc/NAME" if route.right == Write => WorkKind::JsonDocument,
+                _ => WorkKind::JsonQuery,
+            };
+            let method = route.methods.split(' ').next().expect("a route has a method");
+            assert_eq!(work_kind(&request(method, &path_of(route))), expected, "{method} {}", route.path);
         }
     }
 

@@ -6,19 +6,21 @@
 //! Later writes are known by their sequence numbers.
 //!
 //! Scrolls are kept in the memory of this node, a bounded number of them, and end by themselves. Each is its
-//! caller's: others can neither read nor clear it. When there is no room for one more, the caller that has
-//! most loses the one that it has not used for longest, so that all callers can scroll.
+//! caller's: others can neither read nor clear it. A caller has as many as it leaves free, and where there is
+//! no room at all, the one that has most loses a scroll, so that all callers can scroll.
+
+mod owners;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use millrace_access::RequestCaller;
 use millrace_node::pool;
 use millrace_plan::QueryMemory;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::owners::ScrollOwner;
+use self::owners::make_room;
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms, random_text};
 use crate::door::ElasticDoor;
@@ -71,18 +73,6 @@ pub(crate) fn kept_ms_of(text: &str) -> Result<u64, Error> {
 /// Open scrolls by their ids.
 #[derive(Default)]
 pub(crate) struct OpenScrolls(Mutex<BTreeMap<String, OpenScroll>>);
-
-/// The caller that a scroll belongs to.
-#[derive(Clone)]
-pub(crate) struct ScrollOwner(pub(crate) Arc<RequestCaller>);
-
-impl ScrollOwner {
-    /// True if both are one caller. Those of several groups are several: requests that another node has
-    /// forwarded have one name.
-    fn is(&self, other: &ScrollOwner) -> bool {
-        self.0.name == other.0.name && self.0.groups == other.0.groups
-    }
-}
 
 /// A scroll that is open.
 struct OpenScroll {
@@ -389,7 +379,7 @@ pub(crate) fn open(
     began_ms: u64,
 ) -> Result<Value, Error> {
     let (mut state, page) = ScrollState::begin(door, indexes, request)?;
-    let mut answer = answer(&state.request, &state.facts, &page, began_ms)?;
+    let mut answer = answer(&state.request, &state.facts, &page, began_ms, &door.answer_memory)?;
     // The first page alone has them.
     state.request.aggregations.clear();
     state.facts.aggregations = None;
@@ -408,15 +398,16 @@ impl OpenScrolls {
         scrolls.retain(|_, scroll| scroll.used_ms + scroll.kept_ms > now);
         if !make_room(&mut scrolls, &owner, 1, SCROLLS_MAX, |_| 1) {
             return Err(Error::Rejected(format!(
-                "Trying to create too many scroll contexts. Must be less than or equal to: [{SCROLLS_MAX}]; clear \
-                 others first"
+                "Trying to create too many scroll contexts. Must be less than or equal to: [{SCROLLS_MAX}] of all \
+                 clients, and one may have as many as it leaves free; clear others first"
             )));
         }
         let search_bytes = state.request.bytes + state.request.pattern_bytes();
         if !make_room(&mut scrolls, &owner, search_bytes, SEARCH_BYTES_MAX, |scroll| scroll.search_bytes) {
             return Err(Error::Rejected(format!(
                 "the search of the scroll takes {search_bytes} bytes, and those of all scrolls may take \
-                 {SEARCH_BYTES_MAX}; clear others first, or ask with a shorter query"
+                 {SEARCH_BYTES_MAX}, of which a client may have as many as it leaves free; clear others first, or \
+                 ask with a shorter query"
             )));
         }
         let bytes = kept_bytes(&scrolls, &mut state);
@@ -471,37 +462,6 @@ fn kept_bytes(scrolls: &BTreeMap<String, OpenScroll>, state: &mut ScrollState) -
     state.bytes()
 }
 
-/// Makes room for one more scroll of a caller, which takes `wanted` of the `most` that all may take: at the
-/// expense of the caller that has most, as long as this is another one. False if the caller itself has most.
-fn make_room(
-    scrolls: &mut BTreeMap<String, OpenScroll>,
-    owner: &ScrollOwner,
-    wanted: usize,
-    most: usize,
-    taken_by: impl Fn(&OpenScroll) -> usize,
-) -> bool {
-    while scrolls.values().map(&taken_by).sum::<usize>().saturating_add(wanted) > most {
-        let mut shares: Vec<(&ScrollOwner, usize)> = Vec::new();
-        for scroll in scrolls.values() {
-            match shares.iter_mut().find(|(other, _)| other.is(&scroll.owner)) {
-                Some((_, share)) => *share += taken_by(scroll),
-                None => shares.push((&scroll.owner, taken_by(scroll))),
-            }
-        }
-        let own = shares.iter().find(|(other, _)| other.is(owner)).map_or(0, |(_, share)| *share);
-        let own = own.saturating_add(wanted);
-        let largest = shares.iter().max_by_key(|(_, share)| *share);
-        let Some((loser, _)) = largest.filter(|(other, share)| !other.is(owner) && *share > own) else {
-            return false;
-        };
-        let idlest = scrolls.iter().filter(|(_, scroll)| scroll.owner.is(loser));
-        let idlest = idlest.min_by_key(|(_, scroll)| scroll.used_ms).map(|(id, _)| id.clone());
-        // One that has most has one.
-        idlest.and_then(|id| scrolls.remove(&id));
-    }
-    true
-}
-
 fn ids_of(body: &Map<String, Value>, parameters: &DoorParameters, path: Option<&str>) -> Vec<String> {
     let of_body = body.get("scroll_id").map(names_of).unwrap_or_default();
     let of_request = parameters.list("scroll_id").unwrap_or_default();
@@ -540,7 +500,7 @@ pub(crate) fn next(
     }
     let before = (state.place(), state.found);
     let page = state.page(door).and_then(|page| {
-        let page = answer(&state.request, &state.facts, &page, began_ms);
+        let page = answer(&state.request, &state.facts, &page, began_ms, &door.answer_memory);
         if page.is_err() {
             // The client does not have these hits.
             (state.position, state.found) = before;
@@ -568,7 +528,10 @@ pub(crate) fn clear(
     let owner = door.caller.scroll_owner();
     let mut scrolls = door.scrolls.0.lock();
     let before = scrolls.len();
-    scrolls.retain(|id, scroll| !scroll.owner.is(&owner) || !(is_all || ids.contains(id)));
+    scrolls.retain(|id, scroll| {
+        let is_meant = ids.contains(id) && scroll.owner.is(&owner);
+        !(is_meant || is_all && scroll.owner.has_share_of(&owner))
+    });
     let freed = before - scrolls.len();
     let status = if freed == 0 && !is_all { 404 } else { 200 };
     Ok(DoorReply::Json(status, json!({ "succeeded": true, "num_freed": freed })))

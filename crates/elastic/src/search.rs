@@ -239,10 +239,10 @@ pub(crate) fn run_span(
     facts.end(&progress);
     let SearchSink { kept, streamed, aggregated, total, .. } = sink;
     facts.total = total;
-    let (mut hits, is_cut) = kept.finish();
+    let (mut hits, values, is_cut) = kept.finish();
     facts.aggregations = match streamed {
         Some(mut streamed) => {
-            if streamed.reads_everything() {
+            if streamed.end_matching()? {
                 let mut sink = WholeAggregationSink(&mut streamed);
                 facts.is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
             }
@@ -252,7 +252,7 @@ pub(crate) fn run_span(
         None => Some(aggregate(door, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
     if let Some(collapse) = &request.collapse {
-        hits = collapse.heads(hits, indexes, request)?;
+        hits = collapse.heads(hits, &values, indexes, request)?;
     }
     Ok(FoundHits { hits, is_cut, facts })
 }
@@ -330,24 +330,30 @@ fn buckets_max(door: &ElasticDoor) -> Result<usize, Error> {
     Ok(number.unwrap_or(aggregations::BUCKETS_MAX))
 }
 
+/// Bytes of an answer beside its hits and aggregations, about.
+const ANSWER_BYTES: usize = 2048;
+
 /// Answer of a search with the hits of a page.
 ///
 /// # Errors
-/// A document is not as its nested query needs it.
+/// A document is not as its nested query needs it, or there is no memory for all of the answer.
 pub(crate) fn answer(
     request: &HitSearch,
     found: &FoundFacts,
     page: &[SearchHit],
     began_ms: u64,
+    memory: &QueryMemory,
 ) -> Result<Value, Error> {
+    kept_hits::take(memory, ANSWER_BYTES)?;
     let mut hits: Vec<Value> = Vec::new();
     for hit in page {
         let mut inner = hit.inner.clone();
-        add_inner_hits(&request.query, hit, request.form.total_as_number, &mut inner)?;
+        add_inner_hits(&request.query, hit, request.form.total_as_number, memory, &mut inner)?;
         let mut object = request.form.object(hit, found.has_scores);
         if !inner.is_empty() {
             object["inner_hits"] = Value::Object(inner);
         }
+        kept_hits::take_answer(memory, &object)?;
         hits.push(object);
     }
     let best = page
@@ -377,6 +383,7 @@ pub(crate) fn answer(
         answer["terminated_early"] = is_terminated.into();
     }
     if let Some(aggregations) = &found.aggregations {
+        kept_hits::take_answer(memory, aggregations)?;
         answer["aggregations"] = aggregations.clone();
     }
     Ok(answer)
@@ -438,7 +445,7 @@ fn search_body(
     let found = run(door, &indexes, &request)?;
     let from = request.from.min(found.hits.len());
     let to = request.from.saturating_add(request.size).min(found.hits.len());
-    answer(&request, &found.facts, &found.hits[from..to], began_ms)
+    answer(&request, &found.facts, &found.hits[from..to], began_ms, &door.answer_memory)
 }
 
 fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {
@@ -491,6 +498,7 @@ pub(crate) fn multi_search(
     let lines: Vec<&[u8]> = lines.collect();
     let mut answers = Vec::new();
     for pair in lines.chunks(2) {
+        door.check_client()?;
         let [head, body] = pair else {
             return Err(Error::IllegalArgument(
                 "a search has a line of its own after each header".to_owned(),
@@ -506,7 +514,11 @@ pub(crate) fn multi_search(
                 answer["status"] = 200.into();
                 answer
             }
-            Err(error) => error.body(),
+            Err(error) => {
+                let body = error.body();
+                kept_hits::take_answer(&door.answer_memory, &body)?;
+                body
+            }
         });
     }
     if answers.is_empty() {

@@ -276,8 +276,8 @@ fn unconfirmed() -> Error {
     )
 }
 
-/// Writes a document, or removes it, and waits until this is durable.
-pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&str>) -> Result<(), Error> {
+/// Write of a document with a text, or its removal.
+fn write_of(group: ShelfGroup, name: &str, source: Option<&str>) -> Result<DocumentWrite, Error> {
     let id = group.id(name)?;
     let change = match source {
         None => StoreChange::Remove,
@@ -292,7 +292,28 @@ pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&st
             StoreChange::Put(stored.document(id.clone()))
         }
     };
-    finish(&begin(node, DocumentWrite { id, change })).map(drop)
+    Ok(DocumentWrite { id, change })
+}
+
+/// Writes a document, or removes it, and waits until this is durable.
+pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&str>) -> Result<(), Error> {
+    finish(&begin(node, write_of(group, name, source)?)).map(drop)
+}
+
+/// Writes documents, each with its name and text, or removes them, and waits until this is durable. A node
+/// that runs alone does this for all of them or for none, also when it is killed meanwhile.
+///
+/// # Errors
+/// The first of them: some may have been written, in a cluster.
+pub(crate) fn put_all(
+    node: &Node,
+    group: ShelfGroup,
+    documents: &[(String, Option<String>)],
+) -> Result<(), Error> {
+    let writes = documents.iter().map(|(name, source)| write_of(group, name, source.as_deref()));
+    let writes: Vec<DocumentWrite> = writes.collect::<Result<_, _>>()?;
+    let outcomes = write_all(node, &Permit::of_server(), writes);
+    outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
 }
 
 /// Reads a document.

@@ -9,12 +9,12 @@ use crate::door::ElasticDoor;
 use crate::fields;
 use crate::names::{self, NameDemand, NameOptions};
 use crate::placing::WritePlacer;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
 use crate::update::{UpdateBody, retries_of};
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
-use crate::{partitions, typed, unread};
+use crate::{kept_hits, partitions, typed, unread};
 
 /// A write of one document by a request of its own.
 pub(crate) fn write(
@@ -46,6 +46,7 @@ pub(crate) fn write(
     let (mut update, mut source) = (None, std::sync::Arc::from(""));
     match action {
         WriteAction::Update => {
+            check_tree(&request.body, door.caller.tree_bytes_max())?;
             let mut body = UpdateBody::parse(object_of(&request.body)?)?;
             shown = body.shown.take().or(shown);
             conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);
@@ -58,7 +59,7 @@ pub(crate) fn write(
             if request.body.iter().all(u8::is_ascii_whitespace) {
                 return Err(Error::Validation(vec!["source is missing".to_owned()]));
             }
-            let text = std::str::from_utf8(&request.body).map_err(|error| Error::Mapping {
+            let text = std::str::from_utf8(&request.body).map_err(|error| Error::Document {
                 reason: "failed to parse".to_owned(),
                 cause: Some(("json_parse_exception", error.to_string())),
             })?;
@@ -73,6 +74,7 @@ pub(crate) fn write(
         source,
         update,
         shown,
+        answer: None,
         size: None,
     };
     let placed = WritePlacer::new(door).place(index, single, NameDemand::of(parameters)?)?;
@@ -282,6 +284,7 @@ pub(crate) fn multi_get(
     let wanted = wanted(&body, index)?;
     let mut documents = Vec::with_capacity(wanted.len());
     for one in wanted {
+        door.check_client()?;
         let mut options = ReadOptions::of(parameters)?;
         options.routing = one.routing.or(options.routing);
         options.version = one.version.or(options.version);
@@ -295,13 +298,15 @@ pub(crate) fn multi_get(
             let found = find(door, &index, &one.id, &options)?;
             found_object(&index, &one.id, found.as_ref(), &options)
         });
-        documents.push(match outcome {
+        let answer = match outcome {
             Ok(object) => Value::Object(object),
             Err(error) => {
                 let described = error.body();
                 json!({ "_index": one.index, "_id": one.id, "error": described["error"] })
             }
-        });
+        };
+        kept_hits::take_answer(&door.answer_memory, &answer)?;
+        documents.push(answer);
     }
     DoorReply::ok(json!({ "docs": documents }))
 }

@@ -6,6 +6,7 @@ use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
+use crate::kept_hits::take_answer;
 use crate::lifecycle::StreamLifecycle;
 use crate::mapping::{field_at, type_of};
 use crate::names::{NAME_BYTES_MAX, check_index_name};
@@ -58,6 +59,13 @@ pub(crate) fn stream_template(entries: &CatalogEntries, name: &str) -> Option<St
     template.get("data_stream").map(|_| template_name.to_owned())
 }
 
+/// Template for a name that says whether writes make an index of it, and what it says.
+pub(crate) fn auto_creation(entries: &CatalogEntries, name: &str) -> Option<(String, bool)> {
+    let (template_name, template) = best(entries, name)?;
+    let allowed = template.get("allow_auto_create")?.as_bool()?;
+    Some((template_name.to_owned(), allowed))
+}
+
 /// Name that a data stream has for its template, if log records made it and no template covers it.
 const RECORD_TEMPLATE: &str = "otlp";
 
@@ -103,7 +111,7 @@ fn create(
         lifecycle: None,
     };
     let index = next_index(change, &mut stream)?;
-    change.put_stream(stream)?;
+    change.put_stream(stream);
     Ok(index)
 }
 
@@ -179,6 +187,7 @@ pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<DoorReply, Er
         )));
     };
     create_stream(&mut change, name, &template)?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -190,6 +199,7 @@ pub(crate) fn delete_stream(door: &ElasticDoor, pattern: &str) -> Result<DoorRep
         return Err(Error::no_index(pattern));
     }
     names.iter().try_for_each(|name| change.delete_stream(name))?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -245,7 +255,8 @@ pub(crate) fn rollover(
     let new = stream.next_name();
     if !is_dry {
         next_index(&mut change, &mut stream)?;
-        change.put_stream(stream)?;
+        change.put_stream(stream);
+        change.commit()?;
     }
     DoorReply::ok(json!({
         "acknowledged": !is_dry, "shards_acknowledged": !is_dry, "old_index": old, "new_index": new,
@@ -392,6 +403,7 @@ pub(crate) fn put_named(
         check_priority(&change, name, &body)?;
     }
     change.put_named(kind, name, Value::Object(body))?;
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
@@ -403,6 +415,7 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
     if found.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
         return Err(Error::NotFound(format!("index template matching [{pattern}] not found")));
     }
+    found.iter().try_for_each(|(_, value)| take_answer(&door.answer_memory, value))?;
     let list = |member: &str, inner: &str| {
         let all = found.iter().map(|(name, value)| json!({ "name": name, inner: value }));
         json!({ member: all.collect::<Vec<_>>() })
@@ -493,6 +506,7 @@ pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -
         NamedKind::IndexTemplate => check_streams(&change, &found)?,
         _ => {}
     }
-    found.iter().try_for_each(|name| change.delete_named(kind, name))?;
+    found.iter().for_each(|name| change.delete_named(kind, name));
+    change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }

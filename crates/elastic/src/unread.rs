@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::bulk::OrderedObject;
+use crate::action_line::OrderedObject;
 
 /// Levels that are read one by one where a document cannot be read as a whole. An unread part below them is
 /// all of the array or object that it is in.

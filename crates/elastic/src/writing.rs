@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_access::WantedGroups;
 use millrace_cluster::ClusterVersion;
 use millrace_document::DocumentGroup;
+use millrace_plan::QueryMemory;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ use crate::Error;
 use crate::caller::AdmittedSize;
 use crate::catalog::{OpenIndex, random_text};
 use crate::door::ElasticDoor;
+use crate::kept_hits;
 use crate::log_writes;
 use crate::placing::PlacedWrite;
 use crate::shelf::{self, StoredSource};
@@ -92,8 +94,41 @@ pub(crate) struct SingleWrite {
     pub(crate) update: Option<UpdateBody>,
     /// Part of the document that the answer of an update has.
     pub(crate) shown: Option<SourceFilter>,
+    /// Memory of the answer, for that part.
+    pub(crate) answer: Option<Arc<QueryMemory>>,
     /// Share of the size of its group, once it has its place.
     pub(crate) size: Option<AdmittedSize>,
+}
+
+/// Part of a document that the answer of an update has.
+#[derive(Debug, Clone)]
+pub(crate) struct ShownUpdate {
+    filter: SourceFilter,
+    memory: Option<Arc<QueryMemory>>,
+}
+
+impl ShownUpdate {
+    /// The part that a write asks for, if any.
+    pub(crate) fn of(write: &SingleWrite) -> Option<Self> {
+        let filter = write.shown.as_ref().filter(|filter| !filter.is_off)?;
+        let is_update = write.action == WriteAction::Update;
+        is_update.then(|| ShownUpdate { filter: filter.clone(), memory: write.answer.clone() })
+    }
+
+    /// Member `get` of the answer.
+    ///
+    /// # Errors
+    /// The answer has no memory for it. The update is not to be done then.
+    pub(crate) fn get(&self, seq_no: i64, document: &Map<String, Value>) -> Result<Value, Error> {
+        let get = json!({
+            "_seq_no": seq_no,
+            "_primary_term": 1,
+            "found": true,
+            "_source": self.filter.apply(document),
+        });
+        self.memory.as_ref().map_or(Ok(()), |memory| kept_hits::take_answer(memory, &get))?;
+        Ok(get)
+    }
 }
 
 /// Result of a write.
@@ -111,11 +146,11 @@ pub(crate) struct WriteResult {
 
 impl WriteResult {
     /// The result as an object.
-    pub(crate) fn object(&self, forced_refresh: bool) -> Map<String, Value> {
+    pub(crate) fn object(self, forced_refresh: bool) -> Map<String, Value> {
         let written = u8::from(self.result != "noop");
         let mut object = Map::new();
-        object.insert("_index".to_owned(), self.index.as_str().into());
-        object.insert("_id".to_owned(), self.id.as_str().into());
+        object.insert("_index".to_owned(), self.index.into());
+        object.insert("_id".to_owned(), self.id.into());
         object.insert("_version".to_owned(), self.version.into());
         object.insert("result".to_owned(), self.result.into());
         if forced_refresh {
@@ -124,8 +159,8 @@ impl WriteResult {
         object.insert("_shards".to_owned(), json!({ "total": written, "successful": written, "failed": 0 }));
         object.insert("_seq_no".to_owned(), self.seq_no.into());
         object.insert("_primary_term".to_owned(), 1.into());
-        if let Some(get) = &self.get {
-            object.insert("get".to_owned(), get.clone());
+        if let Some(get) = self.get {
+            object.insert("get".to_owned(), get);
         }
         object
     }
@@ -155,8 +190,16 @@ pub(crate) type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
 /// order. The writes of one document are done in their order. Writes that the store has no room for are tried
 /// again for a while.
 pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+    write_share(door, placed, &mut SlotChoices::default())
+}
+
+/// Like [`write_all`], for a share of the writes of a request, whose slots are chosen together.
+pub(crate) fn write_share(
+    door: &ElasticDoor,
+    placed: &[PlacedWrite],
+    slots: &mut SlotChoices,
+) -> Vec<Result<WriteResult, Error>> {
     let mut results = Vec::with_capacity(placed.len());
-    let mut slots = SlotChoices::default();
     while results.len() < placed.len() {
         let rest = &placed[results.len()..];
         let mut bytes = 0;
@@ -165,7 +208,7 @@ pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Resul
             bytes <= TOGETHER_BYTES
         };
         let together = rest.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
-        results.extend(write_together(door, &rest[..together], &mut slots));
+        results.extend(write_together(door, &rest[..together], slots));
     }
     results
 }
@@ -219,11 +262,12 @@ fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Write
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
         let held = HeldIndexes::hold(door, placed);
+        let count = results.len();
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
             let placed = placed[at];
             let prepared = match &placed.index.typed {
                 Some(binding) => typed::prepare(door, binding, placed),
-                None => held.check(&placed.index).and_then(|()| prepare(placed)),
+                None => held.check(&placed.index).and_then(|()| prepare(placed, count > 1)),
             };
             match prepared {
                 Ok(DecidedWrite { write, slot }) => {
@@ -387,13 +431,16 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
 }
 
 /// Prepares a write, which was checked, and whose fields the mapping of the index has. The decision is taken
-/// when the write's turn among those of its document comes; at once, if the document gets a new id.
-fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
+/// when the write's turn among those of its document comes; at once, if the document gets a new id. The
+/// decisions of several writes are taken in any order: each of these has its sequence number beforehand, so
+/// that documents of a bulk are in its order.
+fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite, Error> {
     let PlacedWrite { index, write, .. } = placed.clone();
     let name = write.id.clone().unwrap_or_else(|| random_text(20));
     let id = index.group().id(&name)?;
+    let seq_no = is_one_of_several.then(|| index.live.next_seq_no());
     if write.id.is_none() && write.action != WriteAction::Update {
-        let (result, effect) = decide(&index, &name, &write, None)?;
+        let (result, effect) = decide(&index, &name, &write, None, seq_no)?;
         if let Some(Some(after)) = effect {
             if index.hides_writes() {
                 index.live.hide(&name, None);
@@ -408,7 +455,7 @@ fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
     let stored_id = id.clone();
     let change = StoreChange::Modify(Box::new(move |stored| {
         let stored = stored.map(|(document, _)| StoredSource::of(&document));
-        let decision = decide(&index, &name, &write, stored.as_ref());
+        let decision = decide(&index, &name, &write, stored.as_ref(), seq_no);
         let modification = match &decision {
             Ok((_, Some(Some(after)))) => StoreModification::Put(after.document(stored_id)),
             Ok((_, Some(None))) => StoreModification::Remove,
@@ -426,12 +473,19 @@ fn prepare(placed: &PlacedWrite) -> Result<DecidedWrite, Error> {
 /// Result of a write, and its effect: nothing, a removal or a new version.
 type WriteDecision = (WriteResult, Option<Option<StoredSource>>);
 
+/// Decides a write. It takes the sequence number `given` if it has one, unless the document has a later one
+/// already.
 fn decide(
     index: &OpenIndex,
     id: &str,
     write: &SingleWrite,
     stored: Option<&StoredSource>,
+    given: Option<i64>,
 ) -> Result<WriteDecision, Error> {
+    let next_seq_no = || match given {
+        Some(given) if stored.is_none_or(|stored| stored.seq_no < given) => given,
+        _ => index.live.next_seq_no(),
+    };
     // Documents with a routing value are found by it alone, as on a shard of their own.
     let stored_here = stored.filter(|stored| {
         write.action != WriteAction::Update || index.finds(stored, write.routing.as_deref())
@@ -448,7 +502,7 @@ fn decide(
     };
     let source = match (write.action, stored_here) {
         (WriteAction::Delete, _) => {
-            result.seq_no = index.live.next_seq_no();
+            result.seq_no = next_seq_no();
             index.live.removed(id, version);
             (result.result, result.status) =
                 if stored_here.is_some() { ("deleted", 200) } else { ("not_found", 404) };
@@ -461,7 +515,7 @@ fn decide(
                     let stored = stored_here.expect("only a stored document can stay as it is");
                     (result.version, result.seq_no) = (stored.version, stored.seq_no);
                     (result.result, result.status) = ("noop", 200);
-                    result.get = shown_after(write, stored);
+                    result.get = shown_after(write, stored)?;
                     return Ok((result, None));
                 }
                 update::UpdateEffect::Write(source) => source,
@@ -472,8 +526,7 @@ fn decide(
     if stored_here.is_some() {
         (result.result, result.status) = ("updated", 200);
     }
-    result.seq_no = index.live.next_seq_no();
-    index.live.returned(id);
+    result.seq_no = next_seq_no();
     let after = StoredSource {
         id: id.to_owned(),
         source,
@@ -481,21 +534,19 @@ fn decide(
         seq_no: result.seq_no,
         routing: write.routing.clone(),
     };
-    result.get = shown_after(write, &after);
+    result.get = shown_after(write, &after)?;
+    index.live.returned(id);
     Ok((result, Some(Some(after))))
 }
 
 /// Member `get` of the answer of an update.
-fn shown_after(write: &SingleWrite, after: &StoredSource) -> Option<Value> {
-    let filter =
-        write.shown.as_ref().filter(|filter| !filter.is_off && write.action == WriteAction::Update)?;
-    let document: Map<String, Value> = serde_json::from_str(&after.source).ok()?;
-    Some(json!({
-        "_seq_no": after.seq_no,
-        "_primary_term": 1,
-        "found": true,
-        "_source": filter.apply(&document),
-    }))
+///
+/// # Errors
+/// As for [`ShownUpdate::get`].
+fn shown_after(write: &SingleWrite, after: &StoredSource) -> Result<Option<Value>, Error> {
+    let Some(shown) = ShownUpdate::of(write) else { return Ok(None) };
+    let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source) else { return Ok(None) };
+    shown.get(after.seq_no, &document).map(Some)
 }
 
 /// Version of the document after the write, if its conditions hold.

@@ -364,7 +364,7 @@ fn the_largest_numbers_break_nothing() {
 }
 
 /// Aggregations that take documents one by one answer as those over all documents do, which run beside one
-/// that compares documents.
+/// that needs all values.
 #[test]
 fn documents_one_by_one_and_together_give_the_same() {
     let directory = directory();
@@ -432,8 +432,74 @@ fn documents_one_by_one_and_together_give_the_same() {
                 door.get("GET /a,n,empty/_search", &body)["aggregations"]["x"].clone()
             };
             let alone = ask(json!({ "x": asked }));
-            let other = json!({ "sampler": {} });
+            let other = json!({ "terms": { "field": "k", "min_doc_count": 0 } });
             assert_eq!(alone, ask(json!({ "x": asked, "other": other })), "{asked}");
+        }
+    }
+}
+
+/// Those that wait for the last document, or compare with all documents: alone, in buckets, and in each
+/// other.
+#[test]
+fn documents_that_wait_and_that_are_compared_give_the_same() {
+    let directory = directory();
+    let door = door(&directory);
+    // There are seconds between the first ones, and minutes between the last ones.
+    let line = |n: i64| {
+        let key = ["a", "b", "c", "d"][n as usize / 3 % 4];
+        let document = json!({
+            "k": key, "n": n % 50, "d": 1_704_067_200_000 + n * n * 1_000,
+            "t": format!("red w{}", n % 11),
+        });
+        format!("{{\"index\":{{\"_id\":\"n{n}\"}}}}\n{document}\n")
+    };
+    assert_eq!(door.get("POST /a/_bulk", &(0..600).map(line).collect::<String>())["errors"], false);
+    // Points in one second, and in several units.
+    door.get(
+        "PUT /a/_doc/several",
+        r#"{"k":"b","n":3,"d":["2024-01-01T01:00:00Z","2024-01-01T01:00:00.500Z"]}"#,
+    );
+    door.get(
+        "PUT /a/_doc/far",
+        r#"{"k":"a","n":4,"d":["2024-01-01T01:00:00Z","2024-01-01T01:00:09Z","2024-01-03"]}"#,
+    );
+    let inside = json!({
+        "s": { "stats": { "field": "n" } }, "p": { "percentiles": { "field": "n" } },
+        "c": { "cardinality": { "field": "k" } }, "v": { "value_count": { "field": "d" } },
+        "t": { "top_hits": { "size": 2, "sort": [{ "n": "desc" }], "_source": false } },
+        "h": { "histogram": { "field": "n", "interval": 20 } }, "k": { "terms": { "field": "k" } },
+    });
+    let around = [
+        json!({ "filter": { "match_all": {} } }),
+        json!({ "terms": { "field": "k" } }),
+        json!({ "date_histogram": { "field": "d", "fixed_interval": "2h" } }),
+        json!({ "auto_date_histogram": { "field": "d", "buckets": 4 } }),
+        json!({ "sampler": { "shard_size": 40 } }),
+        json!({ "global": {} }),
+    ];
+    for kind in [
+        json!({ "sampler": { "shard_size": 7 } }),
+        json!({ "sampler": { "shard_size": 0 } }),
+        json!({ "significant_terms": { "field": "k", "min_doc_count": 1 } }),
+        json!({ "significant_terms": { "field": "n", "background_filter": { "range": { "n": { "lt": 30 } } } } }),
+        json!({ "significant_text": { "field": "t", "size": 3 } }),
+        json!({ "auto_date_histogram": { "field": "d" } }),
+        json!({ "auto_date_histogram": { "field": "d", "buckets": 3, "time_zone": "+05:30" } }),
+        json!({ "auto_date_histogram": { "field": "d", "minimum_interval": "day" } }),
+        json!({ "auto_date_histogram": { "field": "d", "buckets": 200 } }),
+    ] {
+        for around in &around {
+            let mut asked = around.clone();
+            asked["aggs"] = json!({ "x": kind });
+            asked["aggs"]["x"]["aggs"] = inside.clone();
+            let ask = |aggregations: Value| {
+                let query = json!({ "range": { "n": { "lt": 20 } } });
+                let body = json!({ "size": 0, "query": query, "aggs": aggregations }).to_string();
+                door.get("GET /a,empty/_search", &body)["aggregations"]["o"].clone()
+            };
+            let alone = ask(json!({ "o": asked }));
+            let other = json!({ "terms": { "field": "k", "min_doc_count": 0 } });
+            assert_eq!(alone, ask(json!({ "o": asked, "other": other })), "{asked}");
         }
     }
 }
@@ -476,8 +542,23 @@ fn aggregations_keep_no_documents() {
     let pairs: Vec<String> =
         pairs.map(|pair| format!("{}:{}:{}", pair["key"], pair["doc_count"], pair["n"]["value"])).collect();
     assert_eq!(pairs, [r#""low":70:69.0"#, r#""low&three":10:66.0"#, r#""three":29:199.0"#]);
-    // One that compares documents has to keep them.
-    let compared = r#"{"size":0,"aggs":{"k":{"sampler":{}}}}"#;
+    // Those that keep some, or wait for the last one.
+    let body = r#"{"size":0,"query":{"range":{"n":{"lt":200}}},"aggs":{
+        "some":{"sampler":{"shard_size":10},"aggs":{"n":{"max":{"field":"n"}}}},
+        "low":{"filter":{"range":{"n":{"lt":3}}},"aggs":{"k":{"significant_terms":{"field":"k","min_doc_count":1}}}},
+        "days":{"auto_date_histogram":{"field":"d","buckets":9},"aggs":{"n":{"min":{"field":"n"}}}}}}"#;
+    let answer = &door.get("GET /a/_search", body)["aggregations"];
+    assert_eq!((&answer["some"]["doc_count"], &answer["some"]["n"]["value"]), (&json!(10), &json!(9.0)));
+    assert_eq!(
+        (&answer["low"]["k"]["bg_count"], brief(&answer["low"]["k"])),
+        (&json!(400), "1:1 2:1 0:1".into())
+    );
+    assert_eq!(
+        (&answer["days"]["interval"], &answer["days"]["buckets"][8]["n"]["value"]),
+        (&json!("1d"), &json!(192.0))
+    );
+    // One that needs the values of all documents has to keep them.
+    let compared = r#"{"size":0,"aggs":{"k":{"terms":{"field":"k","min_doc_count":0}}}}"#;
     let (status, answer) = door.ask("GET /a/_search", compared);
     assert_eq!((status, &answer["error"]["type"]), (400, &json!("illegal_argument_exception")), "{answer}");
 }

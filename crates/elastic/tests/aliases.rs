@@ -96,3 +96,49 @@ fn routing_values_of_aliases_hold_for_their_indexes() {
     let lines = format!("{}\n{{}}\n", json!({ "index": "<ax>" }));
     assert_eq!(door.get("POST /_msearch", &lines)["responses"][0]["hits"]["total"]["value"], 1);
 }
+
+#[test]
+fn actions_are_done_all_or_none() {
+    let directory = directory();
+    let aliases = |door: &TestDoor| {
+        let shown = door.get("GET /_alias", "");
+        ["old", "new"].map(|index| {
+            let of = shown[index]["aliases"].as_object();
+            of.map(|of| of.keys().cloned().collect::<Vec<String>>())
+        })
+    };
+    let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>());
+    let remove = json!({ "remove": { "index": "old", "alias": "live" } });
+    let add = |index: &str| json!({ "add": { "index": index, "alias": "live" } });
+    {
+        let door = TestDoor::open(&directory);
+        door.get("PUT /old", r#"{"aliases":{"live":{}}}"#);
+        door.get("PUT /new", "");
+        door.get("PUT /gone", "");
+        let before = [names(&["live"]), names(&[])];
+        for (last, status) in [
+            (add("missing"), 404),
+            (json!({ "add": { "index": "new", "alias": "old" } }), 400),
+            (json!({ "add": { "index": "new", "alias": "live", "filter": { "unknown": {} } } }), 400),
+            (json!({ "remove": { "index": "new", "alias": "other" } }), 404),
+            (json!({ "remove_index": { "index": "missing" } }), 404),
+            (json!({ "rename": { "index": "new", "alias": "live" } }), 400),
+        ] {
+            let gone = json!({ "remove_index": { "index": "gone" } });
+            let actions = json!({ "actions": [gone, remove, last] }).to_string();
+            let (got, answer) = door.ask("POST /_aliases", &actions);
+            assert_eq!(got, status, "{actions}: {answer}");
+            assert_eq!(aliases(&door), before, "{actions}");
+            assert_eq!(door.ask("HEAD /gone", "").0, 200, "{actions}");
+        }
+        let many: Vec<Value> = (0..600)
+            .map(|number| json!({ "add": { "index": "new", "alias": format!("alias-{number:03}") } }))
+            .collect();
+        door.get("POST /_aliases", &json!({ "actions": many }).to_string());
+        door.get("POST /_aliases", &json!({ "actions": many }).to_string());
+        door.get("DELETE /new/_alias/alias-*", "");
+        door.get("POST /_aliases", &json!({ "actions": [remove, add("new")] }).to_string());
+        assert_eq!(aliases(&door), [names(&[]), names(&["live"])]);
+    }
+    assert_eq!(aliases(&TestDoor::open(&directory)), [names(&[]), names(&["live"])]);
+}

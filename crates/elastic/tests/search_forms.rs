@@ -155,6 +155,40 @@ fn hits_are_collapsed_by_a_value() {
 }
 
 #[test]
+fn pages_of_collapsed_hits_keep_what_they_reach() {
+    let directory = directory();
+    let door = TestDoor::open_small(&directory, 4 << 20);
+    let text = "x".repeat(4_000);
+    let lines = (0..600).map(|n| {
+        let document = json!({ "n": n, "g": n % 5, "t": text });
+        format!("{{\"index\":{{\"_id\":\"{n}\"}}}}\n{document}\n")
+    });
+    assert_eq!(door.get("POST /a/_bulk", &lines.collect::<String>())["errors"], false);
+    // In the order in which the documents come, and in the opposite one.
+    for (order, heads) in [("asc", "0 1 2 3 4"), ("desc", "599 598 597 596 595")] {
+        let body = json!({ "sort": [{ "n": order }], "collapse": { "field": "g", "inner_hits": [
+            { "name": "low", "size": 2, "sort": [{ "n": "asc" }], "_source": false },
+            { "name": "high", "from": 1, "size": 3, "sort": [{ "n": "desc" }], "_source": false },
+            { "name": "best", "size": 1, "_source": false },
+        ] } });
+        let found = &door.get("GET /a/_search", &body.to_string())["hits"];
+        assert_eq!((ids(found).as_str(), &found["total"]["value"]), (heads, &json!(600)), "{order}");
+        for hit in found["hits"].as_array().expect("hits") {
+            let group = hit["_source"]["g"].as_u64().expect("a number");
+            let pages = &hit["inner_hits"];
+            let high: Vec<String> = [590, 585, 580].iter().map(|n| (n + group).to_string()).collect();
+            assert_eq!(ids(&pages["low"]["hits"]), format!("{group} {}", group + 5), "{order}");
+            assert_eq!(ids(&pages["high"]["hits"]), high.join(" "), "{order}");
+            assert_eq!(ids(&pages["best"]["hits"]), group.to_string(), "{order}");
+            assert_eq!(pages["best"]["hits"]["max_score"], 1.0, "{order}");
+            for name in ["low", "high", "best"] {
+                assert_eq!(pages[name]["hits"]["total"]["value"], 120, "{order}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
 fn terms_may_stand_in_another_document() {
     let directory = directory();
     let door = TestDoor::open(&directory);

@@ -3,10 +3,12 @@
 //!
 //! In a cluster, all requests go to the node that owns the documents of the door.
 
+mod places;
 mod stream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -25,31 +27,21 @@ use millrace_elastic::{
 };
 use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff, RouteSubject};
 use millrace_node::pool::WorkFlow;
+use millrace_node::work::WorkKind;
 use millrace_node::{CancelOnDrop, Error};
-use millrace_store::ViewScope;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
+use self::places::{RequestPlace, RequestPlaces};
+use crate::access_log::ConnectionPeer;
 use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
-use crate::quota::FedBytes;
+use crate::http::{BodyBounds, BudgetReservation};
+use crate::quota::{FedBytes, client_network};
 use crate::status::HttpError;
 use crate::{GatewayState, access_log, http};
 
 /// Path of the door on the data port.
 const BELOW: &str = "/elastic";
-
-/// Requests of the door that run at a time, but for searches. Each has a thread, which waits for the disk
-/// most of the time.
-const RUNNING_MAX: usize = 64;
-
-/// Searches of named groups, and by credentials of one, that run, or wait for their turn among other work of
-/// the node, at a time.
-const SEARCHES_MAX: usize = 64;
-
-/// The same for searches that can read the documents of all groups. They have places of their own: however
-/// many there are, those of named groups begin.
-const SCANS_MAX: usize = 64;
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,6 +97,10 @@ impl GroupAdmission for CountedGroups {
     fn element_bytes_max(&self) -> usize {
         self.0.settings().limits.element_bytes_max
     }
+
+    fn query_values_max(&self) -> usize {
+        self.0.settings().limits.query_values_max
+    }
 }
 
 impl CountedGroups {
@@ -124,17 +120,14 @@ impl CountedGroups {
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
     door: Arc<ElasticDoor>,
-    running: Semaphore,
-    searching: Semaphore,
-    scanning: Semaphore,
+    places: RequestPlaces,
 }
 
 impl ElasticApi {
     /// Creates the door of a node, with the address of its own port if it has one.
     pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
         let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())).listening_at(port));
-        let [running, searching, scanning] = [RUNNING_MAX, SEARCHES_MAX, SCANS_MAX].map(Semaphore::new);
-        Arc::new(ElasticApi { node, door, running, searching, scanning })
+        Arc::new(ElasticApi { node, door, places: RequestPlaces::new() })
     }
 
     /// Drops what the lifecycles of data streams say to drop, again and again.
@@ -152,9 +145,20 @@ impl ElasticApi {
         }
     }
 
-    /// The sender of a request.
-    fn caller(&self, caller: Arc<RequestCaller>) -> DoorCaller {
-        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node))))
+    /// The sender of a request. Without a credential it is known by its network, and what another node
+    /// forwards by that of the node.
+    fn caller(&self, caller: Arc<RequestCaller>, peer: Option<&ConnectionPeer>) -> DoorCaller {
+        let network = peer.filter(|peer| caller.is_anonymous() || peer.is_node);
+        let network = network.map(|peer| client_network(&peer.address));
+        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node)))).from_network(network)
+    }
+
+    /// Bounds of the body of a request. What is no write of documents has those of a query.
+    fn bounds(&self, shown: &DoorRequest) -> BodyBounds {
+        match ElasticDoor::work_kind(shown) {
+            WorkKind::JsonQuery => self.node.query_bounds(),
+            _ => self.node.body_bounds(),
+        }
     }
 
     /// Routes below `/elastic/` of the data port, whose guard admits requests.
@@ -223,7 +227,8 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         request.extensions_mut().insert(Arc::clone(&caller));
         caller
     });
-    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller)) {
+    let peer = request.extensions().get::<ConnectionPeer>();
+    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller, peer)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
         Err(error) => Err(error),
@@ -272,7 +277,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
         quotas.admit_address(request.extensions().get(), Instant::now(), metrics)?;
     }
     if api.node.cluster().is_alone() {
-        return operate(api, shown.clone(), request, writer).await;
+        return operate(api, shown.clone(), request, writer, None).await;
     }
     if api.door.answers_at_once(shown) {
         return Ok(written(api.door.answer(shown)));
@@ -281,7 +286,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     let named = ElasticDoor::time_limit(shown).map(|named| named.clamp(shortest, longest));
     let deadline = Instant::now() + named.unwrap_or(PATIENCE);
     let hop = forwarding::hop_of(request.headers())?;
-    let mut request = ForwardedRequest::of(&api.node, request, api.node.body_bounds()).await?;
+    let mut request = ForwardedRequest::of(&api.node, request, api.bounds(shown)).await?;
     attach_caller(&mut request.headers, &caller);
     if let Some(caller) = writer {
         admit_fed(api, caller, http::unpacked_bytes(&request.headers, &request.body))?;
@@ -305,7 +310,8 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
             RoutingOutcome::There(response) => return Ok(response),
             RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
         }
-        match operate(api, shown.clone(), request.clone().into_request(), None).await {
+        let room = request.room.clone();
+        match operate(api, shown.clone(), request.clone().into_request(), None, room).await {
             Err(Error::Unsettled(_)) if hop == ForwardKind::Client && looks.again().await => {}
             outcome => return outcome,
         }
@@ -351,35 +357,55 @@ fn admit_fed(api: &ElasticApi, caller: &RequestCaller, bytes: usize) -> Result<(
     api.node.quotas().fed().admit(fed, Instant::now(), api.node.metrics())
 }
 
+/// A request with what it holds until its work has ended. Work that cannot be interrupted goes on when its
+/// client has left, and counts as long as it does.
+struct HeldRequest {
+    request: DoorRequest,
+    /// Room of the body as this node has received it, if it is in memory elsewhere.
+    _received: Option<Arc<BudgetReservation>>,
+    _room: BudgetReservation,
+    _place: RequestPlace,
+}
+
+impl HeldRequest {
+    /// Answers the request. Blocks.
+    ///
+    /// # Errors
+    /// This node cannot answer it, or its client has left before the work began, and does not get the error.
+    fn answer(self, door: &ElasticDoor) -> Result<DoorAnswer, Error> {
+        if self.request.gone.load(Ordering::Relaxed) {
+            return Err(Error::Overloaded);
+        }
+        door.check_ready()?;
+        Ok(door.answer(&self.request))
+    }
+}
+
 /// Answers a request on this node. A `writer` is the client whose bytes are still to be counted; in a cluster
-/// the body was received before.
+/// the body was received before, and has room in `received`.
 async fn operate(
     api: &Arc<ElasticApi>,
     shown: DoorRequest,
     request: Request,
     writer: Option<&RequestCaller>,
+    received: Option<Arc<BudgetReservation>>,
 ) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
     let is_reserved = !api.node.cluster().is_alone();
-    let bounds = http::BodyBounds { is_reserved, ..api.node.body_bounds() };
-    let (body, _room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
+    let bounds = BodyBounds { is_reserved, ..api.bounds(&shown) };
+    let (body, mut room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
+    room.work(ElasticDoor::work_kind(&shown), &body).await?;
     let scope = api.door.search_scope(&shown);
-    let places = match &scope {
-        None => &api.running,
-        Some(ViewScope::All | ViewScope::Buckets(_)) => &api.scanning,
-        Some(ViewScope::Groups(_) | ViewScope::GroupsIn(..)) => &api.searching,
-    };
-    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, places.acquire());
-    let Ok(Ok(_place)) = waits.await else { return Err(Error::Overloaded) };
+    let place = api.places.take(scope.as_ref());
+    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, place);
+    let Ok(Ok(place)) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);
     // A search ends when this future is dropped, since its client has left.
     let client = CancelOnDrop::default();
     let request = DoorRequest { body: Vec::from(body), gone: Arc::clone(&client.gone), ..shown };
-    let answer = move || {
-        door.check_ready()?;
-        Ok::<_, Error>(door.answer(&request))
-    };
+    let held = HeldRequest { request, _received: received, _room: room, _place: place };
+    let answer = move || held.answer(&door);
     let answer = match scope {
         Some(scope) => {
             if !api.node.cluster().is_alone() {

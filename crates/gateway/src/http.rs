@@ -13,9 +13,10 @@ mod parameters;
 mod received;
 mod server;
 mod tls;
+mod unread;
 
 pub(crate) use answer::{UncountedAnswer, counted_page, observed};
-pub(crate) use body::{BodyBounds, BodyReader, ReadBody, collect, read_body, unpacked_bytes};
+pub(crate) use body::{BodyBounds, BodyReader, ReadBody, check_ratio, collect, read_body, unpacked_bytes};
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{BodyMessageReader, FrameMemory, frame};

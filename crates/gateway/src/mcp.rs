@@ -211,7 +211,12 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         Err(error) => return failed(&error),
     };
     let size = BodySizeClass::of_query(body.len());
-    let message = match node.pool().run_sized(size, move || RpcRequest::read(&body)).await {
+    let held = Arc::clone(&room);
+    let read = move || {
+        let _held = held;
+        RpcRequest::read(&body)
+    };
+    let message = match node.pool().run_sized(size, read).await {
         Ok(Ok(Some(message))) => message,
         // A notification: it has no answer.
         Ok(Ok(None)) => return http::answer(StatusCode::ACCEPTED, "application/json", Vec::new()),

@@ -113,7 +113,7 @@ async fn evaluate(
     let work = move || {
         let stop = || gone.load(std::sync::atomic::Ordering::Relaxed) || began.elapsed() > TIMEOUT;
         let model = deployment.stateless_models().get(&model)?;
-        model.evaluate(&function, &|name| arguments.parameters.get(name), &stop)
+        model.evaluate(&function, &|name| arguments.get(name), &stop)
     };
     let tensor = node.models().wait(SequencePurpose::Query, work).await??;
     rendered(&tensor, format)
@@ -123,6 +123,13 @@ async fn evaluate(
 struct EvaluationArguments {
     parameters: RequestParameters,
     _room: Option<BudgetReservation>,
+}
+
+impl EvaluationArguments {
+    /// Value of an argument. Work that calls this holds all, with its memory.
+    fn get(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name)
+    }
 }
 
 /// Reads the parameters of the request line and, for a posted form, those in its body.
@@ -144,8 +151,9 @@ async fn parameters(node: &GatewayState, request: Request) -> Result<EvaluationA
     let size = body.len();
     share.work(WorkKind::Arguments, &body).await?;
     let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
-    let parameters = node.pool().run_sized(BodySizeClass::of_query(size), read).await??;
-    Ok(EvaluationArguments { parameters, _room: Some(share) })
+    let read = share.held_by(read);
+    let (parameters, share) = node.pool().run_sized(BodySizeClass::of_query(size), read).await?;
+    Ok(EvaluationArguments { parameters: parameters?, _room: Some(share) })
 }
 
 fn rendered(tensor: &Tensor, format: TensorFormat) -> Result<Value, Error> {

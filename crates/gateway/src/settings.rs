@@ -112,7 +112,7 @@ pub struct RequestLimits {
     pub connections_per_address_max: usize,
     /// Time limit of a TLS handshake, of the first request of a connection, and of the head of any request.
     pub head_patience: Duration,
-    /// Time that a connection stays open without a request.
+    /// Time that a connection stays open without a request, and that a client may leave an answer unread.
     pub connection_idle: Duration,
     /// Maximum timeout of a query if services.xml has none; a longer one is cut.
     pub query_timeout_max: Duration,

@@ -246,6 +246,34 @@ fn another_node_takes_the_catalog_over() {
 }
 
 #[test]
+fn ids_that_may_be_on_their_way_when_the_catalog_moves_wait() {
+    let nodes = TestNodes::start(3, NOTE);
+    let (home, owner) = HOME;
+    nodes.world.placed.lock().insert(home, vec![owner as u16, 0]);
+    let settings =
+        json!({ "index.mode": "logsdb", "index.number_of_shards": 1, "index.partition.documents": 2 });
+    let template =
+        json!({ "index_patterns": ["logs-*"], "data_stream": {}, "template": { "settings": settings } });
+    call(&nodes, 0, Method::PUT, "/_index_template/logs", &template.to_string());
+    let create = |node: usize, id: &str| {
+        let document = json!({ "@timestamp": 1, "bulk": 1, "line": 1 }).to_string();
+        nodes.call(node, Method::PUT, &format!("/elastic/logs-a-b/_create/{id}"), &document)
+    };
+    assert_eq!(create(0, "a").0, 201);
+    // A larger one fills a partition.
+    bulks(&nodes, 0..2);
+    nodes.world.next_version();
+    assert_eq!((create(1, "a").0, create(2, "b").0), (409, 201), "the catalog has not moved");
+    bulks(&nodes, 2..4);
+    nodes.world.placed.lock().insert(home, vec![0, owner as u16]);
+    nodes.world.next_version();
+    assert_eq!((create(1, "a").0, create(2, "b").0), (409, 409), "they are there");
+    let (status, answer) = create(1, "c");
+    assert!(status == 503 && answer.to_string().contains("may still write the document [c]"), "{answer}");
+    bulks(&nodes, 4..5);
+}
+
+#[test]
 fn retention_drops_partitions_of_all_nodes() {
     let nodes = TestNodes::start(3, NOTE);
     put_template(&nodes, 3, &json!({ "data_retention": "1s" }));

@@ -288,21 +288,21 @@ fn values_are_converted() {
     let (bits, ones) = ("[1.0,0.0,1.0,0.0,0.0,0.0,0.0,0.0,1.0,0.0]", format!("[1.0{}]", ",1.0".repeat(9)));
     check("tensor<float>(x[10])", "input bits | binarize | attribute", bits);
     check("tensor<float>(x[10])", "input bits | binarize -5 | attribute", &ones);
-    check("tensor<int8>(x[2])", "input bits | pack_bits | attribute", "[-96.0,-128.0]");
+    check("tensor<int8>(x[2])", "input bits | pack_bits | attribute", "[-96,-128]");
     check("tensor<float>(x[1])", "input title | embed lengths | attribute", "[12.0]");
     // The embedder is asked for as many numbers as the packed bits stand for.
     for embedding in ["embed lengths", "embed lengths | binarize", "embed lengths | set_var e"] {
         check(
             "tensor<int8>(x[2])",
             &format!("input title | {embedding} | pack_bits | attribute"),
-            "[-110.0,73.0]",
+            "[-110,73]",
         );
     }
-    check("tensor<int8>(x[1])", "input title | embed lengths | (pack_bits | attribute)", "[-110.0]");
+    check("tensor<int8>(x[1])", "input title | embed lengths | (pack_bits | attribute)", "[-110]");
     check(
         "tensor<int8>(x[1])",
         "(input title || input lang) | embed lengths | pack_bits | attribute",
-        "[-110.0]",
+        "[-110]",
     );
     check("strings", "input title | chunk words 3 | index", r#"["Best","","of","Bob"]"#);
 }

@@ -132,12 +132,23 @@ impl FieldAnalyzer {
             return self.tokens(text, |token| sink(WrittenToken { written: token.written, stemming }));
         }
         let (text, mut folded) = (self.cut(text), String::new());
-        split::words(text, |range| {
-            folded.clear();
-            self.folding.fold(&text[range], &mut folded);
-            if !folded.is_empty() {
-                sink(WrittenToken { written: &folded, stemming });
+        split::parts(text, |part| {
+            let part = &text[part];
+            if part.is_ascii() {
+                // Its characters are folded each by itself, so the words can be those of the folded text.
+                folded.clear();
+                self.folding.fold(part, &mut folded);
+                return split::words(&folded, |range| {
+                    sink(WrittenToken { written: &folded[range], stemming })
+                });
             }
+            split::words(part, |range| {
+                folded.clear();
+                self.folding.fold(&part[range], &mut folded);
+                if !folded.is_empty() {
+                    sink(WrittenToken { written: &folded, stemming });
+                }
+            });
         });
     }
 

@@ -160,9 +160,12 @@ pub enum ClusterError {
     /// succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// A replica has no disk space for the write; others may have taken it.
+    /// A replica has no disk space for the write, and none has taken it.
     #[error("{0}")]
     DiskFull(String),
+    /// A replica has no disk space for the write, and others may have taken it: then all will have it.
+    #[error("{0}")]
+    PartlyFull(String),
     /// A replica could not take the write; others may have.
     #[error("{0}")]
     Failed(String),
@@ -430,6 +433,7 @@ impl From<ClusterError> for crate::Error {
             ClusterError::Store(error) => error.into(),
             ClusterError::Unavailable(reason) => crate::Error::Unsettled(reason),
             ClusterError::DiskFull(reason) => crate::Error::DiskFull(reason),
+            ClusterError::PartlyFull(reason) => crate::Error::PartlyFull(reason),
             ClusterError::Failed(reason) => crate::Error::Internal(reason),
             ClusterError::Unknown(reason) => crate::Error::Unknown(reason),
             ClusterError::Conflict(reason) => crate::Error::Conflict(reason),

@@ -99,9 +99,12 @@ pub enum Error {
     /// A test-and-set condition does not hold.
     #[error("the condition does not hold: {0}")]
     Condition(String),
-    /// A node of the cluster has no space for the write.
+    /// A node of the cluster has no space for the write. No other has it.
     #[error("{0}")]
     DiskFull(String),
+    /// A node of the cluster has no space for the write, and others may have it.
+    #[error("{0}")]
+    PartlyFull(String),
     /// A group has as many documents or bytes as the operator permits.
     #[error("group {group} is full: it has the {limit} {what} that {flag} permits; remove documents of it")]
     GroupFull {
@@ -429,7 +432,9 @@ impl Error {
             | Error::OverRate { .. }
             | Error::OverFed { .. }
             | Error::NoRoom { .. } => ErrorKind::Overloaded,
-            Error::Timeout(_) | Error::Unknown(_) | Error::SlowBody { .. } => ErrorKind::Timeout,
+            Error::Timeout(_) | Error::Unknown(_) | Error::PartlyFull(_) | Error::SlowBody { .. } => {
+                ErrorKind::Timeout
+            }
             Error::Remote { kind, .. } => *kind,
             Error::Store(error) => store_kind(error),
             Error::Internal(_) | Error::Index(_) => ErrorKind::Internal,

@@ -1,5 +1,7 @@
 //! The memory that the parsed form of a request takes, and its evaluation, by its text.
 
+use std::iter;
+
 use millrace_document::{DataType, DocumentType};
 use millrace_tensor::{TENSOR_BYTES_MAX, TensorType};
 
@@ -14,7 +16,35 @@ pub enum WorkKind {
     Assistant(BlockBytes),
     /// Arguments of a model, and the tensors made of them.
     Arguments,
+    /// A request that is read as a tree of JSON values, such as a query in that form.
+    JsonQuery,
+    /// A document that is read as a tree of JSON values.
+    JsonDocument,
+    /// Operations on such documents, each on one or two lines.
+    OperationLines,
+    /// Log records of OpenTelemetry.
+    LogRecords,
 }
+
+/// Number of the operations of [`WorkKind::OperationLines`] that are worked on together.
+pub const OPERATIONS_TOGETHER: usize = 2048;
+
+/// Bytes of their texts, without the last of them.
+pub const OPERATION_BYTES_TOGETHER: usize = 2 << 20;
+
+/// Memory of an operation beside its text, in bytes: as it was read, with its place, as a write of the store,
+/// and its result.
+const OPERATION_BYTES: usize = 2560;
+
+/// Memory of a line of operations in their answer, in bytes; most operations have two lines.
+const ANSWER_BYTES: usize = 200;
+
+/// Size of a line in bytes up to which its values count as those of any such line.
+const LINE_BYTES_FREE: usize = 16 << 10;
+
+/// Memory of log records that are worked on together, in bytes, and its maximum ratio to their text.
+const RECORDS_BYTES: usize = 6 << 20;
+const RECORDS_RATIO: usize = 256;
 
 /// Size in bytes of the largest dense block that one label in a text can name, by the tensor types that it
 /// may be of. A cell of such a type takes a whole block.
@@ -29,6 +59,104 @@ const VALUES_BYTES_MAX: usize = 64 << 20;
 
 /// Size in bytes up to which a dense block takes no more than the text of its label and value.
 const BLOCK_BYTES_FREE: usize = 64;
+
+/// Memory of a value in a tree of JSON, in bytes, while its list grows.
+const TREE_VALUE_BYTES: usize = 128;
+
+/// Memory of an object there, in bytes: its table and its list of members, with room for some.
+const TREE_OBJECT_BYTES: usize = 512;
+
+/// Depth from which on values are in no tree: the parser refuses to read them.
+const TREE_DEPTH_MAX: usize = 160;
+
+/// Number of the values of a JSON text, by the signs that begin them or stand before them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JsonCounts {
+    objects: usize,
+    others: usize,
+}
+
+impl JsonCounts {
+    /// An upper bound: signs in strings count, too. It takes a fraction of the time of [`JsonCounts::exact`].
+    pub fn most(text: &[u8]) -> Self {
+        let mut counts = JsonCounts::default();
+        // The numbers of a chunk fit into a byte each, so that many signs are compared at a time.
+        for chunk in text.chunks(u8::MAX.into()) {
+            let count =
+                |is_sign: fn(u8) -> bool| chunk.iter().map(|byte| u8::from(is_sign(*byte))).sum::<u8>();
+            counts.objects += usize::from(count(|byte| byte == b'{'));
+            counts.others += usize::from(count(|byte| byte == b',' || byte == b'['));
+        }
+        counts
+    }
+
+    /// Number of the values outside of strings, as far as a tree has them.
+    pub fn exact(text: &[u8]) -> Self {
+        let mut counts = JsonCounts::default();
+        let (mut is_string, mut is_escaped, mut depth) = (false, false, 0_usize);
+        for byte in text {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' if is_string => is_escaped = true,
+                b'"' => is_string = !is_string,
+                _ if is_string => {}
+                b'}' | b']' => depth = depth.saturating_sub(1),
+                b'{' | b'[' | b',' => {
+                    if depth < TREE_DEPTH_MAX {
+                        match byte {
+                            b'{' => counts.objects += 1,
+                            _ => counts.others += 1,
+                        }
+                    }
+                    depth += usize::from(*byte != b',');
+                }
+                _ => {}
+            }
+        }
+        counts
+    }
+
+    /// Number of values.
+    pub fn values(self) -> usize {
+        self.objects + self.others
+    }
+
+    /// Memory of the tree of values, in bytes, without their texts.
+    pub fn tree_bytes(self) -> usize {
+        let objects = self.objects.saturating_mul(TREE_OBJECT_BYTES);
+        objects.saturating_add(self.others.saturating_mul(TREE_VALUE_BYTES))
+    }
+
+    /// True if a number of a text, such as that of its values, is at most `most`.
+    pub fn fit(text: &[u8], number: impl Fn(Self) -> usize, most: usize) -> bool {
+        number(JsonCounts::most(text)) <= most || number(JsonCounts::exact(text)) <= most
+    }
+}
+
+/// Memory of operations on lines, in bytes: of those that are worked on together, of the largest of them, and
+/// of the answers of all. The text is in memory once more.
+fn operations_bytes(text: &[u8]) -> usize {
+    let (mut lines, mut longest, mut tree, mut from) = (0_usize, 0_usize, 0_usize, 0_usize);
+    for end in memchr::memchr_iter(b'\n', text).chain(iter::once(text.len())) {
+        let line = &text[from..end];
+        lines += 1;
+        longest = longest.max(line.len());
+        if line.len() > LINE_BYTES_FREE {
+            tree = tree.max(JsonCounts::most(line).tree_bytes());
+        }
+        from = end + 1;
+    }
+    let together = text.len().min(OPERATION_BYTES_TOGETHER + longest);
+    let of_short = longest.min(LINE_BYTES_FREE).saturating_mul(TREE_VALUE_BYTES / 2);
+    let parts = [
+        lines.min(OPERATIONS_TOGETHER) * OPERATION_BYTES,
+        together.saturating_mul(4),
+        tree.min(VALUES_BYTES_MAX).max(of_short),
+        lines.saturating_mul(ANSWER_BYTES),
+        text.len(),
+    ];
+    parts.into_iter().fold(0, usize::saturating_add)
+}
 
 impl BlockBytes {
     /// No type has a dense block.
@@ -101,6 +229,14 @@ impl WorkKind {
             WorkKind::Assistant(_) => 40,
             // A cell of two bytes is a text, a number and a value of the result.
             WorkKind::Arguments => 16,
+            // The body, its copy, the texts of the tree, and those of the query made of it.
+            WorkKind::JsonQuery => 8,
+            // As a document of a type, without its rows.
+            WorkKind::JsonDocument => 4,
+            // `operations_bytes` counts all.
+            WorkKind::OperationLines => 0,
+            // Attributes as values, and as the text of a document.
+            WorkKind::LogRecords => 8,
         }
     }
 
@@ -116,6 +252,11 @@ impl WorkKind {
                 block.max(BlockBytes::written(text)).bytes(text)
             }
             WorkKind::Arguments => BlockBytes::written(text).bytes(text),
+            // The tree is there twice: parts of it are copied.
+            WorkKind::JsonQuery => JsonCounts::most(text).tree_bytes().saturating_mul(2),
+            WorkKind::JsonDocument => JsonCounts::most(text).tree_bytes().min(VALUES_BYTES_MAX),
+            WorkKind::OperationLines => operations_bytes(text),
+            WorkKind::LogRecords => text.len().saturating_mul(RECORDS_RATIO).min(RECORDS_BYTES),
         };
         text.len().saturating_mul(self.factor()).saturating_add(more)
     }
@@ -138,6 +279,44 @@ mod tests {
         for (kind, expected) in kinds {
             assert_eq!(kind.bytes(&[b'a'; 100]), expected, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn values_of_json_are_counted_by_their_signs() {
+        let text = br#"{"a":[1,2,{"b":"[,\\\",{"}],"c":{}}"#;
+        assert_eq!(JsonCounts::exact(text), JsonCounts { objects: 3, others: 4 });
+        assert_eq!(JsonCounts::most(text), JsonCounts { objects: 4, others: 7 });
+        let long = [b','; 1000];
+        assert_eq!(JsonCounts::most(&long).values(), 1000);
+        let deep = [b'['; 1000];
+        assert_eq!(JsonCounts::exact(&deep).values(), TREE_DEPTH_MAX);
+        assert!(JsonCounts::fit(text, JsonCounts::values, 7), "signs in strings begin no value");
+        assert!(!JsonCounts::fit(text, JsonCounts::values, 6));
+    }
+
+    #[test]
+    fn requests_in_json_count_as_their_trees() {
+        let tree = 3 * TREE_VALUE_BYTES + TREE_OBJECT_BYTES;
+        let text = br#"{"a":[0,0,0]}"#;
+        assert_eq!(WorkKind::JsonQuery.bytes(text), 8 * text.len() + 2 * tree);
+        assert_eq!(WorkKind::JsonDocument.bytes(text), 4 * text.len() + tree);
+        let many = vec![b'{'; 4 << 20];
+        assert_eq!(WorkKind::JsonDocument.bytes(&many), 4 * many.len() + VALUES_BYTES_MAX);
+        assert_eq!(WorkKind::LogRecords.bytes(b"12345678"), 8 * (8 + RECORDS_RATIO));
+    }
+
+    #[test]
+    fn operations_count_as_those_that_are_worked_on_together() {
+        let of = |text: &str| WorkKind::OperationLines.bytes(text.as_bytes());
+        let one = "{\"index\":{}}\n{}\n";
+        let (few, many) = (one.repeat(1024), one.repeat(1 << 16));
+        assert!(of(&few) > 2048 * OPERATION_BYTES);
+        let more = many.len() - few.len();
+        let lines = 2 * ((1 << 16) - 1024);
+        // From here on only texts and answers grow.
+        assert!(of(&many) - of(&few) <= 5 * more + lines * ANSWER_BYTES + OPERATION_BYTES, "{}", of(&many));
+        let large = format!("{one}{{\"index\":{{}}}}\n{{\"a\":[{}0]}}\n", "0,".repeat(1 << 18));
+        assert!(of(&large) > (1 << 18) * TREE_VALUE_BYTES, "the values of a large line count");
     }
 
     #[test]

@@ -9,8 +9,14 @@ const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// than a year are reduced to a year.
 pub fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
+    let mut end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    // An exponent belongs to the number: no unit begins like one.
+    if let Some(power) = text[end..].strip_prefix(['e', 'E']) {
+        let sign = usize::from(power.starts_with(['+', '-']));
+        let digits = power[sign..].bytes().take_while(u8::is_ascii_digit).count();
+        end += if digits > 0 { 1 + sign + digits } else { 0 };
+    }
+    let (number, unit) = text.split_at(end);
     let seconds = number.parse::<f64>().ok()?
         * match unit.trim() {
             "" | "s" => 1.0,
@@ -42,7 +48,11 @@ mod tests {
         check("10000000000000000000", Some(DURATION_MAX));
         check(&"9".repeat(400), Some(DURATION_MAX));
         check("soon", None);
-        check("1e99999s", None);
+        check("1e1s", Some(Duration::from_secs(10)));
+        check("5E-1", Some(Duration::from_millis(500)));
+        check("1e99999s", Some(DURATION_MAX));
+        check("1es", None);
+        check("e1s", None);
         check("", None);
         check("-1", None);
     }

@@ -257,8 +257,13 @@ impl<'a> ParameterReader<'a> {
         self.get(name).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
+    /// Value of a parameter that is a number. A blank one counts as none, as a form sends it.
+    fn written(&self, name: &str) -> Option<&'a str> {
+        self.get(name).filter(|text| !text.trim().is_empty())
+    }
+
     fn whole(&self, name: &str) -> Result<Option<usize>, Error> {
-        let Some(text) = self.get(name) else { return Ok(None) };
+        let Some(text) = self.written(name) else { return Ok(None) };
         let wrong = || parameter(name, format!("expected a whole number from 0, found {text:?}"));
         text.trim().parse().map(Some).map_err(|_| wrong())
     }
@@ -273,7 +278,7 @@ impl<'a> ParameterReader<'a> {
     }
 
     fn float(&self, name: &str) -> Result<Option<f64>, Error> {
-        let Some(text) = self.get(name) else { return Ok(None) };
+        let Some(text) = self.written(name) else { return Ok(None) };
         match text.trim().parse::<f64>() {
             Ok(number) if !number.is_nan() => Ok(Some(number)),
             _ => Err(parameter(name, format!("expected a number, found {text:?}"))),

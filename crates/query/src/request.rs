@@ -230,7 +230,8 @@ pub struct PresentationOptions {
     pub tensors: Option<TensorFormat>,
     /// `presentation.timing`, or `trace.profile`.
     pub timing: bool,
-    /// True to write maps as lists of keys and values: `renderer.json.jsonMaps` is false.
+    /// True to write maps as lists of keys and values: `renderer.json.jsonMaps` is false. Fields whose keys
+    /// are texts remain objects.
     pub maps_as_lists: bool,
     /// True to write weighted sets as lists of items and weights: `renderer.json.jsonWsets` is false.
     pub sets_as_lists: bool,

@@ -36,12 +36,37 @@ fn aliases_are_read_in_any_case() {
     }
 }
 
+/// Numbers that a form leaves empty.
+#[test]
+fn blank_numbers_count_as_none() {
+    for name in [
+        "hits",
+        "count",
+        "offset",
+        "start",
+        "tracelevel",
+        "trace.explainLevel",
+        "ranking.freshness",
+        "ranking.rerankCount",
+        "ranking.rankScoreDropLimit",
+        "grouping.defaultMaxGroups",
+        "grouping.defaultPrecisionFactor",
+    ] {
+        for blank in ["", " "] {
+            let query = query(&[(name, blank)]).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!((query.hits, query.offset), (10, 0), "{name}");
+        }
+    }
+    refused(&[("streaming.userid", "")], "parameter 'streaming.userid': expected a whole number, found \"\"");
+}
+
 #[test]
 fn timeouts_have_units() {
     for (text, milliseconds) in [("5", 5000), ("0.5", 500), ("500ms", 500), ("60 s", 60_000), ("2s", 2000)] {
         assert_eq!(accepted(&[("timeout", text)]).timeout, Duration::from_millis(milliseconds), "{text}");
     }
-    for text in ["", "-1", "5 minutes", "ms", "1e400"] {
+    assert_eq!(accepted(&[("timeout", "1e400")]).timeout, Duration::from_secs(60));
+    for text in ["", "-1", "5 minutes", "ms"] {
         let error = query(&[("timeout", text)]).expect_err("this is not a timeout");
         assert!(error.contains("500ms"), "{error}");
     }

@@ -25,7 +25,7 @@ impl Serialize for HitJson<'_> {
         }
         map.serialize_entry("relevance", &JsonFloat(hit.relevance))?;
         map.serialize_entry("source", &*hit.source)?;
-        if !hit.fields.is_empty() {
+        if hit.fields.iter().any(|(_, value)| has_form(value)) {
             map.serialize_entry("fields", &HitFields { fields: &hit.fields, options: self.options })?;
         }
         map.end()
@@ -44,6 +44,16 @@ fn index_id(source: &str, id: &DocumentId) -> String {
     text
 }
 
+/// False for a field whose number is NaN. It is left out, as in Vespa, whose content nodes say by it that a
+/// field has no value.
+pub(crate) fn has_form(value: &FieldValue) -> bool {
+    match value {
+        FieldValue::Value(DocumentValue::Float(number)) => !number.is_nan(),
+        FieldValue::Value(DocumentValue::Double(number)) => !number.is_nan(),
+        _ => true,
+    }
+}
+
 struct HitFields<'a> {
     fields: &'a [(Arc<str>, FieldValue)],
     options: &'a RenderOptions,
@@ -51,10 +61,14 @@ struct HitFields<'a> {
 
 impl Serialize for HitFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.fields.len()))?;
-        for (name, value) in self.fields {
+        let shown = || self.fields.iter().filter(|(_, value)| has_form(value));
+        let mut map = serializer.serialize_map(Some(shown().count()))?;
+        for (name, value) in shown() {
             map.serialize_key(&**name)?;
             match value {
+                FieldValue::Value(DocumentValue::Map(entries)) if has_text_keys(entries) => {
+                    map.serialize_value(&EntriesInHit { entries, options: self.options })?;
+                }
                 FieldValue::Value(value) => {
                     map.serialize_value(&ValueInHit { value, options: self.options })?;
                 }
@@ -92,9 +106,7 @@ impl Serialize for ValueInHit<'_> {
                     both: (inside(key), inside(value)),
                 }))
             }
-            DocumentValue::Map(entries) => serializer.collect_map(
-                entries.iter().map(|(key, value)| (scalar::to_text(key).unwrap_or_default(), inside(value))),
-            ),
+            DocumentValue::Map(entries) => EntriesInHit { entries, options }.serialize(serializer),
             DocumentValue::WeightedSet(elements) if options.sets_as_lists => {
                 serializer.collect_seq(elements.iter().map(|(item, weight)| TwoMembers {
                     names: ["item", "weight"],
@@ -103,6 +115,29 @@ impl Serialize for ValueInHit<'_> {
             }
             other => json::value(other, options.tensors).serialize(serializer),
         }
+    }
+}
+
+/// True if all keys are texts. A field with such a map is an object in any case: the option is for maps with
+/// other keys, and for those inside of other values.
+fn has_text_keys(entries: &[(DocumentValue, DocumentValue)]) -> bool {
+    entries.iter().all(|(key, _)| matches!(key, DocumentValue::String(_)))
+}
+
+/// Entries of a map as an object.
+struct EntriesInHit<'a> {
+    entries: &'a [(DocumentValue, DocumentValue)],
+    options: &'a RenderOptions,
+}
+
+impl Serialize for EntriesInHit<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let options = self.options;
+        serializer.collect_map(
+            self.entries.iter().map(|(key, value)| {
+                (scalar::to_text(key).unwrap_or_default(), ValueInHit { value, options })
+            }),
+        )
     }
 }
 

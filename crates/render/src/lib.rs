@@ -15,6 +15,7 @@
 
 mod group;
 mod hit;
+mod literal;
 mod number;
 mod response;
 mod xml;

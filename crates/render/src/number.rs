@@ -19,9 +19,15 @@ impl Formatter for JavaNumbers {
 
 /// Text of a float as in Java's `Double.toString`.
 pub(crate) fn java_text(value: f64) -> String {
-    if let Some(name) = special(value) {
-        return name.to_owned();
-    }
+    special(value).map_or_else(|| finite_text(value), str::to_owned)
+}
+
+/// Text of a float as in Java's `Float.toString`.
+pub(crate) fn java_text_of_float(value: f32) -> String {
+    special(f64::from(value)).map_or_else(|| finite_text(value), str::to_owned)
+}
+
+fn finite_text(value: impl zmij::Float) -> String {
     let mut text = Vec::new();
     // Writing to a Vec cannot fail, and the output is ASCII.
     let _ = Scientific::of(value).write_java(&mut text);

@@ -63,7 +63,8 @@ impl SearchResponse<'_> {
 pub struct RenderOptions {
     /// `presentation.format.tensors`.
     pub tensors: TensorFormat,
-    /// True to write maps as lists of keys and values, false for objects.
+    /// True to write maps as lists of keys and values, false for objects. A field whose keys are texts is an
+    /// object in any case.
     pub maps_as_lists: bool,
     /// True to write weighted sets as lists of items and weights, false for objects.
     pub sets_as_lists: bool,
@@ -249,10 +250,11 @@ struct DegradedCoverage {
 
 impl Serialize for DegradedCoverage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
+        let mut map = serializer.serialize_map(Some(5))?;
         map.serialize_entry("match-phase", &false)?;
         map.serialize_entry("timeout", &self.timed_out)?;
         map.serialize_entry("adaptive-timeout", &false)?;
+        map.serialize_entry("anntimeout", &false)?;
         map.serialize_entry("non-ideal-state", &self.non_ideal)?;
         map.end()
     }

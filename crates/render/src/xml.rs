@@ -8,16 +8,18 @@ use millrace_document::{DocumentValue, json};
 use millrace_result::{
     FeatureValue, FieldValue, GroupList, GroupValue, GroupingResult, ResultGroup, ResultHit,
 };
+use millrace_tensor::json::{TensorFormat, TensorShape};
 use quick_xml::Writer;
 use quick_xml::escape::partial_escape;
 use quick_xml::events::BytesText;
 use quick_xml::writer::ElementWriter;
 
 use crate::group::{bounds, kind_text, value_text};
-use crate::hit::NamedFeatures;
+use crate::hit::{NamedFeatures, has_form};
+use crate::literal::literal;
 use crate::number::{JavaNumbers, java_text};
 use crate::response::hits_before_groups;
-use crate::{RenderOptions, SearchResponse, SourceGroup};
+use crate::{ErrorMessage, RenderOptions, SearchResponse, SourceGroup, TraceStep};
 
 /// Field that contains the features of a document summary.
 const SUMMARY_FEATURES: &str = "summaryfeatures";
@@ -61,15 +63,6 @@ fn result(response: &SearchResponse<'_>, options: &RenderOptions, out: &mut Out<
     let coverage = &response.coverage;
     let mut element =
         out.create_element("result").with_attribute(("total-hit-count", &*response.total_count.to_string()));
-    if let Some(timing) = &response.timing {
-        for (name, duration) in [
-            ("querytime", timing.query),
-            ("summaryfetchtime", timing.summary_fetch),
-            ("searchtime", timing.search),
-        ] {
-            element = element.with_attribute((name, &*java_text(duration.as_micros() as f64 / 1e6)));
-        }
-    }
     if response.errors.is_empty() || response.coverage.documents > 0 {
         for (name, value) in [
             ("coverage-docs", response.coverage.documents.to_string()),
@@ -82,16 +75,33 @@ fn result(response: &SearchResponse<'_>, options: &RenderOptions, out: &mut Out<
             element = element.with_attribute((name, &*value));
         }
     }
-    let SearchResponse { hits, groupings, sources, .. } = *response;
-    if response.errors.is_empty() && groupings.is_empty() && hits.is_empty() && sources.is_empty() {
+    if let Some(timing) = &response.timing {
+        for (name, duration) in [
+            ("querytime", timing.query),
+            ("summaryfetchtime", timing.summary_fetch),
+            ("searchtime", timing.search),
+        ] {
+            element = element.with_attribute((name, &*format!("{:.3}", duration.as_secs_f64())));
+        }
+    }
+    let SearchResponse { hits, groupings, sources, trace, .. } = *response;
+    let has_children = !groupings.is_empty() || !hits.is_empty() || !sources.is_empty();
+    if !has_children && response.errors.is_empty() && trace.is_none() {
         element.write_text_content(BytesText::from_escaped(""))?;
         return Ok(());
     }
     element.write_inner_content(|out| {
-        for error in response.errors {
-            let text = error.message.as_deref().unwrap_or(&error.summary);
-            let code = error.code.to_string();
-            out.create_element("error").with_attribute(("code", &*code)).write_text_content(plain(text))?;
+        if let Some(first) = response.errors.first() {
+            let error = out.create_element("error").with_attribute(("code", &*first.code.to_string()));
+            error.write_text_content(plain(&first.summary))?;
+        }
+        if let Some(trace) = trace {
+            out.create_element("meta")
+                .with_attribute(("type", "context"))
+                .write_inner_content(|out| trace.children.iter().try_for_each(|inner| step(inner, out)))?;
+        }
+        if !response.errors.is_empty() {
+            details(response.errors, out)?;
         }
         sources.iter().try_for_each(|source| of_source(source, options, out))?;
         children(hits, groupings, options, out)
@@ -99,15 +109,43 @@ fn result(response: &SearchResponse<'_>, options: &RenderOptions, out: &mut Out<
     Ok(())
 }
 
+/// Writes a step of the trace, and then an element with the steps inside of it.
+fn step(step_of_trace: &TraceStep, out: &mut Out<'_>) -> io::Result<()> {
+    let TraceStep { timestamp_ms, message, children } = step_of_trace;
+    if let Some(message) = message {
+        let time = timestamp_ms.map(|time| format!("{time} ms: ")).unwrap_or_default();
+        out.create_element("p").write_text_content(plain(&format!("{time}{message}")))?;
+    }
+    if !children.is_empty() {
+        out.create_element("p")
+            .write_inner_content(|out| children.iter().try_for_each(|inner| step(inner, out)))?;
+    }
+    Ok(())
+}
+
+/// Writes all errors, with their causes as text.
+fn details(errors: &[ErrorMessage], out: &mut Out<'_>) -> io::Result<()> {
+    out.create_element("errordetails").write_inner_content(|out| {
+        for error in errors {
+            let mut element = out.create_element("error");
+            if let Some(source) = &error.source {
+                element = element.with_attribute(("source", &**source));
+            }
+            element
+                .with_attribute(("error", &*error.summary))
+                .with_attribute(("code", &*error.code.to_string()))
+                .write_text_content(plain(error.message.as_deref().unwrap_or_default()))?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
 fn of_source(source: &SourceGroup<'_>, options: &RenderOptions, out: &mut Out<'_>) -> io::Result<()> {
     out.create_element("group")
-        .with_attribute(("relevance", &*java_text(SourceGroup::RELEVANCE)))
+        .with_attribute(("relevancy", &*java_text(SourceGroup::RELEVANCE)))
         .with_attribute(("source", source.name))
-        .write_inner_content(|out| {
-            let id = source.id();
-            out.create_element("id").with_attribute(("type", "string")).write_text_content(plain(&id))?;
-            children(source.hits, source.groupings, options, out)
-        })?;
+        .write_inner_content(|out| children(source.hits, source.groupings, options, out))?;
     Ok(())
 }
 
@@ -228,6 +266,7 @@ fn field(
     element: ElementWriter<'_, &mut Vec<u8>>,
 ) -> io::Result<()> {
     match value {
+        unshown if !has_form(unshown) => element.write_text_content(plain("")).map(drop),
         FieldValue::Value(value) => content(value, options, element),
         FieldValue::Features(features) => {
             let mut features = features.clone();
@@ -235,7 +274,8 @@ fn field(
                 features.push((CACHED.into(), FeatureValue::Number(0.0)));
             }
             features.sort_by(|(a, _), (b, _)| a.cmp(b));
-            let features = NamedFeatures { features: &features, tensors: options.tensors };
+            let tensors = TensorFormat { shape: TensorShape::Long, direct: false, ..options.tensors };
+            let features = NamedFeatures { features: &features, tensors };
             element.write_text_content(plain(&json_text(&features))).map(drop)
         }
         FieldValue::Strings(strings) => element
@@ -270,28 +310,28 @@ fn content(
             match value {
                 DocumentValue::Array(values) => {
                     for value in values {
-                        content(value, options, out.create_element("item"))?;
+                        member(value, options, out.create_element("item"))?;
                     }
                 }
                 DocumentValue::WeightedSet(elements) => {
                     for (value, weight) in elements {
                         let weight = weight.to_string();
                         let item = out.create_element("item").with_attribute(("weight", &*weight));
-                        content(value, options, item)?;
+                        member(value, options, item)?;
                     }
                 }
                 DocumentValue::Map(entries) => {
                     for (key, value) in entries {
                         out.create_element("item").write_inner_content(|out| {
-                            content(key, options, out.create_element("key"))?;
-                            content(value, options, out.create_element("value"))
+                            member(key, options, out.create_element("key"))?;
+                            member(value, options, out.create_element("value"))
                         })?;
                     }
                 }
                 DocumentValue::Struct(fields) => {
                     for (name, value) in fields {
                         let field = out.create_element("struct-field").with_attribute(("name", &**name));
-                        content(value, options, field)?;
+                        member(value, options, field)?;
                     }
                 }
                 DocumentValue::Position { latitude, longitude } => {
@@ -307,10 +347,33 @@ fn content(
         .map(drop)
 }
 
+/// Writes a value that is part of another one. The form of bytes differs there.
+fn member(
+    value: &DocumentValue,
+    options: &RenderOptions,
+    element: ElementWriter<'_, &mut Vec<u8>>,
+) -> io::Result<()> {
+    let DocumentValue::Raw(bytes) = value else { return content(value, options, element) };
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        digits.push_str(&format!("{byte:02X}"));
+    }
+    element
+        .write_inner_content(|out| {
+            out.create_element("data")
+                .with_attribute(("length", &*bytes.len().to_string()))
+                .with_attribute(("encoding", "hex"))
+                .write_text_content(plain(&digits))
+                .map(drop)
+        })
+        .map(drop)
+}
+
 fn scalar_text(value: &DocumentValue, options: &RenderOptions) -> String {
     match value {
         DocumentValue::String(text) => text.clone(),
         DocumentValue::Raw(bytes) => STANDARD.encode(bytes),
+        DocumentValue::Tensor(tensor) => literal(tensor),
         DocumentValue::Array(_)
         | DocumentValue::WeightedSet(_)
         | DocumentValue::Map(_)

@@ -32,17 +32,22 @@ fn hit(fields: Vec<(&str, FieldValue)>) -> ResultHit {
 fn maps_and_sets_can_be_lists() {
     let set = || DocumentValue::WeightedSet(vec![(text("a"), 3)]);
     let map = DocumentValue::Map(vec![(text("k"), set()), (text("l"), text("x"))]);
+    let years = DocumentValue::Map(vec![(DocumentValue::Int(7), text("x"))]);
     let member = DocumentValue::Struct(vec![("m".into(), map.clone())]);
     let hits = [hit(vec![
         ("map", FieldValue::Value(map)),
         ("list", FieldValue::Value(DocumentValue::Array(vec![set(), text("y")]))),
         ("member", FieldValue::Value(member)),
+        ("years", FieldValue::Value(years)),
     ])];
     let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
     let both = RenderOptions { maps_as_lists: true, sets_as_lists: true, ..RenderOptions::default() };
+    // A field with a map of texts is an object all the same.
     let map = r#"[{"key":"k","value":[{"item":"a","weight":3}]},{"key":"l","value":"x"}]"#;
+    let object = r#"{"k":[{"item":"a","weight":3}],"l":"x"}"#;
+    let years = r#"[{"key":7,"value":"x"}]"#;
     let expected = format!(
-        r#""fields":{{"map":{map},"list":[[{{"item":"a","weight":3}}],"y"],"member":{{"m":{map}}}}}"#
+        r#""fields":{{"map":{object},"list":[[{{"item":"a","weight":3}}],"y"],"member":{{"m":{map}}},"years":{years}}}"#
     );
     let found = json(&response, &both);
     assert!(found.contains(&expected), "{found}");
@@ -89,7 +94,8 @@ fn values_of_all_types() {
     check_value(DocumentValue::Float(0.2), "0.2");
     check_value(DocumentValue::Double(2.0), "2.0");
     check_value(DocumentValue::Double(1e20), "1.0E20");
-    check_value(DocumentValue::Double(f64::NAN), r#""NaN""#);
+    check_value(DocumentValue::Double(f64::INFINITY), r#""Infinity""#);
+    check_value(DocumentValue::Array(vec![DocumentValue::Double(f64::NAN)]), r#"["NaN"]"#);
     check_value(text("a\"b\\c\n\u{1}é日🦀</hi>"), "\"a\\\"b\\\\c\\n\\u0001é日🦀</hi>\"");
     check_value(DocumentValue::Raw(vec![0, 255, 16]), r#""AP8Q""#);
     check_value(
@@ -103,6 +109,30 @@ fn values_of_all_types() {
         DocumentValue::Struct(vec![("name".into(), text("n")), ("age".into(), DocumentValue::Int(1))]),
         r#"{"name":"n","age":1}"#,
     );
+}
+
+#[test]
+fn fields_that_are_not_a_number_are_left_out() {
+    let not_numbers = || {
+        vec![
+            ("f", FieldValue::Value(DocumentValue::Float(f32::NAN))),
+            ("d", FieldValue::Value(DocumentValue::Double(f64::NAN))),
+        ]
+    };
+    let hits = [hit(not_numbers())];
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let found = json(&response, &RenderOptions::default());
+    assert!(found.ends_with(r#""source":"inbox"}]}}"#), "{found}");
+    let mut fields = not_numbers();
+    fields.push(("g", FieldValue::Value(DocumentValue::Double(1.0))));
+    let hits = [hit(fields)];
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let found = json(&response, &RenderOptions::default());
+    assert!(found.ends_with(r#""fields":{"g":1.0}}]}}"#), "{found}");
+    let mut xml = Vec::new();
+    write_xml(&response, &RenderOptions::default(), "utf-8", &mut xml);
+    let xml = String::from_utf8(xml).expect("it is UTF-8");
+    assert!(xml.contains("<field name=\"f\"></field>"), "{xml}");
 }
 
 #[test]
@@ -129,6 +159,12 @@ fn values_of_all_types_in_xml() {
         check(text(unpaired), &unpaired.replace('<', "&lt;").replace('>', "&gt;"));
     }
     check(DocumentValue::Raw(vec![0, 255, 16]), "AP8Q");
+    check(
+        DocumentValue::Array(vec![DocumentValue::Raw(vec![0, 255, 16])]),
+        r#"<item><data length="3" encoding="hex">00FF10</data></item>"#,
+    );
+    let tensor = Tensor::parse("tensor<float>(k{},x[2]):{a:[1,2]}", None).expect("a tensor");
+    check(DocumentValue::Tensor(tensor), "tensor&lt;float&gt;(k{},x[2]):{a:[1.0, 2.0]}");
     check(place(), in_xml);
     check(DocumentValue::Array(vec![place()]), &format!("<item>{in_xml}</item>"));
     check(
@@ -150,6 +186,19 @@ fn values_of_all_types_in_xml() {
             r#"<item><key>k</key><value><struct-field name="name">n</struct-field><struct-field name="home">{in_xml}</struct-field></value></item>"#
         ),
     );
+}
+
+#[test]
+fn tensors_among_features_have_all_addresses_in_xml() {
+    let tensor = Tensor::parse("tensor(x[1]):[1.5]", None).expect("a tensor");
+    let features = FieldValue::Features(vec![("t".into(), FeatureValue::Tensor(tensor))]);
+    let hits = [hit(vec![("matchfeatures", features)])];
+    let response = SearchResponse { hits: &hits, ..SearchResponse::default() };
+    let mut out = Vec::new();
+    write_xml(&response, &RenderOptions::default(), "utf-8", &mut out);
+    let text = String::from_utf8(out).expect("it is UTF-8");
+    let expected = r#"{"t":{"type":"tensor(x[1])","cells":[{"address":{"x":"0"},"value":1.5}]}}"#;
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
@@ -209,7 +258,7 @@ fn a_part_only() {
     let coverage = SearchCoverage { documents: 5, target: 20, timed_out: true, non_ideal: false, nodes: 1 };
     check(
         &SearchResponse { coverage, ..SearchResponse::default() },
-        r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":25,"documents":5,"degraded":{"match-phase":false,"timeout":true,"adaptive-timeout":false,"non-ideal-state":false},"full":false,"nodes":1,"results":1,"resultsFull":0}}}"#,
+        r#"{"root":{"id":"toplevel","relevance":1.0,"fields":{"totalCount":0},"coverage":{"coverage":25,"documents":5,"degraded":{"match-phase":false,"timeout":true,"adaptive-timeout":false,"anntimeout":false,"non-ideal-state":false},"full":false,"nodes":1,"results":1,"resultsFull":0}}}"#,
     );
 }
 
@@ -362,8 +411,25 @@ fn with_response(test: impl Fn(&SearchResponse<'_>)) {
     root.outputs = vec![("count()".to_owned(), GroupValue::Long(9))];
     root.lists = vec![list];
     let groupings = [GroupingResult { root, continuation: "EF".to_owned() }];
-    let errors = [ErrorMessage { code: 3, summary: "Illegal query".to_owned(), ..ErrorMessage::default() }];
+    let errors = [
+        ErrorMessage {
+            code: 3,
+            summary: "Illegal query".to_owned(),
+            message: Some("no field <x>".to_owned()),
+            ..ErrorMessage::default()
+        },
+        ErrorMessage {
+            code: 12,
+            summary: "Timeout".to_owned(),
+            source: Some("far".to_owned()),
+            ..ErrorMessage::default()
+        },
+    ];
     let timing = QueryTiming { search: Duration::from_millis(5), ..QueryTiming::default() };
+    let ranked = TraceStep { message: Some("ranked".to_owned()), ..TraceStep::default() };
+    let matched =
+        TraceStep { timestamp_ms: Some(1), message: Some("matched <3>".to_owned()), children: vec![ranked] };
+    let trace = TraceStep { children: vec![matched], ..TraceStep::default() };
     test(&SearchResponse {
         total_count: 2,
         hits: &hits,
@@ -371,7 +437,7 @@ fn with_response(test: impl Fn(&SearchResponse<'_>)) {
         coverage: FULL,
         errors: &errors,
         timing: Some(timing),
-        trace: None,
+        trace: Some(&trace),
         ..SearchResponse::default()
     });
 }
@@ -478,7 +544,7 @@ fn sources_have_groups_of_their_own() {
     write_xml(&response, &RenderOptions::default(), "utf-8", &mut xml);
     let xml = String::from_utf8(xml).expect("it is UTF-8");
     assert!(xml.contains(r#"results-full="1" results="2""#), "{xml}");
-    let group = xml.find("<group relevance=\"1.0\" source=\"mail\">").expect("a group");
+    let group = xml.find("<group relevancy=\"1.0\" source=\"mail\">").expect("a group");
     let hit = xml.find("<hit ").expect("a hit");
     let end = xml.find("</group>").expect("its end");
     assert!(group < hit && hit < end, "{xml}");

@@ -41,6 +41,8 @@ pub(crate) struct ConditionMatcher<'m> {
     is_phrase: bool,
     steps: &'m mut usize,
     depth: usize,
+    /// Number of comparisons in progress.
+    compared: usize,
     taken: Vec<usize>,
     referred: Vec<ReferredChildren>,
 }
@@ -65,6 +67,7 @@ impl<'m> ConditionMatcher<'m> {
             is_phrase: matches!(group.kind, RuleGroupKind::Phrase { .. }),
             steps,
             depth: 0,
+            compared: 0,
             taken: Vec::new(),
             referred: Vec::new(),
         })
@@ -179,11 +182,16 @@ impl<'m> ConditionMatcher<'m> {
                 !holds && then(self, at, None)
             }
             RuleCondition::Comparison { left, operator, right } => {
-                self.holds(left, at, label, &mut |matcher, end, left| {
-                    matcher.holds(right, end, label, &mut |matcher, end, right| {
-                        operator.holds(left.as_deref(), right.as_deref()) && then(matcher, end, right)
+                // Both sides begin at the same term. Only here a value is asked for.
+                self.compared += 1;
+                let holds = self.holds(left, at, label, &mut |matcher, left_end, left| {
+                    matcher.holds(right, at, label, &mut |matcher, right_end, right| {
+                        operator.holds(left.as_deref(), right.as_deref())
+                            && then(matcher, left_end.max(right_end), right)
                     })
-                })
+                });
+                self.compared -= 1;
+                holds
             }
             RuleCondition::Start(condition) => {
                 at == 0 && !self.is_phrase && self.holds(condition, at, label, then)
@@ -208,12 +216,21 @@ impl<'m> ConditionMatcher<'m> {
     fn ellipsis(&mut self, at: usize, referable: bool, last: bool, then: Then<'_, 'm>) -> bool {
         let rest = self.children.get(at..).unwrap_or_default();
         let most = rest.iter().take_while(|child| matches!(child, RuleNode::Term(_))).count();
+        let (children, compares) = (self.children, self.compared > 0);
+        let text = |length: usize| {
+            let taken = children.get(at..at + length).unwrap_or_default();
+            let terms = taken.iter().filter_map(|child| match child {
+                RuleNode::Term(term) => Some(term.text()),
+                _ => None,
+            });
+            terms.collect::<Vec<_>>().join(" ")
+        };
         let mut with = |length: usize| {
             let before = self.taken.len();
             if referable {
                 self.taken.extend(at..at + length);
             }
-            let holds = then(self, at + length, None);
+            let holds = then(self, at + length, compares.then(|| text(length)));
             if !holds {
                 self.taken.truncate(before);
             }
@@ -256,8 +273,12 @@ impl<'m> ConditionMatcher<'m> {
 }
 
 impl RuleComparison {
-    /// Compares as numbers if both are numbers; false if a value is missing.
+    /// Compares as numbers if both are numbers; false if a value is missing, but for a difference.
     fn holds(self, left: Option<&str>, right: Option<&str>) -> bool {
+        if self == RuleComparison::Different {
+            return left.is_some() != right.is_some()
+                || left.is_some() && !RuleComparison::Equal.holds(left, right);
+        }
         let (Some(left), Some(right)) = (left, right) else { return false };
         let numbers = left.trim().parse::<f64>().ok().zip(right.trim().parse::<f64>().ok());
         let order = match numbers {
@@ -271,6 +292,7 @@ impl RuleComparison {
             RuleComparison::Less => order.is_some_and(|order| order.is_lt()),
             RuleComparison::More => order.is_some_and(|order| order.is_gt()),
             RuleComparison::Contains => left.contains(right),
+            RuleComparison::Different => !order.is_some_and(|order| order.is_eq()),
         }
     }
 }

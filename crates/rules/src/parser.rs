@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use millrace_query::QueryNumber;
 use millrace_schema::SourcePosition;
 
 use crate::Error;
 use crate::directives::{DIRECTIVES, unknown_directive};
 use crate::lexer::{PlacedToken, RuleToken, tokens};
 use crate::syntax::{
-    ProducedTerm, ProductionRule, RuleComparison, RuleCondition, RuleFile, RuleKind, RuleProduction,
-    RuleStatement, TermType,
+    ProducedBound, ProducedTerm, ProductionRule, RuleComparison, RuleCondition, RuleFile, RuleKind,
+    RuleProduction, RuleStatement, TermType,
 };
 
 /// Maximum nesting of conditions.
@@ -104,6 +105,7 @@ impl RuleParser {
             Some(row) => (row.read)(self, file, &place)?,
             None => return Err(unknown_directive(&name, place)),
         }
+        self.takes(";");
         if self.peek() != &RuleToken::End && self.tokens[self.at].place.line == place.line {
             return Err(self.expected(&format!("the end of the line, which ends '@{name}'")));
         }
@@ -112,7 +114,14 @@ impl RuleParser {
 
     pub(crate) fn argument(&mut self, what: &str) -> Result<String, Error> {
         self.expect("(", &format!("'(' and {what}"))?;
-        let argument = self.word(what)?;
+        let argument = match self.peek() {
+            RuleToken::Literal(quoted) => {
+                let quoted = quoted.clone();
+                self.next();
+                quoted
+            }
+            _ => self.word(what)?,
+        };
         self.expect(")", "')'")?;
         Ok(argument)
     }
@@ -219,6 +228,7 @@ impl RuleParser {
             RuleToken::Symbol("<") => RuleComparison::Less,
             RuleToken::Symbol(">") => RuleComparison::More,
             RuleToken::Symbol("=~") => RuleComparison::Contains,
+            RuleToken::Symbol("!=") => RuleComparison::Different,
             _ => return Ok(left),
         };
         self.next();
@@ -343,6 +353,7 @@ impl RuleParser {
             RuleToken::Symbol("+") => TermType::And,
             RuleToken::Symbol("$") => TermType::Rank,
             RuleToken::Symbol("-") => TermType::Not,
+            RuleToken::Symbol("~") => TermType::WeakAnd,
             _ => TermType::Context,
         };
         if term_type != TermType::Context {
@@ -350,6 +361,9 @@ impl RuleParser {
         }
         let label = self.prefix(":");
         let made = self.made()?;
+        if matches!(made, ProducedTerm::Beyond(..)) && label.is_none() {
+            return Err(self.wrong("a bound is one of a field: write it as in price:<5000".to_owned()));
+        }
         let weight = if self.takes("!") {
             let place = self.place();
             let text = self.word("a weight in percent, as in '!150'")?;
@@ -375,9 +389,22 @@ impl RuleParser {
     }
 
     fn made(&mut self) -> Result<ProducedTerm, Error> {
+        let bound = match self.peek() {
+            RuleToken::Symbol("<") => Some(ProducedBound::Below),
+            RuleToken::Symbol(">") => Some(ProducedBound::Above),
+            _ => None,
+        };
+        if bound.is_some() {
+            self.next();
+        }
         let place = self.place();
+        if let (Some(bound), RuleToken::Word(word)) = (bound, self.peek()) {
+            let number = number(word).ok_or_else(|| self.expected("a number, as in price:<5000"))?;
+            self.next();
+            return Ok(ProducedTerm::Beyond(bound, number));
+        }
         match self.peek() {
-            RuleToken::Phrase(text) => {
+            RuleToken::Phrase(text) if bound.is_none() => {
                 let words = words(text);
                 self.next();
                 Ok(ProducedTerm::Phrase(words))
@@ -391,12 +418,17 @@ impl RuleParser {
                 };
                 let all = self.takes("*");
                 self.expect("]", "']'")?;
-                Ok(ProducedTerm::Reference { name, all, place })
+                Ok(ProducedTerm::Reference { name, all, bound, place })
             }
+            _ if bound.is_some() => Err(self.expected("a number, as in price:<5000")),
             RuleToken::Word(_) => {
                 let word = self.word("a term")?;
                 let value = match self.peek_after() {
                     RuleToken::Literal(value) if self.is("=") => Some(value.clone()),
+                    // After a term it is an equivalent of that.
+                    RuleToken::Word(value) if self.is("=") && word.starts_with(PARAMETER) => {
+                        Some(value.clone())
+                    }
                     _ => None,
                 };
                 match (word.strip_prefix(PARAMETER), value) {
@@ -438,6 +470,12 @@ fn in_query(word: String, place: SourcePosition) -> Result<String, Error> {
     }
 }
 
+/// The number that a word is.
+pub(crate) fn number(word: &str) -> Option<QueryNumber> {
+    let float = || word.parse().ok().filter(|number: &f64| number.is_finite()).map(QueryNumber::Float);
+    word.parse().ok().map(QueryNumber::Integer).or_else(float)
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -461,6 +499,7 @@ fn mark_last(condition: &mut RuleCondition) {
             conditions.last_mut().into_iter().for_each(mark_last);
         }
         RuleCondition::Choice(conditions) => conditions.iter_mut().for_each(mark_last),
+        RuleCondition::Comparison { left, .. } => mark_last(left),
         _ => {}
     }
 }

@@ -7,11 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_query::{BriefItem, ItemAnnotations, QueryItem, TermMatch};
+use millrace_query::{BriefItem, ItemAnnotations, QueryItem, QueryNumber, RangeBound, TermMatch};
 
 use crate::base::RuleBase;
 use crate::matching::{ConditionMatch, ConditionMatcher};
-use crate::syntax::{ProducedTerm, ProductionRule, RuleCondition, RuleKind, RuleProduction, TermType};
+use crate::parser::number;
+use crate::syntax::{
+    ProducedBound, ProducedTerm, ProductionRule, RuleCondition, RuleKind, RuleProduction, TermType,
+};
 use crate::tree::{DEFAULT_FIELD, RuleGroup, RuleGroupKind, RuleNode, RuleTreeBuilder, group};
 
 /// Maximum number of conditions tried per query.
@@ -121,12 +124,19 @@ impl RuleRewriter<'_> {
         let mut begun = BTreeSet::new();
         let mut without_terms = false;
         for _ in 0..most {
-            let Some((place, found)) = self.find(number, rule, &begun, without_terms) else {
+            let Some((place, mut found)) = self.find(number, rule, &begun, without_terms) else {
                 return match self.left {
                     0 => Err(RewriteStop::Steps),
                     _ => Ok(()),
                 };
             };
+            // A rule that removes leaves one term of the query.
+            if rule.removes() && found.taken.len() >= self.root.size() {
+                if found.taken.len() < 2 {
+                    return Ok(());
+                }
+                found.taken.remove(0);
+            }
             match found.taken.first() {
                 None => without_terms = true,
                 Some(first) => {
@@ -139,6 +149,10 @@ impl RuleRewriter<'_> {
             self.steps.push(RewriteStep::Applied { place: rule.place.to_string(), query });
             if self.root.size() > TERMS_MAX {
                 return Err(RewriteStop::Terms);
+            }
+            // An ellipsis matches what the rule made of it.
+            if rule.condition.has_ellipsis() {
+                return Ok(());
             }
         }
         Ok(())
@@ -183,19 +197,39 @@ impl RuleRewriter<'_> {
     /// Creates the nodes of a rule's productions, and adds them to the group at a path.
     fn produce(&mut self, number: usize, rule: &ProductionRule, place: &[usize], found: &ConditionMatch) {
         let children = self.children(place).to_vec();
-        let mut pieces: Vec<Piece> = Vec::new();
+        let (mut pieces, mut alternatives) = (Vec::new(), Vec::new());
         for production in &rule.productions {
-            self.make(number, production, found, &children, &mut pieces);
+            self.make(number, production, found, &children, &mut pieces, &mut alternatives);
         }
         let Some(node) = self.root.at_mut(place) else { return };
         let RuleNode::Group(group) = std::mem::replace(node, group(RuleGroupKind::And, Vec::new())) else {
             return;
         };
-        let (edited, around) = edited(group, rule.kind, &found.taken, pieces);
-        *node = edited;
+        let EditedGroup { group, beside, around } =
+            edited(group, rule.kind, &found.taken, pieces, alternatives);
+        *node = RuleNode::Group(group);
+        if !beside.is_empty() {
+            self.put_beside(place, beside);
+        }
         for (term_type, piece) in around {
             self.put_around(place, term_type, piece);
         }
+    }
+
+    /// Puts nodes beside the group at a path: into the enclosing group, if that combines its children as
+    /// words of a query are, else with the group into one of their own.
+    fn put_beside(&mut self, place: &[usize], nodes: Vec<RuleNode>) {
+        if let Some((last, outer)) = place.split_last()
+            && let Some(RuleNode::Group(outer)) = self.root.at_mut(outer)
+            && matches!(outer.kind, RuleGroupKind::And | RuleGroupKind::WeakAnd { .. })
+        {
+            drop(outer.children.splice(last + 1..last + 1, nodes));
+            return;
+        }
+        let Some(node) = self.root.at_mut(place) else { return };
+        let mut together = vec![std::mem::replace(node, group(RuleGroupKind::And, Vec::new()))];
+        together.extend(nodes);
+        *node = group(RuleGroupKind::And, together);
     }
 
     /// Combines a piece with the group at a path; in the enclosing group if that already combines its
@@ -204,7 +238,7 @@ impl RuleRewriter<'_> {
         if let Some((last, outer)) = place.split_last()
             && let Some(RuleNode::Group(outer)) = self.root.at_mut(outer)
             && outer.kind.joins(term_type)
-            && (*last == 0 || matches!(term_type, TermType::And | TermType::Or))
+            && (*last == 0 || matches!(term_type, TermType::And | TermType::Or | TermType::WeakAnd))
         {
             outer.children.push(piece);
             return;
@@ -221,6 +255,7 @@ impl RuleRewriter<'_> {
         found: &ConditionMatch,
         children: &[RuleNode],
         pieces: &mut Vec<Piece>,
+        alternatives: &mut Vec<RuleNode>,
     ) {
         let RuleProduction { term_type, label, made, weight } = production;
         match made {
@@ -228,15 +263,24 @@ impl RuleRewriter<'_> {
                 self.parameters.insert(name.clone(), value.clone());
                 self.set.insert(name.clone(), value.clone());
             }
+            ProducedTerm::Beyond(bound, limit) => {
+                let field = label.as_deref().unwrap_or(DEFAULT_FIELD);
+                let annotations = weighted(ItemAnnotations::default(), *weight);
+                let node = self.builder.term(beyond(field, *bound, *limit, annotations), Some(number));
+                pieces.push((*term_type, node));
+            }
             ProducedTerm::Term(text) => {
                 let node = self.word(number, label.as_deref(), text, *weight);
                 pieces.push((*term_type, node));
             }
             ProducedTerm::Phrase(words) => {
                 let node = self.phrase(number, label.as_deref(), words, *weight);
-                pieces.push((*term_type, node));
+                match term_type {
+                    TermType::Or => alternatives.push(node),
+                    other => pieces.push((*other, node)),
+                }
             }
-            ProducedTerm::Reference { name, all, .. } => {
+            ProducedTerm::Reference { name, all, bound, .. } => {
                 for referred in found.referred.iter().filter(|referred| referred.name == *name) {
                     let condition = if *all { Some(name) } else { referred.all.as_ref() };
                     if let Some(condition) = condition.and_then(|name| self.base.conditions.get(name)) {
@@ -250,9 +294,12 @@ impl RuleRewriter<'_> {
                         continue;
                     }
                     let taken = referred.taken.iter().map(|at| &children[*at]);
-                    let copies: Vec<RuleNode> =
-                        taken.map(|node| self.copy(number, node, label.as_deref(), *weight)).collect();
-                    pieces.extend(as_pieces(*term_type, copies));
+                    let copies: Vec<RuleNode> = taken
+                        .map(|node| self.copy(number, node, label.as_deref(), *bound, *weight))
+                        .collect();
+                    if !copies.is_empty() {
+                        pieces.push((*term_type, together(copies, *weight)));
+                    }
                 }
             }
         }
@@ -283,9 +330,21 @@ impl RuleRewriter<'_> {
         )
     }
 
-    /// Copies a matched term.
-    fn copy(&mut self, rule: usize, node: &RuleNode, label: Option<&str>, weight: Option<i32>) -> RuleNode {
+    /// Copies a matched term. With a bound, a number becomes the range beyond it.
+    fn copy(
+        &mut self,
+        rule: usize,
+        node: &RuleNode,
+        label: Option<&str>,
+        bound: Option<ProducedBound>,
+        weight: Option<i32>,
+    ) -> RuleNode {
         let RuleNode::Term(term) = node else { return node.clone() };
+        if let Some((bound, limit)) = bound.zip(number(term.text())) {
+            let annotations = weighted(ItemAnnotations::default(), weight);
+            let item = beyond(label.unwrap_or(term.field()), bound, limit, annotations);
+            return self.builder.term(item, Some(rule));
+        }
         let mut item = term.item.clone();
         if let QueryItem::Term { field, annotations, .. } = &mut item {
             if let Some(label) = label {
@@ -297,23 +356,21 @@ impl RuleRewriter<'_> {
     }
 }
 
+/// The range of all numbers beyond one.
+fn beyond(field: &str, bound: ProducedBound, limit: QueryNumber, annotations: ItemAnnotations) -> QueryItem {
+    let (low, high) = match bound {
+        ProducedBound::Below => (RangeBound::Open, RangeBound::Exclusive(limit)),
+        ProducedBound::Above => (RangeBound::Exclusive(limit), RangeBound::Open),
+    };
+    QueryItem::Range { field: field.to_owned(), low, high, hit_limit: None, annotations }
+}
+
 fn weighted(annotations: ItemAnnotations, weight: Option<i32>) -> ItemAnnotations {
     ItemAnnotations { weight: weight.unwrap_or(annotations.weight), ..annotations }
 }
 
-/// Converts terms that were matched together to pieces of a type; terms inserted as a unit stay together.
-fn as_pieces(term_type: TermType, mut nodes: Vec<RuleNode>) -> Vec<Piece> {
-    match term_type {
-        TermType::Context | TermType::And => nodes.into_iter().map(|node| (term_type, node)).collect(),
-        _ if nodes.len() == 1 => vec![(term_type, nodes.remove(0))],
-        _ if nodes.is_empty() => Vec::new(),
-        TermType::Equiv => vec![(term_type, together(nodes))],
-        _ => vec![(term_type, group(RuleGroupKind::And, nodes))],
-    }
-}
-
-/// Combines terms into one: a phrase if they have the same field.
-fn together(mut nodes: Vec<RuleNode>) -> RuleNode {
+/// Combines terms that were matched together into one: a phrase if they have the same field.
+fn together(mut nodes: Vec<RuleNode>, weight: Option<i32>) -> RuleNode {
     if nodes.len() == 1 {
         return nodes.remove(0);
     }
@@ -322,7 +379,10 @@ fn together(mut nodes: Vec<RuleNode>) -> RuleNode {
         _ => String::new(),
     };
     match nodes.iter().all(|node| matches!(node, RuleNode::Term(term) if term.field() == field)) {
-        true => group(RuleGroupKind::Phrase { field, annotations: ItemAnnotations::default() }, nodes),
+        true => {
+            let annotations = weighted(ItemAnnotations::default(), weight);
+            group(RuleGroupKind::Phrase { field, annotations }, nodes)
+        }
         false => group(RuleGroupKind::And, nodes),
     }
 }
@@ -340,13 +400,26 @@ fn terms_of(condition: &RuleCondition) -> Vec<Vec<String>> {
     }
 }
 
-/// A group with the output of a rule inserted, and the pieces to put around it.
+/// A group with the output of a rule inserted.
+struct EditedGroup {
+    group: RuleGroup,
+    /// Nodes that a phrase cannot contain.
+    beside: Vec<RuleNode>,
+    /// Pieces to put around it.
+    around: Vec<Piece>,
+}
+
+/// Inserts the output of a rule into a group.
+///
+/// Alternatives are phrases. An adding rule puts them beside what it matched, as in Vespa, where a single
+/// term is an alternative of all that stands beside it.
 fn edited(
     RuleGroup { kind, mut children }: RuleGroup,
     rule: RuleKind,
     taken: &[usize],
     pieces: Vec<Piece>,
-) -> (RuleNode, Vec<Piece>) {
+    mut alternatives: Vec<RuleNode>,
+) -> EditedGroup {
     let (mut here, mut equivalents, mut around) = (Vec::new(), Vec::new(), Vec::new());
     for (term_type, node) in pieces {
         match term_type {
@@ -355,9 +428,16 @@ fn edited(
             other => around.push((other, node)),
         }
     }
+    if matches!(kind, RuleGroupKind::Equiv { .. }) {
+        here.append(&mut equivalents);
+    }
+    let is_beside = rule == RuleKind::Adding && !taken.is_empty() && equivalents.is_empty();
+    if !is_beside || !matches!(kind, RuleGroupKind::And | RuleGroupKind::WeakAnd { .. }) {
+        around.extend(alternatives.drain(..).map(|node| (TermType::Or, node)));
+    }
     let equiv = |nodes| group(RuleGroupKind::Equiv { annotations: ItemAnnotations::default() }, nodes);
     let first = taken.first().copied().unwrap_or(children.len());
-    let moves = rule == RuleKind::Replacing || !equivalents.is_empty();
+    let moves = rule == RuleKind::Replacing || !equivalents.is_empty() || !alternatives.is_empty();
     let mut at = if moves { first } else { taken.last().map_or(children.len(), |last| last + 1) };
     let mut removed = Vec::new();
     if moves {
@@ -367,9 +447,24 @@ fn edited(
     }
     if !equivalents.is_empty() {
         if rule == RuleKind::Adding && !removed.is_empty() {
-            equivalents.insert(0, together(removed));
+            equivalents.insert(0, together(std::mem::take(&mut removed), None));
         }
         here.insert(0, equiv(equivalents));
+    }
+    if !alternatives.is_empty() {
+        alternatives.insert(0, group(RuleGroupKind::And, removed));
+        here.insert(0, group(RuleGroupKind::Or, alternatives));
+    }
+    // A phrase takes up the words of another one in its field.
+    if let RuleGroupKind::Phrase { field, .. } = &kind {
+        let words = here.into_iter().flat_map(|node| match node {
+            RuleNode::Group(RuleGroup {
+                kind: RuleGroupKind::Phrase { field: other, annotations },
+                children,
+            }) if other == *field && annotations.weight == 100 => children,
+            node => vec![node],
+        });
+        here = words.collect();
     }
     // A phrase consists only of words of its own field.
     let fits = |node: &RuleNode| match &kind {
@@ -383,13 +478,7 @@ fn edited(
         children.insert(at, node);
         at += 1;
     }
-    let mut node = group(kind, children);
-    if !beside.is_empty() {
-        let mut together = vec![node];
-        together.extend(beside);
-        node = group(RuleGroupKind::And, together);
-    }
-    (node, around)
+    EditedGroup { group: RuleGroup { kind, children }, beside, around }
 }
 
 fn is_plain(item: &QueryItem) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_query::QueryNumber;
 use millrace_schema::SourcePosition;
 
 /// A parsed rule base.
@@ -41,6 +42,13 @@ pub(crate) struct ProductionRule {
     pub(crate) condition: RuleCondition,
     pub(crate) kind: RuleKind,
     pub(crate) productions: Vec<RuleProduction>,
+}
+
+impl ProductionRule {
+    /// True if it replaces what it matches by nothing.
+    pub(crate) fn removes(&self) -> bool {
+        self.kind == RuleKind::Replacing && self.productions.is_empty()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +118,7 @@ pub(crate) enum RuleComparison {
     More,
     /// The left value contains the right one.
     Contains,
+    Different,
 }
 
 /// Output of a rule.
@@ -127,17 +136,30 @@ pub(crate) struct RuleProduction {
 pub(crate) enum ProducedTerm {
     Term(String),
     Phrase(Vec<String>),
+    /// All numbers on one side of a number.
+    Beyond(ProducedBound, QueryNumber),
     /// Sets a parameter to a value.
     Parameter {
         name: String,
         value: String,
     },
-    /// The terms matched under this name; with `all`, all terms of the condition that it names.
+    /// The terms matched under this name; with `all`, all terms of the condition that it names; with a bound,
+    /// the numbers on that side of those that are numbers.
     Reference {
         name: String,
         all: bool,
+        bound: Option<ProducedBound>,
         place: SourcePosition,
     },
+}
+
+/// Side of a number, which does not belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProducedBound {
+    /// `<`.
+    Below,
+    /// `>`.
+    Above,
 }
 
 /// Way in which output is added to the query.
@@ -150,6 +172,7 @@ pub(crate) enum TermType {
     And,
     Rank,
     Not,
+    WeakAnd,
 }
 
 impl RuleCondition {
@@ -173,6 +196,15 @@ impl RuleCondition {
             | RuleCondition::Choice(conditions)
             | RuleCondition::And(conditions) => conditions.iter().collect(),
             RuleCondition::Included(condition) => vec![condition],
+        }
+    }
+
+    /// True if an ellipsis is part of it, apart from negations and from conditions that it refers to.
+    pub(crate) fn has_ellipsis(&self) -> bool {
+        match self {
+            RuleCondition::Ellipsis { .. } => true,
+            RuleCondition::Not(_) => false,
+            other => other.inner().into_iter().any(RuleCondition::has_ellipsis),
         }
     }
 

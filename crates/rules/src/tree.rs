@@ -1,5 +1,7 @@
 //! Editable query tree: groups of nodes, and terms that conditions can match.
 
+use std::collections::BTreeSet;
+
 use millrace_linguistics::FieldAnalyzer;
 use millrace_query::{ItemAnnotations, PhraseWord, QueryItem, TermMatch};
 
@@ -8,6 +10,9 @@ use crate::syntax::TermType;
 
 /// Field of terms without a label.
 pub(crate) const DEFAULT_FIELD: &str = "default";
+
+/// Hits that `~` asks for: as many as `weakAnd` without an annotation.
+const WEAK_AND_HITS: u32 = 100;
 
 #[derive(Debug, Clone)]
 pub(crate) enum RuleNode {
@@ -262,6 +267,10 @@ impl RuleNode {
                     TermType::Rank => RuleGroupKind::Rank,
                     TermType::Not => RuleGroupKind::Not,
                     TermType::Equiv => RuleGroupKind::Equiv { annotations: ItemAnnotations::default() },
+                    TermType::WeakAnd => RuleGroupKind::WeakAnd {
+                        target_hits: WEAK_AND_HITS,
+                        annotations: ItemAnnotations::default(),
+                    },
                 };
                 group(kind, vec![node, other])
             }
@@ -278,6 +287,7 @@ impl RuleGroupKind {
             TermType::Rank => matches!(self, RuleGroupKind::Rank),
             TermType::Not => matches!(self, RuleGroupKind::Not),
             TermType::Equiv => matches!(self, RuleGroupKind::Equiv { .. }),
+            TermType::WeakAnd => matches!(self, RuleGroupKind::WeakAnd { .. }),
             TermType::Context => true,
         }
     }
@@ -348,8 +358,10 @@ fn is_plain(words: &[PhraseWord]) -> bool {
     words.iter().all(|word| word.matching == TermMatch::Word)
 }
 
-/// Equivalents have one field; terms of several fields are alternatives.
+/// Equivalents have one field, and are there once; terms of several fields are alternatives.
 fn equivalents(annotations: &ItemAnnotations, mut items: Vec<QueryItem>) -> Option<QueryItem> {
+    let mut known = BTreeSet::new();
+    items.retain(|item| known.insert(item.to_string()));
     fn field(item: &QueryItem) -> Option<&str> {
         match item {
             QueryItem::Term { field, .. } | QueryItem::Phrase { field, .. } => Some(field),

@@ -113,7 +113,8 @@ fn what_is_replaced_by_nothing_goes() {
         &[
             ("the fox and the hound", "AND fox hound"),
             ("to be or not to be", "AND to not to"),
-            ("the", "FALSE"),
+            ("the", "the unchanged"),
+            ("the the the", "the"),
             ("fox -the", "fox"),
             ("-fox the", "FALSE"),
             ("\"the fox\"", "fox"),
@@ -142,7 +143,8 @@ fn named_conditions_stand_for_what_they_match() {
         ],
     );
     check("a/[word] b/[word] -> title:[b] title:[a]; [word] :- x, y;", &[("x y", "AND title:y title:x")]);
-    check("both/(x y) -> title:[both];", &[("w x y z", "AND w title:x title:y z")]);
+    check("both/(x y) -> [both];", &[("\"w x y z\"", "\"w x y z\"")]);
+    check("both/(x y) -> title:[both];", &[("w x y z", "AND w title:\"x y\" z")]);
     check("[outer] -> title:[inner]; [outer] :- the [inner]; [inner] :- fox;", &[("the fox", "title:fox")]);
 }
 
@@ -173,7 +175,7 @@ audi -> skoda;
             ("the colour laptop", "RANK (AND color laptop) category:laptop"),
             (
                 "sony digital camera",
-                "RANK (AND brand:sony digital camera) (AND category:digital category:camera) category:camera",
+                "RANK (AND brand:sony digital camera) category:\"digital camera\" category:camera",
             ),
             ("palmtop", "palmtop unchanged"),
         ],
@@ -211,7 +213,7 @@ fn what_is_made_is_put_to_the_query_by_its_type() {
         ("=title:b", "AND x (OR a title:b) y"),
         ("title:b", "AND x a title:b y"),
         ("\"b c\"", "AND x a \"b c\" y"),
-        ("?title:\"b c\"", "OR (AND x a y) title:\"b c\""),
+        ("?title:\"b c\"", "AND x (OR a title:\"b c\") y"),
     ] {
         check(&format!("a +> {production};"), &[("x a y", expected)]);
     }
@@ -229,13 +231,27 @@ fn what_is_made_is_put_to_the_query_by_its_type() {
     check("a -> ?b ?c;", &[("a", "OR b c")]);
     check("a -> $b;", &[("a", "b")]);
     check("a -> -b;", &[("a", "FALSE")]);
+    check("a +> ~b;", &[("a", "WEAKAND a b"), ("x a y", "WEAKAND (AND x a y) b")]);
+    check("a -> ~b ~c;", &[("a", "WEAKAND b c"), ("x a y", "WEAKAND (AND x y) b c")]);
+    check(
+        "under 5000 -> price:<5000; over [...] -> price:>[...];",
+        &[
+            ("shoes under 5000", "AND shoes price:<5000"),
+            ("shoes over 70", "AND shoes price:>70"),
+            ("shoes over all", "AND shoes price:all"),
+        ],
+    );
+    check("a +> =b; b +> =c =a;", &[("x a", "AND x EQUIV{a b c}")]);
+    check("a b +> ?\"c d\";", &[("x a b", "AND x (OR (AND a b) \"c d\")"), ("a b", "OR (AND a b) \"c d\"")]);
     check("dvd player +> =recorder;", &[("a dvd player", "AND a EQUIV{\"dvd player\" recorder}")]);
-    check("m/(a b) +> ?title:[m];", &[("a b c", "OR (AND a b c) (AND title:a title:b)")]);
-    check("b +> title:c;", &[("\"a b\" d", "AND (AND \"a b\" title:c) d")]);
+    check("m/(a b) +> ?title:[m];", &[("a b c", "OR (AND a b c) title:\"a b\"")]);
+    check("b +> title:c;", &[("\"a b\" d", "AND \"a b\" title:c d")]);
 }
 
 #[test]
 fn the_context_of_typed_text_is_its_own() {
+    let phrase = composed("\"a b c\" d", QueryGrammar::default());
+    assert_eq!(rewritten("b -> title:x;", &phrase, &[]), "WEAKAND \"a c\" title:x d");
     let weak = composed("see lotr", QueryGrammar::default());
     assert_eq!(rewritten("lotr -> lord rings;", &weak, &[]), "WEAKAND see lord rings");
     let or = composed("see lotr", QueryGrammar { composite: WordComposite::Or, ..QueryGrammar::default() });
@@ -278,6 +294,10 @@ fn conditions_can_be_combined() {
         &[("see saw axe", "AND see x axe")],
     );
     check("[word] = 'b' -> x; [word] :- a, b;", &[("a b", "AND a x")]);
+    check(
+        "[island] = [drink] +> x; [island] :- java, crete; [drink] :- java, tea;",
+        &[("java", "AND java x"), ("crete tea", "AND crete tea unchanged")],
+    );
     check("[word] =~ 'ar' -> x; [word] :- art, bar, cat;", &[("art bar cat", "AND x x cat")]);
     check("[n] > '9' -> x; [n] :- 5, 10;", &[("5 10", "AND 5 x")]);
     check(". the -> ;", &[("the fox the", "AND fox the")]);
@@ -289,12 +309,14 @@ fn conditions_can_be_combined() {
 fn an_ellipsis_is_any_sequence() {
     check("a ... b -> x;", &[("a c d b e", "AND x c d e"), ("a b", "x"), ("a c", "AND a c unchanged")]);
     check("a … b -> x;", &[("a c b", "AND x c")]);
-    check("from [...] to -> place:[...];", &[("from new york to paris", "AND place:new place:york paris")]);
-    check("buy […] -> title:[…];", &[("buy red shoes", "AND title:red title:shoes")]);
+    check("from [...] to -> place:[...];", &[("from new york to paris", "AND place:\"new york\" paris")]);
+    check("buy […] -> title:[…];", &[("buy red shoes", "title:\"red shoes\"")]);
     check(
         "from x/[...] to y/[...] -> place:[y] place:[x];",
-        &[("from a b to c d", "AND place:c place:d place:a place:b")],
+        &[("from a b to c d", "AND place:\"c d\" place:\"a b\"")],
     );
+    check("[...] +> $title:[...];", &[("a b a", "RANK (AND a b a) title:\"a b a\"")]);
+    check("[...] > 'o' +> high;", &[("z", "AND z high"), ("b", "b unchanged")]);
     check(
         "[...] by [artist] -> title:[...] artist:[artist]; [artist] :- bach;",
         &[("air by bach", "AND title:air artist:bach")],
@@ -307,7 +329,7 @@ fn all_terms_of_a_condition_can_be_made() {
         "[car*] -> ?[car]; [car] :- audi, skoda, volkswagen golf;",
         &[("red skoda", "OR red audi skoda \"volkswagen golf\"")],
     );
-    check("[car] +> =[car*]; [car] :- audi, skoda;", &[("red audi", "AND red EQUIV{audi audi skoda}")]);
+    check("[car] +> =[car*]; [car] :- audi, skoda;", &[("red audi", "AND red EQUIV{audi skoda}")]);
 }
 
 #[test]
@@ -325,6 +347,12 @@ fn parameters_are_read_and_set() {
     check("!parameter.shop a -> b;", "a", &[], "b");
     check("a +> parameter.x='1'; b parameter.x = '1' -> c;", "a b", &[], "AND a c x=1");
     check("a -> parameter.x.y='z' a;", "a", &[("x.y", "w")], "a x.y=z");
+    check("a -> parameter.x.y=1 a parameter.on=true;", "a", &[], "a on=true x.y=1");
+    check("a -> parameter.x=some -title:c;", "b a", &[], "+b -title:c x=some");
+    check("a -> b =c;", "a", &[], "AND c b");
+    check("a parameter.x != '1' -> b;", "a", &[("x", "1.0")], "a unchanged");
+    check("a parameter.x != '1' -> b;", "a", &[("x", "2")], "b");
+    check("a parameter.x != '1' -> b;", "a", &[], "a unchanged");
 }
 
 #[test]
@@ -428,6 +456,8 @@ fn what_is_wrong_is_told_with_its_place_and_cure() {
         "parameter.a -> parameter.b;",
         "1:16: expected a value for the parameter, as in parameter.b='value'",
     );
+    wrong("a -> price:<cheap;", "1:13: expected a number, as in price:<5000, found 'cheap'");
+    wrong("a -> <5;", "1:8: a bound is one of a field: write it as in price:<5000");
     wrong("a -> b='c';", "1:6: only parameters have values, as in parameter.b='value'; a term has none");
     wrong(
         "request.a -> b;",

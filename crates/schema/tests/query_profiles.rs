@@ -61,6 +61,10 @@ fn profiles_inherit_and_nest() {
     );
     assert_eq!(values(&all, "queryProfile=second"), "timeout=9s x=1");
     assert_eq!(values(&all, "user=ref:other"), "hits!=5 ranking.profile=recent timeout=1s user.age=7 x=1");
+    // It takes the place of the whole part, and of values that are written out.
+    let written = "<query-profile id='default'><field name='user.hits'>3</field><field name='text'>%{user.hits}.</field></query-profile>";
+    assert_eq!(values(&[other, written], ""), "text=3. user.hits=3");
+    assert_eq!(values(&[other, written], "user=ref:other"), "text=. user.age=7");
     assert_eq!(values(&[base], ""), "");
     assert_eq!(
         values(&[base], "queryProfile=bse"),
@@ -110,6 +114,29 @@ fn the_most_specific_variant_holds() {
         ("region=us&bucket=test", "a=us test b=us"),
         ("region=us&model=nokia", "a=of parent b=us nokia c=of parent"),
         ("region=us&model=nokia&bucket=test", "a=us nokia test b=us nokia c=of parent"),
+    ] {
+        assert_eq!(values(&all, request), expected, "{request}");
+    }
+}
+
+/// Variants with `overridable` where they and the profile say so, or not.
+#[test]
+fn variants_leave_fixed_what_is_fixed() {
+    let parent = "<query-profile id='parent'><field name='c'>of parent</field></query-profile>";
+    let profile = "<query-profile id='default'><dimensions>region, model</dimensions>
+        <field name='a' overridable='false'>1</field><field name='b'>1</field>
+        <field name='c' overridable='false'>1</field><field name='d' overridable='true'>1</field>
+        <query-profile for='us,nokia'><field name='b'>3</field></query-profile>
+        <query-profile for='us'><field name='a'>2</field><field name='b' overridable='false'>2</field>
+        <field name='d' overridable='false'>2</field></query-profile>
+        <query-profile for='no' inherits='parent'><field name='a' overridable='true'>2</field></query-profile>
+    </query-profile>";
+    let all = [parent, profile];
+    for (request, expected) in [
+        ("", "a!=1 b=1 c!=1 d=1"),
+        ("region=us", "a!=2 b!=2 c!=1 d!=2"),
+        ("region=us&model=nokia", "a!=2 b!=3 c!=1 d!=2"),
+        ("region=no", "a!=2 b=1 c!=of parent d=1"),
     ] {
         assert_eq!(values(&all, request), expected, "{request}");
     }

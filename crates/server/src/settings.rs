@@ -188,7 +188,7 @@ pub struct ServeArguments {
     /// Seconds for a TLS handshake, the first request of a connection, and the head of any [default: 30].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_HEAD_PATIENCE_S")]
     pub head_patience_s: Option<u64>,
-    /// Seconds that a connection stays open without a request [default: 120].
+    /// Seconds that a connection stays open without a request, and an answer unread [default: 120].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_CONNECTION_IDLE_S")]
     pub connection_idle_s: Option<u64>,
     /// Maximum timeout of a query, unless services.xml sets one; a longer one is reduced [default: 60].

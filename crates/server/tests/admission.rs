@@ -361,6 +361,29 @@ fn zip_of_zeros(bytes: usize) -> Vec<u8> {
     millrace_client::pack(directory.path()).expect("a package")
 }
 
+/// Requests of Elasticsearch's interfaces that are small as text, and large as values.
+fn elastic(all: &mut Vec<HostileRequest>) {
+    const MB: usize = 1 << 20;
+    let mut push = |name: &str, path: &str, body: String, statuses: &'static [u16]| {
+        let request = post(&format!("/elastic{path}"), JSON, body);
+        all.push(HostileRequest { name: format!("elastic: {name}"), to_config: false, request, statuses });
+    };
+    push("tiny items", "/tiny/_bulk", "{\"index\":{}}\n{}\n".repeat(MB / 2), &[413]);
+    push("tiny deletes", "/tiny/_bulk", "{\"delete\":{\"_id\":\"1\"}}\n".repeat(MB), &[413]);
+    push("items", "/tiny/_bulk", "{\"delete\":{\"_id\":\"1\"}}\n".repeat(20_000), &[200]);
+    let terms = |bytes: usize| format!("{{\"query\":{{\"terms\":{{\"stars\":{}}}}}}}", json_list("1", bytes));
+    push("terms", "/note/_search", terms(3 * MB), &[400]);
+    push("a large search", "/note/_search", terms(12 * MB), &[413]);
+    push("searches", "/_msearch", format!("{{\"index\":\"note\"}}\n{}\n", terms(3 * MB)), &[400]);
+    push("ids", "/note/_mget", format!("{{\"ids\":{}}}", json_list("1", 3 * MB)), &[400]);
+    push("a mapping", "/tiny/_mapping", format!("{{\"properties\":{}}}", json_list("{}", 3 * MB)), &[400]);
+    let objects = format!("{{\"a\":{}}}", json_list("{\"\":0}", 8 * MB));
+    push("objects", "/tiny/_doc", objects.clone(), &[400]);
+    push("objects in a bulk", "/tiny/_bulk", format!("{{\"index\":{{}}}}\n{objects}\n"), &[200]);
+    let update = format!("{{\"update\":{{\"_id\":\"1\"}}}}\n{{\"doc\":{objects}}}\n");
+    push("objects of an update", "/tiny/_bulk", update, &[200]);
+}
+
 fn packages(all: &mut Vec<HostileRequest>) {
     let mut push = |name: &str, path: &str, bytes: Vec<u8>, statuses: &'static [u16]| {
         let request = post(path, "application/zip", bytes);
@@ -379,6 +402,7 @@ fn all() -> Vec<HostileRequest> {
     bodies(&mut all);
     queries(&mut all);
     documents(&mut all);
+    elastic(&mut all);
     packages(&mut all);
     // A part of them, by a word in their names.
     if let Ok(only) = std::env::var("MILLRACE_ADMISSION_ONLY") {
@@ -738,6 +762,23 @@ fn connections_that_do_nothing_end() {
                 });
             }
         });
+    }
+}
+
+#[test]
+fn a_large_part_of_a_body_earns_no_silence() {
+    let server = TestServer::start_with(&[("MILLRACE_BODY_PATIENCE_S", "1")]).deploy_notes();
+    let address = server.url().trim_start_matches("http://").to_owned();
+    for target in ["/document/v1/n/note/group/ann/1", "/feed/v1", "/elastic/_bulk"] {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        let head = format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\n");
+        let head = format!("{head}Content-Length: 60000000\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("it is open");
+        // At the minimum rate these would need hours.
+        stream.write_all(&vec![b' '; 8 << 20]).expect("it is open");
+        let (has_ended, answer) = ends(stream, Duration::from_secs(30));
+        assert!(has_ended, "{target} still waits: {answer}");
+        assert!(answer.contains("came too slowly"), "{target}: {answer}");
     }
 }
 

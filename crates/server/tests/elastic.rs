@@ -245,3 +245,40 @@ fn a_stream_is_written_and_answered_while_it_comes() {
     let (status, _) = server.call(Method::POST, "/elastic/_bulk/stream?batch_size=0", "{}");
     assert_eq!(status, 400);
 }
+
+#[test]
+fn streams_have_places_and_little_room_while_they_are_idle() {
+    // Half of it is for three streams of 3 MB each, of which a client gets two: it leaves a place to others.
+    let server = TestServer::start_with(&[
+        ("MILLRACE_BODIES_BYTES_MAX", "18874368"),
+        ("MILLRACE_REQUEST_BYTES_MAX", "1048576"),
+    ]);
+    let server = server.deploy_notes();
+    const ITEM: &str = "{\"index\":{}}\n{\"n\":1}\n";
+    let mut idle = [(); 2].map(|()| PiecewiseRequest::open(&server, "/elastic/a/_bulk/stream"));
+    for stream in &mut idle {
+        stream.send(ITEM);
+        assert_eq!(stream.line(), Some(vec![201]));
+    }
+    let metrics = server.send(
+        &server.url(),
+        HttpProtocol::Http1,
+        OutgoingRequest::new(Method::GET, "/prometheus/v1/values"),
+    );
+    let metrics = String::from_utf8(metrics.body.to_vec()).expect("metrics are text");
+    let reserved = metrics.lines().find_map(|line| line.strip_prefix("millrace_bodies_bytes "));
+    let reserved = reserved.and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let reserved: f64 = reserved.expect("the metric is there");
+    assert_eq!(reserved, 2.0 * f64::from(256 << 10));
+    let (status, answer) = server.call(Method::POST, "/elastic/a/_bulk/stream", ITEM);
+    assert_eq!(status, 429, "{answer}");
+    // Feeds have the same places.
+    let (status, answer) = server.call(Method::POST, "/feed/v1", "");
+    assert_eq!(status, 429, "{answer}");
+    let (status, answer) = server.call(Method::POST, "/elastic/a/_bulk", ITEM);
+    assert_eq!((status, &answer["errors"]), (200, &json!(false)), "{answer}");
+    drop(idle);
+    support::poll("a place becomes free", || {
+        server.call(Method::POST, "/elastic/a/_bulk/stream", ITEM).0 == 200
+    });
+}

@@ -148,6 +148,25 @@ fn a_text_finds_the_documents_that_say_the_same() {
 }
 
 #[test]
+fn a_text_without_words_has_the_vector_zero() {
+    let server = server();
+    feed(&server);
+    for (input, text) in [("embed(tiny, '')", "x"), ("embed(tiny, \"  \")", "x"), ("embed(tiny, @text)", " ")]
+    {
+        let (status, answer) = server.query(&[
+            ("yql", "select title from note where true"),
+            ("streaming.groupname", "ann"),
+            ("ranking", "reranked"),
+            ("input.query(q)", input),
+            ("text", text),
+        ]);
+        assert_eq!(status, 200, "{answer}");
+        let hits = answer["root"]["children"].as_array().expect("there are hits");
+        assert!(hits.len() == 4 && hits.iter().all(|hit| hit["relevance"] == 0.0), "{input}: {answer}");
+    }
+}
+
+#[test]
 fn a_sentence_finds_the_document_that_holds_it() {
     let server = server();
     feed(&server);

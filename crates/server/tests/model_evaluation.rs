@@ -86,11 +86,11 @@ fn functions_are_evaluated() {
         "linear/score/eval?features=%7B%7Bd0:0,d1:0%7D:4,%7Bd0:0,d1:1%7D:0,%7Bd0:0,d1:2%7D:0%7D&format.tensors=short-value",
         json!([[4.0]]),
     );
-    check("trees/eval?length=0.4&format.tensors=short-value", json!(1.5));
-    check("trees/trees/eval?length=1&age=5&format.tensors=short-value", json!(20.0));
-    check("deep_light_v2/eval?size=7&format.tensors=short-value", json!(2.0));
-    check("deep_light_v2/eval/?size=7&kind=mail&format.tensors=short-value", json!(42.0));
-    check("deep_light_v2/eval?size=7&kind=letter&format.tensors=short-value", json!(2.0));
+    check("trees/eval?length=0.4&format.tensors=short-value", json!([1.5]));
+    check("trees/trees/eval?length=1&age=5&format.tensors=short-value", json!([20.0]));
+    check("deep_light_v2/eval?size=7&format.tensors=short-value", json!([2.0]));
+    check("deep_light_v2/eval/?size=7&kind=mail&format.tensors=short-value", json!([42.0]));
+    check("deep_light_v2/eval?size=7&kind=letter&format.tensors=short-value", json!([2.0]));
     let scalar = json!({ "type": "tensor()", "cells": [{ "address": {}, "value": 2.0 }] });
     check("deep_light_v2/eval/?format.tensors=long&size=7&", scalar);
     let form = OutgoingRequest::new(
@@ -149,7 +149,7 @@ fn models_alone_need_no_schemas() {
     assert!(status == 200 && warnings.contains("no schemas"), "{answer}");
     assert!(!warnings.contains("model-evaluation"), "{answer}");
     let (_, answer) = server.get("/model-evaluation/v1/trees/eval?length=0.4&format.tensors=short-value");
-    assert_eq!(answer, json!(1.5));
+    assert_eq!(answer, json!([1.5]));
     for (path, expected) in [
         (
             "/search/?yql=select+*+from+sources+*+where+true&streaming.groupname=a",

@@ -178,6 +178,15 @@ fn a_result_comes_in_the_form_asked_for() {
     assert_eq!(media, "text/xml;charset=utf-8");
     assert!(text.contains("querytime=") && text.contains("<field name=\"title\">blåbær</field>"), "{text}");
 
+    for (id, expected) in [
+        ("XmlRenderer", "text/xml;charset=utf-8"),
+        ("JsonRenderer", "application/json;charset=utf-8"),
+        ("CborRenderer", "application/cbor"),
+    ] {
+        let (media, _, _) = ask(&[("format", id)], ("accept", "*/*"));
+        assert_eq!(media, expected);
+    }
+
     let (media, _, body) = ask(&[("format", "xml"), ("encoding", "iso-8859-1")], ("accept", "*/*"));
     assert_eq!(media, "text/xml;charset=iso-8859-1");
     assert!(body.windows(6).any(|bytes| bytes == b"bl\xe5b\xe6r"), "{body:?}");

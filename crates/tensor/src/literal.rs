@@ -82,6 +82,10 @@ impl<'t> LiteralParser<'t> {
                 })?;
             } else if mapped > 0 {
                 self.labelled(order, &mut builder, &mut Vec::new(), tensor_type)?;
+            } else if tensor_type.is_scalar() && self.peek() != Some('}') {
+                let value = self.number()?;
+                builder.cell(Vec::new(), 0, value).map_err(|error| self.fail_with(error))?;
+                self.expect('}')?;
             } else {
                 self.expect('}')?;
             }

@@ -147,6 +147,7 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OperationBody, A::Error> {
         let mut body = OperationBody { fields: OperationFields::None, condition: None, create: false };
+        let mut unknown = None;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "fields" => match self.kind {
@@ -162,18 +163,20 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
                 "condition" => body.condition = map.next_value()?,
                 "create" => body.create = map.next_value::<Option<bool>>()?.unwrap_or(false),
                 "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<SkippedValue>()?),
+                // Others are skipped, as in Vespa: clients keep notes of their own beside the fields.
                 _ => {
-                    return Err(A::Error::custom(format!(
-                        "unknown member '{key}' of an operation, which has fields, condition and create"
-                    )));
+                    map.next_value::<SkippedValue>()?;
+                    unknown.get_or_insert(key);
                 }
             }
         }
-        match (&body.fields, self.kind) {
-            (OperationFields::None, OperationKind::Put | OperationKind::Update) => {
-                Err(A::Error::missing_field("fields"))
-            }
-            _ => Ok(body),
+        let has_fields = !matches!(body.fields, OperationFields::None) || self.kind == OperationKind::Remove;
+        match unknown {
+            _ if has_fields => Ok(body),
+            Some(key) => Err(A::Error::custom(format!(
+                "unknown member '{key}' of an operation, which has fields, condition and create"
+            ))),
+            None => Err(A::Error::missing_field("fields")),
         }
     }
 }

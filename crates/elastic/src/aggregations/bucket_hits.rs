@@ -37,13 +37,26 @@ impl BucketTopHits {
         }
         take(memory, bytes_of(hit))?;
         self.hits.push(hit.clone());
+        self.cut(page, memory);
+        Ok(())
+    }
+
+    /// Adds those of another bucket.
+    pub(super) fn merge(&mut self, other: BucketTopHits, page: &InnerHits, memory: &QueryMemory) {
+        self.documents += other.documents;
+        self.best = self.best.into_iter().chain(other.best).reduce(f64::max);
+        self.hits.extend(other.hits);
+        self.cut(page, memory);
+    }
+
+    /// Drops the last hits, if there are many more than the page shows.
+    fn cut(&mut self, page: &InnerHits, memory: &QueryMemory) {
         if self.hits.len() > 2 * page.reach() + TOP_STEP {
             let mut first = page.ordered(&self.hits);
             let dropped = first.split_off(page.reach());
             memory.give_back(dropped.iter().map(bytes_of).sum());
             self.hits = first;
         }
-        Ok(())
     }
 
     /// The page, with the facts of all hits.

@@ -97,20 +97,21 @@ impl<'a> OneAggregation<'a> {
             }
             Ok(())
         })?;
-        self.finish_histogram(&division, parts)
+        self.finish_histogram(&division, parts, Vec::new)
     }
 
     /// Buckets of intervals of numbers, with the empty ones between them.
-    pub(super) fn finish_histogram<B: BucketContent + Default>(
+    pub(super) fn finish_histogram<B: BucketContent>(
         &self,
         division: &NumberDivision,
         mut parts: BTreeMap<i64, B>,
+        empty: impl Fn() -> B,
     ) -> Result<Value, Error> {
         let least = self.count_of("min_doc_count", 0)?;
         if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
             self.check_steps(last.saturating_sub(first))?;
             for key in first..=last {
-                parts.entry(key).or_default();
+                parts.entry(key).or_insert_with(&empty);
             }
         }
         let mut shown = division.source.clone();
@@ -195,20 +196,21 @@ impl<'a> OneAggregation<'a> {
             }
             Ok(())
         })?;
-        self.finish_date_histogram(&division, parts)
+        self.finish_date_histogram(&division, parts, Vec::new)
     }
 
     /// Buckets of intervals of time, with the empty ones between them.
-    pub(super) fn finish_date_histogram<B: BucketContent + Default>(
+    pub(super) fn finish_date_histogram<B: BucketContent>(
         &self,
         division: &DateDivision,
         mut parts: BTreeMap<i64, B>,
+        empty: impl Fn() -> B,
     ) -> Result<Value, Error> {
         let least = self.count_of("min_doc_count", 0)?;
         if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
             let mut at = first;
             while at <= last {
-                parts.entry(at).or_default();
+                parts.entry(at).or_insert_with(&empty);
                 self.check_steps(parts.len() as i64)?;
                 match division.rounding.next(at) {
                     Some(next) => at = next,
@@ -219,67 +221,8 @@ impl<'a> OneAggregation<'a> {
         self.intervals(parts, least, &|key| date_head(&division.source, key))
     }
 
-    pub(super) fn auto_date_histogram(&self) -> Result<Value, Error> {
-        let source = self.source()?;
-        check_points(&source, "auto_date_histogram")?;
-        let wanted = self.count_of("buckets", 10)?;
-        self.check_steps(i64::try_from(wanted).unwrap_or(i64::MAX))?;
-        if wanted == 0 {
-            return Err(Error::IllegalArgument(format!(
-                "buckets must be a positive integer for [{}]",
-                self.asked.name
-            )));
-        }
-        let least_unit = match self.text_option("minimum_interval").as_deref() {
-            None | Some("second") => 's',
-            Some("minute") => 'm',
-            Some("hour") => 'h',
-            Some("day") => 'd',
-            Some("month") => 'M',
-            Some("year") => 'y',
-            Some(other) => {
-                return Err(Error::IllegalArgument(format!("[minimum_interval] cannot be [{other}]")));
-            }
-        };
-        let mut times: Vec<(i64, &SearchHit)> = Vec::new();
-        self.each(|hit| {
-            times.extend(source.numbers(hit).into_iter().map(|millis| (millis as i64, hit)));
-            Ok(())
-        })?;
-        let first = times.iter().map(|(millis, _)| *millis).min();
-        let last = times.iter().map(|(millis, _)| *millis).max();
-        let steps = AUTOMATIC.iter().skip_while(|(letter, _)| *letter != least_unit);
-        let mut chosen = None;
-        for (letter, count) in steps {
-            let unit = DateInterval { count: *count, letter: *letter };
-            let rounding = DateRounding { unit, is_fixed: false, zone: source.zone.clone(), offset_ms: 0 };
-            let (Some(first), Some(last)) = (first, last) else {
-                chosen = Some((rounding, Vec::new()));
-                break;
-            };
-            let starts = rounding.starts(first, last, wanted);
-            let is_enough = starts.len() <= wanted;
-            chosen = Some((rounding, starts));
-            if is_enough {
-                break;
-            }
-        }
-        let Some((rounding, starts)) = chosen else { return Ok(json!({ "buckets": [] })) };
-        let mut parts: Intervals = starts.iter().map(|start| (*start, Vec::new())).collect();
-        for (millis, hit) in times {
-            // The intervals are in the order of time.
-            let until = starts.partition_point(|start| *start <= millis);
-            if let Some(start) = starts[..until].last() {
-                add(&mut parts, *start, hit);
-            }
-        }
-        let mut answer = self.intervals(parts, 0, &|key| date_head(&source, key))?;
-        answer["interval"] = format!("{}{}", rounding.unit.count, rounding.unit.letter).into();
-        Ok(answer)
-    }
-
     /// Buckets of intervals.
-    fn intervals<B: BucketContent>(
+    pub(super) fn intervals<B: BucketContent>(
         &self,
         parts: BTreeMap<i64, B>,
         least: usize,
@@ -311,19 +254,11 @@ impl<'a> OneAggregation<'a> {
         }
     }
 
-    fn check_steps(&self, steps: i64) -> Result<(), Error> {
+    pub(super) fn check_steps(&self, steps: i64) -> Result<(), Error> {
         match steps > self.scope.buckets_max as i64 {
             true => self.scope.count(steps as usize),
             false => Ok(()),
         }
-    }
-}
-
-/// Adds a document to an interval, once.
-fn add<'a>(parts: &mut Intervals<'a>, key: i64, hit: &'a SearchHit) {
-    let hits = parts.entry(key).or_default();
-    if hits.last().is_none_or(|last| !std::ptr::eq(*last, hit)) {
-        hits.push(hit);
     }
 }
 
@@ -336,7 +271,7 @@ fn ends<B>(parts: &BTreeMap<i64, B>, hard: KeyBounds, extended: KeyBounds) -> Op
     (hard.has(first) || hard.has(last) || first <= last).then(|| [inside(first), inside(last)])
 }
 
-fn date_head(source: &FieldSource, key: i64) -> Map<String, Value> {
+pub(super) fn date_head(source: &FieldSource, key: i64) -> Map<String, Value> {
     let mut head = Map::new();
     let text = DateText::write(key, source.format.as_deref(), &source.zone);
     head.insert("key_as_string".to_owned(), text.into());
@@ -344,7 +279,7 @@ fn date_head(source: &FieldSource, key: i64) -> Map<String, Value> {
     head
 }
 
-fn check_points(source: &FieldSource, kind: &str) -> Result<(), Error> {
+pub(super) fn check_points(source: &FieldSource, kind: &str) -> Result<(), Error> {
     match source.form {
         ValueForm::Text | ValueForm::Address => {
             Err(Error::IllegalArgument(format!("[{kind}] needs a field of numbers, dates or ranges of them")))
@@ -352,29 +287,6 @@ fn check_points(source: &FieldSource, kind: &str) -> Result<(), Error> {
         _ => Ok(()),
     }
 }
-
-/// Intervals that `auto_date_histogram` chooses from.
-const AUTOMATIC: [(char, i64); 19] = [
-    ('s', 1),
-    ('s', 5),
-    ('s', 10),
-    ('s', 30),
-    ('m', 1),
-    ('m', 5),
-    ('m', 10),
-    ('m', 30),
-    ('h', 1),
-    ('h', 3),
-    ('h', 12),
-    ('d', 1),
-    ('d', 7),
-    ('M', 1),
-    ('M', 3),
-    ('y', 1),
-    ('y', 5),
-    ('y', 10),
-    ('y', 100),
-];
 
 /// Rounding of dates to the beginning of their interval.
 pub(super) struct DateRounding {
@@ -385,6 +297,16 @@ pub(super) struct DateRounding {
 }
 
 impl DateRounding {
+    /// Rounding to units of the calendar, by their letter; an interval has `count` of them.
+    pub(super) fn of_units(count: i64, letter: char, zone: &TimeZone) -> Self {
+        DateRounding {
+            unit: DateInterval { count, letter },
+            is_fixed: false,
+            zone: zone.clone(),
+            offset_ms: 0,
+        }
+    }
+
     /// Reads the interval of a source of `composite`.
     pub(super) fn parse(options: &Map<String, Value>, zone: &TimeZone) -> Option<Self> {
         let text = |name: &str| options.get(name).map(text_of);
@@ -431,7 +353,7 @@ impl DateRounding {
     }
 
     /// Beginnings of the intervals from one point in time to another, one more than `most` at most.
-    fn starts(&self, first: i64, last: i64, most: usize) -> Vec<i64> {
+    pub(super) fn starts(&self, first: i64, last: i64, most: usize) -> Vec<i64> {
         let mut starts = Vec::new();
         let mut at = self.start(first);
         while let Some(start) = at.filter(|start| *start <= last && starts.len() <= most) {

@@ -202,6 +202,12 @@ impl WeightedSums {
         Ok(())
     }
 
+    /// Adds those of other documents.
+    pub(super) fn merge(&mut self, other: WeightedSums) {
+        self.sum += other.sum;
+        self.weights += other.weights;
+    }
+
     pub(super) fn answer(self) -> Value {
         let average = if self.weights == 0.0 { Value::Null } else { json!(self.sum / self.weights) };
         json!({ "value": average })
@@ -243,6 +249,16 @@ impl NumberSummary {
         self.sum = next;
         self.count += 1;
         (self.least, self.most) = (self.least.min(number), self.most.max(number));
+    }
+
+    /// Adds that of other numbers.
+    pub(super) fn merge(&mut self, other: NumberSummary) {
+        let (count, before) = (self.count + other.count, (self.least, self.most));
+        self.add(other.sum);
+        self.carried += other.carried;
+        self.count = count;
+        // The sum is none of the numbers.
+        (self.least, self.most) = (before.0.min(other.least), before.1.max(other.most));
     }
 
     fn total(&self) -> f64 {

@@ -1,18 +1,19 @@
 //! `significant_terms` and `significant_text`: values more frequent in a bucket than in all documents.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::OneAggregation;
 use super::terms::WantedTerms;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
+use super::{BucketContent, OneAggregation};
 use crate::Error;
 use crate::evaluation::words_of;
 use crate::fields::all_at;
 use crate::hit_scan::searched;
 use crate::mapping::field_at;
-use crate::query::{self, text_of};
+use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
 
 /// Where the values come from.
@@ -39,74 +40,135 @@ impl TermSource {
     }
 }
 
-impl<'a> OneAggregation<'a> {
-    pub(super) fn significant(&self) -> Result<(&'static str, Value), Error> {
-        let (source, wanted, form) = match (self.asked.kind.as_str(), self.text_option("field")) {
-            ("significant_text", Some(field)) => {
-                (TermSource::Words(field), WantedTerms::default(), ValueForm::Text)
+/// Division of documents by values that are compared with those of all documents.
+pub(super) struct SignificantDivision {
+    source: TermSource,
+    wanted: WantedTerms,
+    form: ValueForm,
+    /// Filter of the documents to compare with.
+    filter: Option<SearchQuery>,
+}
+
+impl SignificantDivision {
+    /// Bytes that its regular expressions take, about.
+    pub(super) fn pattern_bytes(&self) -> usize {
+        self.wanted.pattern_bytes() + self.filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
+    }
+
+    /// Values of a document of a bucket, each once.
+    pub(super) fn values(&self, hit: &SearchHit) -> Vec<AggregatedValue> {
+        let mut values = self.source.of(hit);
+        values.retain(|value| self.wanted.has(value));
+        values
+    }
+}
+
+/// Documents to compare with, by the values that buckets have.
+#[derive(Default)]
+pub(super) struct TermBackground {
+    documents: usize,
+    counts: BTreeMap<AggregatedValue, usize>,
+}
+
+impl TermBackground {
+    /// Has the documents with a value counted. Returns true if it is a new one.
+    pub(super) fn note(&mut self, value: &AggregatedValue) -> bool {
+        if self.counts.contains_key(value) {
+            return false;
+        }
+        self.counts.insert(value.clone(), 0).is_none()
+    }
+
+    /// Counts one of all documents, after the values of all buckets are noted.
+    ///
+    /// # Errors
+    /// The filter does not fit the document.
+    pub(super) fn count(&mut self, division: &SignificantDivision, hit: &SearchHit) -> Result<(), Error> {
+        if let Some(filter) = &division.filter
+            && searched(hit).score(filter, &mut Vec::new())?.is_none()
+        {
+            return Ok(());
+        }
+        self.documents += 1;
+        for value in division.source.of(hit) {
+            if let Some(count) = self.counts.get_mut(&value) {
+                *count += 1;
             }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> OneAggregation<'a> {
+    pub(super) fn significant_division(&self) -> Result<SignificantDivision, Error> {
+        let filter = self.option("background_filter").map(query::parse).transpose()?;
+        let division = match (self.asked.kind.as_str(), self.text_option("field")) {
+            ("significant_text", Some(field)) => SignificantDivision {
+                source: TermSource::Words(field),
+                wanted: WantedTerms::default(),
+                form: ValueForm::Text,
+                filter,
+            },
             _ => {
                 let source = self.source()?;
                 let form = source.form;
                 let wanted = WantedTerms::parse(&self.asked.options, &source)?;
-                (TermSource::Values(source), wanted, form)
+                SignificantDivision { source: TermSource::Values(source), wanted, form, filter }
             }
         };
-        let filter = self.option("background_filter").map(query::parse).transpose()?;
-        let mut background: Vec<&SearchHit> = Vec::new();
-        self.scope.each(self.scope.everything, |hit| {
-            let is_inside = match &filter {
-                Some(filter) => searched(hit).score(filter, &mut Vec::new())?.is_some(),
-                None => true,
-            };
-            if is_inside {
-                background.push(hit);
-            }
-            Ok(())
-        })?;
+        Ok(division)
+    }
+
+    pub(super) fn significant(&self) -> Result<(&'static str, Value), Error> {
+        let division = self.significant_division()?;
+        let mut background = TermBackground::default();
         let mut parts: BTreeMap<AggregatedValue, Vec<&'a SearchHit>> = BTreeMap::new();
         self.each(|hit| {
-            for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
+            for value in division.values(hit) {
+                background.note(&value);
                 parts.entry(value).or_default().push(hit);
             }
             Ok(())
         })?;
+        self.scope.each(self.scope.everything, |hit| background.count(&division, hit))?;
+        self.finish_significant(&division, self.hits.len(), parts, &background)
+    }
+
+    /// Buckets of the values that are more frequent in `documents` than in all.
+    pub(super) fn finish_significant<K: Ord + Borrow<AggregatedValue>>(
+        &self,
+        division: &SignificantDivision,
+        documents: usize,
+        parts: BTreeMap<K, impl BucketContent>,
+        background: &TermBackground,
+    ) -> Result<(&'static str, Value), Error> {
         let least = self.count_of("min_doc_count", 3)?;
-        parts.retain(|_, hits| hits.len() >= least);
-        let mut everywhere: BTreeMap<&AggregatedValue, usize> =
-            parts.keys().map(|value| (value, 0)).collect();
-        self.scope.each(&background, |hit| {
-            for value in source.of(hit) {
-                if let Some(count) = everywhere.get_mut(&value) {
-                    *count += 1;
-                }
-            }
-            Ok(())
-        })?;
         let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
-        let scored = parts.iter().map(|(value, hits)| {
-            let count = everywhere.get(value).copied().unwrap_or(0).max(hits.len());
-            let (here, there) = (share(hits.len(), self.hits.len()), share(count, background.len()));
-            (value, hits, count, (here - there) * here / there)
+        let scored = parts.iter().filter(|(_, part)| part.documents() >= least).map(|(value, part)| {
+            let value: &AggregatedValue = value.borrow();
+            let own = part.documents();
+            let count = background.counts.get(value).copied().unwrap_or(0).max(own);
+            let (here, there) = (share(own, documents), share(count, background.documents));
+            (value, part, count, (here - there) * here / there)
         });
         let mut scored: Vec<_> = scored.filter(|(.., score)| *score > 0.0).collect();
         scored.sort_by(|left, right| right.3.total_cmp(&left.3));
         scored.truncate(self.count_of("size", 10)?);
-        let buckets = scored.into_iter().map(|(value, hits, count, score)| {
-            let mut head = match &source {
+        let buckets = scored.into_iter().map(|(value, part, count, score)| {
+            let mut head = match &division.source {
                 TermSource::Values(source) => Self::head(source, value),
                 TermSource::Words(_) => [("key".to_owned(), value.json())].into_iter().collect(),
             };
             head.insert("score".to_owned(), json!(score));
             head.insert("bg_count".to_owned(), count.into());
-            self.bucket(head, hits)
+            self.bucket(head, part)
         });
         let buckets = self.listed(buckets.collect::<Result<_, _>>()?)?;
-        let kind = match form {
+        let kind = match division.form {
             ValueForm::Unmapped => "umsigterms",
             ValueForm::Whole | ValueForm::Date | ValueForm::Boolean => "siglterms",
             _ => "sigsterms",
         };
-        Ok((kind, json!({ "doc_count": self.hits.len(), "bg_count": background.len(), "buckets": buckets })))
+        Ok((kind, json!({ "doc_count": documents, "bg_count": background.documents, "buckets": buckets })))
     }
 }

@@ -1,14 +1,22 @@
 //! Aggregations that take documents one by one: they keep buckets and figures, and no documents.
 //!
-//! Some kinds look at all documents of a bucket together, such as those that compare them with others. A
+//! A sample keeps the documents that it is going to have, and is divided when they are known; so are
+//! intervals of time that depend on all points. Some kinds look at all documents of a bucket together. A
 //! search with one of them keeps its documents.
 
+mod answers;
+mod settling;
+
+use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_plan::QueryMemory;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use self::answers::finish_all;
+use self::settling::DateUnits;
+use super::automatic::AutomaticDivision;
 use super::bucket_hits::BucketTopHits;
 use super::composite::{CompositeDivision, PlacedKey};
 use super::filters::{AdjacencyDivision, FilterPair, filter_places};
@@ -16,9 +24,11 @@ use super::histograms::{DateDivision, NumberDivision};
 use super::metrics::{self, NumberSummary, WeightedSums};
 use super::pipelines::PipelineKind;
 use super::ranges::RangeDivision;
+use super::samples::BucketSample;
+use super::significant::{SignificantDivision, TermBackground};
 use super::terms::{WantedTerms, check_values, combinations};
 use super::values::{AggregatedValue, FieldSource};
-use super::{AggregationScope, AskedAggregation, BucketContent, OneAggregation};
+use super::{AggregationScope, AskedAggregation, OneAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
@@ -61,9 +71,19 @@ impl<'a> StreamedAggregations<'a> {
         add_all(&self.plans, &mut self.states, hit)
     }
 
-    /// True if an aggregation takes documents that the query does not match ([`Self::add_of_all`]).
-    pub(crate) fn reads_everything(&self) -> bool {
-        self.plans.iter().any(|plan| matches!(plan.work, StreamWork::Global))
+    /// Ends the documents that the query matches. True if an aggregation takes all documents then
+    /// ([`Self::add_of_all`]).
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    pub(crate) fn end_matching(&mut self) -> Result<bool, Error> {
+        for (plan, state) in self.plans.iter().zip(&mut self.states) {
+            // The others take theirs later.
+            if !matches!(plan.work, StreamWork::Global) {
+                plan.settle(state)?;
+            }
+        }
+        Ok(self.plans.iter().any(StreamPlan::reads_everything))
     }
 
     /// Adds one of all documents, whether the query matches it or not.
@@ -75,6 +95,7 @@ impl<'a> StreamedAggregations<'a> {
             if let (StreamWork::Global, StreamState::List(buckets)) = (&plan.work, state) {
                 plan.fill_places(buckets, [0], hit)?;
             }
+            plan.compare(hit)?;
         }
         Ok(())
     }
@@ -83,30 +104,18 @@ impl<'a> StreamedAggregations<'a> {
     ///
     /// # Errors
     /// There are too many buckets, or an order names no figure.
-    pub(crate) fn finish(&self) -> Result<Map<String, Value>, Error> {
+    pub(crate) fn finish(&mut self) -> Result<Map<String, Value>, Error> {
+        for (plan, state) in self.plans.iter().zip(&mut self.states) {
+            if matches!(plan.work, StreamWork::Global) {
+                plan.settle(state)?;
+            }
+        }
         finish_all(&self.plans, &self.states, self.asked, self.scope)
     }
 }
 
 fn add_all(plans: &[StreamPlan<'_>], states: &mut [StreamState], hit: &SearchHit) -> Result<(), Error> {
     plans.iter().zip(states).try_for_each(|(plan, state)| plan.add(state, hit))
-}
-
-fn finish_all(
-    plans: &[StreamPlan<'_>],
-    states: &[StreamState],
-    asked: &[AskedAggregation],
-    scope: &AggregationScope<'_>,
-) -> Result<Map<String, Value>, Error> {
-    let mut answer = Map::new();
-    for (plan, state) in plans.iter().zip(states) {
-        if !matches!(plan.work, StreamWork::Pipeline) {
-            let (kind, value) = plan.finish(state)?;
-            scope.add(&mut answer, plan.asked, kind, value);
-        }
-    }
-    scope.add_siblings(&mut answer, asked)?;
-    Ok(answer)
 }
 
 /// An aggregation with its options, read once for all documents.
@@ -133,6 +142,11 @@ enum StreamWork {
     Filter(SearchQuery),
     Filters(Vec<SearchQuery>),
     Adjacency(AdjacencyDivision),
+    /// Values that are compared with those of all documents, which all buckets share.
+    Significant(SignificantDivision, RefCell<TermBackground>),
+    /// The best documents, of this number at most.
+    Sampler(usize),
+    Automatic(AutomaticDivision),
     /// Takes all documents, also those that the query does not match.
     Global,
     Missing(FieldSource),
@@ -152,6 +166,7 @@ impl StreamWork {
             StreamWork::Filter(query) => query.pattern_bytes(),
             StreamWork::Filters(queries) => queries.iter().map(SearchQuery::pattern_bytes).sum(),
             StreamWork::Adjacency(division) => division.pattern_bytes(),
+            StreamWork::Significant(division, _) => division.pattern_bytes(),
             _ => 0,
         }
     }
@@ -166,6 +181,11 @@ enum StreamState {
     Intervals(BTreeMap<i64, BucketState>),
     List(Vec<BucketState>),
     Pairs(BTreeMap<FilterPair, BucketState>),
+    /// Number of the documents, and buckets of their values.
+    Compared(usize, BTreeMap<AggregatedValue, BucketState>),
+    /// Best documents, and the bucket that they are divided in later.
+    Sample(BucketSample, BucketState),
+    Units(DateUnits),
     Count(usize),
     Different(BTreeSet<AggregatedValue>),
     Weighted(WeightedSums),
@@ -220,7 +240,13 @@ impl<'a> StreamPlan<'a> {
             "filter" => StreamWork::Filter(query::parse(&Value::Object(asked.options.clone()))?),
             "filters" => StreamWork::Filters(one.filter_queries()?),
             "adjacency_matrix" => StreamWork::Adjacency(one.adjacency_division()?),
-            "global" => StreamWork::Global,
+            "significant_terms" | "significant_text" => {
+                StreamWork::Significant(one.significant_division()?, RefCell::default())
+            }
+            "sampler" => StreamWork::Sampler(one.count_of("shard_size", 100)?),
+            "auto_date_histogram" => StreamWork::Automatic(one.automatic_division()?),
+            // What is inside would need all documents again.
+            "global" if !asked.inner.iter().any(AskedAggregation::reads_everything) => StreamWork::Global,
             "missing" => StreamWork::Missing(one.source()?),
             "nested" => StreamWork::Nested(one.nested_path()?),
             "value_count" => StreamWork::ValueCount(one.source()?),
@@ -246,6 +272,9 @@ impl<'a> StreamPlan<'a> {
             StreamWork::Pipeline => Ok(StreamState::Nothing),
             StreamWork::Terms(..) | StreamWork::RareTerms(..) => Ok(StreamState::Values(BTreeMap::new())),
             StreamWork::Adjacency(_) => Ok(StreamState::Pairs(BTreeMap::new())),
+            StreamWork::Significant(..) => Ok(StreamState::Compared(0, BTreeMap::new())),
+            StreamWork::Sampler(_) => Ok(StreamState::Sample(BucketSample::default(), self.bucket()?)),
+            StreamWork::Automatic(division) => Ok(StreamState::Units(DateUnits::new(division))),
             StreamWork::MultiTerms(_) => Ok(StreamState::Combined(BTreeMap::new())),
             StreamWork::Composite(_) => Ok(StreamState::Placed(BTreeMap::new())),
             StreamWork::Numbers(_) | StreamWork::Dates(_) => Ok(StreamState::Intervals(BTreeMap::new())),
@@ -396,6 +425,22 @@ impl<'a> StreamPlan<'a> {
             (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
                 division.pairs(hit)?.into_iter().try_for_each(|pair| self.fill_at(parts, pair, hit))
             }
+            (StreamWork::Significant(division, _), StreamState::Compared(documents, parts)) => {
+                *documents += 1;
+                for value in division.values(hit) {
+                    if !parts.contains_key(&value) {
+                        take(self.memory, value_bytes(&value))?;
+                    }
+                    self.fill_at(parts, value, hit)?;
+                }
+                check_values(parts.len())
+            }
+            (StreamWork::Sampler(most), StreamState::Sample(sample, _)) => {
+                sample.add(hit, *most, self.memory)
+            }
+            (StreamWork::Automatic(division), StreamState::Units(units)) => {
+                self.add_to_units(division, units, hit)
+            }
             (StreamWork::Missing(source), StreamState::List(buckets)) => {
                 self.fill_places(buckets, source.all(hit).is_empty().then_some(0), hit)
             }
@@ -434,95 +479,6 @@ impl<'a> StreamPlan<'a> {
             _ => Err(mixed_up()),
         }
     }
-
-    /// A bucket with the plans of what is inside.
-    fn kept<'k>(&'k self, bucket: &'k BucketState) -> KeptBucket<'k> {
-        KeptBucket { plans: &self.inner, bucket: Some(bucket) }
-    }
-
-    /// Answer of the aggregation, with its kind.
-    fn finish(&self, state: &StreamState) -> Result<(&'static str, Value), Error> {
-        let one = self.one();
-        let figure = |kind: &'static str, value: Value| Ok((kind, json!({ "value": value })));
-        match (&self.work, state) {
-            (StreamWork::Terms(source, _), StreamState::Values(parts)) => {
-                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
-                    parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
-                one.finish_terms(source, parts)
-            }
-            (StreamWork::RareTerms(source, _, most), StreamState::Values(parts)) => {
-                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
-                    parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
-                one.finish_rare_terms(source, *most, parts)
-            }
-            (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
-                let parts: BTreeMap<FilterPair, KeptBucket<'_>> =
-                    parts.iter().map(|(pair, bucket)| (*pair, self.kept(bucket))).collect();
-                Ok(("adjacency_matrix", one.finish_adjacency(division, parts)?))
-            }
-            (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
-                let parts: BTreeMap<&Vec<AggregatedValue>, KeptBucket<'_>> =
-                    parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
-                one.finish_multi_terms(sources, parts)
-            }
-            (StreamWork::Composite(division), StreamState::Placed(parts)) => {
-                let parts: BTreeMap<&PlacedKey, KeptBucket<'_>> =
-                    parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
-                Ok(("composite", one.finish_composite(division, parts)?))
-            }
-            (StreamWork::Numbers(division), StreamState::Intervals(parts)) => {
-                let parts = parts.iter().map(|(key, bucket)| (*key, self.kept(bucket))).collect();
-                Ok(("histogram", one.finish_histogram(division, parts)?))
-            }
-            (StreamWork::Dates(division), StreamState::Intervals(parts)) => {
-                let parts = parts.iter().map(|(key, bucket)| (*key, self.kept(bucket))).collect();
-                Ok(("date_histogram", one.finish_date_histogram(division, parts)?))
-            }
-            (StreamWork::Ranges(division), StreamState::List(buckets)) => {
-                let kind = match self.asked.kind.as_str() {
-                    "date_range" => "date_range",
-                    "ip_range" => "ip_range",
-                    _ => "range",
-                };
-                Ok((kind, one.finish_ranges(division, &self.all_kept(buckets))?))
-            }
-            (StreamWork::Filters(_), StreamState::List(buckets)) => {
-                Ok(("filters", one.finish_filters(&self.all_kept(buckets))?))
-            }
-            (work, StreamState::List(buckets)) => {
-                let kind = match work {
-                    StreamWork::Filter(_) => "filter",
-                    StreamWork::Global => "global",
-                    StreamWork::Missing(_) => "missing",
-                    StreamWork::Nested(_) => "nested",
-                    _ => return Err(mixed_up()),
-                };
-                let bucket = buckets.first().map(|bucket| self.kept(bucket)).unwrap_or_default();
-                one.single(kind, &bucket)
-            }
-            (StreamWork::ValueCount(_), StreamState::Count(count)) => figure("value_count", json!(count)),
-            (StreamWork::Cardinality(_), StreamState::Different(values)) => {
-                figure("cardinality", json!(values.len()))
-            }
-            (StreamWork::Weighted(_), StreamState::Weighted(sums)) => Ok(("weighted_avg", sums.answer())),
-            (StreamWork::Figures(source), StreamState::Summary(summary)) => {
-                let (kind, options) = (&self.asked.kind, &self.asked.options);
-                metrics::figures_with(kind, options, *summary, Vec::new(), source)
-            }
-            (StreamWork::Figures(source), StreamState::Numbers(numbers)) => {
-                metrics::figures(&self.asked.kind, &self.asked.options, numbers.clone(), source)
-            }
-            (StreamWork::TopHits(page), StreamState::Hits(top)) => {
-                let hits = top.answer(page, self.scope.total_as_number);
-                Ok(("top_hits", json!({ "hits": hits })))
-            }
-            _ => Err(mixed_up()),
-        }
-    }
-
-    fn all_kept<'k>(&'k self, buckets: &'k [BucketState]) -> Vec<KeptBucket<'k>> {
-        buckets.iter().map(|bucket| self.kept(bucket)).collect()
-    }
 }
 
 /// Error of a plan that gets the state of another one.
@@ -539,28 +495,4 @@ fn value_bytes(value: &AggregatedValue) -> usize {
 
 fn key_bytes(key: &PlacedKey) -> usize {
     key.values().map(|value| value.map_or(PART_BYTES, value_bytes)).sum()
-}
-
-/// A finished bucket; the default is one without documents.
-#[derive(Default)]
-struct KeptBucket<'k> {
-    plans: &'k [StreamPlan<'k>],
-    bucket: Option<&'k BucketState>,
-}
-
-impl BucketContent for KeptBucket<'_> {
-    fn documents(&self) -> usize {
-        self.bucket.map_or(0, |bucket| bucket.documents)
-    }
-
-    fn inside(
-        &self,
-        asked: &[AskedAggregation],
-        scope: &AggregationScope<'_>,
-    ) -> Result<Map<String, Value>, Error> {
-        match self.bucket {
-            Some(bucket) => finish_all(self.plans, &bucket.inner, asked, scope),
-            None => scope.run(asked, &[]),
-        }
-    }
 }

@@ -158,12 +158,12 @@ impl MappingPass {
         }
         if unread_text(document).is_some() {
             let path = if before.is_empty() { "_source" } else { before };
-            return self.refuse(path, Error::mapping(format!("the object [{path}] cannot be read")));
+            return self.refuse(path, Error::document(format!("the object [{path}] cannot be read")));
         }
         let mode = DynamicMode::of(definition, inherited);
         for (name, value) in document {
             if name.trim().is_empty() || name.split('.').any(|part| part.trim().is_empty()) {
-                let error = Error::Mapping {
+                let error = Error::Document {
                     reason: "failed to parse".to_owned(),
                     cause: Some((
                         "illegal_argument_exception",
@@ -177,7 +177,7 @@ impl MappingPass {
             }
             let path = format!("{before}{name}");
             if has_unread(value) {
-                self.refuse(&path, Error::mapping(format!("a value of [{path}] cannot be read")))?;
+                self.refuse(&path, Error::document(format!("a value of [{path}] cannot be read")))?;
             }
             self.member(definition, MemberPlace { name, path: &path, depth }, value, &mode)?;
         }
@@ -257,7 +257,7 @@ impl MappingPass {
                 if field.get("enabled") == Some(&Value::Bool(false)) {
                     return Ok(());
                 }
-                let error = Error::mapping(format!(
+                let error = Error::document(format!(
                     "object mapping for [{}] tried to parse field [{}] as object, but found a concrete value",
                     place.path, place.name
                 ));
@@ -268,7 +268,7 @@ impl MappingPass {
                     return Ok(());
                 }
                 let Err((cause, reason)) = check_value(field, &kind, other) else { return Ok(()) };
-                let error = Error::Mapping {
+                let error = Error::Document {
                     reason: format!("failed to parse field [{}] of type [{kind}]", place.path),
                     cause: Some((cause, reason)),
                 };

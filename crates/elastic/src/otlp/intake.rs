@@ -101,6 +101,7 @@ impl RecordIntake<'_> {
             source: Arc::from(document.text()),
             update: None,
             shown: None,
+            answer: None,
             size: None,
         };
         let (placed, misfit) = self.placer.place_record(&document.stream, &document.fields, write)?;
@@ -141,6 +142,11 @@ impl RecordIntake<'_> {
 
     /// Error of a request, some records of which may be stored already.
     fn after_some(&self, error: Error) -> Error {
+        let error = match error {
+            // Other replicas may have the records: the request was not refused as a whole.
+            Error::PartlyFull(reason) => Error::Unavailable(reason),
+            error => error,
+        };
         match (self.stored, error.status()) {
             (0, _) => error,
             (stored, 429 | 503) => Error::Unavailable(format!(

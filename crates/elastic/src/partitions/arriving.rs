@@ -13,6 +13,10 @@ use parking_lot::Mutex;
 /// Time after which a write of unknown outcome is over: its owner has given it up before.
 const UNKNOWN_FOR: Duration = Duration::from_secs(65);
 
+/// Time after which no write of another node arrives that had the catalog before: the one above, and the time
+/// for which a node may act by a cluster state that is not the newest any more, or its clock may be behind.
+pub(super) const OTHERS_FOR: Duration = Duration::from_secs(75);
+
 /// Ids that the documents of a write have.
 pub(crate) type GivenIds = Arc<[String]>;
 
@@ -25,6 +29,16 @@ struct ArrivingState {
     /// Number of the next write.
     next: u64,
     writes: BTreeMap<u64, ArrivingWrite>,
+    others: Option<OtherWrites>,
+}
+
+/// Writes of another node, which had the catalog before. Their ids are not known here.
+#[derive(Debug, Clone, Copy)]
+struct OtherWrites {
+    /// Number of the last partition that they can go to.
+    last: u32,
+    /// Time at which they are over.
+    until: Instant,
 }
 
 #[derive(Debug)]
@@ -62,6 +76,15 @@ impl ArrivingState {
         let there = self.writes.values().filter(|write| partitions.contains(&write.partition));
         there.map(|write| Arc::clone(&write.ids)).collect()
     }
+
+    fn note_others(&mut self, last: u32, now: Instant) {
+        let last = self.others.map_or(last, |others| others.last.max(last));
+        self.others = Some(OtherWrites { last, until: now + OTHERS_FOR });
+    }
+
+    fn may_have_others(&self, partition: u32, now: Instant) -> bool {
+        self.others.is_some_and(|others| partition <= others.last && now < others.until)
+    }
 }
 
 impl ArrivingIds {
@@ -74,6 +97,17 @@ impl ArrivingIds {
     /// Ids on their way to any of these partitions, by write.
     pub(crate) fn ids_at(&self, partitions: &[u32]) -> Vec<GivenIds> {
         self.0.lock().ids_at(partitions, Instant::now())
+    }
+
+    /// Notes that another node had the catalog before this one. Documents with any ids may be on their way to
+    /// the partitions up to this number.
+    pub(crate) fn note_others(&self, last: u32) {
+        self.0.lock().note_others(last, Instant::now());
+    }
+
+    /// True if writes of another node may still be on their way to a partition.
+    pub(super) fn may_have_others(&self, partition: u32) -> bool {
+        self.0.lock().may_have_others(partition, Instant::now())
     }
 }
 
@@ -123,6 +157,28 @@ mod tests {
         assert!(names(&mut state, &[1], UNKNOWN_FOR).is_empty());
         assert_eq!(names(&mut state, &[2], UNKNOWN_FOR), ["c"], "a write under way ends by itself");
         assert_eq!(state.writes.len(), 1, "the others are forgotten");
+    }
+
+    #[test]
+    fn writes_of_another_node_are_possible_for_a_while() {
+        let mut state = ArrivingState::default();
+        let now = Instant::now();
+        assert!(!state.may_have_others(1, now), "no other node had the catalog");
+        state.note_others(7, now);
+        for (partition, after, expected) in [
+            (1, Duration::ZERO, true),
+            (7, UNKNOWN_FOR, true),
+            (8, Duration::ZERO, false),
+            (7, OTHERS_FOR, false),
+        ] {
+            assert_eq!(
+                state.may_have_others(partition, now + after),
+                expected,
+                "{partition} after {after:?}"
+            );
+        }
+        state.note_others(3, now + OTHERS_FOR / 2);
+        assert!(state.may_have_others(7, now + OTHERS_FOR), "a later note takes nothing back");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
+use parking_lot::Mutex;
 
 use super::{GivenIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
 use crate::Error;
@@ -28,6 +29,9 @@ pub(crate) fn begin_write(
     given: &GivenIds,
 ) -> Result<PartitionHold, Error> {
     let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
+    if !given.is_empty() {
+        door.catalog.claim_ids(&door.arriving)?;
+    }
     loop {
         if let Some(hold) = table.begin(shard, (load, given), &door.arriving, &limits, now_ms()) {
             return Ok(hold);
@@ -35,6 +39,7 @@ pub(crate) fn begin_write(
         let mut change = door.catalog.change()?;
         let newest = change.written(index)?.clone();
         make_ready(&mut change, &newest, shard, load, &limits)?;
+        change.commit()?;
     }
 }
 
@@ -111,7 +116,7 @@ fn create(
     for partition in change.indexes.values().flat_map(|index| index.live.partitions.all()) {
         note(&partition.state.lock().entry);
     }
-    change.dropping.iter().for_each(note);
+    change.dropping.lock().iter().for_each(note);
     number = number.wrapping_add(1).max(1);
     let is_free = |place: &u16| shelf::is_free_place(*place) && !is_used[usize::from(*place)];
     let otherwise = (0..shelf::PLACES).cycle().skip(number as usize % usize::from(shelf::PLACES));
@@ -202,24 +207,24 @@ pub(crate) fn load(node: &Node, entries: &mut CatalogEntries, partitions: Vec<Pa
             None => dropping.push(entry),
         }
     }
-    entries.dropping = dropping;
+    entries.dropping = Arc::new(Mutex::new(dropping));
 }
 
 /// Drops all partitions of an index that takes no writes any more. What cannot be dropped now is dropped
 /// later.
-pub(crate) fn drop_all(change: &mut CatalogChange<'_>, index: &OpenIndex) {
+pub(crate) fn drop_all(node: &Arc<Node>, catalog: &CatalogEntries, index: &OpenIndex) {
     let all = std::mem::take(&mut *index.live.partitions.partitions.lock());
-    let version = change.version();
+    let version = catalog.version();
     let mut entries: Vec<PartitionEntry> =
         all.iter().map(|partition| partition.state.lock().entry.clone()).collect();
     while let Some(entry) = entries.last() {
-        if let Err(error) = entry.drop_documents(change.node, version) {
+        if let Err(error) = entry.drop_documents(node, version) {
             tracing::debug!(%error, index = %index.entry.name, "partitions of a deleted index wait to be dropped");
             break;
         }
         entries.pop();
     }
-    change.dropping_mut().append(&mut entries);
+    catalog.dropping.lock().append(&mut entries);
 }
 
 /// Completes the drops of partitions that are under way.
@@ -229,7 +234,7 @@ pub(crate) fn drop_all(change: &mut CatalogChange<'_>, index: &OpenIndex) {
 pub(crate) fn complete_drops(door: &ElasticDoor) -> Result<(), Error> {
     let (entries, version) = {
         let entries = door.catalog.read()?;
-        (entries.dropping.clone(), entries.version())
+        (entries.dropping.lock().clone(), entries.version())
     };
     let outcomes: Vec<_> = entries.iter().map(|entry| complete_drop(door, entry, version)).collect();
     outcomes.into_iter().collect()
@@ -239,7 +244,9 @@ pub(crate) fn complete_drops(door: &ElasticDoor) -> Result<(), Error> {
 /// its number meanwhile, which would be dropped with it.
 fn complete_drop(door: &ElasticDoor, entry: &PartitionEntry, version: ClusterVersion) -> Result<(), Error> {
     entry.drop_documents(&door.node, version)?;
-    door.catalog.change()?.dropping_mut().retain(|other| other.number != entry.number);
+    // No partition gets a number meanwhile.
+    let change = door.catalog.change()?;
+    change.dropping.lock().retain(|other| other.number != entry.number);
     Ok(())
 }
 
@@ -272,13 +279,13 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
     for partition in &dropped {
         let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
         let version = {
-            let mut change = door.catalog.change()?;
+            let change = door.catalog.change()?;
             if change.written(index).is_err() {
                 break;
             }
             entry.keep(change.node)?;
             index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
-            change.dropping_mut().push(entry.clone());
+            change.dropping.lock().push(entry.clone());
             change.version()
         };
         count += 1;

@@ -19,14 +19,14 @@ use millrace_node::cluster::{
 };
 use millrace_store::StoreModification;
 
-use super::writing::{TypedEffect, TypedReader, bytes_of, shown_part, stamped};
+use super::writing::{TypedEffect, TypedReader, bytes_of, stamped};
 use super::{TypeBinding, version_of};
 use crate::Error;
 use crate::caller::AdmittedSize;
 use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf;
-use crate::writing::{PATIENCE, PAUSES, SingleWrite, WriteAction, WriteConditions, WriteResult};
+use crate::writing::{PATIENCE, PAUSES, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult};
 
 /// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
 /// one document are done in their order. What an owner does not take on is tried again for a while.
@@ -206,7 +206,8 @@ impl<'a> OwnedWrite<'a> {
     fn update(&self) -> WriteAttempt {
         let timestamp = self.seen.as_ref().map(|(_, timestamp)| *timestamp);
         let checked = self.reader.check(self.write.action, &self.write.conditions, timestamp);
-        let decide = |()| self.reader.decide(self.effect.clone(), self.seen.clone(), shown_part(self.write));
+        let shown = ShownUpdate::of(self.write);
+        let decide = |()| self.reader.decide(self.effect.clone(), self.seen.clone(), shown.as_ref());
         match (checked.and_then(decide), timestamp) {
             (Ok((result, StoreModification::Put(document))), timestamp) => {
                 let change = ConditionalChange {

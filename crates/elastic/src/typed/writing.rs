@@ -18,9 +18,10 @@ use crate::catalog::random_text;
 use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf;
-use crate::source::SourceFilter;
 use crate::update::{UpdateBody, merge};
-use crate::writing::{DecidedWrite, DecisionSlot, SingleWrite, WriteAction, WriteConditions, WriteResult};
+use crate::writing::{
+    DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
+};
 
 /// Beginning of an operation whose fields are a document.
 const FIELDS: &str = "{\"fields\":";
@@ -93,7 +94,7 @@ pub(crate) fn prepare(
     let slot = DecisionSlot::default();
     let decided = Arc::clone(&slot);
     let (action, conditions) = (write.action, write.conditions.clone());
-    let shown = shown_part(write).cloned();
+    let shown = ShownUpdate::of(write);
     let change = StoreChange::Modify(Box::new(move |stored| {
         let current = stored.as_ref().map(|(_, timestamp)| *timestamp);
         let decision = reader.check(action, &conditions, current);
@@ -106,11 +107,6 @@ pub(crate) fn prepare(
         Ok(modification)
     }));
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
-}
-
-/// Part of the document that the answer of a write has, if it has any.
-pub(super) fn shown_part(write: &SingleWrite) -> Option<&SourceFilter> {
-    write.shown.as_ref().filter(|shown| !shown.is_off && write.action == WriteAction::Update)
 }
 
 /// Sets the version and the sequence number of a result to the timestamp of the write.
@@ -192,9 +188,9 @@ impl TypedReader {
     fn parsed(&self, source: &str) -> Result<Document, Error> {
         // More than one object would add members to the operation around it.
         let whole = serde_json::from_str::<IgnoredAny>(source);
-        whole.map_err(|error| Error::Document(format!("failed to parse: {error}")))?;
+        whole.map_err(|error| Error::document(format!("failed to parse: {error}")))?;
         if !source.trim_ascii_start().starts_with('{') {
-            return Err(Error::Document("failed to parse: a document is a JSON object".to_owned()));
+            return Err(Error::document("failed to parse: a document is a JSON object".to_owned()));
         }
         match self.operation(OperationKind::Put, &format!("{FIELDS}{source}}}"))?.action {
             OperationAction::Put(document) => Ok(document),
@@ -218,15 +214,15 @@ impl TypedReader {
             millrace_document::Error::UnknownField { field, .. } => {
                 Error::Strict { mode: "strict".to_owned(), field, parent: "_doc".to_owned() }
             }
-            millrace_document::Error::Field { field, reason, line, column } => Error::Document(format!(
+            millrace_document::Error::Field { field, reason, line, column } => Error::document(format!(
                 "{} failed to parse field [{field}] in document with id '{}': {reason}",
                 place(line, column),
                 self.binding.shown_id(&self.id)
             )),
             millrace_document::Error::Json { reason, line, column } => {
-                Error::Document(format!("{} failed to parse: {reason}", place(line, column)))
+                Error::document(format!("{} failed to parse: {reason}", place(line, column)))
             }
-            other => Error::Document(other.to_string()),
+            other => Error::document(other.to_string()),
         }
     }
 
@@ -236,7 +232,7 @@ impl TypedReader {
         let document = kind.scripts.run(document, &caller()).map_err(not_indexed)?;
         match kind.clusters.iter().any(|cluster| cluster.accepts(&document)) {
             true => Ok(document),
-            false => Err(Error::Document(format!(
+            false => Err(Error::document(format!(
                 "the document '{}' belongs to none of the clusters {}: their selections exclude it",
                 self.binding.shown_id(&self.id),
                 kind.cluster_names()
@@ -280,12 +276,13 @@ impl TypedReader {
     /// Decides on a write whose conditions hold.
     ///
     /// # Errors
-    /// The document to update does not exist; the updated document does not fit its type.
+    /// The document to update does not exist; the updated document does not fit its type; the answer has no
+    /// memory to show it.
     pub(super) fn decide(
         &self,
         effect: TypedEffect,
         stored: Option<(Document, Timestamp)>,
-        shown: Option<&SourceFilter>,
+        shown: Option<&ShownUpdate>,
     ) -> Result<(WriteResult, StoreModification), Error> {
         let with_document = |result: WriteResult, document: &Document| -> Result<WriteResult, Error> {
             let get = shown.map(|shown| self.shown(document, shown)).transpose()?;
@@ -354,9 +351,8 @@ impl TypedReader {
     }
 
     /// Member `get` of the answer of an update.
-    fn shown(&self, document: &Document, shown: &SourceFilter) -> Result<Value, Error> {
-        let source = shown.apply(&self.members(document)?);
-        Ok(json!({ "_seq_no": 0, "_primary_term": 1, "found": true, "_source": source }))
+    fn shown(&self, document: &Document, shown: &ShownUpdate) -> Result<Value, Error> {
+        shown.get(0, &self.members(document)?)
     }
 
     fn apply(&self, update: &DocumentUpdate, stored: Document) -> Result<Document, Error> {
@@ -409,6 +405,6 @@ fn not_indexed(error: millrace_indexing::Error) -> Error {
         millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => {
             Error::Unavailable(error.to_string())
         }
-        other => Error::Document(other.to_string()),
+        other => Error::document(other.to_string()),
     }
 }

@@ -114,7 +114,8 @@ impl PackageUpload {
             PackageArchive::Zip => ApplicationDraft::from_zip_file(&self.file),
             PackageArchive::TarGz => ApplicationDraft::from_tar_gz_file(&self.file),
         };
-        Ok((node.pool().run(read).await?.map_err(PackageMistakes::from)?, room))
+        let (read, room) = node.pool().run(room.held_by(read)).await?;
+        Ok((read.map_err(PackageMistakes::from)?, room))
     }
 }
 

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use axum::body::to_bytes;
 use axum::response::Response;
-use hyper::StatusCode;
 use hyper::body::Bytes;
+use hyper::{Method, StatusCode};
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Location};
+use millrace_env::text_with_causes;
 use serde_json::Value;
 
 use crate::GatewayState;
@@ -17,7 +18,7 @@ use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{RequestParameters, form_encode};
 use crate::status::kind_of;
 use millrace_node::Error;
-use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteSubject};
+use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 
 /// Maximum size of a node's answer for one bucket, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -197,16 +198,24 @@ impl VisitPosition {
         let bucket = self.bucket();
         let subject =
             RouteSubject { location: Location::new(bucket.bits()), group: None, part: Some(bucket) };
-        let answer = match forwarding::hand_on(node, subject, access, &ForwardKind::Client, request, deadline)
-            .await?
-        {
-            RoutingOutcome::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
-            RoutingOutcome::There(answer) => answer,
-            // Only a whole group can be divided.
-            RoutingOutcome::Divided => return Err(Error::Unsettled("a group has been divided".to_owned())),
-        };
-        let (status, body) = whole_answer(answer).await?;
-        Ok(BucketAnswer::There(status, body))
+        let mut looks = RouteBackoff::until(deadline);
+        loop {
+            let (kind, asked) = (ForwardKind::Client, request);
+            let answer = match forwarding::hand_on(node, subject, access, &kind, asked, deadline).await? {
+                RoutingOutcome::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
+                RoutingOutcome::There(answer) => answer,
+                // Only a whole group can be divided.
+                RoutingOutcome::Divided => {
+                    return Err(Error::Unsettled("a group has been divided".to_owned()));
+                }
+            };
+            match whole_answer(answer).await {
+                Ok((status, body)) => return Ok(BucketAnswer::There(status, body)),
+                // What only reads is asked for again: the node may have been frozen or restarted.
+                Err(error) if request.method != Method::GET || !looks.again().await => return Err(error),
+                Err(_) => {}
+            }
+        }
     }
 }
 
@@ -230,9 +239,10 @@ pub(super) fn request_from(
 /// Status and body of another node's answer.
 pub(super) async fn whole_answer(answer: Response) -> Result<(StatusCode, Bytes), Error> {
     let status = answer.status();
-    let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX)
-        .await
-        .map_err(|error| Error::Internal(format!("the answer of another node broke off: {error}")))?;
+    let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await.map_err(|error| {
+        let causes = text_with_causes(&error);
+        Error::Internal(format!("the answer of another node broke off: {causes}"))
+    })?;
     Ok((status, body))
 }
 

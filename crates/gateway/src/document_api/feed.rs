@@ -46,7 +46,7 @@ use self::answered::{KeyState, KeyUnderWay};
 use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
-use self::places::{StreamPlace, writer_of};
+pub(crate) use self::places::{StreamPlace, streams_max, writer_of};
 use self::source::PackedForm;
 use self::table::FeedFormat;
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
@@ -192,9 +192,10 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
         return Err(Error::BadRequest(reason.to_owned()));
     }
     let digest = BodyDigest::new(request.headers(), &call.parameters);
-    let place = StreamPlace::take(&call.hop, call.writer, limits.bodies_bytes_max)?;
+    let bytes = STREAM_BYTES + form.bytes();
+    let place = StreamPlace::take(&call.hop, call.writer, bytes, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
-    room.grow(STREAM_BYTES + form.bytes()).await?;
+    room.grow(bytes).await?;
     if requested == RequestedKey::Body {
         return begin_whole(call, request.into_body(), digest, FeedRoom { form, format, place, room }).await;
     }
@@ -235,12 +236,12 @@ async fn begin_whole(
     let FeedRoom { form, format, place, room } = reserved;
     let ReadBody { bytes, share } = collect(&call.node, body, call.node.body_bounds()).await?;
     let (mut whole, read) = (digest.clone(), bytes.clone());
-    let whole = tokio::task::spawn_blocking(move || {
+    let whole = tokio::task::spawn_blocking(share.held_by(move || {
         whole.add(&read);
         whole.finish()
-    });
+    }));
     let failed = |_| Error::Internal("the digest of the body failed; see the log".to_owned());
-    let whole = whole.await.map_err(failed)?;
+    let (whole, share) = whole.await.map_err(failed)?;
     let caller = call.caller.as_ref().expect("a feed begins with its caller");
     match call.node.feed_keys().find(key::body_key(caller, &whole))? {
         KeyState::Answered(answered) => Ok(AdmittedFeed::Answered(answered.answer)),

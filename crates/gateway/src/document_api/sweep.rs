@@ -135,8 +135,9 @@ async fn read_update(
     call.within(room.work(WorkKind::Document(kind.block), &body)).await?;
     let size = body.len();
     let parse = move || json::parse(&body, OperationKind::Update, id, &schema.document_type, options);
-    let operation = call.node.pool().run_sized(BodySizeClass::of_document(size), parse).await??;
-    match operation.action {
+    let parse = room.held_by(parse);
+    let (operation, room) = call.node.pool().run_sized(BodySizeClass::of_document(size), parse).await?;
+    match operation?.action {
         OperationAction::Update(update) => Ok((update, size, room)),
         OperationAction::Put(_) | OperationAction::Remove(_) => {
             Err(Error::BadRequest("the body is not an update".to_owned()))

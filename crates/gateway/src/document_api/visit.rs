@@ -74,7 +74,7 @@ async fn collect(
     let mut continuation = pages.start();
     let mut count = 0;
     loop {
-        let page = pages.next(continuation, wanted - count).await?;
+        let page = pages.next(continuation, wanted - count, None).await?;
         if count > 0 && page.documents > 0 {
             answer.push(b',');
         }

@@ -110,7 +110,8 @@ async fn read(
         let operation = json::parse(&body, kind, id, &document_type.document_type, options)?;
         Ok::<_, Error>((operation, size))
     };
-    let (operation, size) = call.node.pool().run_sized(body_size, parse).await??;
+    let (parsed, room) = call.node.pool().run_sized(body_size, room.held_by(parse)).await?;
+    let (operation, size) = parsed?;
     Ok(ReadOperation { operation, _room: room, _size: size })
 }
 

@@ -3,10 +3,12 @@
 //!
 //! A batch is a request for `_bulk`, which the node that owns the door's documents answers. The next part of
 //! the body is read when the answer to a batch was taken, so that a slow store, and a client that does not
-//! read, stop the stream.
+//! read, stop the stream. Meanwhile it has a place among the streams of its client, and room for what it has
+//! read.
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -21,19 +23,30 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use millrace_elastic::{BulkBatching, BulkSplitter, DoorRequest, ElasticDoor};
 use millrace_node::Error;
+use millrace_node::cluster::ForwardKind;
 use tokio::time::Instant;
 
 use super::{ElasticApi, PRODUCT, check_right, route, written};
+use crate::document_api::feed::{StreamPlace, writer_of};
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
-use crate::http::{BodyBounds, BodyReader, BudgetReservation};
+use crate::http::{BodyBounds, BodyReader, BudgetReservation, counted_page};
 
-/// Memory of a stream in bytes, reserved before its body is read: a batch, and what arrived after it.
+/// Memory that a stream may take, in bytes: a batch, and what arrived after it.
 const STREAM_BYTES: usize = 3 << 20;
+
+/// Memory of a stream in bytes that is reserved before its body is read, and while it is idle: what arrives
+/// together, and a short batch. More is reserved as it is read, and given back with each batch.
+const IDLE_BYTES: usize = 256 << 10;
+
+/// Time for which a stream waits for more room. Streams take at most half of all room for bodies, so it comes
+/// free as other requests end.
+const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Answers a stream of operations.
 ///
 /// # Errors
-/// The parameters are out of their ranges, the body is packed, or there is no room for a stream.
+/// The parameters are out of their ranges, the body is packed, there is no room for a stream, or its client
+/// has as many as it gets.
 pub(super) async fn answer(
     api: &Arc<ElasticApi>,
     shown: &DoorRequest,
@@ -42,12 +55,14 @@ pub(super) async fn answer(
     if let Err(error) = ElasticDoor::check_media_types(shown, !request.body().is_end_stream()) {
         return Ok(written(ElasticDoor::refuse_as(shown, error)));
     }
-    check_right(&*caller_of(&request)?, shown)?;
+    let caller = caller_of(&request)?;
+    check_right(&caller, shown)?;
     let batching = match BulkBatching::of(shown) {
         Ok(batching) => batching,
         Err(error) => return Ok(written(ElasticDoor::refuse_as(shown, error))),
     };
     let standing = StandingCredential::of(&api.node, &request);
+    let writer = writer_of(&caller, request.extensions().get());
     let (mut parts, body) = request.into_parts();
     if parts.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let reason = "a stream of operations is sent as it is; leave out Content-Encoding, or use _bulk";
@@ -56,8 +71,10 @@ pub(super) async fn answer(
     for name in [ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING, EXPECT] {
         parts.headers.remove(name);
     }
+    let bodies_bytes_max = api.node.settings().limits.bodies_bytes_max;
+    let place = StreamPlace::take(&ForwardKind::Client, writer, STREAM_BYTES, bodies_bytes_max)?;
     let mut room = api.node.budget().share();
-    room.grow(STREAM_BYTES).await?;
+    room.grow(IDLE_BYTES).await?;
     let bounds = BodyBounds { bytes: usize::MAX, ..api.node.body_bounds() };
     let mut reader = BodyReader::new(&api.node, body, bounds);
     // A client that waits for '100 Continue' gets it before the head of the answer.
@@ -76,7 +93,8 @@ pub(super) async fn answer(
         splitter,
         batching,
         lines,
-        _room: room,
+        room,
+        _place: place,
     };
     tokio::spawn(stream.run(reader, first));
     let mut response = Response::new(Body::new(answer));
@@ -104,7 +122,14 @@ struct OperationStream {
     splitter: BulkSplitter,
     batching: BulkBatching,
     lines: Sender<Bytes, Infallible>,
-    _room: BudgetReservation,
+    room: BudgetReservation,
+    _place: StreamPlace,
+}
+
+/// Memory that a stream needs which has read so many bytes that no batch had yet. Their buffer grows by
+/// doubling.
+fn room_for(read: usize) -> usize {
+    read.saturating_mul(2).clamp(IDLE_BYTES, STREAM_BYTES)
 }
 
 impl OperationStream {
@@ -114,6 +139,11 @@ impl OperationStream {
         let mut due = None;
         loop {
             let Some(bytes) = next else { break };
+            if let Err(error) = self.reserve(bytes.len()).await {
+                // As a body that breaks off: what was read before is written.
+                next = self.received(Err(error)).await;
+                continue;
+            }
             let full = match self.splitter.add(&bytes) {
                 Ok(full) => full,
                 Err(error) => {
@@ -132,6 +162,7 @@ impl OperationStream {
                     return;
                 }
             }
+            self.give_back();
             if self.splitter.is_broken() {
                 return;
             }
@@ -148,6 +179,7 @@ impl OperationStream {
                         {
                             return;
                         }
+                        self.give_back();
                     }
                 }
             };
@@ -156,6 +188,25 @@ impl OperationStream {
             // As above.
             let _ = self.batch(batch).await;
         }
+    }
+
+    /// Reserves room for bytes that were read, beside those that no batch had yet.
+    ///
+    /// # Errors
+    /// There was none for a minute.
+    async fn reserve(&mut self, read: usize) -> Result<(), Error> {
+        let (needed, until) = (room_for(self.splitter.bytes() + read), Instant::now() + ROOM_PATIENCE);
+        loop {
+            match self.room.grow_to(needed).await {
+                Err(Error::NoRoom { .. }) if Instant::now() < until => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Gives back what the batches before have needed.
+    fn give_back(&mut self) {
+        self.room.shrink_to(room_for(self.splitter.bytes()));
     }
 
     async fn read(&mut self, reader: &mut BodyReader) -> Option<Bytes> {
@@ -211,9 +262,24 @@ impl OperationStream {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        self.lines.send_data(line.into()).await.map_err(|_| BulkStreamEnd)
+        let share = self.api.node.budget().made(line.len());
+        self.lines.send_data(counted_page(line, share)).await.map_err(|_| BulkStreamEnd)
     }
 }
 
 /// Nothing follows: the client no longer reads the answer, or its credential is not valid any more.
 struct BulkStreamEnd;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_stream_has_little_room_and_none_has_more_than_its_place() {
+        for (read, room) in
+            [(0, IDLE_BYTES), (1000, IDLE_BYTES), (1 << 20, 2 << 20), (64 << 20, STREAM_BYTES)]
+        {
+            assert_eq!(room_for(read), room, "{read}");
+        }
+    }
+}

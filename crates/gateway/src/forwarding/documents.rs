@@ -207,12 +207,15 @@ mod tests {
         let hex_of = |answer: &DocumentsAnswer| {
             hex(MessageProtocol::Second.append(Vec::new(), answer).expect("it is written"))
         };
-        let failed = SentOutcome::Failed(SentFailure::DiskFull, "no".to_owned());
+        let failed = |failure| SentOutcome::Failed(failure, "no".to_owned());
+        let written = vec![
+            SentOutcome::Written,
+            SentOutcome::Exists,
+            failed(SentFailure::DiskFull),
+            failed(SentFailure::PartlyFull),
+        ];
         for (answer, kept) in [
-            (
-                DocumentsAnswer::Written(vec![SentOutcome::Written, SentOutcome::Exists, failed]),
-                "000300010202026e6f",
-            ),
+            (DocumentsAnswer::Written(written), "000400010202026e6f0206026e6f"),
             (DocumentsAnswer::Dropped, "01"),
             (DocumentsAnswer::Document(None), "0200"),
             (DocumentsAnswer::Exist(vec![true, false]), "03020100"),

@@ -1,4 +1,7 @@
 //! Export of a group: its documents as JSON lines, or those of one type as a table, as a feed takes them.
+//!
+//! An export copies no page of the visits that it makes: the lines of documents are parts of it, with its
+//! share of the memory of answers. A table counts for itself.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,7 +25,10 @@ use super::GroupCall;
 use crate::GatewayState;
 use crate::document_api::{self, feed};
 use crate::edge::StandingCredential;
-use crate::http::form_encode;
+use crate::http::{counted_page, form_encode};
+
+/// Size of a page, in bytes, from which on its lines are found by a thread of the pool.
+const POOLED_BYTES_MIN: usize = 64 << 10;
 
 /// Format of an export.
 enum ExportFormat {
@@ -74,7 +80,7 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
     if first.status() != StatusCode::OK {
         return Ok(first);
     }
-    let (sender, body) = Channel::<Bytes, io::Error>::new(2);
+    let (sender, body) = Channel::<Bytes, io::Error>::new(1);
     tokio::spawn(async move {
         let mut sender = sender;
         if let Err(ExportEnd::Failed(reason)) = export.run(first, clusters, &mut sender).await {
@@ -114,7 +120,7 @@ pub(super) async fn ids(
         format: Some(ExportFormat::Lines),
     };
     let first = export.visit().await?;
-    let (mut sender, mut body) = Channel::<Bytes, io::Error>::new(2);
+    let (mut sender, mut body) = Channel::<Bytes, io::Error>::new(1);
     let run = async move {
         let ended = export.run(first, clusters, &mut sender).await;
         if let Err(ExportEnd::Failed(reason)) = &ended {
@@ -181,11 +187,11 @@ impl GroupExport {
             let mut body = visit.into_body();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| ExportEnd::Failed(error.to_string()))?;
-                let documents = lines.push(frame.data_ref().map_or(&[][..], |data| data));
-                let written = self.written(documents).await;
-                let documents = written.map_err(|error| ExportEnd::Failed(error.message()))?;
-                if !documents.is_empty() && sender.send_data(Bytes::from(documents)).await.is_err() {
-                    return Err(ExportEnd::Left);
+                let Ok(page) = frame.into_data() else { continue };
+                let found = self.found(&mut lines, page).await;
+                let documents = found.map_err(|error| ExportEnd::Failed(error.message()))?;
+                for part in documents {
+                    sender.send_data(part).await.map_err(|_| ExportEnd::Left)?;
                 }
             }
             if let Some(reason) = lines.failure {
@@ -205,8 +211,25 @@ impl GroupExport {
         }
     }
 
+    /// Finds the documents of a page, in the format of the export. Large pages are work for a thread of the
+    /// pool.
+    async fn found(&mut self, lines: &mut ExportLines, page: Bytes) -> Result<Vec<Bytes>, Error> {
+        if page.len() < POOLED_BYTES_MIN {
+            let documents = lines.push(page);
+            return self.written(documents).await;
+        }
+        let mut taken = std::mem::take(lines);
+        let push = move || {
+            let documents = taken.push(page);
+            (taken, documents)
+        };
+        let (pushed, documents) = self.node.pool().run(push).await?;
+        *lines = pushed;
+        self.written(documents).await
+    }
+
     /// Documents in the format of the export, made by a thread of the pool.
-    async fn written(&mut self, lines: Vec<u8>) -> Result<Vec<u8>, Error> {
+    async fn written(&mut self, lines: Vec<Bytes>) -> Result<Vec<Bytes>, Error> {
         let mut table = match self.format.take() {
             Some(ExportFormat::Table(table)) if !lines.is_empty() => table,
             format => {
@@ -215,13 +238,22 @@ impl GroupExport {
             }
         };
         let write = move || {
-            let documents = table.columns().documents(&lines);
-            let batch = documents.and_then(|documents| table.batch(&documents));
-            (table, batch)
+            let mut batches = Vec::with_capacity(lines.len());
+            for part in lines {
+                let documents = table.columns().documents(&part);
+                batches.push(documents.and_then(|documents| table.batch(&documents)));
+            }
+            (table, batches)
         };
-        let (table, batch) = self.node.pool().run(write).await?;
+        let (table, batches) = self.node.pool().run(write).await?;
         self.format = Some(ExportFormat::Table(table));
-        batch.map_err(table_error)
+        let mut counted = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let batch = batch.map_err(table_error)?;
+            let share = self.node.budget().made(batch.len());
+            counted.push(counted_page(batch, share));
+        }
+        Ok(counted)
     }
 
     /// Sends the end of a table.
@@ -264,20 +296,35 @@ struct ExportLines {
 }
 
 impl ExportLines {
-    /// Adds bytes, and returns the lines of documents that are complete.
-    fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.pending.extend_from_slice(bytes);
-        let end = self.pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let rest = self.pending.split_off(end);
-        let whole = std::mem::replace(&mut self.pending, rest);
-        let mut documents = Vec::with_capacity(whole.len());
-        for line in whole.split_inclusive(|byte| *byte == b'\n') {
-            if line.starts_with(b"{\"put\"") {
-                documents.extend_from_slice(line);
-            } else {
-                self.control(line);
+    /// Adds bytes, and returns the lines of documents that are complete. They are parts of the bytes, which
+    /// have a share of the memory of answers.
+    fn push(&mut self, mut bytes: Bytes) -> Vec<Bytes> {
+        let mut documents = Vec::new();
+        if !self.pending.is_empty() {
+            let Some(end) = line_end(&bytes) else {
+                self.pending.extend_from_slice(&bytes);
+                return documents;
+            };
+            let mut line = std::mem::take(&mut self.pending);
+            line.extend_from_slice(&bytes.split_to(end));
+            match is_document(&line) {
+                true => documents.push(Bytes::from(line)),
+                false => self.control(&line),
             }
         }
+        // Lines of documents that follow each other are one part.
+        let (mut from, mut at) = (0, 0);
+        while let Some(length) = line_end(&bytes[at..]) {
+            let end = at + length;
+            if !is_document(&bytes[at..end]) {
+                documents.extend((from < at).then(|| bytes.slice(from..at)));
+                self.control(&bytes[at..end]);
+                from = end;
+            }
+            at = end;
+        }
+        documents.extend((from < at).then(|| bytes.slice(from..at)));
+        self.pending.extend_from_slice(&bytes[at..]);
         documents
     }
 
@@ -290,5 +337,59 @@ impl ExportLines {
         if let Some(text) = value.pointer("/message/text").and_then(Value::as_str) {
             self.failure = Some(text.to_owned());
         }
+    }
+}
+
+/// End of the first line, if that is complete.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1)
+}
+
+fn is_document(line: &[u8]) -> bool {
+    line.starts_with(b"{\"put\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::http::{BudgetBounds, RequestBudget};
+
+    const PAGE: &str =
+        "{\"put\":\"a\"}\n{\"put\":\"b\"}\n{\"continuation\":{\"token\":\"t\"}}\n{\"put\":\"c\"}\n";
+
+    #[test]
+    fn documents_are_found_however_the_bytes_come() {
+        for piece in [1, 3, 14, 1000] {
+            let mut lines = ExportLines::default();
+            let parts =
+                PAGE.as_bytes().chunks(piece).flat_map(|piece| lines.push(Bytes::copy_from_slice(piece)));
+            let documents = parts.collect::<Vec<_>>().concat();
+            assert_eq!(documents, b"{\"put\":\"a\"}\n{\"put\":\"b\"}\n{\"put\":\"c\"}\n", "{piece}");
+            assert_eq!((lines.token.as_deref(), lines.is_complete), (Some("t"), false));
+            assert!(lines.pending.is_empty() && lines.failure.is_none());
+        }
+        let mut lines = ExportLines::default();
+        assert_eq!(lines.push(Bytes::from(PAGE)).len(), 2, "those that follow each other are one part");
+    }
+
+    #[test]
+    fn a_page_is_counted_until_its_documents_are_sent() {
+        let bounds = BudgetBounds {
+            bodies: 0,
+            work: 0,
+            answers: 1000,
+            patience: Duration::ZERO,
+            return_memory: || {},
+        };
+        let budget = RequestBudget::new(bounds);
+        let page = counted_page(PAGE.as_bytes().to_vec(), budget.made(PAGE.len()));
+        let mut documents = ExportLines::default().push(page);
+        assert_eq!(documents.len(), 2);
+        documents.pop();
+        assert_eq!(budget.of_answers().reserved, PAGE.len());
+        drop(documents);
+        assert_eq!(budget.of_answers().reserved, 0);
     }
 }

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -27,13 +28,24 @@ use millrace_node::cluster::{
 };
 use millrace_store::{DropOfGroup, SnapshotName};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{GroupCall, LINES, export};
 use crate::GatewayState;
+use crate::http::{AnswerShare, counted_page};
+
+/// Memory of a page in bytes that is reserved before it is read, if there is so much.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Time for which a page waits for room. Answers that are not read give theirs back before, with the default
+/// of `connection-idle-s`.
+const PAGE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Existing documents of the group.
+#[derive(Default)]
 enum LiveDocuments {
     /// They are not looked at: the documents are exported.
+    #[default]
     Ignored,
     /// Those that the snapshot lacks are removed at the end.
     Replaced(HashSet<String>),
@@ -48,6 +60,12 @@ struct SnapshotFeed {
     group: DocumentGroup,
     /// Nodes that have something of it.
     sources: Vec<NodeAddress>,
+    merge: VersionMerge,
+}
+
+/// The newest version of each document, of those read so far.
+#[derive(Default)]
+struct VersionMerge {
     live: LiveDocuments,
     /// Drops until the time.
     drops: Vec<DropOfGroup>,
@@ -200,11 +218,11 @@ async fn nodes_with(
 fn begin(call: &GroupCall, group: DocumentGroup, sources: FeedSources, live: LiveDocuments) -> Body {
     let node = Arc::clone(&call.node);
     let FeedSources { subject, nodes: sources } = sources;
-    let (drops, newest) = (Vec::new(), HashMap::new());
     // Operations of a restoration are for this server, and not for the client.
     let implied_group = call.caller.implied_group.clone().filter(|_| matches!(live, LiveDocuments::Ignored));
-    let mut feed = SnapshotFeed { node, subject, group, sources, live, drops, newest, implied_group };
-    let (mut sender, body) = Channel::<Bytes, io::Error>::new(2);
+    let merge = VersionMerge { live, implied_group, ..VersionMerge::default() };
+    let mut feed = SnapshotFeed { node, subject, group, sources, merge };
+    let (mut sender, body) = Channel::<Bytes, io::Error>::new(1);
     tokio::spawn(async move {
         if let Err(FeedEnd::Failed(reason)) = feed.run(&mut sender).await {
             tracing::warn!(reason, "reading a group of a snapshot ends early; its reader sees a broken body");
@@ -220,7 +238,7 @@ impl SnapshotFeed {
             let failed = |error: Error| FeedEnd::Failed(error.message());
             for source in &self.sources {
                 let drops = moment::drops_at(&self.node, source, moment).await.map_err(failed)?;
-                self.drops.extend(drops);
+                self.merge.drops.extend(drops);
             }
         }
         for source in std::mem::take(&mut self.sources) {
@@ -232,6 +250,11 @@ impl SnapshotFeed {
                     }
                     FeedSubject::Moment(moment) => SnapshotQuestion::Moment(moment, after),
                 };
+                // Before the page is in memory.
+                let room = self.node.budget().page(PAGE_BYTES, Instant::now() + PAGE_PATIENCE).await;
+                let Some(room) = room else {
+                    return Err(FeedEnd::Failed("no room for a page; raise --answers-bytes-max".to_owned()));
+                };
                 let answer = snapshots_at(self.node.node(), source.clone(), question).await;
                 let page = match answer {
                     Ok(SnapshotAnswer::Versions(page)) => page,
@@ -239,24 +262,39 @@ impl SnapshotFeed {
                     Err(error) => return Err(FeedEnd::Failed(error.message())),
                 };
                 let SnapshotVersionPage { versions, next } = page;
-                let lines = self.lines(versions);
-                send(sender, lines).await?;
+                let lines = self.lines(versions).await?;
+                send(sender, lines, room).await?;
                 match next {
                     Some(next) => after = Some(next),
                     None => break,
                 }
             }
         }
-        let LiveDocuments::Replaced(live) = &self.live else { return Ok(()) };
+        let LiveDocuments::Replaced(live) = &self.merge.live else { return Ok(()) };
         let mut lines = Vec::new();
         for id in live {
-            if !self.newest.get(id).is_some_and(|(_, is_there)| *is_there) {
+            if !self.merge.newest.get(id).is_some_and(|(_, is_there)| *is_there) {
                 remove(&mut lines, id);
             }
         }
-        send(sender, lines).await
+        let room = self.node.budget().made(lines.len());
+        send(sender, lines, room).await
     }
 
+    /// Operations for versions, made by a thread of the pool.
+    async fn lines(&mut self, versions: Vec<SnapshotVersion>) -> Result<Vec<u8>, FeedEnd> {
+        let mut merge = std::mem::take(&mut self.merge);
+        let merged = self.node.pool().run(move || {
+            let lines = merge.lines(versions);
+            (merge, lines)
+        });
+        let (merge, lines) = merged.await.map_err(|error| FeedEnd::Failed(error.message()))?;
+        self.merge = merge;
+        Ok(lines)
+    }
+}
+
+impl VersionMerge {
     /// Operations for versions that are newer than those before.
     fn lines(&mut self, versions: Vec<SnapshotVersion>) -> Vec<u8> {
         let mut lines = Vec::new();
@@ -310,9 +348,15 @@ fn remove(lines: &mut Vec<u8>, id: &str) {
     lines.extend_from_slice(format!("{{\"remove\":{}}}\n", Value::from(id)).as_bytes());
 }
 
-async fn send(sender: &mut Sender<Bytes, io::Error>, lines: Vec<u8>) -> Result<(), FeedEnd> {
+/// Sends lines, with their share of the memory of answers.
+async fn send(
+    sender: &mut Sender<Bytes, io::Error>,
+    lines: Vec<u8>,
+    mut room: AnswerShare,
+) -> Result<(), FeedEnd> {
     if lines.is_empty() {
         return Ok(());
     }
-    sender.send_data(Bytes::from(lines)).await.map_err(|_| FeedEnd::Left)
+    room.settle(lines.len());
+    sender.send_data(counted_page(lines, room)).await.map_err(|_| FeedEnd::Left)
 }

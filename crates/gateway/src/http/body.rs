@@ -32,6 +32,10 @@ const FIRST_STEP: usize = 16 << 10;
 /// costs only addresses; each growth copies what is there, which is in memory twice meanwhile.
 const GROWTH: usize = 8;
 
+/// Seconds in which a body that is kept in memory must be able to bring what it has brought: it holds room
+/// that others wait for, the more, the larger it is.
+const KEPT_S: usize = 600;
+
 /// The bounds of one body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyBounds {
@@ -114,6 +118,7 @@ pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds)
         share.grow(exact.unwrap_or(0)).await?;
     }
     let mut reader = BodyReader::new(node, body, bounds);
+    reader.pace.is_kept = true;
     let Some(first) = reader.next().await? else { return Ok(ReadBody { bytes: Bytes::new(), share }) };
     share.grow_to(first.len()).await?;
     if exact == Some(first.len()) || reader.body.is_end_stream() {
@@ -158,44 +163,61 @@ impl BodyBounds {
     }
 }
 
-/// The pace of a body: the time spent waiting for its sender, less the time that its bytes need at the
-/// minimum rate. Time spent on anything else, such as waiting for room, does not count.
+/// The pace of a body: time spent waiting for its sender, against the time that its bytes need at the minimum
+/// rate. Bytes earn time, but no more than `most` is ever left, so that this bounds each silence, however
+/// much came before. Time spent on anything else, such as waiting for room, does not count.
 struct BodyPace {
     /// Minimum rate, in bytes a second.
     rate: usize,
-    patience: Duration,
+    /// Maximum of `left`.
+    most: Duration,
+    /// Remaining time for waiting, if no data arrives.
+    left: Duration,
     waited: Duration,
     received: usize,
+    /// True if what has arrived stays in memory until the whole has: the minimum rate grows with it.
+    is_kept: bool,
 }
 
 impl BodyPace {
-    fn new(rate: usize, bounds: BodyBounds) -> Self {
-        BodyPace { rate: rate.max(1), patience: bounds.patience, waited: Duration::ZERO, received: 0 }
+    fn new(rate: usize, most: Duration, bounds: BodyBounds) -> Self {
+        BodyPace {
+            rate: rate.max(1),
+            most: most.max(bounds.patience),
+            left: bounds.patience,
+            waited: Duration::ZERO,
+            received: 0,
+            is_kept: false,
+        }
     }
 
-    /// Remaining time for waiting, if no data arrives.
-    fn left(&self) -> Duration {
-        let earned = Duration::from_secs_f64(self.received as f64 / self.rate as f64);
-        (self.patience + earned).saturating_sub(self.waited)
+    fn wait(&mut self, time: Duration) {
+        self.waited += time;
+        self.left = self.left.saturating_sub(time);
+    }
+
+    fn receive(&mut self, bytes: usize) {
+        self.received += bytes;
+        let rate = if self.is_kept { self.rate.max(self.received / KEPT_S) } else { self.rate };
+        let earned = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        self.left = self.left.saturating_add(earned).min(self.most);
     }
 
     /// Next data of the body; `None` at its end.
     async fn next(&mut self, body: &mut Body) -> Result<Option<Bytes>, Error> {
         loop {
             let began = Instant::now();
-            let Ok(frame) = tokio::time::timeout(self.left(), body.frame()).await else {
-                return Err(Error::SlowBody {
-                    received: self.received,
-                    waited: self.waited + began.elapsed(),
-                });
+            let frame = tokio::time::timeout(self.left, body.frame()).await;
+            self.wait(began.elapsed());
+            let Ok(frame) = frame else {
+                return Err(Error::SlowBody { received: self.received, waited: self.waited });
             };
-            self.waited += began.elapsed();
             let Some(frame) = frame else { return Ok(None) };
             let frame =
                 frame.map_err(|error| Error::BadRequest(format!("the request body broke off: {error}")))?;
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
-            self.received += data.len();
+            self.receive(data.len());
             if !data.is_empty() {
                 return Ok(Some(data));
             }
@@ -213,7 +235,9 @@ pub(crate) struct BodyReader {
 impl BodyReader {
     /// Creates a reader of `body`.
     pub(crate) fn new(node: &GatewayState, body: Body, bounds: BodyBounds) -> Self {
-        BodyReader { body, pace: BodyPace::new(node.settings().limits.body_rate_min, bounds), bounds }
+        let limits = &node.settings().limits;
+        let pace = BodyPace::new(limits.body_rate_min, limits.body_patience, bounds);
+        BodyReader { body, pace, bounds }
     }
 
     /// Returns the next part; `None` at the end.
@@ -235,12 +259,14 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
         Ok(size) => size,
         Err(refusal) => {
             let class = BodySizeClass::of_document(most_unpacked(bytes.len(), bounds));
-            return Err(node.pool().run_sized(class, move || judged(&bytes, bounds, refusal)).await?);
+            let judge = share.held_by(move || judged(&bytes, bounds, refusal));
+            return Err(node.pool().run_sized(class, judge).await?.0);
         }
     };
     share.grow(size).await?;
-    let unpacked =
-        node.pool().run_sized(BodySizeClass::of_document(size), move || gunzip(&bytes, size)).await??;
+    let unpack = share.held_by(move || gunzip(&bytes, size));
+    let (unpacked, mut share) = node.pool().run_sized(BodySizeClass::of_document(size), unpack).await?;
+    let unpacked = unpacked?;
     // The packed bytes are gone.
     share.shrink_to(size);
     Ok(ReadBody { bytes: unpacked.into(), share })
@@ -263,10 +289,19 @@ fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
     let Some(trailer) = packed.last_chunk::<4>() else { return Err(not_gzip()) };
     let told = u32::from_le_bytes(*trailer) as usize;
     bounds.check(told)?;
-    if told > RATIO_FREE && told / RATIO_MAX > packed.len() {
-        return Err(Error::Inflated { packed: packed.len(), unpacked: told, ratio: RATIO_MAX });
-    }
+    check_ratio(packed.len(), told)?;
     Ok(told)
+}
+
+/// Checks the size of a body, or of what there is of it, against the bytes that were sent.
+///
+/// # Errors
+/// [`Error::Inflated`].
+pub(crate) fn check_ratio(packed: usize, unpacked: usize) -> Result<(), Error> {
+    if unpacked > RATIO_FREE && unpacked / RATIO_MAX > packed {
+        return Err(Error::Inflated { packed, unpacked, ratio: RATIO_MAX });
+    }
+    Ok(())
 }
 
 /// Size that a body of `packed` bytes may unpack to.
@@ -306,6 +341,7 @@ fn not_gzip() -> Error {
 mod tests {
     use libdeflater::{CompressionLvl, Compressor};
 
+    use super::super::budget::{BudgetBounds, RequestBudget};
     use super::*;
     use crate::status::HttpError;
 
@@ -328,6 +364,28 @@ mod tests {
         match unpacked_size(packed, bounds) {
             Ok(size) => gunzip(packed, size),
             Err(refusal) => Err(judged(packed, bounds, refusal)),
+        }
+    }
+
+    #[tokio::test]
+    async fn work_holds_its_share_when_its_client_has_left() {
+        let patience = Duration::from_secs(3600);
+        let bounds = BudgetBounds { bodies: 100, work: 0, answers: 0, patience, return_memory: || {} };
+        let budget = RequestBudget::new(bounds);
+        let mut share = budget.share();
+        share.grow(60).await.expect("there is room");
+        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let client = tokio::task::spawn_blocking(share.held_by(move || {
+            begin.send(()).expect("the test waits");
+            ended.recv().expect("the test ends it");
+        }));
+        begun.recv().expect("it begins");
+        drop(client);
+        assert_eq!(budget.of_bodies().reserved, 60);
+        end.send(()).expect("it waits");
+        while budget.of_bodies().reserved > 0 {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -395,20 +453,45 @@ mod tests {
         }
     }
 
+    /// A body whose parts each come after a second, of which `first` bytes came at once.
+    fn paced(is_kept: bool, first: usize, part: usize, count: usize) -> BodyPace {
+        let mut pace = BodyPace::new(1024, BOUNDS.patience, BOUNDS);
+        pace.is_kept = is_kept;
+        pace.receive(first);
+        for _ in 0..count {
+            pace.wait(Duration::from_secs(1));
+            pace.receive(part);
+        }
+        pace
+    }
+
     #[test]
     fn a_body_may_be_long_under_way_and_not_slow() {
-        // Parts that each come after a second.
-        let left_after = |part: usize, count: usize| {
-            let mut pace = BodyPace::new(1024, BOUNDS);
-            for _ in 0..count {
-                pace.waited += Duration::from_secs(1);
-                pace.received += part;
-            }
-            pace.left()
-        };
-        assert!(left_after(2048, 600) > BOUNDS.patience, "it makes progress, for ten minutes");
+        let left_after = |part: usize, count: usize| paced(false, 0, part, count).left;
+        assert_eq!(left_after(2048, 600), BOUNDS.patience, "it makes progress, for ten minutes");
         assert_eq!(left_after(1024, 600), BOUNDS.patience, "just as fast as it must be");
-        assert_eq!(left_after(1, 3), Duration::ZERO, "a byte a second is none");
+        assert!(left_after(1, 3) < BOUNDS.patience / 20, "a byte a second is none");
+    }
+
+    #[test]
+    fn a_silence_is_bounded_however_much_came_before() {
+        assert_eq!(paced(false, 33 << 20, 0, 0).left, BOUNDS.patience);
+        assert_eq!(paced(true, 33 << 20, 0, 0).left, BOUNDS.patience);
+        // A document operation with a short time limit has more time once its body comes.
+        let short = BodyBounds { patience: Duration::from_millis(10), ..BOUNDS };
+        let mut pace = BodyPace::new(1024, BOUNDS.patience, short);
+        assert_eq!(pace.left, short.patience);
+        pace.receive(33 << 20);
+        assert_eq!(pace.left, BOUNDS.patience);
+    }
+
+    #[test]
+    fn a_body_in_memory_comes_the_faster_the_larger_it_is() {
+        let first = 33 << 20;
+        assert!(paced(true, first, 2048, 4).left < BOUNDS.patience / 20, "it would hold 33 MB for hours");
+        assert_eq!(paced(true, first, 128 << 10, 60).left, BOUNDS.patience, "it comes within minutes");
+        assert_eq!(paced(true, 100_000, 1024, 60).left, BOUNDS.patience, "it holds little");
+        assert_eq!(paced(false, first, 2048, 60).left, BOUNDS.patience, "a stream holds nothing");
     }
 
     #[tokio::test]
@@ -416,7 +499,7 @@ mod tests {
         let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
         sender.send_data(Bytes::from_static(b"{")).await.expect("it is read");
         let bounds = BodyBounds { patience: Duration::from_millis(20), ..BOUNDS };
-        let (mut body, mut pace) = (Body::new(body), BodyPace::new(1024, bounds));
+        let (mut body, mut pace) = (Body::new(body), BodyPace::new(1024, bounds.patience, bounds));
         assert!(pace.next(&mut body).await.is_ok_and(|data| data.is_some()));
         let error = pace.next(&mut body).await.expect_err("nothing more comes");
         assert!(matches!(error, Error::SlowBody { received: 1, .. }), "{error}");

@@ -10,6 +10,9 @@
 //! the first two ledgers; an answer holds room for answers only. Large requests wait for work in a line, so
 //! that smaller ones do not overtake them for ever; the largest run one after another.
 
+mod heads;
+mod made;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -39,6 +42,12 @@ const FREE_PART: usize = 4;
 
 /// Fraction of the memory for work, as a divisor, from which on a request waits in line.
 const LINE_PART: usize = 64;
+
+/// Fraction of the free room for answers, as a divisor, that a page of a stream takes.
+const PAGE_PART: usize = 8;
+
+/// Size of a page of a stream, in bytes, for which it waits where there is no room.
+const PAGE_BYTES_MIN: usize = 64 << 10;
 
 /// Work, in bytes, from which on free memory is returned to the system before it begins and after it ends:
 /// the allocator keeps what a request has released, and the next one may run on another thread.
@@ -257,11 +266,18 @@ impl RequestBudget {
     }
 
     /// Reserves the bytes of a page of a streamed answer before it is made, as soon as there is room; `None`
-    /// if there is none until `until`. [`AnswerShare::settle`] corrects its size.
-    pub(crate) async fn page(self: &Arc<Self>, bytes: usize, until: Instant) -> Option<AnswerShare> {
-        let bytes = bytes.min(self.answers.capacity);
-        if !self.answers.take(bytes) {
-            self.answers.take_by(bytes, until).await.ok()?;
+    /// if there is none until `until`. It has `most` bytes, or less where other answers have most of the
+    /// room: clients that do not read theirs must not stop all others. [`AnswerShare::settle`] corrects its
+    /// size.
+    pub(crate) async fn page(self: &Arc<Self>, most: usize, until: Instant) -> Option<AnswerShare> {
+        let answers = &self.answers;
+        let most = most.min(answers.capacity);
+        let least = most.min(PAGE_BYTES_MIN);
+        let free = answers.capacity.saturating_sub(answers.reserved.load(Ordering::Relaxed));
+        let mut bytes = (free / PAGE_PART).clamp(least, most);
+        if !answers.take(bytes) {
+            bytes = least;
+            answers.take_by(bytes, until).await.ok()?;
         }
         Some(AnswerShare { budget: Arc::clone(self), bytes })
     }
@@ -351,6 +367,12 @@ impl BudgetReservation {
         self.work_by(bytes, Instant::now() + self.budget.patience).await
     }
 
+    /// Work that holds the share until it ends, also where its client leaves meanwhile: what has begun on
+    /// another thread is not interrupted, and has its memory as long as it goes on.
+    pub(crate) fn held_by<T>(self, work: impl FnOnce() -> T) -> impl FnOnce() -> (T, Self) {
+        move || (work(), self)
+    }
+
     /// Reserves so many bytes of work, or as much as the largest request may take, until `until`.
     async fn work_by(&mut self, bytes: usize, until: Instant) -> Result<(), Error> {
         assert_eq!(self.work, 0, "a request that waits for work must not hold work that others wait for");
@@ -385,6 +407,11 @@ pub(crate) struct AnswerShare {
 }
 
 impl AnswerShare {
+    /// Number of reserved bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Changes the share to the size of the page, which exists: other pages wait if it is larger than was
     /// thought.
     pub(crate) fn settle(&mut self, bytes: usize) {

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::answer::observed;
+use super::unread::SentAnswers;
 
 /// Minimum size of a write that counts as a part of a response: the writes of HTTP/2 that keep a connection
 /// alive are shorter.
@@ -99,6 +99,8 @@ pub(crate) struct ConnectionActivity {
     steps: AtomicUsize,
     /// True if the latest request has a body.
     has_body: AtomicBool,
+    /// Streams and large answers that are being sent.
+    answers: SentAnswers,
 }
 
 impl ConnectionActivity {
@@ -120,11 +122,21 @@ impl ConnectionActivity {
     }
 
     /// Returns once the connection was inactive for `first` before the first request, or for `idle` after it.
-    pub(crate) async fn idle(&self, first: Duration, idle: Duration) {
+    /// Until then, ends answers that the client does not read for `idle`, or up to twice as long. Returns
+    /// also if parts of such answers are still there after that time, and `needs_memory`.
+    pub(crate) async fn idle(&self, first: Duration, idle: Duration, needs_memory: impl Fn() -> bool) {
         let (mut steps, mut since) = (0, Instant::now());
         loop {
             let patience = if steps == 0 { first } else { idle };
             tokio::time::sleep_until(since + patience).await;
+            if self.answers.keep_ended() && needs_memory() {
+                tracing::info!("a connection is closed: it keeps answers that its client does not read");
+                return;
+            }
+            let unread = self.answers.end_unread(idle);
+            if unread > 0 {
+                tracing::info!(unread, "answers ended early: their client does not read them");
+            }
             let now = self.steps.load(Ordering::Relaxed);
             if self.under_way.load(Ordering::Relaxed) > 0 || now != steps {
                 // A client that is inactive from here on has up to twice its time: the clock is read only
@@ -148,17 +160,14 @@ impl Drop for InFlightRequest {
 }
 
 impl InFlightRequest {
-    /// Returns the response, with which the request ends: at once if it is in memory (its writing is noted
-    /// separately), else with its stream, which may be silent for long.
-    pub(crate) fn until_answered(self, response: Response) -> Response {
-        match response.body().size_hint().exact() {
-            Some(_) => response,
-            None => response.map(|body| {
-                observed(body, move |_| {
-                    let _until_the_end = &self;
-                })
-            }),
+    /// Returns the response, with which the request ends if it is in memory and has fewer than `least` bytes:
+    /// its writing is noted separately.
+    /// A stream, which may be silent for long, is in flight whenever the client waits for the server.
+    pub(crate) fn until_answered(self, response: Response, least: u64) -> Response {
+        if response.body().size_hint().exact().is_some_and(|bytes| bytes < least) {
+            return response;
         }
+        response.map(|body| self.0.answers.send(body, Arc::clone(&self.0)))
     }
 }
 
@@ -223,9 +232,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedConnection<S> {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use http_body_util::BodyExt;
     use hyper::body::Bytes;
 
     use super::*;
+
+    /// Size of the answers that are watched.
+    const LEAST: u64 = 1000;
 
     #[test]
     fn an_address_has_its_share_and_all_have_their_number() {
@@ -245,24 +258,59 @@ mod tests {
     async fn a_connection_is_idle_when_nothing_is_under_way() {
         let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
         // Nothing ever happens on it.
-        ConnectionActivity::default().idle(first, idle).await;
+        ConnectionActivity::default().idle(first, idle, || false).await;
         let activity = Arc::new(ConnectionActivity::default());
         let request = activity.begin();
-        let many_times_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle)).await;
+        let many_times_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
         assert!(many_times_idle.is_err(), "a request is under way");
         drop(request);
-        activity.idle(first, idle).await;
+        activity.idle(first, idle, || false).await;
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_a_stream_is_under_way_until_its_end() {
+    async fn a_stream_is_under_way_while_its_client_waits() {
         let activity = Arc::new(ConnectionActivity::default());
-        let lies_in_memory = activity.begin().until_answered(Response::new(Body::from("answer")));
-        assert_eq!(activity.under_way.load(Ordering::Relaxed), 0);
+        let under_way = || activity.under_way.load(Ordering::Relaxed);
+        let in_memory = activity.begin().until_answered(Response::new(Body::from("answer")), LEAST);
+        assert_eq!(under_way(), 0);
+        let (mut sender, stream) =
+            http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
+        let mut streamed = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
+        assert_eq!(under_way(), 0, "the client has not asked for anything of it");
+        let silent = tokio::time::timeout(Duration::from_millis(1), streamed.body_mut().frame()).await;
+        assert!(silent.is_err());
+        assert_eq!(under_way(), 1);
+        sender.send_data(Bytes::from("part")).await.expect("the client is there");
+        assert!(streamed.body_mut().frame().await.is_some_and(|frame| frame.is_ok()));
+        assert_eq!(under_way(), 0, "the client may take its time");
+        drop((in_memory, streamed));
+        assert_eq!(under_way(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_read_ends_beside_another_request() {
+        let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
+        let activity = Arc::new(ConnectionActivity::default());
+        let _other = activity.begin();
+        let (mut sender, stream) =
+            http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
+        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
+        let maker = async { while sender.send_data(Bytes::from("part")).await.is_ok() {} };
+        tokio::select! {
+            () = activity.idle(first, idle, || false) => panic!("a request is under way"),
+            () = maker => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_keeps_an_ended_answer_closes_if_its_memory_is_needed() {
+        let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
+        let activity = Arc::new(ConnectionActivity::default());
+        let _other = activity.begin();
         let (_sender, stream) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
-        let streamed = activity.begin().until_answered(Response::new(Body::new(stream)));
-        assert_eq!(activity.under_way.load(Ordering::Relaxed), 1);
-        drop((lies_in_memory, streamed));
-        assert_eq!(activity.under_way.load(Ordering::Relaxed), 0);
+        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
+        let is_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
+        assert!(is_idle.is_err(), "another request is under way");
+        activity.idle(first, idle, || true).await;
     }
 }

@@ -116,7 +116,12 @@ pub(super) async fn call(
     let parameters = parameters.unwrap_or(Bytes::from_static(b"null"));
     let most = node.settings().limits.parameters_max;
     let size = BodySizeClass::of_query(parameters.len());
-    let read = node.pool().run_sized(size, move || ReadCall::read(&parameters, most)).await;
+    let held = Arc::clone(room);
+    let read = move || {
+        let _held = held;
+        ReadCall::read(&parameters, most)
+    };
+    let read = node.pool().run_sized(size, read).await;
     match read.map_err(|error| RpcRefusal::new(RpcRefusal::INTERNAL, error.to_string()))?? {
         ReadCall::Schemas(names) => {
             let deployment = node.deployments().current().map_err(|error| wrong(error.to_string()))?;

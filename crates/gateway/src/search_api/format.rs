@@ -26,18 +26,19 @@ pub(super) enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// Reads `presentation.format`, or else the preference of the request's headers.
+    /// Reads `presentation.format`, or else the preference of the request's headers. A format is also known
+    /// by the id that its renderer has in Vespa.
     pub(super) fn of(parameters: &BTreeMap<String, String>, headers: &HeaderMap) -> Result<Self, Error> {
         match value_of(parameters, "presentation.format").unwrap_or_default().trim() {
             "" | "default" if prefers_cbor(headers) => Ok(ResultFormat::Cbor),
-            "" | "default" | "json" => Ok(ResultFormat::Json),
-            "cbor" => Ok(ResultFormat::Cbor),
-            "sse" => Ok(ResultFormat::Events),
-            "xml" => {
+            "" | "default" | "json" | "JsonRenderer" => Ok(ResultFormat::Json),
+            "cbor" | "CborRenderer" => Ok(ResultFormat::Cbor),
+            "sse" | "EventRenderer" => Ok(ResultFormat::Events),
+            "xml" | "XmlRenderer" => {
                 let encoding = value_of(parameters, "model.encoding").map(encoding).transpose()?;
                 Ok(ResultFormat::Xml(encoding))
             }
-            "page" => Err(Error::parameter(
+            "page" | "PageTemplatesXmlRenderer" => Err(Error::parameter(
                 "presentation.format",
                 "page templates are not supported; there are json, cbor, xml and sse".to_owned(),
             )),

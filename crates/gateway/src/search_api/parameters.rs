@@ -75,7 +75,11 @@ pub(super) async fn read(
                     Arc::new(share)
                 }
             };
-            let read = move || media.parameters(line, &body, most);
+            let held = Arc::clone(&room);
+            let read = move || {
+                let _held = held;
+                media.parameters(line, &body, most)
+            };
             parameters = node.pool().run_sized(BodySizeClass::of_query(size), read).await??;
         }
         other => {

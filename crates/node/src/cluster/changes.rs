@@ -310,7 +310,7 @@ struct ChangeShare {
 /// which are of different documents.
 ///
 /// [`Error::Unsettled`] means that nothing was begun: the change can be sent again. After [`Error::Unknown`]
-/// it may have been made.
+/// and [`Error::PartlyFull`] it may have been made.
 ///
 /// # Panics
 /// The permit does not cover a document: a request was not checked when it was parsed.
@@ -330,7 +330,7 @@ pub async fn change_documents(
         changes.iter().map(|change| change.effect == ConditionalEffect::Nothing).collect();
     let outcomes = change_all(node, changes, limits, deadline).await;
     let outcomes = outcomes.into_iter().zip(is_look).map(|(outcome, is_look)| match outcome {
-        Err(Error::Unknown(reason)) if is_look => Err(Error::Unsettled(reason)),
+        Err(Error::Unknown(reason) | Error::PartlyFull(reason)) if is_look => Err(Error::Unsettled(reason)),
         outcome => outcome,
     });
     outcomes.collect()

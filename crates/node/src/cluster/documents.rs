@@ -150,7 +150,7 @@ pub enum SentFailure {
     Overloaded,
     /// Nothing was written: the node does not own the documents, or its cluster cannot take a write.
     Unsettled,
-    /// A disk is full.
+    /// Nothing was written: a disk is full.
     DiskFull,
     /// Unknown outcome: it may have been written.
     Unknown,
@@ -158,6 +158,8 @@ pub enum SentFailure {
     Internal,
     /// Nothing was written: the write is not valid.
     Invalid,
+    /// Unknown outcome: the disk of a replica is full, and others may have the write.
+    PartlyFull,
 }
 
 impl SentDocument {
@@ -205,6 +207,7 @@ impl SentFailure {
         let failure = match (&error, error.kind()) {
             (Error::Unsettled(reason), _) => return (SentFailure::Unsettled, reason.clone()),
             (Error::Unknown(reason), _) => return (SentFailure::Unknown, reason.clone()),
+            (Error::PartlyFull(reason), _) => return (SentFailure::PartlyFull, reason.clone()),
             (_, ErrorKind::Overloaded) => SentFailure::Overloaded,
             (_, ErrorKind::Storage) => SentFailure::DiskFull,
             (_, ErrorKind::BadRequest | ErrorKind::TooLarge) => SentFailure::Invalid,
@@ -224,6 +227,7 @@ impl SentFailure {
             SentFailure::Unknown => Error::Unknown(reason),
             SentFailure::Internal => Error::Internal(reason),
             SentFailure::Invalid => Error::BadRequest(reason),
+            SentFailure::PartlyFull => Error::PartlyFull(reason),
         }
     }
 }

@@ -2,11 +2,11 @@
 //! point between.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{fs, io};
 
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_document::{
@@ -48,6 +48,12 @@ fn now() -> u64 {
     millrace_env::unix_time().as_micros() as u64
 }
 
+/// All files and directories under one, as far as they are there.
+fn paths_in(directory: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| paths_in(&path).into_iter().chain([path])).collect()
+}
+
 /// A node's store and indexes, without a thread of the indexes.
 struct IndexedStore {
     directory: TempDir,
@@ -87,12 +93,18 @@ impl IndexedStore {
 
     /// The same node after it was killed now.
     fn killed(&self) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let mut copy = Command::new("cp");
-        copy.args(["--recursive", "--sparse=always"])
-            .arg(self.directory.path().join("."))
-            .arg(directory.path());
-        assert!(copy.status().expect("cp runs").success());
+        let directory = loop {
+            let directory = tempfile::tempdir().expect("a directory");
+            let mut copy = Command::new("cp");
+            copy.args(["--recursive", "--sparse=always"])
+                .arg(self.directory.path().join("."))
+                .arg(directory.path());
+            let before = paths_in(self.directory.path());
+            // Another thread deletes generations that were sealed: what a kill leaves is of one moment.
+            if copy.output().expect("cp runs").status.success() && before == paths_in(self.directory.path()) {
+                break directory;
+            }
+        };
         IndexedStore::of(directory)
     }
 

@@ -8,7 +8,7 @@ use millrace_embedding::EmbeddedText;
 use millrace_model::{ModelCaller, SequencePurpose};
 use millrace_plan::EmbeddedInput;
 use millrace_query::EmbedCall;
-use millrace_tensor::{Tensor, TensorType};
+use millrace_tensor::{Tensor, TensorBuilder, TensorType};
 
 use super::{ApplicationComponents, ComponentFault};
 use crate::Error;
@@ -40,7 +40,12 @@ impl QueryEmbeddings {
                 Error::Plan(millrace_plan::Error::Input { name: input.clone(), reason: fault.to_string() })
             };
             let embedder = components.embedder(call.embedder.as_deref()).map_err(wrong)?;
-            let tensor = embedder.embed(EmbeddedText::One(&call.text), target, &[], &caller)?;
+            // Models and services make something of a text without words, or refuse it. Its vector is
+            // zero, as in Vespa, so that an empty field of a search is a search without it.
+            let tensor = match call.text.trim() {
+                "" => TensorBuilder::new(target).finish(),
+                _ => embedder.embed(EmbeddedText::One(&call.text), target, &[], &caller)?,
+            };
             embeddings.found.push((call.clone(), target.clone(), Arc::new(tensor)));
         }
         Ok(embeddings)

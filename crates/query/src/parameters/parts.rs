@@ -30,7 +30,7 @@ impl ParameterReader<'_> {
             location: self.text("ranking.location"),
             ..RankingOptions::default()
         };
-        if let Some(text) = self.get("ranking.freshness") {
+        if let Some(text) = self.written("ranking.freshness") {
             ranking.now = now("ranking.freshness", text)?;
         }
         for (name, value) in self.raw {
@@ -165,6 +165,7 @@ impl ParameterReader<'_> {
             // No document can have such a group, see DocumentId.
             return Err(parameter("streaming.groupname", "the name of the group has a control character"));
         }
+        // Without a value it is a mistake, like an empty group: a query must not search more for it.
         let user = self.get("streaming.userid").map(|text| {
             let wrong = || parameter("streaming.userid", format!("expected a whole number, found {text:?}"));
             text.trim().parse().map_err(|_| wrong())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::QueryProfiles;
-use super::read::{EntryContent, ProfilePart, WrittenProfile};
+use super::read::{EntryContent, ProfilePart, ProfileVariant, WrittenProfile};
 use crate::Error;
 
 /// A value for a request parameter.
@@ -36,6 +36,20 @@ struct ParameterValue {
 struct ValueCollection<'r> {
     request: &'r BTreeMap<String, String>,
     found: BTreeMap<String, ParameterValue>,
+    /// Beginnings of the names of parts that the request replaces as a whole.
+    replaced: Vec<String>,
+    /// True if a variant applies.
+    varied: bool,
+}
+
+impl<'r> ValueCollection<'r> {
+    fn new(request: &'r BTreeMap<String, String>) -> Self {
+        ValueCollection { request, found: BTreeMap::new(), replaced: Vec::new(), varied: false }
+    }
+
+    fn is_replaced(&self, name: &str) -> bool {
+        self.replaced.iter().any(|beginning| name.starts_with(beginning.as_str()))
+    }
 }
 
 impl QueryProfiles {
@@ -63,9 +77,10 @@ impl QueryProfiles {
                 None => return Ok(Vec::new()),
             },
         };
-        let mut collection = ValueCollection { request, found: BTreeMap::new() };
+        let mut collection = ValueCollection::new(request);
         let of = self.type_of(profile, 0);
-        // A profile part that the request replaces takes precedence over the original.
+        // A profile part that the request gives replaces the original with all that is in it.
+        let mut replaced = Vec::new();
         let references = request.iter().filter_map(|(name, value)| match value.strip_prefix("ref:") {
             Some(reference) => Some((name, reference)),
             None if is_built_in(name) => None,
@@ -81,9 +96,15 @@ impl QueryProfiles {
                 let reason = format!("query profile '{reference}' is not of the type '{wanted}'");
                 return Err(parameter(name, reason));
             }
-            self.collect(other, &format!("{name}."), &mut collection);
+            let prefix = format!("{name}.");
+            self.collect(other, &prefix, &mut collection);
+            replaced.push(prefix);
         }
+        collection.replaced = replaced;
         self.collect(profile, "", &mut collection);
+        if collection.varied {
+            self.keep_fixed(profile, &mut collection);
+        }
         let mut values = Vec::with_capacity(collection.found.len());
         for (name, found) in &collection.found {
             let declared = of.and_then(|of| self.declared(of, name, is_built_in).ok().flatten());
@@ -128,29 +149,45 @@ impl QueryProfiles {
     /// package was checked for cycles.
     fn collect(&self, profile: &WrittenProfile, prefix: &str, collection: &mut ValueCollection<'_>) {
         let dimensions = self.dimensions(profile);
-        for variant in &profile.variants {
-            let matches = variant.dimensions.iter().enumerate().all(|(at, wanted)| match wanted {
+        let request = collection.request;
+        let applies = |variant: &&ProfileVariant| {
+            variant.dimensions.iter().enumerate().all(|(at, wanted)| match wanted {
                 None => true,
-                Some(wanted) => {
-                    dimensions.get(at).and_then(|name| collection.request.get(name)) == Some(wanted)
-                }
-            });
-            if matches {
-                self.collect_part(&variant.part, prefix, collection);
+                Some(wanted) => dimensions.get(at).and_then(|name| request.get(name)) == Some(wanted),
+            })
+        };
+        let mut parts: Vec<&ProfilePart> =
+            profile.variants.iter().filter(applies).map(|variant| &variant.part).collect();
+        collection.varied |= !parts.is_empty();
+        parts.push(&profile.own);
+        // What a variant does not say of a field, a less specific one may, or the profile.
+        let mut overridable: BTreeMap<&str, bool> = BTreeMap::new();
+        for entry in parts.iter().copied().flat_map(|part| part.entries.iter().rev()) {
+            if let Some(said) = entry.overridable {
+                overridable.entry(entry.name.as_str()).or_insert(said);
             }
         }
-        self.collect_part(&profile.own, prefix, collection);
+        for part in parts {
+            self.collect_part(part, &overridable, prefix, collection);
+        }
     }
 
-    fn collect_part(&self, part: &ProfilePart, prefix: &str, collection: &mut ValueCollection<'_>) {
+    fn collect_part(
+        &self,
+        part: &ProfilePart,
+        overridable: &BTreeMap<&str, bool>,
+        prefix: &str,
+        collection: &mut ValueCollection<'_>,
+    ) {
         // Of several values for one name, the last wins.
         for entry in part.entries.iter().rev() {
             let name = format!("{prefix}{}", entry.name);
             match &entry.content {
+                EntryContent::Value(_) if collection.is_replaced(&name) => {}
                 EntryContent::Value(value) => {
                     collection.found.entry(name).or_insert_with(|| ParameterValue {
                         value: value.clone(),
-                        overridable: entry.overridable,
+                        overridable: overridable.get(entry.name.as_str()).copied(),
                         prefix: prefix.to_owned(),
                     });
                 }
@@ -166,6 +203,22 @@ impl QueryProfiles {
         for parent in &part.inherits {
             if let Some(parent) = self.profile(parent) {
                 self.collect(parent, prefix, collection);
+            }
+        }
+    }
+
+    /// Fixes the values that requests cannot override where no variant applies: a variant has other values
+    /// for them, but leaves them as fixed as they are.
+    fn keep_fixed(&self, profile: &WrittenProfile, collection: &mut ValueCollection<'_>) {
+        let nothing = BTreeMap::new();
+        let mut general = ValueCollection::new(&nothing);
+        self.collect(profile, "", &mut general);
+        let fixed = general.found.iter().filter(|(_, value)| value.overridable == Some(false));
+        for (name, _) in fixed {
+            if !collection.is_replaced(name)
+                && let Some(found) = collection.found.get_mut(name)
+            {
+                found.overridable = Some(false);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! A replica whose disk is full refuses the same requests as a single node, and accepts the rest. The answer
-//! names its node; it is 507 only if no other replica has the write.
+//! names its node; it is 507 only if no other replica has the write. Items of bulks are 429 in both cases.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -16,6 +16,26 @@ fn write(node: &TestServer, method: Method, group: u32, stars: u32) -> (u16, Val
         _ => json!({ "fields": { "stars": stars } }).to_string(),
     };
     node.call(method, &format!("/document/v1/notes/note/group/g{group}/1"), &body)
+}
+
+/// Checks that a bulk at a node, for the same documents, says the same of its items: shippers repeat 429.
+fn check_bulk(node: &TestServer) {
+    let line = |group: u32| {
+        let action = json!({ "index": { "_index": "note", "_id": format!("id:notes:note:g=g{group}:1") } });
+        format!("{action}\n{}\n", json!({ "stars": 2 }))
+    };
+    let body: String = (0..GROUPS).map(line).collect();
+    let (status, answer) = node.call(Method::POST, "/elastic/_bulk", &body);
+    assert_eq!(status, 200, "{answer}");
+    let items = answer["items"].as_array().expect("items");
+    let (written, refused): (Vec<_>, Vec<_>) =
+        items.iter().map(|item| &item["index"]).partition(|item| item["status"] == 200);
+    assert!(!written.is_empty() && !refused.is_empty(), "c has replicas of some: {answer}");
+    for item in refused {
+        let reason = item["error"]["reason"].as_str().unwrap_or_default();
+        let is_named = reason.contains("node c") && reason.contains("disk-reserve");
+        assert!(item["status"] == 429 && is_named, "{item}");
+    }
 }
 
 #[test]
@@ -53,6 +73,9 @@ fn a_full_disk_on_a_replica_is_named_where_it_refuses_writes() {
         }
     }
     assert!((1..GROUPS as usize).contains(&refused.len()), "c has replicas of some: {refused:?}");
+    for node in &nodes {
+        check_bulk(node);
+    }
     // Removals make room.
     for group in &refused {
         let (status, answer) = write(&nodes[0], Method::DELETE, *group, 0);

@@ -3,6 +3,7 @@
 #[path = "../../../trust/tests/support/mod.rs"]
 mod certificates;
 mod clients;
+mod elastic_types;
 mod erasure;
 mod full_disk;
 mod groups;

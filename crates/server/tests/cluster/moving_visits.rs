@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -31,15 +32,16 @@ fn open(server: &TestServer, (method, path): (&str, &str)) -> BufReader<TcpStrea
     stream
 }
 
-/// Ids of the documents of a stream, and its last line.
-fn rest(stream: BufReader<TcpStream>) -> (Vec<String>, Value) {
-    let (mut ids, mut last) = (Vec::new(), Value::Null);
+/// Ids of the documents of a stream, what it complains about, and its last line.
+fn rest(stream: BufReader<TcpStream>) -> (Vec<String>, Vec<Value>, Value) {
+    let (mut ids, mut messages, mut last) = (Vec::new(), Vec::new(), Value::Null);
     for line in stream.lines() {
         let line = line.expect("the stream goes on");
         last = serde_json::from_str(&line).unwrap_or_default();
         ids.extend(last["put"].as_str().map(str::to_owned));
+        messages.extend(last.get("message").cloned());
     }
-    (ids, last)
+    (ids, messages, last)
 }
 
 fn documents_of(server: &TestServer) -> Option<u64> {
@@ -75,6 +77,7 @@ fn a_stream_has_all_documents_of_a_group_that_moves_meanwhile() {
         (("POST", "/group/v1/moving/export"), &is_exported),
     ];
     let mut streams = Vec::new();
+    let opened = Instant::now();
     for (request, is_complete) in table {
         for asked in [owner, other] {
             streams.push((request, asked == owner, is_complete, open(&nodes[asked], request)));
@@ -84,9 +87,10 @@ fn a_stream_has_all_documents_of_a_group_that_moves_meanwhile() {
     assert!(retired.status.success(), "{}", String::from_utf8_lossy(&retired.stderr));
     until("moved", &Some(0), || documents_of(&nodes[owner]));
     for (request, is_owner, is_complete, stream) in streams {
-        let (ids, last) = rest(stream);
+        let (ids, messages, last) = rest(stream);
         let distinct: BTreeSet<&String> = ids.iter().collect();
-        let what = format!("{request:?}, of the owner: {is_owner}");
+        let what = format!("{request:?}, of the owner: {is_owner}, {:?}", opened.elapsed());
+        assert_eq!(messages, Vec::<Value>::new(), "{what}");
         assert_eq!((ids.len(), distinct.len()), (DOCUMENTS, DOCUMENTS), "{what}; it ends with {last}");
         assert!(is_complete(&last), "{what}; it ends with {last}");
     }

@@ -266,13 +266,27 @@ fn delete_old_copies(copies: &Path) -> io::Result<()> {
 }
 
 /// The bytes of a file up to its last one that is not zero: logs are made long at once, as holes or as zeros,
-/// which need not be in memory.
+/// which need not be in memory. The zeros at the end may be cut off meanwhile, as they are when a log is kept.
 fn read_written(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
+    let length = loop {
+        match length_written(&file) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            length => break length?,
+        }
+    };
+    file.rewind()?;
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Length of a file up to its last byte that is not zero. Fails with `UnexpectedEof` if it is cut meanwhile.
+fn length_written(file: &File) -> io::Result<u64> {
     let mut length = 0;
     loop {
-        match seek(&file, SeekFrom::Data(length)) {
-            Ok(data) => length = seek(&file, SeekFrom::Hole(data))?,
+        match seek(file, SeekFrom::Data(length)).and_then(|data| seek(file, SeekFrom::Hole(data))) {
+            Ok(hole) => length = hole,
             Err(rustix::io::Errno::NXIO) => break,
             // A file system that does not know holes.
             Err(_) => {
@@ -287,13 +301,42 @@ fn read_written(path: &Path) -> io::Result<Vec<u8>> {
         let piece = &mut piece[..(length - from) as usize];
         file.read_exact_at(piece, from)?;
         if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
-            length = from + last as u64 + 1;
-            break;
+            return Ok(from + last as u64 + 1);
         }
         length = from;
     }
-    file.rewind()?;
-    let mut bytes = Vec::with_capacity(length as usize);
-    file.take(length).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_whole_while_its_blank_end_is_cut() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = TailLogFile::of(directory.path());
+        std::fs::write(&log.path, [7; 1000]).expect("written");
+        let file = File::options().write(true).open(&log.path).expect("opened");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Zeros that are no hole, and their end.
+                    file.write_all_at(&[0; 3 * PIECE], 1000).expect("written");
+                    file.set_len(1000).expect("cut");
+                }
+            });
+            for _ in 0..1000 {
+                let bytes = read_written(&log.path).map_err(|error| error.to_string());
+                if bytes != Ok(vec![7; 1000]) {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(bytes, Ok(vec![7; 1000]));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
 }

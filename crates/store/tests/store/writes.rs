@@ -489,8 +489,8 @@ fn marks_are_forgotten_though_writes_never_stop() {
         let name = format!("a group with a long name, so that its mark is long as well {group}");
         store.drop_group(None, &millrace_document::DocumentGroup::Name(name)).expect("dropped");
     }
-    // Rows are in the tail whenever there is a look. The store seals in the background, too, so that a look can
-    // come before the rows of the drops' time are sealed.
+    // Rows are in the tail whenever there is a look. The store seals in the background, too, so that a look
+    // can come before the rows of the drops' time are sealed.
     for _ in 0..20 {
         for _ in 0..3 {
             write_some();

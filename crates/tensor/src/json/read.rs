@@ -295,7 +295,10 @@ impl ObjectEntry<'_, '_> {
             return Err(E::invalid_type(serde::de::Unexpected::Float(value), &self));
         }
         check_range(value, tensor_type)?;
-        self.builder.cell(vec![self.key], 0, value).map_err(E::custom)?;
+        // A tensor without dimensions may have its number alone.
+        let labels =
+            if tensor_type.is_scalar() && self.key == "values" { Vec::new() } else { vec![self.key] };
+        self.builder.cell(labels, 0, value).map_err(E::custom)?;
         Ok(None)
     }
 
@@ -371,8 +374,22 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Tensor>, A::Error> {
         let tensor_type = self.builder.tensor_type();
         // A dense tensor has no labels: its list is read under any name.
-        if self.key == "cells" || self.is_dense() {
+        if self.is_dense() {
             return TensorSeed(tensor_type).visit_seq(seq).map(Some);
+        }
+        if self.key == "cells" {
+            return match (NumberListSeed { tensor_type }).visit_seq(seq)? {
+                ListContent::Tensor(tensor) => Ok(Some(tensor)),
+                // Numbers alone are the block of a label with this name.
+                ListContent::Cells(cells) if !cells.is_empty() && tensor_type.indexed().next().is_some() => {
+                    self.builder.block(vec![self.key], &cells).map_err(A::Error::custom)?;
+                    Ok(None)
+                }
+                ListContent::Cells(cells) => {
+                    let empty = Tensor::new(tensor_type.clone(), Vec::new(), cells);
+                    empty.map(Some).map_err(A::Error::custom)
+                }
+            };
         }
         if self.key == "blocks" {
             while let Some(block) = seq.next_element_seed(AddressedCell { tensor_type })? {
@@ -381,6 +398,10 @@ impl<'de> Visitor<'de> for ObjectEntry<'_, '_> {
                 labels.and_then(|labels| self.builder.block(labels, &values)).map_err(A::Error::custom)?;
             }
             return Ok(None);
+        }
+        // A label of a sparse tensor has a number. A list is what a tensor of another type has.
+        if tensor_type.indexed().next().is_none() {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Seq, &self));
         }
         match (NumberListSeed { tensor_type }).visit_seq(seq)? {
             ListContent::Cells(cells) => {

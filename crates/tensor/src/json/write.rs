@@ -123,6 +123,11 @@ impl Serialize for RenderedContent<'_> {
                 }
                 seq.end()
             }
+            // The number of a tensor without dimensions is in a list, like those of any other.
+            (TensorShape::Short, 0) if tensor_type.is_scalar() => [self.of.number(0)].serialize(serializer),
+            (TensorShape::Hex, 0) if tensor_type.is_scalar() => {
+                serializer.serialize_str(&self.of.tensor.cells().to_hex(0..1))
+            }
             (_, 0) => block(0).serialize(serializer),
             (_, 1) => {
                 let mut map = serializer.serialize_map(Some(self.of.tensor.subspaces()))?;
@@ -258,6 +263,7 @@ enum RenderedNumber {
     Null,
     /// Likewise, in a document.
     Name(&'static str),
+    Whole(i8),
     Float(f32),
     Double(f64),
 }
@@ -270,9 +276,10 @@ impl RenderedTensor<'_> {
             (_, CellNumbers::Exact) if number.is_nan() => RenderedNumber::Name("NaN"),
             (_, CellNumbers::Exact) if number == f64::INFINITY => RenderedNumber::Name("Infinity"),
             (_, CellNumbers::Exact) if number == f64::NEG_INFINITY => RenderedNumber::Name("-Infinity"),
+            (TensorCells::Int8(cells), _) => RenderedNumber::Whole(cells[at]),
             (TensorCells::Double(_), _) | (_, CellNumbers::Exact) => RenderedNumber::Double(number),
             // The cell has one of these types, so nothing is rounded.
-            (TensorCells::Float(_) | TensorCells::BFloat16(_) | TensorCells::Int8(_), CellNumbers::Shown) => {
+            (TensorCells::Float(_) | TensorCells::BFloat16(_), CellNumbers::Shown) => {
                 RenderedNumber::Float(number as f32)
             }
         }
@@ -284,6 +291,7 @@ impl Serialize for RenderedNumber {
         match self {
             RenderedNumber::Null => serializer.serialize_unit(),
             RenderedNumber::Name(name) => serializer.serialize_str(name),
+            RenderedNumber::Whole(number) => serializer.serialize_i8(*number),
             RenderedNumber::Float(number) => serializer.serialize_f32(*number),
             RenderedNumber::Double(number) => serializer.serialize_f64(*number),
         }

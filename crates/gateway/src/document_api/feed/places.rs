@@ -1,7 +1,9 @@
-//! Places of streams that are under way, and the clients that have them.
+//! Places of streams that are under way, and the clients that have them: streams of `/feed/v1` and of
+//! `_bulk/stream`, with the memory that each may take.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::iter::Sum;
 use std::sync::LazyLock;
 
 use millrace_access::RequestCaller;
@@ -14,66 +16,109 @@ use super::STREAM_BYTES;
 use crate::access_log::ConnectionPeer;
 use crate::quota::client_network;
 
-/// Part of the memory for bodies, as a divisor, that streams may reserve.
+/// Part of the memory for bodies, as a divisor, that streams of clients may reserve.
 const STREAMS_PART: usize = 2;
+
+/// The same for streams of other nodes.
+const NODE_STREAMS_PART: usize = 4;
 
 /// Number of streams at a time, however much memory there is: each has a thread of its own.
 const STREAMS_MAX: usize = 32;
 
+/// Maximum number of streams at a time. They may stop reading their bodies for long: while the store is slow,
+/// or while their clients do not read.
+pub(crate) fn streams_max(bodies_bytes_max: usize) -> usize {
+    (bodies_bytes_max / STREAMS_PART / STREAM_BYTES).clamp(1, STREAMS_MAX)
+}
+
 /// The client of a request: its credential, or its network where there are no credentials.
-pub(super) fn writer_of(caller: &RequestCaller, peer: Option<&ConnectionPeer>) -> WriterId {
+pub(crate) fn writer_of(caller: &RequestCaller, peer: Option<&ConnectionPeer>) -> WriterId {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let network = peer.filter(|_| caller.is_anonymous()).map(|peer| client_network(&peer.address));
     WriterId(HASHER.hash_one((&caller.name, network)))
 }
 
-/// Streams of each client, in this process.
-static CLIENTS: Mutex<BTreeMap<WriterId, usize>> = Mutex::new(BTreeMap::new());
-
-/// Streams of other nodes. They have places of their own: streams of clients wait for them, and they wait for
-/// none.
-static NODES: Mutex<BTreeMap<WriterId, usize>> = Mutex::new(BTreeMap::new());
-
-/// Place of a stream among those that may be under way.
-pub(super) struct StreamPlace {
-    streams: &'static Mutex<BTreeMap<WriterId, usize>>,
-    writer: WriterId,
+/// Streams, and the memory in bytes that they may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct StreamUse {
+    streams: usize,
+    bytes: usize,
 }
 
-impl StreamPlace {
-    /// Takes a place for a stream of a client, or of another node.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`]: all are taken, or a client has as many as it would leave to others.
-    pub(super) fn take(hop: &ForwardKind, writer: WriterId, bodies_bytes_max: usize) -> Result<Self, Error> {
-        let (streams, part) = match hop {
-            ForwardKind::Client => (&CLIENTS, STREAMS_PART),
-            _ => (&NODES, STREAMS_PART * 2),
-        };
-        let most = (bodies_bytes_max / part / STREAM_BYTES).clamp(1, STREAMS_MAX);
-        let mut taken = streams.lock();
-        let own = taken.get(&writer).copied().unwrap_or(0);
-        let free = most.saturating_sub(taken.values().sum());
-        if !admits(own, free, matches!(hop, ForwardKind::Client)) {
-            return Err(Error::Overloaded);
+impl StreamUse {
+    fn and(self, other: Self) -> Self {
+        StreamUse { streams: self.streams + other.streams, bytes: self.bytes + other.bytes }
+    }
+
+    fn without(self, other: Self) -> Self {
+        StreamUse {
+            streams: self.streams.saturating_sub(other.streams),
+            bytes: self.bytes.saturating_sub(other.bytes),
         }
-        taken.insert(writer, own + 1);
-        Ok(StreamPlace { streams, writer })
     }
 }
 
-/// True if a client with `own` streams gets one of the free places. It leaves as many free as it has, so that
-/// there is a place for a client that comes later; nodes relay for many clients, and share all of them.
-fn admits(own: usize, free: usize, is_client: bool) -> bool {
-    if is_client { own < free } else { free > 0 }
+impl Sum for StreamUse {
+    fn sum<I: Iterator<Item = Self>>(uses: I) -> Self {
+        uses.fold(StreamUse::default(), StreamUse::and)
+    }
+}
+
+/// Streams of each client, in this process.
+static CLIENTS: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new());
+
+/// Streams of other nodes. They have places of their own: streams of clients wait for them, and they wait for
+/// none.
+static NODES: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new());
+
+/// Place of a stream among those that may be under way.
+pub(crate) struct StreamPlace {
+    taken: &'static Mutex<BTreeMap<WriterId, StreamUse>>,
+    writer: WriterId,
+    own: StreamUse,
+}
+
+impl StreamPlace {
+    /// Takes a place for a stream of a client, or of another node, that may take so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`]: all are taken, or a client has as many, or as much memory, as it would leave to
+    /// others.
+    pub(crate) fn take(
+        hop: &ForwardKind,
+        writer: WriterId,
+        bytes: usize,
+        bodies_bytes_max: usize,
+    ) -> Result<Self, Error> {
+        let is_client = matches!(hop, ForwardKind::Client);
+        let (streams, part) = if is_client { (&CLIENTS, STREAMS_PART) } else { (&NODES, NODE_STREAMS_PART) };
+        let most = StreamUse { streams: STREAMS_MAX, bytes: bodies_bytes_max / part };
+        let wanted = StreamUse { streams: 1, bytes };
+        let mut taken = streams.lock();
+        let own = taken.get(&writer).copied().unwrap_or_default();
+        if !admits(own, taken.values().copied().sum(), wanted, most, is_client) {
+            return Err(Error::Overloaded);
+        }
+        taken.insert(writer, own.and(wanted));
+        Ok(StreamPlace { taken: streams, writer, own: wanted })
+    }
+}
+
+/// True if a client that has `own` gets what it wants beside all that is `taken`. It gets at most as much as
+/// it leaves free, so that there is a place for a client that comes later; nodes relay for many clients, and
+/// share all of them. A stream that is alone is admitted however little memory there is.
+fn admits(own: StreamUse, taken: StreamUse, wanted: StreamUse, most: StreamUse, is_client: bool) -> bool {
+    let free = most.without(taken);
+    let needed = if is_client { own.and(wanted) } else { wanted };
+    taken.streams == 0 || (needed.streams <= free.streams && needed.bytes <= free.bytes)
 }
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        let mut taken = self.streams.lock();
-        if let Some(own) = taken.get_mut(&self.writer) {
-            *own -= 1;
-            if *own == 0 {
+        let mut taken = self.taken.lock();
+        if let Some(left) = taken.get_mut(&self.writer) {
+            *left = left.without(self.own);
+            if left.streams == 0 {
                 taken.remove(&self.writer);
             }
         }
@@ -84,31 +129,66 @@ impl Drop for StreamPlace {
 mod tests {
     use super::*;
 
-    /// Streams of clients that try to take a place one after another, until none gets one.
-    fn shares(most: usize, clients: usize) -> Vec<usize> {
-        let mut own = vec![0; clients];
+    const MB: usize = 1 << 20;
+
+    /// Streams of clients that try to take a place one after another, each for so many bytes, until none gets
+    /// one.
+    fn shares(most: StreamUse, clients: &[usize]) -> Vec<usize> {
+        let mut own = vec![StreamUse::default(); clients.len()];
         let mut was_admitted = true;
         while was_admitted {
             was_admitted = false;
-            for client in 0..clients {
-                if admits(own[client], most - own.iter().sum::<usize>(), true) {
-                    own[client] += 1;
+            for (client, bytes) in clients.iter().enumerate() {
+                let wanted = StreamUse { streams: 1, bytes: *bytes };
+                if admits(own[client], own.iter().copied().sum(), wanted, most, true) {
+                    own[client] = own[client].and(wanted);
                     was_admitted = true;
                 }
             }
         }
-        own
+        own.into_iter().map(|own| own.streams).collect()
     }
 
     #[test]
     fn a_client_leaves_places_to_others() {
-        assert_eq!(shares(32, 1), [16]);
-        assert_eq!(shares(32, 2), [11, 11]);
-        assert_eq!(shares(32, 7), [4; 7]);
-        assert_eq!(shares(1, 1), [1]);
+        let most = |streams| StreamUse { streams, bytes: 1000 * MB };
+        assert_eq!(shares(most(32), &[0]), [16]);
+        assert_eq!(shares(most(32), &[0; 2]), [11, 11]);
+        assert_eq!(shares(most(32), &[0; 7]), [4; 7]);
+        assert_eq!(shares(most(1), &[0]), [1]);
         // One that had all that it gets, and another that comes then.
-        assert!(!admits(16, 16, true) && admits(0, 16, true) && admits(7, 9, true) && !admits(8, 8, true));
-        assert!(admits(31, 1, false) && !admits(0, 0, false));
+        let admits = |own: usize, taken: usize, is_client: bool| {
+            let of = |streams: usize| StreamUse { streams, bytes: 0 };
+            super::admits(of(own), of(taken), of(1), most(32), is_client)
+        };
+        assert!(!admits(16, 16, true) && admits(0, 16, true) && admits(7, 23, true) && !admits(8, 24, true));
+        assert!(admits(31, 31, false) && !admits(0, 32, false));
+    }
+
+    #[test]
+    fn a_client_leaves_memory_to_others() {
+        let most = StreamUse { streams: 32, bytes: 48 * MB };
+        assert_eq!(shares(most, &[3 * MB]), [8]);
+        // Those that are packed by zstd take more, and leave room for some that are not.
+        assert_eq!(shares(most, &[19 * MB]), [1]);
+        assert_eq!(shares(most, &[19 * MB, 19 * MB, 3 * MB]), [1, 1, 2]);
+        // One alone is admitted in any case.
+        let little = StreamUse { streams: 32, bytes: MB };
+        assert_eq!(shares(little, &[19 * MB, 3 * MB]), [1, 0]);
+        assert_eq!([1, 96, 1000].map(|megabytes| streams_max(megabytes * MB)), [1, 16, STREAMS_MAX]);
+    }
+
+    #[test]
+    fn a_place_is_given_back_with_its_memory() {
+        let [one, other] = [WriterId(u64::MAX), WriterId(u64::MAX - 1)];
+        let take = |writer, bytes| StreamPlace::take(&ForwardKind::Share, writer, bytes, 4 * 10 * MB);
+        let first = take(one, 6 * MB).expect("all is free");
+        assert!(take(other, 6 * MB).is_err(), "4 MB are free");
+        let second = take(other, 4 * MB).expect("4 MB are free");
+        drop(first);
+        let third = take(one, 6 * MB).expect("it was given back");
+        drop((second, third));
+        assert!(NODES.lock().is_empty());
     }
 
     #[test]

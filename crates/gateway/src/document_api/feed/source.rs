@@ -1,6 +1,8 @@
 //! The bytes of a body, unpacked, for a thread that may block.
 
+use std::cell::Cell;
 use std::io::{self, Read};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
@@ -10,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
+use crate::http::check_ratio;
 use crate::status::HttpError;
 use crate::zstd::{ZSTD_BYTES, ZstdReader};
 use millrace_node::Error;
@@ -50,13 +53,34 @@ impl PackedForm {
         }
     }
 
-    /// Returns the unpacked bytes of `frames`.
+    /// Returns the unpacked bytes of `frames`. They end with an error where they are too many for the bytes
+    /// that were sent: a few of these could keep a thread busy for hours.
     pub(super) fn unpack(self, frames: FrameSource) -> Box<dyn Read> {
-        match self {
-            PackedForm::Plain => Box::new(frames),
+        let (packed, failure) = (Rc::clone(&frames.received), frames.failure.clone());
+        let source: Box<dyn Read> = match self {
+            PackedForm::Plain => return Box::new(frames),
             PackedForm::Gzip => Box::new(MultiGzDecoder::new(frames)),
             PackedForm::Zstd => Box::new(ZstdReader::new(frames, NOT_ZSTD)),
-        }
+        };
+        Box::new(UnpackedSource { source, packed, unpacked: 0, failure })
+    }
+}
+
+/// The bytes of a packed body, within their ratio to those that were sent.
+struct UnpackedSource {
+    source: Box<dyn Read>,
+    /// Bytes received so far.
+    packed: Rc<Cell<usize>>,
+    unpacked: usize,
+    failure: SourceFailure,
+}
+
+impl Read for UnpackedSource {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.unpacked += count;
+        check_ratio(self.packed.get(), self.unpacked).map_err(|error| self.failure.keep(&error))?;
+        Ok(count)
     }
 }
 
@@ -90,6 +114,8 @@ pub(super) enum BodyFrame {
 pub(super) struct FrameSource {
     frames: mpsc::Receiver<BodyFrame>,
     frame: Bytes,
+    /// Bytes received so far.
+    received: Rc<Cell<usize>>,
     is_ended: bool,
     before_wait: Box<dyn FnMut() -> io::Result<()>>,
     failure: SourceFailure,
@@ -101,7 +127,8 @@ impl FrameSource {
         failure: SourceFailure,
         before_wait: Box<dyn FnMut() -> io::Result<()>>,
     ) -> Self {
-        FrameSource { frames, frame: Bytes::new(), is_ended: false, before_wait, failure }
+        let received = Rc::default();
+        FrameSource { frames, frame: Bytes::new(), received, is_ended: false, before_wait, failure }
     }
 }
 
@@ -117,7 +144,10 @@ impl Read for FrameSource {
                 }
             };
             match next {
-                Some(BodyFrame::Bytes(frame)) => self.frame = frame,
+                Some(BodyFrame::Bytes(frame)) => {
+                    self.received.set(self.received.get() + frame.len());
+                    self.frame = frame;
+                }
                 Some(BodyFrame::End) => self.is_ended = true,
                 Some(BodyFrame::Broken(error)) => return Err(self.failure.keep(&error)),
                 None => {
@@ -158,5 +188,49 @@ mod tests {
         assert!(message.contains("stopped reading the body"), "{message}");
         let (broken, _) = read(vec![bytes("a"), BodyFrame::Broken(Error::Overloaded)]);
         assert!(broken.is_err());
+    }
+
+    #[test]
+    fn what_unpacks_to_far_more_than_was_sent_ends() {
+        use std::io::Write;
+
+        use flate2::Compression;
+        use flate2::write::GzEncoder;
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+        let gzip = |body: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(body).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        let zstd = |body: &[u8]| compress_to_vec(body, CompressionLevel::Fastest);
+        let mut number = 1_u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b'a' + (number >> 28) as u8
+        })
+        .take(3 << 20)
+        .collect();
+        let unpacked = |form: PackedForm, packed: Vec<u8>| {
+            let (sender, receiver) = mpsc::channel(8);
+            for frame in [BodyFrame::Bytes(packed.into()), BodyFrame::End] {
+                assert!(sender.try_send(frame).is_ok(), "there is room");
+            }
+            let failure = SourceFailure::default();
+            let frames = FrameSource::new(receiver, failure.clone(), Box::new(|| Ok(())));
+            let read = io::copy(&mut form.unpack(frames), &mut io::sink());
+            (read.ok(), failure.take().map(|failure| (failure.status, failure.message)))
+        };
+        let forms: [(PackedForm, &dyn Fn(&[u8]) -> Vec<u8>); 2] =
+            [(PackedForm::Gzip, &gzip), (PackedForm::Zstd, &zstd)];
+        for (form, pack) in forms {
+            for body in [&vec![b'\n'; 1 << 20], &noise] {
+                assert_eq!(unpacked(form, pack(body)), (Some(body.len() as u64), None), "{form:?}");
+            }
+            let (read, failure) = unpacked(form, pack(&vec![b'\n'; 64 << 20]));
+            let (status, message) = failure.expect("it is refused");
+            assert!(read.is_none() && message.contains("more than 100 times"), "{form:?}: {message}");
+            assert_eq!(status, 413, "{form:?}");
+        }
     }
 }

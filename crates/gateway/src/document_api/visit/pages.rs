@@ -94,7 +94,8 @@ pub(super) struct VisitPages {
     /// Buckets that it reaches, and the version of the cluster state by which they were listed: there may be
     /// a great many.
     listed: Mutex<Option<(ClusterVersion, VisitedBuckets)>>,
-    /// Number of documents in the next page of this node, by the size of those in the last one.
+    /// Number of documents in the next page of this node or of a stream, by the size of those in the last
+    /// one.
     together: AtomicUsize,
 }
 
@@ -151,8 +152,18 @@ impl VisitPages {
         self.pass.start()
     }
 
-    /// Returns the next page; it can be empty though others follow.
-    pub(super) async fn next(&self, from: Option<String>, wanted: usize) -> Result<WrittenPage, Error> {
+    /// Returns the next page, of up to `wanted` documents; it can be empty though others follow. A stream has
+    /// `room` for about so many bytes.
+    pub(super) async fn next(
+        &self,
+        from: Option<String>,
+        wanted: usize,
+        room: Option<usize>,
+    ) -> Result<WrittenPage, Error> {
+        let wanted = match room {
+            Some(bytes) => wanted.min(self.within(bytes)),
+            None => wanted,
+        };
         match &self.source {
             PageSource::Here(fence) => {
                 let page = self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
@@ -163,6 +174,12 @@ impl VisitPages {
             PageSource::Group(source) => self.of_group(source, from, wanted).await,
             PageSource::Buckets(request) => self.of_buckets(request, from, wanted).await,
         }
+    }
+
+    /// Number of documents that should fit into `bytes`, by the size of those of the last page.
+    fn within(&self, bytes: usize) -> usize {
+        let together = self.together.load(Ordering::Relaxed);
+        (together.saturating_mul(bytes) / PAGE_BYTES).clamp(1, together)
     }
 
     /// A page of a group, from the node that has its documents now.
@@ -193,7 +210,12 @@ impl VisitPages {
             match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
                 RoutingOutcome::Here(vouch) => *known.lock() = Some(vouch),
                 RoutingOutcome::There(answer) => {
-                    let (status, body) = buckets::whole_answer(answer).await?;
+                    let (status, body) = match buckets::whole_answer(answer).await {
+                        Ok(answer) => answer,
+                        // The node may have been frozen or restarted.
+                        Err(error) if !looks.again().await => return Err(error),
+                        Err(_) => continue,
+                    };
                     let mut page = self.of_answer(status, &body)?;
                     page.next = page.next.map(|next| self.pass.position(&next)).transpose()?;
                     return Ok(page);
@@ -278,6 +300,7 @@ impl VisitPages {
                 for document in answer.documents {
                     self.add(&mut page, document.get().as_bytes());
                 }
+                self.learn_size(&page);
                 Ok(page)
             }
             status => Err(buckets::refused(status, body)),
@@ -311,8 +334,7 @@ impl VisitPages {
         wanted: usize,
     ) -> Result<WrittenPage, Error> {
         let (shape, form, flow) = (Arc::clone(&self.shape), self.form, pass.flow());
-        let together = self.together.load(Ordering::Relaxed);
-        let wanted = wanted.min(together);
+        let wanted = wanted.min(self.together.load(Ordering::Relaxed));
         let read = move || {
             let found = pass.step(from, wanted)?;
             let mut page = WrittenPage { next: found.continuation, ..WrittenPage::default() };
@@ -326,8 +348,14 @@ impl VisitPages {
             Ok::<_, Error>(page)
         };
         let page = self.node.pool().run_in(flow, read).await??;
-        self.together.store(together_after(together, &page), Ordering::Relaxed);
+        self.learn_size(&page);
         Ok(page)
+    }
+
+    /// Notes the size of the documents of a page for the next one.
+    fn learn_size(&self, page: &WrittenPage) {
+        let together = self.together.load(Ordering::Relaxed);
+        self.together.store(together_after(together, page), Ordering::Relaxed);
     }
 }
 

@@ -18,7 +18,7 @@ use millrace_node::metrics::CountedMetric;
 
 /// Response that is sent while the visit runs.
 pub(super) fn answer(call: &DocumentCall, pages: VisitPages, deadline: Instant) -> Response {
-    let (sender, body) = Channel::<Bytes, std::convert::Infallible>::new(2);
+    let (sender, body) = Channel::<Bytes, std::convert::Infallible>::new(1);
     let content_type = match pages.form() {
         VisitPageFormat::Lines => "application/jsonl;charset=utf-8",
         VisitPageFormat::List => "application/json;charset=utf-8",
@@ -59,7 +59,7 @@ impl StreamedVisit {
                 break continuation.is_none().then_some(Error::Timeout(self.timeout));
             };
             // A page that was read for long is of a valid credential, too.
-            let page = match self.pages.next(continuation.clone(), PAGE).await {
+            let page = match self.pages.next(continuation.clone(), PAGE, Some(room.bytes())).await {
                 Ok(page) => self.check_standing().map(|()| page),
                 Err(error) => Err(error),
             };

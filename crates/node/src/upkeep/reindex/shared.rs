@@ -169,7 +169,7 @@ fn failed(walk: &ReindexWalk, error: &Error) -> ReindexObstacle {
 
 fn obstacle(error: &Error) -> ReindexObstacle {
     match error {
-        Error::Unsettled(_) | Error::Unknown(_) => ReindexObstacle::Passing,
+        Error::Unsettled(_) | Error::Unknown(_) | Error::PartlyFull(_) => ReindexObstacle::Passing,
         error if error.kind() == ErrorKind::Overloaded => ReindexObstacle::Passing,
         error => ReindexObstacle::Lasting(error.to_string()),
     }

@@ -1,0 +1,49 @@
+//! Answers that exist, though there may be no room for them: others wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{AnswerShare, RequestBudget};
+
+impl RequestBudget {
+    /// Counts bytes of an answer that exist.
+    pub(crate) fn made(self: &Arc<Self>, bytes: usize) -> AnswerShare {
+        self.answers.reserved.fetch_add(bytes, Ordering::SeqCst);
+        AnswerShare { budget: Arc::clone(self), bytes }
+    }
+
+    /// True if answers wait for room, or have more than half of it.
+    pub(crate) fn needs_answers(&self) -> bool {
+        let answers = &self.answers;
+        answers.waiting.load(Ordering::Relaxed) > 0
+            || answers.reserved.load(Ordering::Relaxed) > answers.capacity / 2
+    }
+}
+
+impl AnswerShare {
+    /// Counts bytes that exist beside those of this share.
+    pub(crate) fn beside(&self, bytes: usize) -> AnswerShare {
+        self.budget.made(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::BudgetBounds;
+    use super::*;
+
+    #[test]
+    fn what_exists_is_counted_beyond_the_room() {
+        let patience = Duration::ZERO;
+        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 100, patience, return_memory: || {} };
+        let budget = RequestBudget::new(bounds);
+        let first = budget.made(50);
+        assert!(!budget.needs_answers());
+        let second = first.beside(70);
+        assert_eq!((budget.of_answers().reserved, budget.needs_answers()), (120, true));
+        drop((first, second));
+        assert_eq!((budget.of_answers().reserved, budget.needs_answers()), (0, false));
+    }
+}
