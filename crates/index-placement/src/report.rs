@@ -29,8 +29,8 @@ pub struct NodeCopyReport {
     pub bytes: u64,
     /// Number of its entries, about.
     pub entries: u64,
-    /// Share of the present work that is done, from 0 to 1: bytes of a copy that comes by file, buckets of one
-    /// that is read from documents. 1 for a copy that has everything.
+    /// Share of the present work that is done, from 0 to 1: bytes of a copy that comes by file, buckets of
+    /// one that is read from documents. 1 for a copy that has everything.
     pub done: f64,
     /// Seconds that the work should still take, if that is known.
     pub seconds_left: Option<u64>,

@@ -1,5 +1,5 @@
-//! Messages between nodes about placed indexes. Their serialized forms are part of the protocol between nodes,
-//! from [`PLACED_INDEXES`](millrace_cluster::PLACED_INDEXES) on.
+//! Messages between nodes about placed indexes. Their serialized forms are part of the protocol between
+//! nodes, from [`PLACED_INDEXES`](millrace_cluster::PLACED_INDEXES) on.
 
 use std::collections::BTreeSet;
 use std::fmt;

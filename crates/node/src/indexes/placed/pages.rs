@@ -41,7 +41,7 @@ pub(super) fn content(
             Ok(PageContent { rows: rows.collect(), until: None })
         }
         FeedReadScope::Since { from, after } => {
-            let page = Page { store, definition, from: *from, after: after.as_deref() };
+            let page = FedPage { store, definition, from: *from, after: after.as_deref() };
             // A visit has documents without a group first; sort keys mix them with the others.
             let ungrouped = ViewScope::GroupsIn(vec![DocumentGroup::None], vec![read.bucket]);
             let (mut visited, end) = page.read(ungrouped, false)?;
@@ -68,14 +68,14 @@ pub(super) fn content(
 }
 
 /// Reading of the versions of a bucket after a sort key.
-struct Page<'a> {
+struct FedPage<'a> {
     store: &'a Store,
     definition: &'a IndexDefinition,
     from: Timestamp,
     after: Option<&'a [u8]>,
 }
 
-impl Page<'_> {
+impl FedPage<'_> {
     /// Versions of documents with a group, or of those without one, and the sort key up to which these are
     /// all; `None` if there are no more.
     fn read(&self, scope: ViewScope, grouped: bool) -> Result<(Vec<VisitedVersion>, Option<Vec<u8>>), Error> {

@@ -33,7 +33,8 @@ pub struct WantedIndexes {
     pub indexes: Vec<WantedIndex>,
 }
 
-/// Reports of a node to the leader. Receivers see the newest value, and are woken at most some times a second.
+/// Reports of a node to the leader. Receivers see the newest value, and are woken at most some times a
+/// second.
 pub struct PlacementNews {
     reports: watch::Sender<Arc<NodeCopyReports>>,
     wanted: watch::Sender<Arc<WantedIndexes>>,

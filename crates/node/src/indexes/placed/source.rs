@@ -71,7 +71,8 @@ struct SourceInner {
     asked: BTreeMap<NodeKey, BTreeSet<u64>>,
     /// Followers that have a task which sends them batches.
     served: BTreeSet<NodeKey>,
-    /// Changes of buckets of the store that are under way, with the buckets of the state that they began with.
+    /// Changes of buckets of the store that are under way, with the buckets of the state that they began
+    /// with.
     changing: Vec<(Vec<BucketId>, Vec<BucketId>)>,
 }
 

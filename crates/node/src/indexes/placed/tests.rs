@@ -84,7 +84,7 @@ struct AskedQuestions {
 }
 
 /// The cluster of a test.
-struct TestCluster {
+struct PlacedTestCluster {
     state: Mutex<Arc<ClusterState>>,
     table: watch::Sender<Option<Arc<PlacementTable>>>,
     nodes: Mutex<BTreeMap<NodeKey, Arc<TestNode>>>,
@@ -101,18 +101,18 @@ struct TestNode {
 }
 
 /// The cluster as one node sees it.
-struct TestMember {
+struct PlacedTestMember {
     own: NodeKey,
-    cluster: Weak<TestCluster>,
+    cluster: Weak<PlacedTestCluster>,
 }
 
-impl TestMember {
-    fn cluster(&self) -> Arc<TestCluster> {
+impl PlacedTestMember {
+    fn cluster(&self) -> Arc<PlacedTestCluster> {
         self.cluster.upgrade().expect("the cluster outlives its nodes")
     }
 }
 
-impl PlacedCluster for TestMember {
+impl PlacedCluster for PlacedTestMember {
     fn own(&self) -> NodeKey {
         self.own
     }
@@ -181,14 +181,19 @@ impl TestNode {
         Arc::clone(&self.service.lock())
     }
 
-    fn start(cluster: &Arc<TestCluster>, key: NodeKey, root: &TempDir, store: &Store) -> Arc<PlacedService> {
+    fn start(
+        cluster: &Arc<PlacedTestCluster>,
+        key: NodeKey,
+        root: &TempDir,
+        store: &Store,
+    ) -> Arc<PlacedService> {
         let follower = FollowerSwitch::new(store.clone());
         let source = Arc::new(PlacedSource::new(store));
         assert!(source.adopt(&defined()));
         follower.set_placed(Some(Arc::clone(&source) as Arc<_>));
         let known = Arc::<KnownDefinitions>::default();
         known.set(&defined());
-        let member = TestMember { own: key, cluster: Arc::downgrade(cluster) };
+        let member = PlacedTestMember { own: key, cluster: Arc::downgrade(cluster) };
         PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(member),
             source,
@@ -201,9 +206,9 @@ impl TestNode {
     }
 }
 
-impl TestCluster {
+impl PlacedTestCluster {
     fn new(nodes: u16) -> Arc<Self> {
-        let cluster = Arc::new(TestCluster {
+        let cluster = Arc::new(PlacedTestCluster {
             state: Mutex::new(state(1, &up(nodes))),
             table: watch::Sender::new(Some(Arc::default())),
             nodes: Mutex::default(),
@@ -387,7 +392,7 @@ fn entries(scanned: &CopyScanned) -> BTreeMap<String, String> {
 const GROUPS: u64 = 20;
 
 /// Writes some documents, and returns what the index has.
-fn written(cluster: &TestCluster) -> BTreeMap<String, String> {
+fn written(cluster: &PlacedTestCluster) -> BTreeMap<String, String> {
     let ids: Vec<String> = (0..GROUPS)
         .flat_map(|group| (0..5).map(move |number| format!("id:x:note:n={group}:{number}")))
         .chain((0..7).map(|number| format!("id:x:note::{number}")))
@@ -406,7 +411,7 @@ fn run(test: impl Future<Output = ()>) {
 #[test]
 fn copies_are_built_and_have_every_write_at_once() {
     run(async {
-        let cluster = TestCluster::new(DOCUMENT_NODES);
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
         let mut expected = written(&cluster);
         cluster.settle(3).await;
         cluster.check(&expected, "built").await;
@@ -428,7 +433,7 @@ fn copies_are_built_and_have_every_write_at_once() {
 #[test]
 fn a_node_without_copies_gets_them_as_files() {
     run(async {
-        let cluster = TestCluster::new(DOCUMENT_NODES);
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
         let mut expected = written(&cluster);
         cluster.settle(3).await;
         let reads = cluster.asked.reads.load(Ordering::SeqCst);
@@ -446,7 +451,7 @@ fn a_node_without_copies_gets_them_as_files() {
 #[test]
 fn copies_that_were_cut_off_or_started_again_catch_up() {
     run(async {
-        let cluster = TestCluster::new(DOCUMENT_NODES);
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
         let mut expected = written(&cluster);
         cluster.settle(3).await;
         cluster.cut_off.lock().insert(NodeKey(1));
@@ -478,7 +483,7 @@ fn copies_that_were_cut_off_or_started_again_catch_up() {
 #[test]
 fn other_owners_are_followed_when_the_state_changes() {
     run(async {
-        let cluster = TestCluster::new(DOCUMENT_NODES);
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
         let mut expected = written(&cluster);
         cluster.settle(3).await;
         let states = [(0, NodeState::Up), (1, NodeState::Maintenance), (2, NodeState::Up)];
