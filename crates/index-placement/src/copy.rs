@@ -119,6 +119,11 @@ impl PlacedCopy {
         matches!(self.state, PlacedCopyState::Made { .. })
     }
 
+    /// True if the node is making it because an operator has asked for this.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self.state, PlacedCopyState::Made { reason: PlacementReason::Asked, .. })
+    }
+
     /// The copy that leaves when this one is ready.
     pub fn replacing(&self) -> Option<CopyId> {
         match self.state {

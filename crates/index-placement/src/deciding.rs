@@ -133,7 +133,12 @@ impl PlacementDraft<'_> {
         let takes =
             |node: &NodeKey| self.nodes.get(node).map(|node| node.standing()) == Some(NodeStanding::Takes);
         let is_empty = |node: &NodeKey| takes(node) && !used.contains(node);
-        let unfilled: BTreeSet<NodeKey> = self.table.unfilled.iter().copied().filter(is_empty).collect();
+        // One that is away for a while is as it was when it comes back.
+        let stays_empty = |node: &NodeKey| {
+            let standing = self.standing(*node);
+            standing.is_some_and(|standing| standing != NodeStanding::Sheds) && !self.has_staying(*node)
+        };
+        let unfilled: BTreeSet<NodeKey> = self.table.unfilled.iter().copied().filter(stays_empty).collect();
         let empty =
             self.nodes.keys().copied().filter(|node| is_empty(node) && !unfilled.contains(node)).collect();
         self.table.unfilled = unfilled;

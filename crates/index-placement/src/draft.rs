@@ -98,6 +98,11 @@ impl<'a> PlacementDraft<'a> {
         self.table.indexes.get_mut(&slice.index)?.slices.get_mut(usize::from(slice.slice))
     }
 
+    /// True if a node has or makes a copy that does not leave.
+    pub fn has_staying(&self, node: NodeKey) -> bool {
+        self.table.of_node(node).any(|(_, copy)| copy.state != PlacedCopyState::Leaving)
+    }
+
     /// The index of a slice.
     pub fn index(&self, number: IndexNumber) -> Option<&PlacedIndex> {
         self.table.indexes.get(&number)

@@ -13,7 +13,8 @@
 //! 3. Copies of a slice are together in a group of nodes while another group has room.
 //! 4. A node is retired or has lost its role: its copies move away.
 //! 5. A node has no copies: copies move *onto it*, from nodes with more than ⌈mean⌉, and between no others.
-//!    If such nodes replace others, they get all that these had.
+//!    If such nodes replace others, they get all that these had. A node whose filling was stopped, or whose
+//!    last copy an operator has moved away, stays empty until a rebalance is asked for.
 //! 6. An operator asks for a rebalance. Only then do copies move between all nodes.
 //!
 //! A rebalance has the fewest moves after which no node has more than ⌈mean⌉ copies (`balance`). Of these the

@@ -47,6 +47,7 @@ impl PlacementDraft<'_> {
     /// Activates copies on nodes that are not held.
     fn activate_free(&mut self) {
         let held = self.table.rebalance.as_ref().map(|run| run.held.clone()).unwrap_or_default();
+        let mut left = BTreeSet::new();
         self.each_slice(|draft, slice, copies| {
             for at in 0..copies.len() {
                 let waits =
@@ -55,15 +56,22 @@ impl PlacementDraft<'_> {
                     continue;
                 }
                 let (node, replaced) = (copies[at].node, copies[at].replacing());
+                let is_asked = copies[at].is_asked();
                 copies[at].state = PlacedCopyState::Ready;
                 draft.steps.push(PlacementStep::CopyReady { slice, node });
                 if let Some(other) = copies.iter_mut().find(|copy| Some(copy.id) == replaced) {
                     other.state = PlacedCopyState::Leaving;
                     let reason = LeaveReason::Moved(node);
                     draft.steps.push(PlacementStep::CopyLeaves { slice, node: other.node, reason });
+                    if is_asked {
+                        left.insert(other.node);
+                    }
                 }
             }
         });
+        // What an operator has moved away from a node is not brought back because the node is empty now.
+        left.retain(|node| !self.has_staying(*node));
+        self.table.unfilled.extend(left);
     }
 
     /// True if a copy that is made could be activated.
@@ -159,8 +167,9 @@ impl PlacementDraft<'_> {
             moves || intents.iter().any(|intent| intent.replacing.is_some()) || self.awaits_surplus();
         let Some(run) = self.table.rebalance.take_if(|_| !is_left) else { return };
         if run.stopping {
-            let used: BTreeSet<NodeKey> = self.table.all_copies().map(|(_, copy)| copy.node).collect();
-            self.table.unfilled.extend(run.filling.iter().filter(|node| !used.contains(node)));
+            let empty: Vec<NodeKey> =
+                run.filling.iter().copied().filter(|node| !self.has_staying(*node)).collect();
+            self.table.unfilled.extend(empty);
         }
         self.steps.push(PlacementStep::RebalanceEnded { id: run.id });
     }

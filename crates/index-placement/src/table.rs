@@ -40,7 +40,8 @@ pub struct PlacementTable {
     /// Moves that operators have asked for, and that have not begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) requested: Vec<RequestedMove>,
-    /// Nodes without copies that get none by themselves, because their filling was stopped.
+    /// Nodes without copies that get none by themselves until a rebalance is asked for, because their filling
+    /// was stopped, or an operator has moved their last copy away.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unfilled: BTreeSet<NodeKey>,
     /// Speed of the last rebalance that was carried out to its end.

@@ -1,4 +1,10 @@
-use super::scenario::PlacementScenario;
+use std::collections::BTreeSet;
+
+use millrace_bucket::NodeKey;
+use millrace_cluster::NodeState;
+
+use super::scenario::{PlacementScenario, node};
+use crate::PlacementWish;
 
 /// The answer to the last wish.
 fn answer(line: &str) -> String {
@@ -105,4 +111,48 @@ fn steps_are_sentences() {
         "slice 0 of index 0 comes to node 2 from node 0, instead of node 0: a rebalance was asked for",
     ];
     assert_eq!(lines, expected);
+}
+
+/// Numbers of copies on the nodes.
+fn loads(scenario: &PlacementScenario) -> Vec<usize> {
+    scenario.nodes.iter().map(|node| scenario.table.of_node(node.key).count()).collect()
+}
+
+#[test]
+fn a_node_whose_last_copy_was_moved_away_stays_empty() {
+    let parsed = || PlacementScenario::parse("0 1 | a*1=0/0/0/1 | move a/3 1 0");
+    let mut scenario = parsed();
+    scenario.settle();
+    assert_eq!(loads(&scenario), [4, 0], "the move is not undone");
+    for state in [NodeState::Maintenance, NodeState::Down, NodeState::Up] {
+        scenario.nodes[1].state = state;
+        scenario.settle();
+        assert_eq!(loads(&scenario), [4, 0], "{state:?}");
+    }
+    scenario.wishes.push(PlacementWish::Rebalance { by: "test".to_owned() });
+    scenario.settle();
+    assert_eq!(loads(&scenario), [2, 2], "a rebalance was asked for");
+
+    let mut scenario = parsed();
+    scenario.settle();
+    scenario.nodes.push(node(2, NodeState::Up));
+    scenario.settle();
+    assert_eq!(loads(&scenario), [2, 0, 2], "another node is filled, and it alone");
+
+    let mut scenario = parsed();
+    scenario.settle();
+    scenario.nodes[0].state = NodeState::Retired;
+    scenario.settle();
+    assert_eq!(loads(&scenario), [0, 4], "it takes what has to leave another node");
+    scenario.nodes[0].state = NodeState::Up;
+    scenario.settle();
+    assert_eq!(loads(&scenario), [2, 2], "no operator has moved its last copy away");
+}
+
+#[test]
+fn a_node_whose_filling_was_stopped_stays_empty() {
+    let mut scenario = PlacementScenario::parse("0 1 | a*1=0,1c0>0f/0/0/0 | filling 1; stop");
+    scenario.settle();
+    assert_eq!(loads(&scenario), [4, 0], "the copy that was under way has failed, and is unlinked");
+    assert_eq!(scenario.table.unfilled, BTreeSet::from([NodeKey(1)]));
 }
