@@ -19,6 +19,7 @@ use millrace_indexing::DocumentColumns;
 use millrace_plan::{QueryMemory, QueryMemoryLedger};
 use millrace_schema::{Application, ApplicationDraft};
 use millrace_store::{Store, StoreOptions, StoreTuning};
+use parking_lot::Mutex;
 
 use crate::cluster::{BlockingWaits, ClusterMember, ClusterView, NodeCluster, NodeTransport};
 use crate::deployment::CompiledApplication;
@@ -46,6 +47,8 @@ pub struct Node {
     upkeep: BackgroundThreads,
     indexes: NodeIndexes,
     placed_indexes: PlacedIndexes,
+    /// Held while the indexes of an application are adopted, so that the newest application comes last.
+    adopting: Mutex<()>,
     snapshot_reading: SnapshotReading,
     /// Relation of the node to a cluster.
     member: OnceLock<Arc<dyn ClusterMember>>,
@@ -114,6 +117,7 @@ impl Node {
         let node = Arc::new(Node {
             indexes,
             placed_indexes,
+            adopting: Mutex::default(),
             snapshot_reading: SnapshotReading::default(),
             member: OnceLock::new(),
             cluster_view: OnceLock::new(),
@@ -221,6 +225,7 @@ impl Node {
     /// # Errors
     /// A directory cannot be used, or the system refuses a thread.
     pub(crate) fn keep_indexes(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.adopting.lock();
         let current = self.deployments.current().ok();
         let declared = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
         let placing = self.index_placing();
@@ -233,7 +238,9 @@ impl Node {
         let tuning = current.as_ref().map(|deployment| self.tuning(&deployment.application));
         let kept = tuning.unwrap_or_default().tombstone_retention;
         let remembered = self.store.next_timestamp().0.saturating_sub(kept.as_micros() as u64);
-        let generation = self.deployments.generation();
+        // That of the declarations, which another deployment may have replaced meanwhile.
+        let generation =
+            current.as_ref().map_or_else(|| self.deployments.generation(), |current| current.generation);
         self.placed_indexes.adopt(generation, declared, placing);
         self.indexes.adopt(&wanted, Timestamp(remembered))
     }

@@ -116,8 +116,8 @@ pub(super) struct PlacedService {
 }
 
 impl PlacedService {
-    /// Starts the service, which does nothing before the application places indexes or the table gives the
-    /// node copies.
+    /// Starts the service, which does nothing before the application declares placed indexes or the table
+    /// gives the node copies.
     pub fn start(parts: PlacedServiceParts) -> Arc<Self> {
         let PlacedServiceParts { cluster, source, news, table, definitions, root, runtime } = parts;
         let place =
@@ -144,13 +144,16 @@ impl PlacedService {
         runtime.spawn(async move {
             let Some(first) = work.upgrade() else { return };
             let (mut table, definitions) = (first.table.clone(), Arc::clone(&first.definitions));
+            let mut declared = first.news.wanted();
             drop(first);
             let mut number = 0_u64;
             loop {
                 let Some(service) = work.upgrade().filter(|service| !service.is_stopped()) else { return };
                 let has_changed = table.has_changed().unwrap_or(false);
                 let newest = table.borrow_and_update().clone();
-                let is_idle = service.is_idle(newest.as_deref());
+                // Where they are declared, the state may say from now on that the cluster places them.
+                let declares = !declared.borrow_and_update().indexes.is_empty();
+                let is_idle = !declares && service.is_idle(newest.as_deref());
                 if !is_idle {
                     service.step(number, has_changed || number == 0).await;
                     number += 1;
@@ -162,6 +165,8 @@ impl PlacedService {
                 tokio::select! {
                     () = tick => {}
                     () = definitions.changed.notified() => {}
+                    // The sender is in the service.
+                    _ = declared.changed() => {}
                     changed = table.changed() => {
                         if changed.is_err() {
                             // The cluster's tasks have ended; copies stay as they are.

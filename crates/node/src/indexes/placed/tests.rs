@@ -106,12 +106,6 @@ struct PlacedTestMember {
     cluster: Weak<PlacedTestCluster>,
 }
 
-impl PlacedTestMember {
-    fn cluster(&self) -> Arc<PlacedTestCluster> {
-        self.cluster.upgrade().expect("the cluster outlives its nodes")
-    }
-}
-
 impl PlacedCluster for PlacedTestMember {
     fn own(&self) -> NodeKey {
         self.own
@@ -234,9 +228,14 @@ impl PlacedTestCluster {
     /// Ends the part of a node with copies, and starts it again.
     async fn restart(self: &Arc<Self>, key: NodeKey) {
         let node = Arc::clone(&self.nodes.lock()[&key]);
-        node.service().stop();
-        // Work that is under way ends before the files are opened again.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let former = node.service();
+        former.stop();
+        // Work that is under way ends before the files are opened again: it holds the service.
+        let began = Instant::now();
+        while Arc::strong_count(&former) > 2 {
+            assert!(began.elapsed() < PATIENCE, "work of the node does not end");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         *node.service.lock() = TestNode::start(self, key, &node.directory, &node.store);
     }
 
