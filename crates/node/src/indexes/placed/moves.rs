@@ -201,7 +201,9 @@ impl PlacedService {
                 return Err(AttemptError::Refused("it is not wanted any more".to_owned()));
             }
             let question = PlacedQuestion::Parcel { export, run, offset };
-            let answer = self.ask(order.from, question).await;
+            // The other node paces what it sends.
+            let answer = tokio::time::timeout(PATIENCE, self.cluster.ask(order.from, question)).await;
+            let answer = answer.map_err(|_| AttemptError::Again("no parcel has come in time".to_owned()))?;
             let answer = answer.map_err(|error| AttemptError::Again(error.to_string()))?;
             let PlacedAnswer::Parcel(bytes) = answer else {
                 return Err(AttemptError::Again("another node answers with something else".to_owned()));

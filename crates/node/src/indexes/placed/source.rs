@@ -168,12 +168,12 @@ impl PlacedSource {
         is_any
     }
 
-    /// Looks at the standings of the buckets that the node owns.
-    fn refresh(&self, cluster: &dyn PlacedCluster) {
+    /// Looks at the standings of the buckets that the node owns; `false` if they are not known now.
+    fn refresh(&self, cluster: &dyn PlacedCluster) -> bool {
         let _one_at_a_time = self.standing.lock();
-        if let Some(standings) = cluster.standings() {
-            self.inner.lock().stand(standings);
-        }
+        let Some(standings) = cluster.standings() else { return false };
+        self.inner.lock().stand(standings, cluster.own(), clock(&self.store));
+        true
     }
 
     /// Answers a request to follow buckets.
@@ -260,7 +260,7 @@ impl PlacedSource {
             let _one_at_a_time = self.standing.lock();
             let standings = cluster.standings().ok_or_else(unknown)?;
             let mut inner = self.inner.lock();
-            inner.stand(standings);
+            inner.stand(standings, cluster.own(), clock(&self.store));
             inner.feed.position(follower)
         };
         // No other owner may have come between.
@@ -284,9 +284,10 @@ impl PlacedSource {
                 return;
             }
         }
-        self.refresh(&**cluster);
+        // A write may have been given up since an earlier look.
+        let is_known = self.refresh(&**cluster);
         let version = self.inner.lock().state.as_ref().map(|state| state.version().number());
-        if closes && version.is_some_and(|version| cluster.vouches(version)) {
+        if closes && is_known && version.is_some_and(|version| cluster.vouches(version)) {
             self.inner.lock().feed.close(clock(&self.store));
         }
         self.arrived.send_replace(());
@@ -297,6 +298,12 @@ impl PlacedSource {
             // One that does not hear it is told with its next request.
             runtime.spawn(async move { drop(told.await) });
         }
+    }
+
+    /// Time at which the replica of a bucket changed last other than by new rows.
+    #[cfg(test)]
+    pub fn disorder(&self, bucket: BucketId) -> Timestamp {
+        self.inner.lock().feed.disorder(bucket)
     }
 
     /// Bytes that wait for followers, or are on their way to them.
@@ -375,10 +382,18 @@ impl PlacedSource {
 }
 
 impl SourceInner {
-    fn stand(&mut self, standings: OwnStandings) {
+    fn stand(&mut self, standings: OwnStandings, own: NodeKey, now: Timestamp) {
         let OwnStandings { state, buckets } = standings;
-        if self.state.as_ref().is_some_and(|known| known.version() > state.version()) {
-            return;
+        if let Some(known) = &self.state {
+            let (before, version) = (known.version(), state.version());
+            if before > version {
+                return;
+            }
+            // By a state in which it did not serve, or that it has not seen, others may have settled without
+            // a version that it alone has.
+            if version.number() > before.number() + 1 || !known.node_state(own).serves() {
+                self.feed.rejoined(now);
+            }
         }
         self.feed.adopt(state.version().number(), &buckets);
         self.state = Some(state);
@@ -523,13 +538,14 @@ impl CommitFollower for PlacedSource {
     fn changed(&self, buckets: &[BucketId]) {
         let now = clock(&self.store);
         let mut inner = self.inner.lock();
-        let mut of_state = inner.overlapping(buckets);
-        // The state may have divided the buckets meanwhile.
         let begun = inner.changing.iter().position(|(begun, _)| begun == buckets);
         let begun = begun.map(|begun| inner.changing.swap_remove(begun).1).unwrap_or_default();
+        // The state may have divided the buckets meanwhile: the change of those that came so begins and ends
+        // here, beside others that are under way in them.
+        let mut of_state = inner.overlapping(buckets);
+        of_state.retain(|bucket| !begun.contains(bucket));
+        inner.feed.changing(&of_state, now);
         of_state.extend(begun);
-        of_state.sort_unstable();
-        of_state.dedup();
         inner.feed.changed(&of_state, now);
         drop(inner);
         self.arrived.send_replace(());

@@ -497,3 +497,27 @@ fn other_owners_are_followed_when_the_state_changes() {
         cluster.check(&expected, "the node is back").await;
     });
 }
+
+#[test]
+fn a_node_that_may_have_been_away_has_its_buckets_read_again() {
+    run(async {
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
+        let service = Arc::clone(&cluster.nodes.lock()[&NodeKey(0)]).service();
+        let look = || {
+            let position = service.source.position(&*service.cluster, NodeKey(1));
+            position.expect("the standings of its buckets are known");
+            service.source.disorder(millrace_bucket::BucketId::new(BITS, 0))
+        };
+        let first = look();
+        cluster.set_state(state(2, &up(DOCUMENT_NODES)));
+        assert_eq!(look(), first, "it serves all the time");
+        cluster.set_state(state(4, &up(DOCUMENT_NODES)));
+        let skipped = look();
+        assert!(skipped > first, "it has not seen the state between");
+        let away = [(0, NodeState::Maintenance), (1, NodeState::Up), (2, NodeState::Up)];
+        cluster.set_state(state(5, &away));
+        assert_eq!(look(), skipped, "it has served until then");
+        cluster.set_state(state(6, &up(DOCUMENT_NODES)));
+        assert!(look() > skipped, "it is back");
+    });
+}

@@ -158,9 +158,12 @@ impl PlacedService {
         part: &ComparedPart,
         document: &[u8],
     ) -> Result<bool, Error> {
-        // The range that has this document alone: it begins after the key that comes right before.
+        // The range that has this document alone, and none of another text: no text has these bytes.
         let mut after = document.to_vec();
-        after.pop();
+        if let Some(last @ 1..) = after.pop() {
+            after.push(last - 1);
+            after.extend([u8::MAX; 8]);
+        }
         let part = ComparedPart { after: Some(after), until: Some(document.to_vec()), ..part.clone() };
         for _ in 0..LOOKS {
             let expected = self.document(definition, state, part.bucket, document).await?;
