@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::opened::remove_directory;
 use super::super::service::{group_key, is_in};
-use super::message::FedKeys;
+use super::message::{FedKeys, RecordedDocuments};
 use super::pages::slice_range;
 
 /// Records that are read together.
@@ -312,7 +312,7 @@ impl KeptCopy {
         &self,
         part: &BucketPart<'_>,
         limit: usize,
-    ) -> Result<Option<Vec<(Vec<u8>, Vec<Vec<u8>>)>>, CopyError> {
+    ) -> Result<Option<RecordedDocuments>, CopyError> {
         let mut documents = Vec::new();
         self.each(part, &mut |document, _| documents.push(document.to_vec()))?;
         let mut found = Vec::new();

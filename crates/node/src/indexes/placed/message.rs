@@ -106,8 +106,11 @@ pub enum PlacedAnswer {
     Scanned(CopyScanned),
     /// Documents that have entries in a copy, in their order, each with its keys; `None` if there are too
     /// many.
-    Recorded(Option<Vec<(Vec<u8>, Vec<Vec<u8>>)>>),
+    Recorded(Option<RecordedDocuments>),
 }
+
+/// Documents, each with the keys of its entries.
+pub type RecordedDocuments = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
 
 /// Question for what a copy has of documents of a bucket.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
