@@ -96,11 +96,13 @@ impl PlacedIndexes {
         if placed.is_empty() && !*is_fed {
             return;
         }
-        let is_any = self.source.adopt(&placed);
-        if is_any != *is_fed {
-            *is_fed = is_any;
-            self.follower.set_placed(is_any.then(|| Arc::clone(&self.source) as Arc<_>));
+        let passed = self.source.pass(&placed);
+        if passed.is_any != *is_fed || passed.is_more {
+            *is_fed = passed.is_any;
+            // No commit is under way when it returns: all later ones are passed on.
+            self.follower.set_placed(passed.is_any.then(|| Arc::clone(&self.source) as Arc<_>));
         }
+        self.source.adopt(&placed, passed);
         self.definitions.set(&placed);
     }
 

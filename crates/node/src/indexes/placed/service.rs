@@ -355,7 +355,7 @@ impl PlacedService {
         match question {
             PlacedQuestion::Follow { follower, request, definitions } => {
                 let means = (&self.cluster, &self.runtime);
-                Ok(self.source.follow(means, follower, request, definitions))
+                self.source.follow(means, follower, request, definitions)
             }
             PlacedQuestion::Read { follower, read, definition } => {
                 self.source.read((&self.cluster, &self.runtime), follower, read, definition);

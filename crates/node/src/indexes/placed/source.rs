@@ -61,8 +61,19 @@ pub(super) struct PlacedSource {
     waiting_reads: Arc<Semaphore>,
 }
 
+/// Types of the documents whose changes the store is to pass on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PassedTypes {
+    /// True if there are any.
+    pub is_any: bool,
+    /// True if some of them are new.
+    pub is_more: bool,
+}
+
 struct SourceInner {
     feed: IndexFeedSource<FedBody>,
+    /// True while the store passes its changes on: without them nothing can be followed.
+    is_fed: bool,
     /// The state that the buckets of rows are of.
     state: Option<Arc<ClusterState>>,
     /// Definitions by their hashes: those of the application, and others that copies still ask for.
@@ -77,6 +88,11 @@ struct SourceInner {
 }
 
 impl SourceInner {
+    /// Hashes of the definitions that followers ask for.
+    fn asked_definitions(&self) -> BTreeSet<u64> {
+        self.asked.values().flatten().copied().collect()
+    }
+
     /// Bucket of a document.
     fn bucket(&self, sort_key: &[u8]) -> BucketId {
         let location = reversed_location(sort_key).location();
@@ -125,7 +141,8 @@ impl PlacedSource {
     pub fn new(store: &Store) -> Self {
         let now = clock(store);
         let inner = SourceInner {
-            feed: IndexFeedSource::new(SourceRun(unix_time().as_micros() as u64), now),
+            feed: new_feed(now),
+            is_fed: false,
             state: None,
             definitions: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -148,24 +165,38 @@ impl PlacedSource {
         &self.store
     }
 
-    /// Knows these definitions from now on, and those that followers ask for. Returns true if there are any.
-    pub fn adopt(&self, definitions: &[Arc<IndexDefinition>]) -> bool {
+    /// Takes the changes of these definitions' documents from now on, and of those that followers ask for.
+    /// [`PlacedSource::adopt`] follows when the store passes them on.
+    pub fn pass(&self, definitions: &[Arc<IndexDefinition>]) -> PassedTypes {
+        let inner = self.inner.lock();
+        let asked = inner.asked_definitions();
+        let former = inner.definitions.values().filter(|definition| asked.contains(&definition.hash));
+        let all = former.chain(definitions);
+        let next: BTreeSet<String> =
+            all.map(|definition| definition.config.document_type.to_string()).collect();
+        let mut types = self.types.write();
+        let is_more = !next.is_subset(&types);
+        *types = next;
+        PassedTypes { is_any: !types.is_empty(), is_more }
+    }
+
+    /// Knows these definitions from now on, and those that followers ask for. No page of them is read before:
+    /// a version that comes after it would be missing where the store does not pass it on yet.
+    pub fn adopt(&self, definitions: &[Arc<IndexDefinition>], passed: PassedTypes) {
+        let now = clock(&self.store);
         let mut inner = self.inner.lock();
-        let asked: BTreeSet<u64> = inner.asked.values().flatten().copied().collect();
+        let asked = inner.asked_definitions();
         inner.definitions.retain(|hash, _| asked.contains(hash));
         let new = definitions.iter().map(|definition| (definition.hash, Arc::clone(definition)));
         inner.definitions.extend(new);
-        let known = inner.definitions.values();
-        let next: BTreeSet<String> =
-            known.map(|definition| definition.config.document_type.to_string()).collect();
-        let is_any = !next.is_empty();
-        let mut types = self.types.write();
-        if !next.is_subset(&types) {
+        inner.is_fed = passed.is_any;
+        if !passed.is_any {
+            // What changes from now on is in no queue.
+            inner.feed = new_feed(now);
+        } else if passed.is_more {
             // Late versions of these types may have passed by.
-            inner.feed.rejoined(clock(&self.store));
+            inner.feed.rejoined(now);
         }
-        *types = next;
-        is_any
     }
 
     /// Looks at the standings of the buckets that the node owns; `false` if they are not known now.
@@ -177,19 +208,25 @@ impl PlacedSource {
     }
 
     /// Answers a request to follow buckets.
+    ///
+    /// # Errors
+    /// The store does not pass its changes on yet.
     pub fn follow(
         self: &Arc<Self>,
         (cluster, runtime): (&Arc<dyn PlacedCluster>, &Handle),
         follower: NodeKey,
         request: FollowRequest,
         definitions: BTreeSet<u64>,
-    ) -> PlacedAnswer {
+    ) -> Result<PlacedAnswer, Error> {
         self.refresh(&**cluster);
         let begins = {
             let mut inner = self.inner.lock();
+            if !inner.is_fed {
+                return Err(Error::Unsettled("this node does not place indexes yet".to_owned()));
+            }
             inner.asked.insert(follower, definitions);
             if let Some(cut) = inner.feed.follow(follower, request) {
-                return PlacedAnswer::Cut(cut);
+                return Ok(PlacedAnswer::Cut(cut));
             }
             inner.served.insert(follower)
         };
@@ -197,7 +234,7 @@ impl PlacedSource {
             runtime.spawn(Arc::clone(self).serve(Arc::clone(cluster), follower));
         }
         self.arrived.send_replace(());
-        PlacedAnswer::Taken
+        Ok(PlacedAnswer::Taken)
     }
 
     /// Begins to read documents for a follower; the page comes in the feed. If too many reads wait, or the
@@ -449,6 +486,11 @@ fn encoded_row(
 pub(super) fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> FedKeys {
     let keys = definitions.iter().map(|definition| (definition.hash, definition.change(version).keys));
     FedKeys(keys.collect())
+}
+
+/// A feed that no one follows yet.
+fn new_feed(now: Timestamp) -> IndexFeedSource<FedBody> {
+    IndexFeedSource::new(SourceRun(unix_time().as_micros() as u64), now)
 }
 
 /// Reading of the clock that timestamps of writes come from.

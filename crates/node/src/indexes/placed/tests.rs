@@ -14,7 +14,7 @@ use millrace_cluster::{
 use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
 };
-use millrace_index_feed::BucketStanding;
+use millrace_index_feed::{BucketStanding, FollowRequest, FollowSession};
 use millrace_index_placement::{
     IndexNode, PlacedCopy, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
 };
@@ -183,8 +183,10 @@ impl TestNode {
     ) -> Arc<PlacedService> {
         let follower = FollowerSwitch::new(store.clone());
         let source = Arc::new(PlacedSource::new(store));
-        assert!(source.adopt(&defined()));
+        let passed = source.pass(&defined());
+        assert!(passed.is_any && passed.is_more);
         follower.set_placed(Some(Arc::clone(&source) as Arc<_>));
+        source.adopt(&defined(), passed);
         let known = Arc::<KnownDefinitions>::default();
         known.set(&defined());
         let member = PlacedTestMember { own: key, cluster: Arc::downgrade(cluster) };
@@ -519,5 +521,35 @@ fn a_node_that_may_have_been_away_has_its_buckets_read_again() {
         assert_eq!(look(), skipped, "it has served until then");
         cluster.set_state(state(6, &up(DOCUMENT_NODES)));
         assert!(look() > skipped, "it is back");
+    });
+}
+
+#[test]
+fn a_node_is_followed_while_its_store_passes_changes_on() {
+    run(async {
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
+        let node = Arc::clone(&cluster.nodes.lock()[&NodeKey(0)]);
+        let (service, source) = (node.service(), Arc::new(PlacedSource::new(&node.store)));
+        let request = FollowRequest {
+            session: FollowSession { run: 1, number: 1 },
+            run: None,
+            sequence: 1,
+            version: 1,
+            types: BTreeSet::from(["note".to_owned()]),
+            buckets: BTreeMap::new(),
+        };
+        let follow = || {
+            let means = (&service.cluster, &service.runtime);
+            source.follow(means, NodeKey(1), request.clone(), BTreeSet::new())
+        };
+        follow().expect_err("no index is placed");
+        let passed = source.pass(&defined());
+        follow().expect_err("a change may pass by yet");
+        source.adopt(&defined(), passed);
+        assert_eq!(follow().expect("it is followed"), PlacedAnswer::Taken);
+        let passed = source.pass(&[]);
+        assert!(!passed.is_any);
+        source.adopt(&[], passed);
+        follow().expect_err("no index is placed any more");
     });
 }
