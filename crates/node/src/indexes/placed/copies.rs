@@ -1,6 +1,7 @@
 //! The copies of a node: what the table gives it, what they follow, and what they take in.
 
 mod effects;
+mod flushing;
 mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,15 +32,6 @@ const FAILED: Duration = Duration::from_secs(30);
 
 /// Pause before a copy goes on whose rows lacked its keys.
 const SUSPENDED: Duration = Duration::from_secs(5);
-
-/// Bytes in memory after which a copy is written.
-const FLUSH_BYTES: usize = 16 << 20;
-
-/// Bytes in memory of a copy from which it takes nothing in: it cannot be written.
-const MEMORY_MAX: usize = 128 << 20;
-
-/// Time after which a copy is written.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Request that a copy needs.
 #[derive(Debug, PartialEq)]
@@ -421,8 +413,7 @@ impl NodeCopies {
         batch: FeedBatch<FedKeys>,
         now: Timestamp,
     ) -> (Option<BatchReceipt>, Vec<CopyAction>) {
-        let is_full = |copy: &NodeCopy| matches!(&copy.stage, CopyStage::Open(open) if open.kept.status().memory_bytes > MEMORY_MAX);
-        if self.copies.values().any(is_full) {
+        if self.is_full() {
             return (None, Vec::new());
         }
         for change in &batch.changes {
@@ -538,25 +529,6 @@ impl NodeCopies {
             CopyStage::Open(open) if open.suspended.is_none() => Some((*id, open)),
             _ => None,
         })
-    }
-
-    /// Copies to be written now, or all of them.
-    pub fn due_flushes(&mut self, all: bool) -> Vec<DueFlush> {
-        let now = Instant::now();
-        let mut due = Vec::new();
-        for (id, copy) in &mut self.copies {
-            let CopyStage::Open(open) = &mut copy.stage else { continue };
-            let status = open.kept.status();
-            let is_due = all
-                || status.memory_bytes >= FLUSH_BYTES
-                || open.flushed.is_none_or(|last| now.saturating_duration_since(last) >= FLUSH_INTERVAL);
-            if open.suspended.is_none() && is_due {
-                open.flushed = Some(now);
-                let marks = self.follower.marks(number(*id));
-                due.push(DueFlush { copy: *id, kept: Arc::clone(&open.kept), marks });
-            }
-        }
-        due
     }
 }
 
