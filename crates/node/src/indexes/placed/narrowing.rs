@@ -178,10 +178,15 @@ impl PlacedIndexes {
         let mut found = Vec::new();
         for definition in wanted {
             let Some(number) = table.usable(&definition.content, definition.name()) else {
-                if named.is_some() {
-                    return Err(not_ready(definition.name()));
-                }
-                continue;
+                let Some(name) = named else { continue };
+                let declared = table.declared(&definition.content, name);
+                let declared = declared.and_then(|number| table.indexes().get(&number));
+                return Err(match declared.is_some_and(|index| index.deferred) {
+                    true => Error::IndexNotReady(format!(
+                        "index '{name}' is deferred: build it with 'millrace index build {name}'"
+                    )),
+                    false => not_ready(name),
+                });
             };
             let Some(placed) = table.indexes().get(&number) else { continue };
             // An earlier definition serves until the present one can.
