@@ -182,7 +182,7 @@ impl PlacedIndexes {
                 let declared = table.declared(&definition.content, name);
                 let declared = declared.and_then(|number| table.indexes().get(&number));
                 return Err(match declared.is_some_and(|index| index.deferred) {
-                    true => Error::IndexNotReady(format!(
+                    true => Error::Conflict(format!(
                         "index '{name}' is deferred: build it with 'millrace index build {name}'"
                     )),
                     false => not_ready(name),
