@@ -76,7 +76,7 @@ fn copies_are_placed_moved_and_made_again() {
     assert!(placed.len() == 3 && placed.values().all(|load| (2..=3).contains(load)), "{placed:?}");
     check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "fed");
     let (status, answer) = query(&nodes[0], "stars = 7", "late");
-    assert!(status == 409 && answer.to_string().contains("deferred"), "{status} {answer}");
+    assert!(status == 503 && answer.to_string().contains("deferred"), "{status} {answer}");
 
     // All is in its place; a request is refused with its reason, and settings are those of the cluster.
     let plan = succeeds(&nodes[1], &["index", "plan"]);
