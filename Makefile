@@ -53,7 +53,7 @@ package: build ## A tar.gz, a .deb, debug symbols, components and checksums, in 
 # One of the Rust tests brings the binary with the features that they all are built with: `cargo build` would compile
 # most of it a second time.
 clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, unchanged, and tables of what applications can say
-	$(CARGO) test $(LOCKED) --workspace --quiet --no-run --test command_line
+	$(CARGO) test $(LOCKED) --workspace --quiet --no-run --test overload
 	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests
 
 clients-all: build ## Frameworks, clients and shippers of Elasticsearch, the conformance kit of MCP, and from checkouts clients' tests and Vespa's samples and pages (PYVESPA=, HAYSTACK=, SAMPLES=, PAGES=)

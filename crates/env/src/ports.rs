@@ -5,8 +5,10 @@ use std::io;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Once;
 
 use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Ports below those that systems give to outgoing connections (from 32,768 on Linux, 49,152 elsewhere), so
 /// that no connection takes one between the choice and the start of the process that listens there.
@@ -24,6 +26,7 @@ static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 /// # Errors
 /// Those of the file system; [`io::ErrorKind::AddrInUse`] if all ports are taken.
 pub fn free_port() -> io::Result<u16> {
+    raise_file_limit();
     let directory = std::env::temp_dir().join("millrace-ports");
     std::fs::create_dir_all(&directory)?;
     let nanoseconds = crate::unix_time().subsec_nanos();
@@ -36,6 +39,17 @@ pub fn free_port() -> io::Result<u16> {
         }
     }
     Err(io::Error::new(io::ErrorKind::AddrInUse, "all ports for tests and benchmarks are taken"))
+}
+
+/// Raises the limit of open files, once, to the maximum that the system allows without privileges: each claim
+/// is an open file, and an executable of tests starts hundreds of servers.
+fn raise_file_limit() {
+    static RAISED: Once = Once::new();
+    RAISED.call_once(|| {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // If it is refused, a claim beyond the limit is an error that says so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    });
 }
 
 /// Claims a port unless it is claimed or in use.

@@ -16,7 +16,9 @@ mod tls;
 mod unread;
 
 pub(crate) use answer::{UncountedAnswer, counted_page, observed};
-pub(crate) use body::{BodyBounds, BodyReader, ReadBody, check_ratio, collect, read_body, unpacked_bytes};
+pub(crate) use body::{
+    BodyBounds, BodyReader, MadeBodyError, ReadBody, check_ratio, collect, read_body, unpacked_bytes,
+};
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{BodyMessageReader, FrameMemory, frame};

@@ -1,4 +1,7 @@
-//! Links lead somewhere, files stay short, messages are plain, and lists in documents are complete.
+//! Links lead somewhere, files stay short, messages are plain, lists in documents are complete, and manifests
+//! have what every crate has.
+
+use std::collections::BTreeMap;
 
 use millrace_tidy::{Workspace, is_product, product_lines};
 
@@ -7,8 +10,8 @@ const FILE_LINES_MAX: usize = 620;
 
 /// Files that are one long table.
 const TABLES: [&str; 5] = [
-    "crates/schema/tests/services.rs",
-    "crates/expression/tests/slow/mod.rs",
+    "crates/schema/tests/schema/services.rs",
+    "crates/expression/tests/expression/slow.rs",
     "crates/server/src/cli.rs",
     "crates/server/src/settings.rs",
     "crates/server/tests/admission.rs",
@@ -96,6 +99,111 @@ fn every_crate_is_linted() {
     assert!(without.is_empty(), "add [lints] workspace = true: {without:?}");
     let root = workspace.text("Cargo.toml");
     assert!(root.contains("missing_docs = \"warn\""), "public items have documentation");
+}
+
+/// Executables of tests beside the one of their crate, each with the reason for a process of its own.
+const SEPARATE_TESTS: [(&str, &str); 7] = [
+    ("crates/gateway/tests/cluster.rs", "its many nodes run until the process ends"),
+    ("crates/gateway/tests/feed.rs", "places of streams are counted for the process"),
+    ("crates/gateway/tests/feed_panics.rs", "places of streams are counted for the process"),
+    ("crates/server/tests/access/main.rs", "it runs long, beside the others"),
+    ("crates/server/tests/admission.rs", "it loads the machine, and has a limit of the server's memory"),
+    ("crates/server/tests/cluster/main.rs", "it runs long, beside the others"),
+    ("crates/server/tests/overload.rs", "it loads the machine until requests are refused"),
+];
+
+#[test]
+fn tests_of_a_crate_are_one_executable() {
+    let workspace = Workspace::open();
+    let mut executables: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for file in workspace.files(".rs") {
+        let folders = file.strip_prefix("crates/").and_then(|below| below.split_once("/tests/"));
+        let Some((name, below)) = folders.filter(|(name, _)| !name.contains('/')) else { continue };
+        let is_root = match below.split_once('/') {
+            Some((_, inside)) => inside == "main.rs",
+            None => true,
+        };
+        let is_separate = SEPARATE_TESTS.iter().any(|(separate, _)| *separate == file);
+        // Those of this crate use one small library: linking them takes no time.
+        if is_root && !is_separate && name != "tidy" {
+            executables.entry(name).or_default().push(file);
+        }
+    }
+    executables.retain(|_, files| files.len() > 1);
+    assert!(executables.is_empty(), "make these modules of `tests/NAME/main.rs`: {executables:#?}");
+    let gone: Vec<&str> =
+        SEPARATE_TESTS.iter().map(|(file, _)| *file).filter(|file| !workspace.exists(file)).collect();
+    assert!(gone.is_empty(), "take these out of the list: {gone:?}");
+}
+
+/// A library is compiled for its tests only if its sources have some, and started for its examples only if
+/// its documentation has some.
+#[test]
+fn libraries_without_tests_are_not_compiled_for_tests() {
+    let workspace = Workspace::open();
+    let mut wrong = Vec::new();
+    for name in workspace.crates() {
+        let folder = format!("crates/{name}/src/");
+        if !workspace.exists(&format!("{folder}lib.rs")) {
+            continue;
+        }
+        let file = format!("crates/{name}/Cargo.toml");
+        let manifest: toml::Table = workspace.text(&file).parse().expect("the manifest is TOML");
+        let is_on = |key: &str| {
+            let value = manifest.get("lib").and_then(|library| library.get(key));
+            value.and_then(toml::Value::as_bool).unwrap_or(true)
+        };
+        let sources: Vec<String> = workspace
+            .files(".rs")
+            .filter(|file| file.starts_with(&folder))
+            .map(|file| workspace.text(file))
+            .collect();
+        let (has_tests, has_examples) =
+            (sources.iter().any(|text| has_test(text)), sources.iter().any(|text| has_example(text)));
+        for (key, is_needed) in [("test", has_tests), ("doctest", has_examples)] {
+            if is_on(key) != is_needed {
+                wrong.push(format!("{file}: [lib] {key} = {is_needed}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "set these (true is the default):\n{}", wrong.join("\n"));
+}
+
+/// True if a source has a test.
+fn has_test(source: &str) -> bool {
+    source
+        .lines()
+        .map(str::trim_start)
+        .any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+}
+
+/// True if a comment of documentation has an example, which runs as a test.
+fn has_example(source: &str) -> bool {
+    let comment = |line: &str| -> Option<String> {
+        let line = line.trim_start();
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+        Some(text.trim().to_owned())
+    };
+    let mut is_code = false;
+    source.lines().filter_map(comment).any(|text| {
+        let Some(kind) = text.strip_prefix("```") else { return false };
+        is_code = !is_code;
+        is_code && kind != "text"
+    })
+}
+
+#[test]
+fn tests_and_examples_are_recognized() {
+    for (source, expected) in [
+        ("    #[test]\n    fn a() {}", (true, false)),
+        ("#[tokio::test(start_paused = true)]\nasync fn a() {}", (true, false)),
+        ("// as after #[test]\nfn a() {}", (false, false)),
+        ("/// Adds.\n///\n/// ```\n/// add(1)\n/// ```", (false, true)),
+        ("//! ```no_run\n//! start()\n//! ```", (false, true)),
+        ("//! ```text\n//! a -> b\n//! ```", (false, false)),
+    ] {
+        assert_eq!((has_test(source), has_example(source)), expected, "{source}");
+    }
 }
 
 #[test]

@@ -36,6 +36,20 @@ const GROWTH: usize = 8;
 /// that others wait for, the more, the larger it is.
 const KEPT_S: usize = 600;
 
+/// End of a body that this server makes for a request of its own, and cannot make whole.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct MadeBodyError(pub String);
+
+/// Error of a body that broke off: the server's, if it made the body.
+fn broken(error: &axum::Error) -> Error {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    match causes.find_map(|cause| cause.downcast_ref::<MadeBodyError>()) {
+        Some(made) => Error::Internal(made.to_string()),
+        None => Error::BadRequest(format!("the request body broke off: {error}")),
+    }
+}
+
 /// The bounds of one body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyBounds {
@@ -213,8 +227,7 @@ impl BodyPace {
                 return Err(Error::SlowBody { received: self.received, waited: self.waited });
             };
             let Some(frame) = frame else { return Ok(None) };
-            let frame =
-                frame.map_err(|error| Error::BadRequest(format!("the request body broke off: {error}")))?;
+            let frame = frame.map_err(|error| broken(&error))?;
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
             self.receive(data.len());
@@ -504,5 +517,21 @@ mod tests {
         let error = pace.next(&mut body).await.expect_err("nothing more comes");
         assert!(matches!(error, Error::SlowBody { received: 1, .. }), "{error}");
         assert_eq!(error.status(), hyper::StatusCode::REQUEST_TIMEOUT);
+    }
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_the_fault_of_who_makes_it() {
+        async fn error_of<E>(error: E) -> Error
+        where
+            E: std::error::Error + Send + Sync + 'static,
+        {
+            let (sender, body) = http_body_util::channel::Channel::<Bytes, E>::new(1);
+            sender.abort(error);
+            let mut pace = BodyPace::new(1024, BOUNDS.patience, BOUNDS);
+            pace.next(&mut Body::new(Body::new(body))).await.expect_err("it broke off")
+        }
+        let made = error_of(MadeBodyError("a log cannot be read".to_owned())).await;
+        assert!(matches!(&made, Error::Internal(reason) if reason == "a log cannot be read"), "{made}");
+        let sent = error_of(io::Error::other("reset")).await;
+        assert!(matches!(sent, Error::BadRequest(_)), "{sent}");
     }
 }

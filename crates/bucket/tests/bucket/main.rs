@@ -1,0 +1,4 @@
+//! Buckets from outside: their order, and the nodes that should have them.
+
+mod ideal;
+mod order;

@@ -1,0 +1,114 @@
+//! Bulks of more operations than are written together, and bounds of their operations.
+
+use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
+
+fn line(action: &str, index: &str, id: usize) -> String {
+    json!({ (action): { "_index": index, "_id": id.to_string() } }).to_string()
+}
+
+/// Puts of documents; each thousandth names an index that cannot be.
+fn puts(count: usize) -> String {
+    let put = |id: usize| {
+        let index = if id % 1_000 == 999 { "_no" } else { "a" };
+        format!("{}\n{{\"n\":{id}}}\n", line("index", index, id))
+    };
+    (0..count).map(put).collect()
+}
+
+fn reason(answer: &Value) -> &str {
+    answer["error"]["reason"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn operations_of_several_shares_have_one_answer() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let answer = door.get("POST /_bulk?refresh=true", &puts(5_000));
+    assert_eq!(answer["errors"], true);
+    let items = answer["items"].as_array().expect("items");
+    assert_eq!(items.len(), 5_000);
+    for (id, item) in items.iter().enumerate() {
+        let item = &item["index"];
+        assert_eq!(item["_id"], id.to_string(), "{item}");
+        assert_eq!(item["status"], if id % 1_000 == 999 { 400 } else { 201 }, "{item}");
+    }
+    assert_eq!(door.get("GET /a/_count", "")["count"], 4_995);
+    let shown = door.get("POST /_bulk?filter_path=items.*.error.type", &puts(1_000));
+    assert_eq!(shown["items"].as_array().map(Vec::len), Some(1), "{shown}");
+    assert!(shown.get("took").is_none(), "{shown}");
+}
+
+#[test]
+fn a_malformed_line_of_a_later_share_refuses_the_whole() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (last, expected) in [
+        ("{\"what\":{}}\n{}\n", "Malformed action/metadata line [10001]"),
+        ("{\"index\":{}}\n{}\n", "index is missing"),
+        ("{\"index\":{\"_index\":\"a\"}}\n", "must be terminated by a newline"),
+    ] {
+        let (status, answer) = door.ask("POST /_bulk", &format!("{}{last}", puts(5_000)));
+        assert_eq!(status, 400, "{answer}");
+        assert!(reason(&answer).contains(expected), "{answer}");
+        assert_eq!(door.ask("HEAD /a", "").0, 404, "nothing of it was written");
+    }
+}
+
+#[test]
+fn a_bulk_has_so_many_operations() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let (status, answer) = door.ask("POST /_bulk", &format!("{}\n", line("delete", "a", 1)).repeat(100_001));
+    assert_eq!(status, 413, "{answer}");
+    assert!(reason(&answer).contains("divide it"), "{answer}");
+    let routing = "r".repeat(3_000);
+    let (status, answer) = door.ask(&format!("POST /_bulk?routing={routing}"), &puts(1));
+    assert_eq!(status, 400, "{answer}");
+    let long = json!({ "index": { "_index": "a", "routing": "r".repeat(70_000) } });
+    let (status, answer) = door.ask("POST /_bulk", &format!("{long}\n{{}}\n"));
+    assert_eq!((status, reason(&answer).contains("bytes")), (400, true), "{answer}");
+}
+
+/// In memory, a value of two bytes takes many times its size.
+#[test]
+fn a_document_with_many_values_is_refused_alone() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let many = format!("{{\"a\":[{}0]}}", "0,".repeat(300_000));
+    let text = json!({ "a": ",".repeat(300_000) }).to_string();
+    let bulk = format!(
+        "{}\n{many}\n{}\n{text}\n{}\n{{\"doc\":{many}}}\n",
+        line("index", "a", 1),
+        line("index", "a", 2),
+        line("update", "a", 2)
+    );
+    let answer = door.get("POST /_bulk", &bulk);
+    let of = |at: usize, action: &str| answer["items"][at][action].clone();
+    assert_eq!(of(0, "index")["status"], 400, "{answer}");
+    assert!(reason(&of(0, "index")).contains("element-bytes-max"), "{answer}");
+    assert_eq!(of(1, "index")["status"], 201, "signs in a text are no values");
+    assert_eq!(of(2, "update")["status"], 400, "{answer}");
+    for (request, body) in
+        [("PUT /a/_doc/3", many.clone()), ("POST /a/_update/2", format!("{{\"doc\":{many}}}"))]
+    {
+        let (status, answer) = door.ask(request, &body);
+        assert_eq!(status, 400, "{request}: {answer}");
+        assert!(reason(&answer).contains("element-bytes-max"), "{request}: {answer}");
+    }
+}
+
+#[test]
+fn a_bulk_whose_client_has_left_ends_between_shares() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let few: String = (0..10).map(|id| format!("{}\n{{}}\n", line("index", "a", id))).collect();
+    door.ask_gone("POST /_bulk", &few);
+    door.get("POST /a/_refresh", "");
+    assert_eq!(door.get("GET /a/_count", "")["count"], 10, "what was begun is written as a whole");
+    let (status, answer) = door.ask_gone("POST /_bulk", &puts(5_000).replace("\"_no\"", "\"a\""));
+    assert_eq!(status, 408, "{answer}");
+    door.get("POST /a/_refresh", "");
+    assert_eq!(door.get("GET /a/_count", "")["count"], 2_048, "the first share is written, and no other");
+}

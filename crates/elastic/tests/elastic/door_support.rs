@@ -1,0 +1,148 @@
+//! A door over a node in a directory of its own.
+
+use std::sync::Arc;
+
+use millrace_elastic::{DoorCaller, DoorRequest, ElasticDoor};
+use millrace_node::{Node, Settings};
+use millrace_schema::Application;
+use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A node with its door.
+pub struct TestDoor {
+    node: Arc<Node>,
+    door: ElasticDoor,
+}
+
+impl TestDoor {
+    /// Opens the node of a directory.
+    pub fn open(directory: &TempDir) -> Self {
+        Self::open_with(Settings::new(directory.path().join("data")))
+    }
+
+    /// Opens a node with settings of its own.
+    pub fn open_with(settings: Settings) -> Self {
+        let node = Node::open(settings).expect("the node opens");
+        TestDoor { door: ElasticDoor::new(Arc::clone(&node)), node }
+    }
+
+    /// Opens the node of a directory whose searches have so much memory each.
+    pub fn open_small(directory: &TempDir, query_memory_max: usize) -> Self {
+        let settings = Settings::new(directory.path().join("data"));
+        Self::open_with(Settings { query_memory_max, ..settings })
+    }
+
+    /// Status and JSON of the answer to `METHOD PATH[?QUERY]`.
+    pub fn ask(&self, request: &str, body: &str) -> (u16, Value) {
+        self.ask_as(DoorCaller::default(), request, body)
+    }
+
+    /// Status and JSON of the answer to a caller.
+    pub fn ask_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, Value) {
+        json_of(self.text_as(caller, request, body))
+    }
+
+    /// Status and text of the answer to a caller.
+    pub fn text_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, String) {
+        self.send(request, body, DoorRequest { caller, ..DoorRequest::default() })
+    }
+
+    /// Status and JSON of the answer to a client that has left.
+    pub fn ask_gone(&self, request: &str, body: &str) -> (u16, Value) {
+        json_of(self.send(
+            request,
+            body,
+            DoorRequest { gone: Arc::new(true.into()), ..DoorRequest::default() },
+        ))
+    }
+
+    /// Documents that a request of a caller may have to read.
+    pub fn search_scope(&self, caller: DoorCaller, request: &str) -> Option<ViewScope> {
+        self.door.search_scope(&request_of(request, "", DoorRequest { caller, ..DoorRequest::default() }))
+    }
+
+    fn send(&self, request: &str, body: &str, sender: DoorRequest) -> (u16, String) {
+        let answer = self.door.answer(&request_of(request, body, sender));
+        (answer.status, String::from_utf8(answer.body).expect("the answer is text"))
+    }
+
+    /// Answer to a request that succeeds.
+    #[track_caller]
+    pub fn get(&self, request: &str, body: &str) -> Value {
+        let (status, answer) = self.ask(request, body);
+        assert!((200..300).contains(&status), "{request}: {status} {answer}");
+        answer
+    }
+}
+
+impl TestDoor {
+    /// Deploys an application of these files.
+    pub fn deploy(&self, files: &[(&str, &str)]) {
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        let application = Application::from_files(files.collect()).expect("the application is valid");
+        self.node.deploy(application).expect("the application is deployed");
+    }
+
+    /// Drops what lifecycles say to drop.
+    pub fn apply_lifecycles(&self) -> u64 {
+        self.door.apply_lifecycles().expect("the lifecycles are applied")
+    }
+
+    /// Value of a counter of the node.
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = self.node.metrics().prometheus(&[], &[]);
+        let name = name.replace('.', "_");
+        let value = text.lines().find_map(|line| line.strip_prefix(&name)?.rsplit(' ').next()?.parse().ok());
+        value.unwrap_or_else(|| panic!("{name} is counted: {text}"))
+    }
+
+    /// Number of documents in the store, those of the catalog among them.
+    pub fn stored_documents(&self) -> usize {
+        let mut pass = StoreVisit { wanted: 1024, ..StoreVisit::all(&["elastic.document"]) };
+        let mut count = 0;
+        loop {
+            let page = self.node.store().visit(&pass).expect("the store is read");
+            let documents =
+                page.visited.iter().filter(|visited| matches!(visited, VisitedVersion::Document(..)));
+            count += documents.count();
+            match page.continuation {
+                Some(continuation) => pass.continuation = Some(continuation),
+                None => return count,
+            }
+        }
+    }
+}
+
+impl Drop for TestDoor {
+    fn drop(&mut self) {
+        self.node.close();
+    }
+}
+
+/// The request `METHOD PATH[?QUERY]` of a sender.
+fn request_of(request: &str, body: &str, sender: DoorRequest) -> DoorRequest {
+    let (method, target) = request.split_once(' ').expect("a request has a method and a path");
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    DoorRequest {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        query: query.to_owned(),
+        body: body.as_bytes().to_vec(),
+        ..sender
+    }
+}
+
+/// An empty directory.
+pub fn directory() -> TempDir {
+    tempfile::tempdir().expect("there is room for a directory")
+}
+
+/// An answer with its text as JSON.
+fn json_of((status, text): (u16, String)) -> (u16, Value) {
+    let json = match text.is_empty() {
+        true => Value::Null,
+        false => serde_json::from_str(&text).expect("the answer is JSON"),
+    };
+    (status, json)
+}

@@ -1,0 +1,15 @@
+//! Elasticsearch's interfaces from outside: requests as text, answers as text.
+
+mod aggregations;
+mod aliases;
+mod answers;
+mod bulks;
+mod door;
+mod door_support;
+mod first_writes;
+mod logs;
+mod otlp;
+mod protobuf;
+mod search_forms;
+mod search_pages;
+mod types;

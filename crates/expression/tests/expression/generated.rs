@@ -1,0 +1,364 @@
+//! Every expression of `values.txt` over generated tensors, compared with a slow evaluator that shares no
+//! code with the engine.
+
+use std::collections::BTreeMap;
+
+use millrace_expression::{
+    EvaluationScratch, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureKind, FeatureName,
+    FunctionBody, InputBatch, ParsedExpression, StoredLabel, StoredTensor, StoredTensors, TensorRows,
+    string_hash,
+};
+use millrace_tensor::{Tensor, TensorCells, TensorType};
+
+use crate::slow;
+use crate::slow::tensor::{SlowTensor, of_tensor};
+
+/// Number of worlds per expression.
+const WORLDS: u64 = 12;
+
+/// Number of documents of a batch: more than are evaluated at once.
+const DOCUMENTS: usize = 6_000;
+
+/// Features of the expressions.
+const FEATURES: [(&str, &str); 10] = [
+    ("query(two)", "tensor()"),
+    ("query(nan)", "tensor()"),
+    ("attribute(price)", "tensor()"),
+    ("attribute(name)", "tensor()"),
+    ("query(v)", "tensor<float>(x[3])"),
+    ("attribute(v)", "tensor<float>(x[3])"),
+    ("attribute(b)", "tensor<int8>(x[2])"),
+    ("attribute(m)", "tensor(k{})"),
+    ("attribute(mx)", "tensor<float>(k{},x[3])"),
+    ("query(mat)", "tensor(x[3],y[2])"),
+];
+
+const FUNCTIONS: [(&str, &[&str], &str); 5] = [
+    ("one", &["x"], "x + 1"),
+    ("half", &["x"], "x / 2"),
+    ("both", &["a", "b"], "a * b + one(0)"),
+    ("named", &["field"], "attribute(field)"),
+    ("plain", &[], "1 + query(two)"),
+];
+
+/// Values for all features.
+struct GeneratedFeatures {
+    features: BTreeMap<String, Tensor>,
+    functions: Vec<(&'static str, Vec<String>, ParsedExpression)>,
+}
+
+/// Reproducible pseudo-random numbers (SplitMix64).
+struct GeneratorRandom(u64);
+
+impl GeneratorRandom {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) % end
+    }
+
+    /// A tensor of this type: small numbers, including halves, and labels from a set of four.
+    fn tensor(&mut self, tensor_type: &TensorType) -> Tensor {
+        let labels: Vec<String> = match tensor_type.mapped().next() {
+            Some(_) => {
+                ["a", "b", "c", "d"].iter().filter(|_| self.below(2) == 0).map(|l| (*l).to_owned()).collect()
+            }
+            None => Vec::new(),
+        };
+        let subspaces = if tensor_type.mapped().next().is_some() { labels.len() } else { 1 };
+        let mut cells = TensorCells::with_capacity(tensor_type.cell(), subspaces * tensor_type.dense_size());
+        for _ in 0..subspaces * tensor_type.dense_size() {
+            cells.push(self.below(17) as f64 / 2.0 - 3.0);
+        }
+        Tensor::new(tensor_type.clone(), labels, cells).expect("labels and cells are of the same count")
+    }
+}
+
+impl GeneratedFeatures {
+    fn new(seed: u64) -> Self {
+        let mut random = GeneratorRandom(seed);
+        let features = FEATURES.iter().map(|(name, tensor_type)| {
+            let tensor_type = TensorType::parse(tensor_type).expect("the types here are right");
+            let value = match *name {
+                "query(nan)" => Tensor::scalar(f64::NAN),
+                "attribute(name)" => Tensor::scalar(string_hash(["blue", "red"][random.below(2) as usize])),
+                _ => random.tensor(&tensor_type),
+            };
+            ((*name).to_owned(), value)
+        });
+        let functions = FUNCTIONS.map(|(name, parameters, body)| {
+            let parameters = parameters.iter().map(|parameter| (*parameter).to_owned()).collect();
+            (name, parameters, ParsedExpression::parse(body).expect("the functions here are right"))
+        });
+        GeneratedFeatures { features: features.collect(), functions: functions.into() }
+    }
+
+    /// Another world with the same query.
+    fn with_query_of(mut self, other: &GeneratedFeatures) -> Self {
+        let of_query = other.features.iter().filter(|(name, _)| name.starts_with("query("));
+        self.features.extend(of_query.map(|(name, value)| (name.clone(), value.clone())));
+        self
+    }
+
+    /// Results of the engine for an expression: as one document, and as the last of three.
+    fn evaluate(&self, text: &str) -> Result<[Tensor; 2], String> {
+        let expression = ParsedExpression::parse(text).map_err(|error| error.to_string())?;
+        let program = ExpressionProgram::compile(&expression, self).map_err(|error| error.to_string())?;
+        let values: Vec<&Tensor> =
+            program.inputs().iter().map(|(name, _)| &self.features[&name.to_string()]).collect();
+        let same: Vec<InputBatch<'_>> = values.iter().map(|value| InputBatch::tensor(value)).collect();
+        let many: Vec<Vec<Tensor>> = values.iter().map(|value| vec![(*value).clone(); 3]).collect();
+        let numbers: Vec<Vec<f64>> = values.iter().map(|value| vec![value.cells().get(0); 3]).collect();
+        let each: Vec<InputBatch<'_>> = many
+            .iter()
+            .zip(&numbers)
+            .map(|(tensors, numbers)| match tensors[0].tensor_type().is_scalar() {
+                true => InputBatch::numbers(numbers),
+                false => InputBatch::tensors(tensors),
+            })
+            .collect();
+        let (mut one, mut three) = (EvaluationScratch::default(), EvaluationScratch::default());
+        Ok([program.evaluate(&mut one, 1, &same).tensor(0), program.evaluate(&mut three, 3, &each).tensor(2)])
+    }
+}
+
+/// Values of an input for documents of several worlds, in turns.
+enum DocumentValues {
+    Same(Tensor),
+    Numbers(Vec<f64>),
+    Rows(TensorCells, Vec<u16>),
+    Stored(Vec<u8>, Vec<StoredTensor>, Vec<StoredLabel>),
+    Tensors(Vec<Tensor>),
+}
+
+impl DocumentValues {
+    fn new(name: &str, worlds: &[GeneratedFeatures], stored: bool) -> Self {
+        let values: Vec<&Tensor> = worlds.iter().map(|world| &world.features[name]).collect();
+        let each = (0..DOCUMENTS).map(|document| document % worlds.len());
+        let tensor_type = values[0].tensor_type();
+        if name.starts_with("query(") {
+            DocumentValues::Same(values[0].clone())
+        } else if tensor_type.is_scalar() {
+            DocumentValues::Numbers(each.map(|world| values[world].cells().get(0)).collect())
+        } else if !stored {
+            DocumentValues::Tensors(each.map(|world| values[world].clone()).collect())
+        } else if tensor_type.is_dense() {
+            let mut cells = TensorCells::with_capacity(tensor_type.cell(), 0);
+            values.iter().for_each(|value| cells.extend_from(value.cells(), 0..value.cells().len()));
+            DocumentValues::Rows(cells, each.map(|world| world as u16).collect())
+        } else {
+            Self::stored(&values)
+        }
+    }
+
+    /// Tensors in bytes, at odd offsets.
+    fn stored(values: &[&Tensor]) -> Self {
+        let (mut bytes, mut tensors, mut labels) = (vec![7u8], Vec::new(), Vec::new());
+        for value in values {
+            let first_label = labels.len() as u32;
+            for label in value.all_labels() {
+                labels.push(StoredLabel { at: bytes.len() as u32, length: label.len() as u32 });
+                bytes.extend(label.as_bytes());
+            }
+            let cells_at = bytes.len() as u32;
+            bytes.extend(value.cells().as_bytes());
+            tensors.push(StoredTensor { cells_at, subspaces: value.subspaces() as u32, first_label });
+        }
+        let tensors = tensors.iter().copied().cycle().take(DOCUMENTS).collect();
+        DocumentValues::Stored(bytes, tensors, labels)
+    }
+
+    fn operand(&self) -> InputBatch<'_> {
+        match self {
+            DocumentValues::Same(tensor) => InputBatch::tensor(tensor),
+            DocumentValues::Numbers(numbers) => InputBatch::numbers(numbers),
+            DocumentValues::Tensors(tensors) => InputBatch::tensors(tensors),
+            DocumentValues::Stored(bytes, tensors, labels) => {
+                InputBatch::stored(StoredTensors { bytes, tensors, labels })
+            }
+            DocumentValues::Rows(cells, rows) => {
+                let cells = match cells {
+                    TensorCells::Double(cells) => TensorRows::Double(cells),
+                    TensorCells::Float(cells) => TensorRows::Float(cells),
+                    TensorCells::BFloat16(cells) => TensorRows::BFloat16(cells),
+                    TensorCells::Int8(cells) => TensorRows::Int8(cells),
+                };
+                InputBatch::rows(cells, rows)
+            }
+        }
+    }
+}
+
+/// Results of the engine for the documents of a batch, of worlds in turns: the world and its result, for some
+/// documents.
+fn evaluate_all(
+    worlds: &[GeneratedFeatures],
+    text: &str,
+    stored: bool,
+) -> Result<Vec<(usize, Tensor)>, String> {
+    let expression = ParsedExpression::parse(text).map_err(|error| error.to_string())?;
+    let program = ExpressionProgram::compile(&expression, &worlds[0]).map_err(|error| error.to_string())?;
+    let inputs = program.inputs().iter();
+    let values: Vec<DocumentValues> =
+        inputs.map(|(name, _)| DocumentValues::new(&name.to_string(), worlds, stored)).collect();
+    let operands: Vec<InputBatch<'_>> = values.iter().map(DocumentValues::operand).collect();
+    let mut scratch = EvaluationScratch::default();
+    let mut results = Vec::new();
+    // The second run is in the memory of the first.
+    for documents in [DOCUMENTS, DOCUMENTS - 1] {
+        let output = program.evaluate(&mut scratch, documents, &operands);
+        let some = (0..documents).filter(|document| {
+            *document < worlds.len() || document % 499 == 0 || *document + worlds.len() >= documents
+        });
+        results.extend(some.map(|document| (document % worlds.len(), output.tensor(document))));
+    }
+    Ok(results)
+}
+
+impl ExpressionScope for GeneratedFeatures {
+    fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
+        match self.features.get(&name.to_string()) {
+            Some(value) => Ok(FeatureKind::Input(value.tensor_type().clone())),
+            None => Err(ExpressionFault::new(format!("unknown feature {name}"))),
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<FunctionBody<'_>> {
+        let (_, parameters, body) = self.functions.iter().find(|(known, ..)| *known == name)?;
+        Some(FunctionBody { parameters, body })
+    }
+}
+
+impl slow::SlowNames for GeneratedFeatures {
+    fn feature(&self, text: &str) -> Option<SlowTensor> {
+        self.features.get(text).map(of_tensor)
+    }
+
+    fn function(&self, name: &str) -> Option<(Vec<String>, String)> {
+        let (_, parameters, body) = FUNCTIONS.iter().find(|(known, ..)| *known == name)?;
+        Some((parameters.iter().map(|parameter| (*parameter).to_owned()).collect(), (*body).to_owned()))
+    }
+
+    fn literal(&self, text: &str) -> Option<SlowTensor> {
+        Tensor::parse(text, None).ok().map(|tensor| of_tensor(&tensor))
+    }
+}
+
+fn is_close(a: f64, b: f64) -> bool {
+    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-4 * a.abs().max(1.0)
+}
+
+/// Difference of the two, if any.
+fn compare(found: &Tensor, expected: &SlowTensor) -> Option<String> {
+    let found = of_tensor(found);
+    let same = found.dimensions == expected.dimensions
+        && found.cells.len() == expected.cells.len()
+        && found.cells.iter().zip(&expected.cells).all(|((at, x), (twin, y))| at == twin && is_close(*x, *y));
+    (!same).then(|| format!("found {:?}, not {:?}", found.cells, expected.cells))
+}
+
+#[test]
+fn every_expression_of_the_table_is_its_slow_twin() {
+    let lines =
+        include_str!("../values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = lines.filter_map(|line| line.split_once("=> "));
+    let expressions: Vec<&str> =
+        lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim()).collect();
+    let (mut wrong, mut unknown) = (Vec::new(), Vec::new());
+    for text in &expressions {
+        for seed in 0..WORLDS {
+            let world = GeneratedFeatures::new(seed);
+            let expected = match slow::evaluate(text, &world) {
+                Ok(expected) => expected,
+                Err(slow::UnknownConstruct(what)) => {
+                    unknown.push(format!("{text}: {what}"));
+                    break;
+                }
+            };
+            match world.evaluate(text) {
+                Ok(found) => wrong.extend(
+                    found
+                        .iter()
+                        .find_map(|found| compare(found, &expected))
+                        .map(|how| format!("{text}: {how}")),
+                ),
+                Err(error) => wrong.push(format!("{text}: {error}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    // Literals that contain expressions.
+    assert!(
+        unknown.len() <= 6,
+        "{} are not known to the slow evaluator:\n{}",
+        unknown.len(),
+        unknown.join("\n")
+    );
+    assert!(expressions.len() >= 300, "the table has {} expressions", expressions.len());
+}
+
+/// Batches of documents with different values, in all forms that inputs have.
+#[test]
+fn every_expression_of_the_table_is_its_slow_twin_in_batches() {
+    let lines =
+        include_str!("../values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = lines.filter_map(|line| line.split_once("=> "));
+    let more = MORE_EXPRESSIONS.iter().copied();
+    let expressions = lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim());
+    let first = GeneratedFeatures::new(100);
+    let worlds: Vec<GeneratedFeatures> =
+        (0..WORLDS).map(|seed| GeneratedFeatures::new(100 + seed).with_query_of(&first)).collect();
+    let (mut wrong, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
+    for text in expressions.chain(more) {
+        if !text.contains("attribute(") {
+            continue;
+        }
+        let expected: Result<Vec<SlowTensor>, _> =
+            worlds.iter().map(|world| slow::evaluate(text, world)).collect();
+        let Ok(expected) = expected else {
+            unknown.push(text);
+            continue;
+        };
+        compared += 1;
+        for stored in [false, true] {
+            match evaluate_all(&worlds, text, stored) {
+                Ok(found) => wrong.extend(
+                    found
+                        .iter()
+                        .find_map(|(world, found)| compare(found, &expected[*world]))
+                        .map(|how| format!("{text}, stored {stored}: {how}")),
+                ),
+                Err(error) => wrong.push(format!("{text}: {error}")),
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "not known to the slow evaluator: {unknown:?}");
+    assert!(compared >= 90, "{compared} expressions use values of documents");
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Expressions over tensors of documents, beside those of the table.
+const MORE_EXPRESSIONS: [&str; 22] = [
+    "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
+    "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
+    "reduce(sum(query(v) * attribute(mx), x), max, k)",
+    "reduce(sum(query(v) * attribute(mx), x), min, k)",
+    "reduce(sum(query(v) * attribute(mx), x), avg)",
+    "reduce(sum(query(v) * attribute(mx), x), median)",
+    "reduce(sum(query(v) * attribute(mx), x), count)",
+    "sum(query(v) * attribute(mx), x)",
+    "sum(attribute(v) * attribute(mx), x) + attribute(m)",
+    "sum(query(mat) * attribute(v), x)",
+    "sum(sum(query(mat) * attribute(v), x))",
+    "sum(attribute(m) * attribute(mx))",
+    "attribute(m) * attribute(mx)",
+    "merge(attribute(m), attribute(m) * 2, f(a, b)(a - b))",
+    "tensor(x[3])(attribute(v){x:(x)} + attribute(price))",
+    "tensor(x[3])(sum(attribute(m)) * x)",
+    "tensor(x[2], y[3])(query(v){x:(y)} * attribute(price) + x)",
+    "sum(l2_normalize(attribute(v), x) * query(v))",
+    "reduce(argmax(attribute(v)), count)",
+    "sum(query(v) * unpack_bits(attribute(b)){x:3})",
+    "map_subspaces(attribute(mx), f(t)(reduce(t, max)))",
+    "filter_subspaces(attribute(mx), f(t)(reduce(t, sum) > 0))",
+];

@@ -1,0 +1,286 @@
+//! Logs at Elasticsearch's interfaces of a cluster: partitions on several nodes, and bulks that avoid those
+//! which do not take them.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use millrace_bucket::BucketId;
+use millrace_store::StoreVisit;
+use serde_json::{Value, json};
+
+use crate::support::TestNodes;
+
+const NOTE: &str = "schema note { document note { field title type string { indexing: summary | index } } }";
+
+/// Documents of a bulk.
+const IN_BULK: usize = 10;
+
+/// Bucket of the catalog, and its owner among three nodes.
+const HOME: (BucketId, usize) = (BucketId::new(4, 1), 1);
+
+/// Three nodes with a template for logs of this number of shards.
+fn with_template(shards: usize) -> TestNodes {
+    let nodes = TestNodes::start(3, NOTE);
+    put_template(&nodes, shards, &json!({}));
+    nodes
+}
+
+fn put_template(nodes: &TestNodes, shards: usize, lifecycle: &Value) {
+    let settings = json!({ "index.mode": "logsdb", "index.number_of_shards": shards });
+    let template = json!({
+        "index_patterns": ["logs-*"],
+        "data_stream": {},
+        "template": { "settings": settings, "lifecycle": lifecycle },
+    });
+    call(nodes, 0, Method::PUT, "/_index_template/logs", &template.to_string());
+}
+
+fn call(nodes: &TestNodes, node: usize, method: Method, path: &str, body: &str) -> Value {
+    let (status, answer) = nodes.call(node, method, &format!("/elastic{path}"), body);
+    assert_eq!(status, 200, "{path}: {answer}");
+    answer
+}
+
+/// Writes a bulk at a node; returns the ids and statuses of its documents.
+fn bulk(nodes: &TestNodes, node: usize, number: usize) -> Vec<(String, u64)> {
+    let mut body = String::new();
+    for line in 0..IN_BULK {
+        body.push_str("{\"create\":{}}\n");
+        let document = json!({ "@timestamp": 1_700_000_000_000_u64, "bulk": number, "line": line });
+        body.push_str(&format!("{document}\n"));
+    }
+    let answer = call(nodes, node, Method::POST, "/logs-a-b/_bulk", &body);
+    let item = |item: &Value| {
+        let created = &item["create"];
+        (created["_id"].as_str().unwrap_or_default().to_owned(), created["status"].as_u64().unwrap_or(0))
+    };
+    answer["items"].as_array().expect("items").iter().map(item).collect()
+}
+
+/// Writes bulks; all documents are taken.
+fn bulks(nodes: &TestNodes, numbers: std::ops::Range<usize>) -> Vec<String> {
+    let written = numbers.flat_map(|number| bulk(nodes, number % 3, number));
+    written
+        .map(|(id, status)| {
+            assert_eq!(status, 201, "{id}");
+            id
+        })
+        .collect()
+}
+
+/// Writes bulks until each node has some, which costs decide. All documents are taken.
+fn bulks_at_all(nodes: &TestNodes) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut ids = bulks(nodes, 0..12);
+    for number in 12.. {
+        if stored(nodes).iter().all(|count| *count > 0) {
+            break;
+        }
+        assert!(Instant::now() < until, "{:?}", stored(nodes));
+        std::thread::sleep(Duration::from_millis(20));
+        ids.extend(bulks(nodes, number..number + 1));
+    }
+    ids
+}
+
+/// Documents of data streams in the store of each node.
+fn stored(nodes: &TestNodes) -> Vec<usize> {
+    let of = |node: &std::sync::Arc<millrace_node::Node>| {
+        let pass = StoreVisit { wanted: 100_000, ..StoreVisit::all(&["elastic.document"]) };
+        let page = node.store().visit(&pass).expect("the store is read");
+        let is_event = |version: &&millrace_store::VisitedVersion| match version {
+            millrace_store::VisitedVersion::Document(document, _) => {
+                let text = format!("{:?}", document.get("source"));
+                text.contains("bulk") && text.contains("line") && !text.contains("mappings")
+            }
+            millrace_store::VisitedVersion::Removed(..) => false,
+        };
+        page.visited.iter().filter(is_event).count()
+    };
+    nodes.nodes.iter().map(of).collect()
+}
+
+fn total(nodes: &TestNodes, node: usize) -> Value {
+    call(nodes, node, Method::GET, "/logs-a-b/_count", "")["count"].clone()
+}
+
+#[test]
+fn partitions_are_on_all_nodes_and_read_from_each() {
+    let nodes = with_template(3);
+    let ids = bulks_at_all(&nodes);
+    let stored_before = stored(&nodes);
+    assert!(stored_before.iter().all(|count| count % IN_BULK == 0), "{stored_before:?}");
+    assert_eq!(stored_before.iter().sum::<usize>(), ids.len());
+    for node in 0..3 {
+        assert_eq!(total(&nodes, node), ids.len(), "node {node}");
+        let found = call(&nodes, node, Method::GET, "/logs-a-b/_search?q=bulk:7&size=100", "");
+        assert_eq!(found["hits"]["hits"].as_array().map(Vec::len), Some(IN_BULK), "{found}");
+    }
+    let index = call(&nodes, 0, Method::GET, "/_data_stream/logs-a-b", "");
+    let index = index["data_streams"][0]["indices"][0]["index_name"].as_str().expect("a name").to_owned();
+    for id in ids.iter().step_by(IN_BULK) {
+        let found = call(&nodes, 2, Method::GET, &format!("/{index}/_doc/{id}"), "");
+        assert_eq!(found["found"], true, "{found}");
+    }
+
+    // An id of the client is taken once, wherever its partition is.
+    for (number, expected) in [(0, 201), (1, 409)] {
+        for id in ["a", "b", "c", "d", "e", "f"] {
+            let line = json!({ "@timestamp": 1, "bulk": 99, "line": number });
+            let (status, answer) = nodes.call(
+                number,
+                Method::PUT,
+                &format!("/elastic/logs-a-b/_create/{id}"),
+                &line.to_string(),
+            );
+            assert_eq!(status, expected, "{answer}");
+        }
+    }
+    assert_eq!(total(&nodes, 0), ids.len() + 6);
+
+    // Replicas that are being compared are waited for.
+    nodes.world.comparing.store(2, Ordering::SeqCst);
+    assert_eq!(total(&nodes, 1), ids.len() + 6);
+    assert_eq!(nodes.world.comparing.load(Ordering::SeqCst), 0);
+
+    call(&nodes, 2, Method::DELETE, "/_data_stream/logs-a-b", "");
+    assert_eq!(stored(&nodes), [0, 0, 0]);
+}
+
+#[test]
+fn what_an_owner_refuses_goes_to_another_slot() {
+    let nodes = with_template(3);
+    let before = bulks(&nodes, 0..6).len();
+    // All of a bulk, by an owner that was another one a moment ago.
+    for number in 6..9 {
+        nodes.world.refusals.store(IN_BULK, Ordering::SeqCst);
+        bulks(&nodes, number..number + 1);
+        assert_eq!(nodes.world.refusals.load(Ordering::SeqCst), 0, "the bulk was refused before");
+    }
+    assert_eq!(total(&nodes, 0), before + 3 * IN_BULK);
+}
+
+#[test]
+fn bulks_avoid_a_node_that_is_gone() {
+    let mut nodes = with_template(3);
+    bulks(&nodes, 0..6);
+    let before = stored(&nodes);
+    nodes.stop(2);
+    for number in 6..18 {
+        let written = bulk(&nodes, number % 2, number);
+        assert!(written.iter().all(|(_, status)| *status == 201), "{written:?}");
+    }
+    // The store of the node is closed: the documents are in those of the others.
+    nodes.nodes.truncate(2);
+    let after = stored(&nodes);
+    assert_eq!(after.iter().sum::<usize>(), before[..2].iter().sum::<usize>() + 12 * IN_BULK);
+}
+
+/// Takes the place of a node: the first documents of each connection of HTTP/2 are answered with what is no
+/// answer. Returns how many were.
+fn unread_answers(nodes: &TestNodes, node: usize) -> Arc<AtomicUsize> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    nodes.world.addresses.lock()[node] = listener.local_addr().expect("it is bound").to_string();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&answered);
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(mut stream) = connection else { return };
+            // An empty SETTINGS frame.
+            stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("it reads");
+            let (mut read, mut came) = ([0; 4096], Vec::new());
+            while !came.windows(4).any(|bytes| bytes == b"bulk") {
+                let length = stream.read(&mut read).expect("it sends");
+                came.extend_from_slice(&read[..length]);
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+            // Status 200, and a body of one byte.
+            let answer = [0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88, 0, 0, 1, 0, 1, 0, 0, 0, 1, b'x'];
+            stream.write_all(&answer).expect("it reads");
+            stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+            while stream.read(&mut read).is_ok_and(|length| length > 0) {}
+        }
+    });
+    answered
+}
+
+#[test]
+fn what_may_have_been_written_is_written_nowhere_else() {
+    let nodes = with_template(3);
+    bulks(&nodes, 0..6);
+    let answered = unread_answers(&nodes, 2);
+    // Slots of a node that was slow at first have no turn until that is forgotten.
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut failed = 0;
+    for number in 6.. {
+        let statuses = bulk(&nodes, number % 2, number);
+        failed += usize::from(statuses.iter().all(|(_, status)| *status == 503));
+        if number >= 18 && answered.load(Ordering::SeqCst) > 0 {
+            break;
+        }
+        assert!(Instant::now() < until, "no bulk goes to the node");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let answered = answered.load(Ordering::SeqCst);
+    assert!(failed >= answered, "{failed} of {answered} bulks have failed");
+}
+
+#[test]
+fn another_node_takes_the_catalog_over() {
+    let nodes = TestNodes::start(3, NOTE);
+    let (home, owner) = HOME;
+    nodes.world.placed.lock().insert(home, vec![owner as u16, 0]);
+    put_template(&nodes, 3, &json!({}));
+    let before = bulks(&nodes, 0..6).len();
+    nodes.world.placed.lock().insert(home, vec![0, owner as u16]);
+    nodes.world.next_version();
+    for node in 0..3 {
+        assert_eq!(total(&nodes, node), before, "node {node}");
+    }
+    bulks(&nodes, 6..9);
+    assert_eq!(total(&nodes, 2), before + 3 * IN_BULK);
+}
+
+#[test]
+fn ids_that_may_be_on_their_way_when_the_catalog_moves_wait() {
+    let nodes = TestNodes::start(3, NOTE);
+    let (home, owner) = HOME;
+    nodes.world.placed.lock().insert(home, vec![owner as u16, 0]);
+    let settings =
+        json!({ "index.mode": "logsdb", "index.number_of_shards": 1, "index.partition.documents": 2 });
+    let template =
+        json!({ "index_patterns": ["logs-*"], "data_stream": {}, "template": { "settings": settings } });
+    call(&nodes, 0, Method::PUT, "/_index_template/logs", &template.to_string());
+    let create = |node: usize, id: &str| {
+        let document = json!({ "@timestamp": 1, "bulk": 1, "line": 1 }).to_string();
+        nodes.call(node, Method::PUT, &format!("/elastic/logs-a-b/_create/{id}"), &document)
+    };
+    assert_eq!(create(0, "a").0, 201);
+    // A larger one fills a partition.
+    bulks(&nodes, 0..2);
+    nodes.world.next_version();
+    assert_eq!((create(1, "a").0, create(2, "b").0), (409, 201), "the catalog has not moved");
+    bulks(&nodes, 2..4);
+    nodes.world.placed.lock().insert(home, vec![0, owner as u16]);
+    nodes.world.next_version();
+    assert_eq!((create(1, "a").0, create(2, "b").0), (409, 409), "they are there");
+    let (status, answer) = create(1, "c");
+    assert!(status == 503 && answer.to_string().contains("may still write the document [c]"), "{answer}");
+    bulks(&nodes, 4..5);
+}
+
+#[test]
+fn retention_drops_partitions_of_all_nodes() {
+    let nodes = TestNodes::start(3, NOTE);
+    put_template(&nodes, 3, &json!({ "data_retention": "1s" }));
+    bulks_at_all(&nodes);
+    let until = Instant::now() + Duration::from_secs(120);
+    while stored(&nodes) != [0, 0, 0] {
+        assert!(Instant::now() < until, "{:?}", stored(&nodes));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(total(&nodes, 0), 0);
+}

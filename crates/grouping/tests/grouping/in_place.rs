@@ -1,0 +1,288 @@
+//! Groups of values that are read in place, compared with those of decoded values.
+
+use std::sync::Arc;
+
+use millrace_document::DocumentValue;
+use millrace_grouping::GroupingRequest;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use crate::support::{TestPurchase, execute, execute_plain, schema, settings, show};
+
+/// Keys and values of groups: at least one for each form of path and each kind of value.
+const KEYS: [&str; 26] = [
+    "tags",
+    "attribute(tags)",
+    "strlen(tags)",
+    "sizes",
+    "curve",
+    "votes",
+    "marks",
+    "attributes.key",
+    "attributes.value",
+    "attributes{\"a\"}",
+    "attributes{attribute(customer)}",
+    "stock.key",
+    "stock.value",
+    "stock{\"2\"}",
+    "stock{attribute(price)}",
+    "parts.name",
+    "parts.count",
+    "parts.size.width",
+    "parts.size.heavy",
+    "case.name",
+    "case.size.heavy",
+    "shelves.key",
+    "shelves.value.count",
+    "shelves{\"a\"}.size.width",
+    "route_zcurve",
+    "place_zcurve",
+];
+
+/// Expressions over whole fields, of one or of several.
+const EXPRESSIONS: [&str; 14] = [
+    "strlen(customer)",
+    "strcat(customer, \"x\", customer)",
+    "strcat(customer, price)",
+    "uca(customer, \"en\")",
+    "md5(customer, 64)",
+    "xorbit(customer, 8)",
+    "price + 1",
+    "price * tax",
+    "fixedwidth(price, 2)",
+    "predefined(price, bucket(-1, 1), bucket(1, 3))",
+    "tostring(tax)",
+    "math.sqrt(tax)",
+    "price + relevance()",
+    "array.at(tags, price)",
+];
+
+/// Aggregates inside the groups, with and without a bound element.
+const AGGREGATES: [&str; 8] = [
+    "count(), sum(sizes), max(tags)",
+    "sum(parts.count), max(parts.name), min(parts.size.width)",
+    "sum(stock.value), max(stock.key), max(stock{\"2\"})",
+    "max(shelves.value.name), sum(shelves.value.count), max(shelves.key)",
+    "max(attributes.value), min(attributes.key), max(attributes{\"a\"})",
+    "min(geo_distance(attribute(place), 1, 2).km), min(geo_distance(attribute(route), 1, 2).km)",
+    "max(route_zcurve), min(place_zcurve), sum(case.count)",
+    "sum(marks), max(votes), avg(curve)",
+];
+
+const FILTERS: [&str; 6] = [
+    "",
+    "filter(range(0, 2, sizes))",
+    "filter(regex(\"a\", tags))",
+    "filter(range(1, 3, parts.count))",
+    "filter(not range(1, 3, stock.value) or regex(\"b\", shelves.value.name))",
+    "filter(istrue(parts.size.heavy))",
+];
+
+fn text() -> impl Strategy<Value = DocumentValue> {
+    prop::sample::select(vec!["", "a", "b", "ab", "ä"])
+        .prop_map(|text| DocumentValue::String(text.to_owned()))
+}
+
+fn int() -> impl Strategy<Value = DocumentValue> {
+    (-1..4i32).prop_map(DocumentValue::Int)
+}
+
+fn array(of: impl Strategy<Value = DocumentValue>) -> impl Strategy<Value = DocumentValue> {
+    vec(of, 0..4).prop_map(DocumentValue::Array)
+}
+
+fn set(of: impl Strategy<Value = DocumentValue>) -> impl Strategy<Value = DocumentValue> {
+    vec((of, 0..3i32), 0..4).prop_map(DocumentValue::WeightedSet)
+}
+
+fn map(
+    key: impl Strategy<Value = DocumentValue>,
+    value: impl Strategy<Value = DocumentValue>,
+) -> impl Strategy<Value = DocumentValue> {
+    vec((key, value), 0..4).prop_map(DocumentValue::Map)
+}
+
+fn position() -> impl Strategy<Value = DocumentValue> {
+    (-3..3i32, -3..3i32).prop_map(|(north, east)| DocumentValue::Position {
+        latitude: north * 1_000_000,
+        longitude: east * 1_000_000,
+    })
+}
+
+/// A struct of these members, some of them missing.
+fn members(of: Vec<(&'static str, BoxedStrategy<DocumentValue>)>) -> BoxedStrategy<DocumentValue> {
+    let member = |(name, value): (&'static str, BoxedStrategy<DocumentValue>)| {
+        option::weighted(0.8, value.prop_map(move |value| (Arc::from(name), value)))
+    };
+    let given: Vec<_> = of.into_iter().map(member).collect();
+    given.prop_map(|given| DocumentValue::Struct(given.into_iter().flatten().collect())).boxed()
+}
+
+/// A part; few have a member that the type no longer declares, so that the value cannot be read in place.
+fn part() -> impl Strategy<Value = DocumentValue> {
+    let size = members(vec![
+        ("width", (-1..3i8).prop_map(|width| DocumentValue::Double(f64::from(width) / 2.0)).boxed()),
+        ("heavy", any::<bool>().prop_map(DocumentValue::Bool).boxed()),
+    ]);
+    let part = members(vec![("name", text().boxed()), ("count", int().boxed()), ("size", size)]);
+    (part, 0..20u8).prop_map(|(mut part, dice)| {
+        if let (DocumentValue::Struct(members), 0) = (&mut part, dice) {
+            members.push((Arc::from("undeclared"), DocumentValue::Bool(true)));
+        }
+        part
+    })
+}
+
+/// A purchase; an array of texts may hold numbers, as after a change of the field's type.
+fn purchase() -> impl Strategy<Value = Vec<(&'static str, DocumentValue)>> {
+    let tags = prop_oneof![19 => array(text()).boxed(), 1 => array(int()).boxed()];
+    let decimal = (-2..3i8).prop_map(|number| DocumentValue::Double(f64::from(number) / 2.0));
+    let long = (-1..4i64).prop_map(DocumentValue::Long);
+    let fields: Vec<(&str, BoxedStrategy<DocumentValue>)> = vec![
+        ("customer", text().boxed()),
+        ("price", int().boxed()),
+        ("tax", prop::sample::select(vec![-0.0, 0.0, 0.5]).prop_map(DocumentValue::Double).boxed()),
+        ("tags", tags.boxed()),
+        ("sizes", array(int()).boxed()),
+        ("curve", array(decimal).boxed()),
+        ("votes", set(text()).boxed()),
+        ("marks", set(int()).boxed()),
+        ("attributes", map(text(), text()).boxed()),
+        ("stock", map(int(), long).boxed()),
+        ("parts", array(part()).boxed()),
+        ("case", part().boxed()),
+        ("shelves", map(text(), part()).boxed()),
+        ("place", position().boxed()),
+        ("route", array(position()).boxed()),
+    ];
+    let fields: Vec<_> = fields
+        .into_iter()
+        .map(|(name, value)| option::weighted(0.9, value.prop_map(move |value| (name, value))))
+        .collect();
+    fields.prop_map(|fields| fields.into_iter().flatten().collect())
+}
+
+fn purchases() -> impl Strategy<Value = Vec<TestPurchase>> {
+    let numbered = |fields: Vec<Vec<(&'static str, DocumentValue)>>| {
+        let purchase =
+            |(index, fields)| TestPurchase { name: format!("{index}"), score: index as f64, fields };
+        fields.into_iter().enumerate().map(purchase).collect()
+    };
+    vec(purchase(), 1..14).prop_map(numbered)
+}
+
+/// Asserts that a request has the same groups in place and decoded; returns them.
+fn compare(text: &str, purchases: &[TestPurchase]) -> String {
+    let request = &GroupingRequest::parse(text).expect("the test's requests are right")[0];
+    let (schema, settings) = (schema(), settings("utc"));
+    let groups = |result| show(&result);
+    let found = execute(request, &schema, &settings, &[purchases]).map(groups).map_err(|e| e.to_string());
+    let plain =
+        execute_plain(request, &schema, &settings, &[purchases]).map(groups).map_err(|e| e.to_string());
+    assert_eq!(found, plain, "{text}");
+    found.unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn groups_in_place_are_those_of_decoded_values(
+        purchases in purchases(),
+        (outer, inner) in (0..KEYS.len(), 0..KEYS.len()),
+        (aggregates, filter) in (0..AGGREGATES.len(), 0..FILTERS.len()),
+    ) {
+        let (outer, inner, aggregates, filter) =
+            (KEYS[outer], KEYS[inner], AGGREGATES[aggregates], FILTERS[filter]);
+        compare(&format!("all(output({aggregates}))"), &purchases);
+        compare(
+            &format!(
+                "all(group({outer}) {filter} each(output({aggregates}) \
+                 all(group({inner}) {filter} each(output({aggregates}) each(output(summary()))))))"
+            ),
+            &purchases,
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn groups_of_expressions_are_those_of_each_document(
+        purchases in purchases(),
+        (outer, inner) in (0..EXPRESSIONS.len(), 0..EXPRESSIONS.len()),
+    ) {
+        let (outer, inner) = (EXPRESSIONS[outer], EXPRESSIONS[inner]);
+        compare(&format!("all(group({outer}) each(output(count(), max(tax))))"), &purchases);
+        compare(
+            &format!("all(group({outer}) each(output(count()) all(group({inner}) each(output(sum(price))))))"),
+            &purchases,
+        );
+    }
+}
+
+#[test]
+fn every_key_has_groups() {
+    let text = |text: &str| DocumentValue::String(text.to_owned());
+    let texts = || vec![text("a"), text("b")];
+    let part = |name: &str, count| {
+        let size = [("width", DocumentValue::Double(0.5)), ("heavy", DocumentValue::Bool(true))];
+        let size = size.map(|(name, value)| (Arc::from(name), value)).to_vec();
+        let part = [
+            ("name", text(name)),
+            ("count", DocumentValue::Int(count)),
+            ("size", DocumentValue::Struct(size)),
+        ];
+        DocumentValue::Struct(part.map(|(name, value)| (Arc::from(name), value)).to_vec())
+    };
+    let place = DocumentValue::Position { latitude: 1_000_000, longitude: 2_000_000 };
+    let fields = vec![
+        ("customer", text("b")),
+        ("price", DocumentValue::Int(2)),
+        ("tags", DocumentValue::Array(texts())),
+        ("sizes", DocumentValue::Array(vec![DocumentValue::Int(1), DocumentValue::Int(2)])),
+        ("curve", DocumentValue::Array(vec![DocumentValue::Double(0.5)])),
+        ("votes", DocumentValue::WeightedSet(texts().into_iter().zip(1..).collect())),
+        ("marks", DocumentValue::WeightedSet(vec![(DocumentValue::Int(7), 1)])),
+        ("attributes", DocumentValue::Map(texts().into_iter().zip(texts()).collect())),
+        ("stock", DocumentValue::Map(vec![(DocumentValue::Int(2), DocumentValue::Long(3))])),
+        ("parts", DocumentValue::Array(vec![part("a", 1), part("b", 2)])),
+        ("case", part("c", 3)),
+        ("shelves", DocumentValue::Map(texts().into_iter().zip([part("a", 1), part("b", 2)]).collect())),
+        ("place", place.clone()),
+        ("route", DocumentValue::Array(vec![place.clone(), place])),
+    ];
+    let purchase = [TestPurchase { name: "1".to_owned(), score: 1.0, fields }];
+    let found = KEYS.map(|key| compare(&format!("all(group({key}) each(output(count())))"), &purchase));
+    let expected = [
+        "tags['a'{1}  'b'{1}]",
+        "attribute(tags)['a'{1}  'b'{1}]",
+        "strlen(tags)[1{2}]",
+        "sizes[1{1}  2{1}]",
+        "curve[0.5{1}]",
+        "votes['a'{1}  'b'{1}]",
+        "marks[7{1}]",
+        "attributes.key['a'{1}  'b'{1}]",
+        "attributes.value['a'{1}  'b'{1}]",
+        "attributes{\"a\"}['a'{1}]",
+        "attributes{attribute(customer)}['b'{1}]",
+        "stock.key[2{1}]",
+        "stock.value[3{1}]",
+        "stock{\"2\"}[3{1}]",
+        "stock{attribute(price)}[3{1}]",
+        "parts.name['a'{1}  'b'{1}]",
+        "parts.count[1{1}  2{1}]",
+        "parts.size.width[0.5{2}]",
+        "parts.size.heavy[true{2}]",
+        "case.name['c'{1}]",
+        "case.size.heavy[true{1}]",
+        "shelves.key['a'{1}  'b'{1}]",
+        "shelves.value.count[1{1}  2{1}]",
+        "shelves{\"a\"}.size.width[0.5{1}]",
+        "route_zcurve[2192045531136{2}]",
+        "place_zcurve[2192045531136{1}]",
+    ];
+    assert_eq!(found.join("\n").replace("count()=", ""), expected.join("\n"));
+}

@@ -1,0 +1,7 @@
+//! Matching from outside: predicates over views of documents, to matches.
+
+mod conditions;
+mod elements;
+mod reference;
+mod twin;
+mod vectors;

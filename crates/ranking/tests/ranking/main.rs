@@ -1,0 +1,10 @@
+//! Ranking from outside: profiles over small views of documents, to scores and features.
+
+mod comparison;
+mod features;
+mod field_kinds;
+mod onnx;
+mod phases;
+mod several_vectors;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,5 @@
+//! The state machines of replication from outside: events in, effects out.
+
+mod batches;
+mod distributor;
+mod keeper;

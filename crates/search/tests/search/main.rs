@@ -1,0 +1,10 @@
+//! Searches from outside: plans over views of documents, to hits, summaries and groups.
+
+mod memory;
+mod passages;
+mod protocol;
+mod reference;
+mod search;
+mod sorted_ranking;
+mod sorting;
+mod summaries;

@@ -1,0 +1,114 @@
+//! A bit flips in a file: requests that need the file get its name, the others are not affected, and the
+//! doctor finds it.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::{self, TestServer, poll};
+
+const GROUPS: usize = 8;
+const DOCUMENTS: usize = 20;
+
+/// A server whose documents are in segments.
+fn sealed() -> TestServer {
+    let server = TestServer::with_notes();
+    for group in 0..GROUPS {
+        for number in 0..DOCUMENTS {
+            let title = format!("only{group} {}", "filler ".repeat(400));
+            let fields = format!("{{\"title\":\"{title}\",\"stars\":{number}}}");
+            server.put(&format!("/document/v1/n/note/group/g{group}/{number}"), &fields);
+        }
+    }
+    let tail = || {
+        let (_, metrics) = server.get("/metrics/v2/values");
+        let value = "/nodes/0/services/0/metrics/0/values/millrace.store.tail_bytes.last";
+        metrics.pointer(value).and_then(Value::as_f64)
+    };
+    poll("the tail is sealed", || tail() == Some(0.0));
+    server
+}
+
+fn segments(server: &TestServer) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(server.data_dir().join("segments")).expect("there are segments");
+    entries.map(|entry| entry.expect("it can be listed").path()).collect()
+}
+
+/// Number of documents of a group that have its word, or the error.
+fn count(server: &TestServer, group: usize) -> Result<Value, String> {
+    let yql = format!("select * from note where title contains 'only{group}'");
+    let (_, answer) =
+        server.query(&[("yql", &yql), ("streaming.groupname", &format!("g{group}")), ("hits", "0")]);
+    match answer.pointer("/root/errors/0/message") {
+        Some(message) => Err(message.to_string()),
+        None => Ok(answer["root"]["fields"]["totalCount"].clone()),
+    }
+}
+
+#[test]
+fn a_bit_in_the_words_of_one_group() {
+    let mut server = sealed();
+    server.terminate();
+    let (path, at) = segments(&server)
+        .into_iter()
+        .find_map(|path| {
+            let bytes = std::fs::read(&path).expect("a segment");
+            // Two words that follow each other in the dictionary of the group's chunk, the second after its
+            // length.
+            let at = bytes.windows(12).position(|window| window == b"filler\x05only7")?;
+            Some((path, at))
+        })
+        .expect("the word is in a segment");
+    let mut bytes = std::fs::read(&path).expect("a segment");
+    bytes[at] ^= 4;
+    std::fs::write(&path, bytes).expect("the segment can be written");
+
+    let checked = server.millrace(&["doctor", server.data_dir().to_str().expect("a path of text")]);
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(!checked.status.success() && said.contains(&*path.to_string_lossy()), "{said}");
+
+    server.start_again();
+    let mut damaged = 0;
+    for group in 0..GROUPS {
+        match count(&server, group) {
+            Ok(count) => assert_eq!(count, json!(DOCUMENTS), "group {group}"),
+            Err(message) => {
+                assert!(message.contains(".seg") && message.contains("doctor"), "{message}");
+                damaged += 1;
+            }
+        }
+    }
+    assert_eq!(damaged, 1, "one group needs the byte");
+}
+
+#[test]
+fn a_bit_in_the_manifest_or_in_the_log_keeps_the_server_from_starting() {
+    let mut server = TestServer::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", "{\"stars\":1}");
+    server.put("/document/v1/n/note/group/ann/2", "{\"stars\":2}");
+    server.kill();
+    let log = std::fs::read_dir(server.data_dir().join("tail"))
+        .expect("there is a tail")
+        .map(|entry| entry.expect("it can be listed").path().join("0.jnl"))
+        .next()
+        .expect("a generation");
+    for path in [server.data_dir().join("manifest"), log] {
+        let good = std::fs::read(&path).expect("the file is there");
+        let mut bad = good.clone();
+        bad[40] ^= 1;
+        std::fs::write(&path, &bad).expect("the file can be written");
+        let started = std::process::Command::new(support::MILLRACE)
+            .args(["serve", "--port", "0", "--config-port", "0", "--data-dir"])
+            .arg(server.data_dir())
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8_lossy(&started.stderr).into_owned();
+        assert!(!started.status.success() && said.contains("doctor"), "{}: {said}", path.display());
+        let checked = server.millrace(&["doctor", server.data_dir().to_str().expect("a path of text")]);
+        let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert!(!checked.status.success() && said.contains("damage") || said.contains("checksum"), "{said}");
+        std::fs::write(&path, &good).expect("the file can be written");
+    }
+    server.start_again();
+    assert_eq!(server.get("/document/v1/n/note/group/ann/2").1["fields"]["stars"], 2);
+}

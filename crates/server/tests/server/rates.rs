@@ -1,0 +1,326 @@
+//! Limits of requests in a second, independent of the clients' description of themselves.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_ipc::writer::StreamWriter;
+use hyper::Method;
+use hyper::header::AUTHORIZATION;
+use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
+use serde_json::{Value, json};
+
+use crate::support::{self, MILLRACE, NOTE, SERVICES, TestServer};
+
+const QUERY: (&str, &str) = ("yql", "select * from note where true");
+
+/// So small a rate does not fill again while a test runs.
+const ONCE: &str = "0.0001";
+
+#[test]
+fn a_group_is_counted_whatever_a_query_says_of_its_client() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_RATE_MAX", ONCE)]).deploy_notes();
+    let limits = "<search><chain id='default' inherits='vespa'>
+        <searcher id='com.yahoo.search.searchers.RateLimitingSearcher'/></chain></search>";
+    let services = SERVICES.replace("<search/>", limits);
+    let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    let ask = |group: &str, more: &[(&str, &str)]| {
+        let (status, answer) = server.query(&[&[QUERY, ("streaming.groupname", group)], more].concat());
+        (status, answer["root"]["errors"][0]["message"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(ask("ann", &[]).0, 200);
+    let ways: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("rate.id", "somebody"), ("rate.quota", "1")],
+        &[("rate.id", "ann"), ("rate.quota", "1e300")],
+        &[("rate.id", "ann"), ("rate.quota", "1"), ("rate.cost", "0")],
+        &[("rate.id", "ann"), ("rate.quota", "1"), ("rate.dryRun", "true")],
+    ];
+    for way in ways {
+        let (status, message) = ask("ann", way);
+        assert_eq!(status, 429, "{way:?}: {message}");
+        assert!(message.contains("group 'ann'") && message.contains("--group-rate-max"), "{message}");
+    }
+    assert_eq!(ask("bob", &[]).0, 200, "another group has its own");
+    let (status, answer) = server.get("/document/v1/n/note/group/ann/1");
+    assert_eq!(status, 429, "documents count as well: {answer}");
+    assert_eq!(server.get("/document/v1/n/note/group/carl/1").0, 404);
+    assert_eq!(server.get("/document/v1/n/note/group/carl/1").0, 429);
+}
+
+#[test]
+fn an_address_is_counted_at_every_endpoint_for_clients() {
+    for (method, path, body) in [
+        (Method::GET, "/search/?yql=select+*+from+note+where+true&streaming.groupname=ann", ""),
+        (Method::GET, "/document/v1/n/note/group/ann/1", ""),
+        (Method::GET, "/document/v1/n/note/docid/", ""),
+        (Method::POST, "/mcp/", r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#),
+        (Method::GET, "/model-evaluation/v1/", ""),
+    ] {
+        let server = TestServer::start_with(&[("MILLRACE_ADDRESS_RATE_MAX", ONCE)]).deploy_notes();
+        let handler = "<handler id='ai.vespa.mcp.McpRequestHandler'/><search/>";
+        let services = SERVICES.replace("<search/>", handler);
+        let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+        assert_eq!(status, 200, "{answer}");
+        let ask = || server.call(method.clone(), path, body);
+        assert_ne!(ask().0, 429, "{path}");
+        let (status, answer) = ask();
+        assert_eq!(status, 429, "{path}: {answer}");
+        assert!(answer.to_string().contains("--address-rate-max"), "{path}: {answer}");
+        assert_eq!(server.get("/state/v1/health").0, 200, "probes are not counted");
+    }
+}
+
+/// Creates an API key, and returns the value of its header.
+fn create(server: &TestServer, name: &str, arguments: &[&str]) -> String {
+    let made = Command::new(MILLRACE)
+        .args(["token", "create", name, "--read", "--write", "--data-dir"])
+        .arg(server.data_dir())
+        .args(arguments)
+        .output()
+        .expect("the command runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    format!("Bearer {}", String::from_utf8_lossy(&made.stdout).trim())
+}
+
+fn send(server: &TestServer, token: &str, request: OutgoingRequest) -> ClientAnswer {
+    let token: &'static str = token.to_owned().leak();
+    server.send(&server.url(), HttpProtocol::Http1, request.header(AUTHORIZATION, token))
+}
+
+/// Waits until the server asks for credentials and accepts a key. It looks at the file each second, and until
+/// then takes all requests from its own machine.
+fn until_known(server: &TestServer, token: &str) {
+    let path = "/document/v1/n/note/group/ann/0";
+    // In this order, so that one request of the key is admitted.
+    support::poll("the server uses the changed credentials", || server.get(path).0 == 401);
+    support::poll("the server accepts the key", || {
+        send(server, token, OutgoingRequest::new(Method::GET, path)).status != 401
+    });
+}
+
+/// A table with one note.
+fn table() -> Vec<u8> {
+    let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+    let batch = RecordBatch::try_from_iter([("id", text("1")), ("title", text("a note of a table"))]);
+    let batch = batch.expect("columns of one length");
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).expect("a schema");
+    writer.write(&batch).expect("a batch");
+    writer.into_inner().expect("an end")
+}
+
+/// Every endpoint at which clients write documents: its name, path, media type and body.
+fn doors() -> Vec<(&'static str, Method, &'static str, &'static str, Vec<u8>)> {
+    let (json, lines) = ("application/json", "application/x-ndjson");
+    let put = br#"{"put":"id:n:note:g=ann:1","fields":{"title":"a note"}}"#;
+    let log = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"a record"}}]}]}]}"#;
+    let bulk = b"{\"index\":{\"_index\":\"logs\"}}\n{\"title\":\"x\"}\n";
+    vec![
+        (
+            "put",
+            Method::POST,
+            "/document/v1/n/note/group/ann/1",
+            json,
+            br#"{"fields":{"title":"a"}}"#.to_vec(),
+        ),
+        (
+            "update",
+            Method::PUT,
+            "/document/v1/n/note/group/ann/1",
+            json,
+            br#"{"fields":{"title":{"assign":"b"}}}"#.to_vec(),
+        ),
+        (
+            "update where",
+            Method::PUT,
+            "/document/v1/n/note/group/ann/?selection=true&cluster=notes",
+            json,
+            br#"{"fields":{"title":{"assign":"c"}}}"#.to_vec(),
+        ),
+        ("stream", Method::POST, "/feed/v1", json, put.to_vec()),
+        (
+            "table",
+            Method::POST,
+            "/feed/v1?type=note&namespace=n&groupname=ann",
+            "application/vnd.apache.arrow.stream",
+            table(),
+        ),
+        ("restore", Method::POST, "/group/v1/ann/restore", json, put.to_vec()),
+        ("person", Method::POST, "/person/ann/feed/v1", json, put.to_vec()),
+        ("elastic document", Method::PUT, "/elastic/logs/_doc/1", json, br#"{"title":"x"}"#.to_vec()),
+        ("elastic bulk", Method::POST, "/elastic/_bulk", lines, bulk.to_vec()),
+        ("elastic type", Method::PUT, "/elastic/note/_doc/3?routing=ann", json, br#"{"title":"x"}"#.to_vec()),
+        ("log records", Method::POST, "/v1/logs", json, log.to_vec()),
+    ]
+}
+
+#[test]
+fn written_bytes_are_counted_at_every_door_by_the_credential() {
+    let server = TestServer::with_notes();
+    let doors = doors();
+    let limited: Vec<String> =
+        doors.iter().map(|(name, ..)| create(&server, name, &["--fed-bytes-max", "1"])).collect();
+    let free = create(&server, "free", &[]);
+    until_known(&server, &free);
+    for ((name, method, path, media_type, body), token) in doors.into_iter().zip(limited) {
+        let ask = |token: &str| {
+            let request = OutgoingRequest::new(method.clone(), path).body(media_type, body.clone());
+            send(&server, token, request)
+        };
+        let first = ask(&token);
+        assert!(first.status.is_success(), "{name}: {}", String::from_utf8_lossy(&first.body));
+        let refused = ask(&token);
+        let message = String::from_utf8_lossy(&refused.body).into_owned();
+        assert_eq!(refused.status, 429, "{name}: {message}");
+        assert!(
+            message.contains(&format!("written by '{name}' exceed 1 bytes a second")),
+            "{name}: {message}"
+        );
+        let after = refused.headers["retry-after"].to_str().expect("a number").parse::<u64>();
+        assert!(after.is_ok_and(|after| after > 1), "{name}: it owes more than a second's bytes");
+        let read = OutgoingRequest::new(Method::GET, "/document/v1/n/note/group/ann/1");
+        assert_eq!(send(&server, &token, read).status, 200, "{name}: reads are not limited");
+        assert!(ask(&free).status.is_success(), "{name}: another credential has its own limit");
+    }
+}
+
+#[test]
+fn written_bytes_are_counted_by_group_whatever_the_door() {
+    for (name, method, path, media_type, body) in doors() {
+        let server = TestServer::start_with(&[("MILLRACE_GROUP_FED_BYTES_MAX", "1")]).deploy_notes();
+        let write = |path: &str, body: &[u8]| {
+            let request = OutgoingRequest::new(method.clone(), path).body(media_type, body.to_vec());
+            server.send(&server.url(), HttpProtocol::Http1, request).status
+        };
+        assert!(write(path, &body).is_success(), "{name}");
+        let put = |group: &str| {
+            let fields = r#"{"fields":{"title":"d"}}"#;
+            server.call(Method::POST, &format!("/document/v1/n/note/group/{group}/2"), fields)
+        };
+        let (status, answer) = put("ann");
+        // Documents of indexes of Elasticsearch's interfaces belong to no group of a person.
+        let is_counted = path.contains("/note/") || !path.contains("elastic") && !path.contains("logs");
+        assert_eq!(status == 429, is_counted, "{name}: {answer}");
+        assert_eq!(
+            answer.to_string().contains("to group 'ann' exceed 1 bytes a second"),
+            is_counted,
+            "{answer}"
+        );
+        assert_eq!(put("bob").0, 200, "{name}: another group has its own");
+    }
+}
+
+#[test]
+fn a_stream_beyond_its_limit_is_slowed_down_and_executed_whole() {
+    let server = TestServer::with_notes();
+    let slow = create(&server, "slow", &["--fed-bytes-max", "1000000"]);
+    until_known(&server, &slow);
+    // Three pieces, of which the second and the third wait.
+    let title = "word ".repeat(20_000);
+    let operation = |number: usize| {
+        json!({ "put": format!("id:n:note:g=ann:{number}"), "fields": { "title": title } }).to_string()
+    };
+    let body: Vec<String> = (0..24).map(operation).collect();
+    let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/json", body.join("\n"));
+    let answer = send(&server, &slow, request);
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert_eq!(answer.status, 200, "{text}");
+    let last: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a line of JSON");
+    assert_eq!((&last["complete"], &last["ok"]), (&json!(true), &json!(24)), "{text}");
+    let metrics = send(&server, &slow, OutgoingRequest::new(Method::GET, "/metrics"));
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let paced = metrics.lines().find(|line| line.starts_with("millrace_feed_paced")).unwrap_or_default();
+    let count = paced.rsplit(' ').next().and_then(|number| number.parse::<f64>().ok());
+    assert!(count.is_some_and(|count| count > 0.0), "{paced}");
+}
+
+#[test]
+fn a_rate_that_is_none_is_refused_at_the_start() {
+    for rate in ["0", "-1", "inf", "NaN"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["serve", "--data-dir", "/nonexistent/never", &format!("--group-rate-max={rate}")])
+            .output()
+            .expect("the program runs");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains("group-rate-max"), "{rate}: {message}");
+        assert_eq!(json!(output.stdout), json!([]), "{rate}");
+    }
+    let output = Command::new(MILLRACE)
+        .args(["serve", "--data-dir", "/nonexistent/never", "--group-fed-bytes-max=0"])
+        .output()
+        .expect("the program runs");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && message.contains("bytes a second above 0"), "{message}");
+}
+
+#[test]
+fn operations_that_are_refused_do_not_count_for_the_group_that_they_name() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_FED_BYTES_MAX", "2000")]).deploy_notes();
+    let [ann, bob] = ["ann", "bob"].map(|name| create(&server, name, &["--group", name]));
+    until_known(&server, &ann);
+    let text = "x".repeat(3_000);
+    let line = |number: usize| {
+        format!("{{\"put\":\"id:n:note:g=bob:{number}\",\"fields\":{{\"title\":\"{text}\"}}}}\n")
+    };
+    let lines: String = (0..50).map(line).collect();
+    let item = |number: usize| {
+        format!(
+            "{{\"index\":{{\"_index\":\"note\",\"_id\":\"{number}\",\"routing\":\"bob\"}}}}\n{{\"title\":\"{text}\"}}\n"
+        )
+    };
+    let items: String = (0..50).map(item).collect();
+    let fields = format!("{{\"fields\":{{\"title\":\"{text}\"}}}}");
+    for (path, media_type, body) in [
+        ("/feed/v1", "application/jsonl", &lines),
+        ("/group/v1/ann/restore", "application/jsonl", &lines),
+        ("/elastic/_bulk", "application/x-ndjson", &items),
+        ("/elastic/_bulk/stream", "application/x-ndjson", &items),
+        ("/document/v1/n/note/group/bob/1", "application/json", &fields),
+        ("/elastic/note/_doc/1?routing=bob", "application/json", &fields),
+    ] {
+        let answer =
+            send(&server, &ann, OutgoingRequest::new(Method::POST, path).body(media_type, body.clone()));
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status == 403 || text.contains("403"), "{path}: {} {text}", answer.status);
+        let put = OutgoingRequest::new(Method::POST, "/document/v1/n/note/group/bob/2");
+        // It takes no more than what is left of one second.
+        let put = put.body("application/json", "{\"fields\":{\"stars\":1}}");
+        let answer = send(&server, &bob, put);
+        assert_eq!(answer.status, 200, "after {path}: {}", String::from_utf8_lossy(&answer.body));
+    }
+}
+
+#[test]
+fn a_limit_is_told_in_the_words_of_each_interface() {
+    let server = TestServer::with_notes();
+    let key = create(&server, "slow", &["--deploy", "--rate-max", ONCE]);
+    until_known(&server, &key);
+    let config = server.config_url();
+    let key: &'static str = key.leak();
+    for (base, method, path, places) in [
+        (
+            server.url(),
+            Method::GET,
+            "/search/?yql=select+*+from+note+where+true",
+            ["/root/errors/0/message", "/root/errors/0/code"],
+        ),
+        (server.url(), Method::GET, "/document/v1/n/note/group/ann/1", ["/message", "/pathId"]),
+        (server.url(), Method::GET, "/feed/v1", ["/message", "/pathId"]),
+        (server.url(), Method::GET, "/group/v1/", ["/message", "/message"]),
+        (server.url(), Method::POST, "/mcp/", ["/message", "/message"]),
+        (server.url(), Method::GET, "/elastic/note/_search", ["/error/reason", "/error/root_cause/0/type"]),
+        (server.url(), Method::POST, "/elastic/_bulk", ["/error/reason", "/status"]),
+        (server.url(), Method::POST, "/v1/logs", ["/message", "/code"]),
+        (config, Method::GET, "/application/v2/tenant/", ["/message", "/error-code"]),
+    ] {
+        let request = OutgoingRequest::new(method, path).body("application/json", "{}");
+        let answer = server.send(&base, HttpProtocol::Http1, request.header(AUTHORIZATION, key));
+        let body = answer.json();
+        assert_eq!(answer.status, 429, "{path}: {body}");
+        assert!(answer.headers.contains_key("retry-after"), "{path}");
+        let reason = body.pointer(places[0]).and_then(Value::as_str).unwrap_or_default();
+        assert!(reason.contains("limits.queries of the credential"), "{path}: {body}");
+        assert!(body.pointer(places[1]).is_some_and(|value| !value.is_null()), "{path}: {body}");
+    }
+}

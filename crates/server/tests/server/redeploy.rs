@@ -1,0 +1,137 @@
+//! A new version of the application takes effect at once, without a restart and without feeding again.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::support::{NOTE, SERVICES, TestServer};
+
+#[test]
+fn a_new_field_and_a_new_rank_profile() {
+    let server = TestServer::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"one","stars":3}"#);
+    let changed = NOTE
+        .replace("field stars", "field color type string { indexing: summary | attribute }\n field stars")
+        .replace(
+            "fieldset",
+            "rank-profile stars { first-phase { expression: attribute(stars) } }\n fieldset",
+        );
+    let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", &changed)]);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["session-id"], json!("2"));
+    server.put("/document/v1/n/note/group/ann/2", r#"{"title":"two","stars":9,"color":"red"}"#);
+    let parameters =
+        [("yql", "select * from note where true"), ("streaming.groupname", "ann"), ("ranking", "stars")];
+    let (_, answer) = server.query(&parameters);
+    let relevances: Vec<&Value> =
+        answer["root"]["children"].as_array().expect("hits").iter().map(|hit| &hit["relevance"]).collect();
+    assert_eq!(relevances, [&json!(9.0), &json!(3.0)]);
+    let red = [("yql", "select * from note where color contains 'red'"), ("streaming.groupname", "ann")];
+    assert_eq!(server.query(&red).1.pointer("/root/fields/totalCount"), Some(&json!(1)));
+}
+
+#[test]
+fn values_stay_while_their_field_is_removed_or_has_another_type() {
+    let server = TestServer::with_notes();
+    let note = |of: &str| format!("/document/v1/n/note/group/ann/{of}");
+    let deploy = |schema: &str| {
+        let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", schema)]);
+        assert_eq!(status, 200, "{answer}");
+    };
+    let fields = |of: &str| {
+        let (status, answer) = server.get(&format!("{}?fieldSet=[all]", note(of)));
+        assert_eq!(status, 200, "{answer}");
+        answer["fields"].clone()
+    };
+    let update = |of: &str, fields: &str| {
+        let (status, answer) = server.call(Method::PUT, &note(of), &format!("{{\"fields\":{fields}}}"));
+        assert_eq!(status, 200, "{answer}");
+    };
+    let found = |condition: &str| {
+        let yql = format!("select * from note where {condition}");
+        let (_, answer) = server.query(&[("yql", &yql), ("streaming.groupname", "ann")]);
+        answer.pointer("/root/fields/totalCount").cloned()
+    };
+    server.put(&note("1"), r#"{"title":"one","stars":3}"#);
+    server.put(&note("2"), r#"{"title":"two","stars":4}"#);
+    let without = NOTE.replace("field stars type int { indexing: summary | attribute }", "");
+    deploy(&without);
+    assert_eq!(fields("1"), json!({"title": "one"}));
+    update("1", r#"{"title":{"assign":"eins"}}"#);
+
+    // As another type it needs no permission: nothing is lost.
+    let texts = NOTE.replace(
+        "field stars type int { indexing: summary | attribute }",
+        "field stars type string { indexing: summary | attribute }",
+    );
+    deploy(&texts);
+    assert_eq!(fields("2"), json!({"title": "two"}));
+    assert_eq!(found("stars contains '4'"), Some(json!(0)));
+    update("2", r#"{"stars":{"assign":"many"}}"#);
+    assert_eq!(found("stars contains 'many'"), Some(json!(1)));
+    let (status, _) = server.call(
+        Method::PUT,
+        &format!("{}?condition=note.stars", note("1")),
+        r#"{"fields":{"title":{"assign":"uno"}}}"#,
+    );
+    assert_eq!(status, 412, "a hidden value meets no condition");
+
+    deploy(&without);
+    deploy(NOTE);
+    assert_eq!(fields("1"), json!({"title": "eins", "stars": 3}), "it stayed over the update");
+    assert_eq!(found("stars = 3"), Some(json!(1)));
+    assert_eq!(
+        fields("2"),
+        json!({"title": "two"}),
+        "what was written to the field took the place of what it had"
+    );
+    update("2", r#"{"stars":{"increment":1}}"#);
+    assert_eq!(fields("2"), json!({"title": "two"}), "a number that is not there is not incremented");
+}
+
+#[test]
+fn words_of_stored_documents_follow_the_schema() {
+    let server = TestServer::with_notes();
+    server.put("/document/v1/n/note/group/ann/1", r#"{"tags":["Deep Water"]}"#);
+    let query = [("yql", "select * from note where tags contains 'water'"), ("streaming.groupname", "ann")];
+    assert_eq!(server.query(&query).1.pointer("/root/fields/totalCount"), Some(&json!(0)));
+    let changed = NOTE.replace(
+        "array<string> { indexing: summary | attribute }",
+        "array<string> { indexing: summary | index }",
+    );
+    assert_eq!(server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", &changed)]).0, 200);
+    assert_eq!(server.query(&query).1.pointer("/root/fields/totalCount"), Some(&json!(1)));
+}
+
+#[test]
+fn sessions_are_prepared_then_activated() {
+    let server = TestServer::with_notes();
+    const TENANT: &str = "/application/v2/tenant/default";
+    let (status, session) = server.config(
+        Method::POST,
+        &format!("{TENANT}/session?from=http://localhost/application/v2/tenant/default/application/default"),
+    );
+    assert_eq!((status, &session["session-id"]), (200, &json!("2")), "{session}");
+    assert_eq!(server.config(Method::PUT, &format!("{TENANT}/session/2/active")).0, 400, "not prepared yet");
+    assert_eq!(server.config(Method::PUT, &format!("{TENANT}/session/2/prepared")).0, 200);
+    let (status, answer) = server.config(Method::PUT, &format!("{TENANT}/session/2/active"));
+    assert_eq!(status, 200, "{answer}");
+    let long = format!("{TENANT}/application/default/environment/prod/region/default/instance/default");
+    assert_eq!(server.config(Method::GET, &long).1["generation"], json!(2));
+    let (_, converged) = server.config(Method::GET, &format!("{long}/serviceconverge"));
+    assert_eq!(converged["converged"], json!(true));
+    assert_eq!(converged["services"][0]["port"], json!(server.port()));
+    let (_, files) = server.config(Method::GET, &format!("{long}/content/"));
+    assert_eq!(files.as_array().map(Vec::len), Some(2), "{files}");
+}
+
+#[test]
+fn a_deleted_application_takes_its_documents_along() {
+    let server = TestServer::with_notes();
+    server.put("/document/v1/n/note/docid/1", "{}");
+    const APPLICATION: &str = "/application/v2/tenant/default/application/default";
+    assert_eq!(server.config(Method::DELETE, APPLICATION).0, 200);
+    assert_eq!(server.config(Method::GET, APPLICATION).0, 404);
+    assert_eq!(server.get("/document/v1/n/note/docid/1").0, 503);
+    assert_eq!(server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]).0, 200);
+    assert_eq!(server.get("/document/v1/n/note/docid/1").0, 404);
+}

@@ -1,0 +1,4 @@
+//! Tensors from outside: text in, values out.
+
+mod bounds;
+mod values;
