@@ -41,6 +41,10 @@ impl Disk for ReadRecorder {
         RealDisk.create(path)
     }
 
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        RealDisk.reopen(path, length)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let (file, path) = (RealDisk.open(path)?, path.to_owned());
         Ok(Arc::new(RecordedFile { file, path, recorder: self.clone() }))

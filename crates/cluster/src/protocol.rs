@@ -11,7 +11,7 @@
 /// has that number or a higher one. A program refuses to read a state of a protocol that it does not speak,
 /// and so takes no part in it. Kept bytes of each protocol (`tests/protocol-N.txt` of the crates that write
 /// them) show that programs still write and read it.
-pub const PROTOCOL: u16 = 3;
+pub const PROTOCOL: u16 = 4;
 
 /// The first protocol in which segments can have compressed columns.
 pub const COMPRESSED_SEGMENTS: u16 = 2;
@@ -32,6 +32,9 @@ pub const SHORT_IDS: u16 = 3;
 
 /// The first protocol in which nodes read limits of stored documents and bytes in the keys that they share.
 pub const STORED_LIMITS: u16 = 3;
+
+/// The first protocol in which nodes keep placed copies of indexes for each other.
+pub const PLACED_INDEXES: u16 = 4;
 
 /// Protocol of a node that reports none.
 pub(crate) fn first() -> u16 {

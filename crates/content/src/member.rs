@@ -1,11 +1,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_cluster::NodeEntry;
+use millrace_env::{SystemClock, WallClock};
+use millrace_index_placement::{PlacementOverview, PlacementRequest, RebalanceProgress};
 use millrace_membership::{ClusterMembership, NodeRole, PackagePublication};
 use millrace_node::cluster::{
-    ClusterDeployment, ClusterError, ClusterMember, ListedNode, MemberNode, MemberNodes, MemberRole,
-    MetricGauge, NoteCallback, Published, SharedNote,
+    ClusterDeployment, ClusterError, ClusterMember, LeaderAnswer, ListedNode, MemberNode, MemberNodes,
+    MemberRole, MetricGauge, NoteCallback, Published, SharedNote,
 };
 use tokio::runtime::Handle;
 
@@ -40,16 +43,19 @@ impl ClusterMember for ContentMember {
         let picture = Arc::clone(&pictures.borrow());
         let Some(state) = &picture.state else { return MemberNodes::default() };
         let role = |role: &NodeRole| match role {
-            NodeRole::Gateway => MemberRole::Requests,
-            NodeRole::Content => MemberRole::Documents,
-            NodeRole::Controller => MemberRole::Election,
+            NodeRole::Gateway => Some(MemberRole::Requests),
+            NodeRole::Content => Some(MemberRole::Documents),
+            NodeRole::Controller => Some(MemberRole::Election),
+            NodeRole::Index => None,
         };
         let node = |(listed, entry): (ListedNode, &NodeEntry)| {
             let running = picture.members.get(&listed.name);
             MemberNode {
                 address: entry.address.clone(),
                 elastic: running.and_then(|member| member.elastic.clone()),
-                roles: running.map(|member| member.roles.iter().map(role).collect()).unwrap_or_default(),
+                roles: running
+                    .map(|member| member.roles.iter().filter_map(role).collect())
+                    .unwrap_or_default(),
                 is_leader: picture.leader.as_ref() == Some(&listed.name),
                 has_run: entry.incarnation.has_run(),
                 listed,
@@ -101,12 +107,51 @@ impl ClusterMember for ContentMember {
         })
     }
 
+    fn placement(&self) -> PlacementOverview {
+        self.membership.placement_overview()
+    }
+
+    fn ask_leader(&self, request: PlacementRequest, patience: Duration) -> LeaderAnswer<'_> {
+        Box::pin(async move {
+            let answer = self.membership.ask_leader(request, patience).await;
+            answer.map_err(|error| ClusterError::Unavailable(error.to_string()))
+        })
+    }
+
     fn gauges(&self) -> Vec<MetricGauge> {
         let lost = self.membership.coordination_lost_for().map_or(0.0, |lost| lost.as_secs_f64());
-        vec![MetricGauge::new(
+        let mut gauges = vec![MetricGauge::new(
             "millrace.coordination.unreachable_seconds",
             "Seconds since coordination (etcd) was last found not to answer; 0 while it answers",
             lost,
-        )]
+        )];
+        gauges.extend(placement_gauges(&self.membership));
+        gauges
     }
+}
+
+/// Gauges of placed indexes, where a table of copies is there.
+fn placement_gauges(membership: &ClusterMembership) -> Vec<MetricGauge> {
+    if membership.placement().borrow().is_none() {
+        return Vec::new();
+    }
+    let overview = membership.placement_overview();
+    let progress = RebalanceProgress::of(&overview, SystemClock.now_us() / 1_000).unwrap_or_default();
+    vec![
+        MetricGauge::new(
+            "millrace.index.rebalance.moves_left",
+            "Moves of copies of indexes that the rebalance under way has left; the same on all nodes",
+            progress.left.moves as f64,
+        ),
+        MetricGauge::new(
+            "millrace.index.rebalance.bytes_left",
+            "Bytes that these moves have left; the same on all nodes",
+            progress.left.bytes as f64,
+        ),
+        MetricGauge::new(
+            "millrace.index.rebalance.seconds_left",
+            "Seconds that the rebalance should still take; 0 while this is not known, and without a rebalance",
+            progress.seconds_left.unwrap_or(0.0),
+        ),
+    ]
 }

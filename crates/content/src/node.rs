@@ -1,5 +1,6 @@
 //! A node of a cluster, as its gateway and its operators see it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -391,6 +392,10 @@ impl ClusterView for ContentNode {
         found.map_err(|_| ClusterError::unavailable("the owner does not know yet who has the documents"))
     }
 
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
+        self.machine.ask(|distributor, _| distributor.oldest_writes())
+    }
+
     fn vouches(&self, version: ClusterVersion) -> bool {
         // The newest known state may not have reached the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)
@@ -442,6 +447,10 @@ impl ClusterView for ContentNode {
         let bucket = self.dropped_bucket(group, part)?;
         let horizon = self.machine.ask(|distributor, now| distributor.drop_horizon(bucket, group, now));
         horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
+    }
+
+    fn pace_transfer(&self, bytes: u64) {
+        self.throttle.pass(bytes);
     }
 
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: WriteCallback) {

@@ -138,6 +138,10 @@ impl Disk for BoundedDisk {
         self.inner.create(path)
     }
 
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        self.inner.reopen(path, length)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let state = Mutex::new(FileState { open: None, nameless: false });
         let file = Arc::new(CountedFile { path: path.to_owned(), inner: Arc::clone(&self.inner), state });

@@ -11,6 +11,12 @@ pub trait Disk: Send + Sync + Debug {
     /// Those of the system.
     fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>>;
 
+    /// An existing file, cut to a length that it has at least, to be written on from there.
+    ///
+    /// # Errors
+    /// Those of the system; [`io::ErrorKind::UnexpectedEof`] if the file is shorter.
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>>;
+
     /// An existing file, for reading at any place from any thread.
     ///
     /// # Errors

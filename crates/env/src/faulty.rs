@@ -89,6 +89,10 @@ impl Disk for FaultyDisk {
         Ok(Box::new(FaultyAppendFile { inner: self.inner.create(path)?, disk: self.clone() }))
     }
 
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        Ok(Box::new(FaultyAppendFile { inner: self.inner.reopen(path, length)?, disk: self.clone() }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let inner = self.inner.open(path)?;
         Ok(Arc::new(FaultyReadFile { inner, path: path.to_owned(), disk: self.clone() }))

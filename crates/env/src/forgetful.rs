@@ -130,6 +130,16 @@ impl Disk for PowerLossDisk {
         Ok(Box::new(ForgetfulFile { inner, number, written: 0, disk: self.clone() }))
     }
 
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        let inner = RealDisk.reopen(path, length)?;
+        let number = fs::metadata(path)?.ino();
+        let mut tree = self.lock();
+        let synced = tree.synced.entry(number).or_insert(length);
+        *synced = (*synced).min(length);
+        drop(tree);
+        Ok(Box::new(ForgetfulFile { inner, number, written: length, disk: self.clone() }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         RealDisk.open(path)
     }

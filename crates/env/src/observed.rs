@@ -9,7 +9,7 @@ use crate::{AppendFile, Disk, ReadFile};
 /// An operation that changes the names of files, or makes something durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskOperation {
-    /// [`Disk::create`].
+    /// [`Disk::create`] and [`Disk::reopen`].
     Create,
     /// [`AppendFile::sync`].
     Sync,
@@ -65,6 +65,12 @@ impl Disk for ObservedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn AppendFile>> {
         (self.observer)(DiskOperation::Create, path)?;
         let inner = self.inner.create(path)?;
+        Ok(Box::new(ObservedFile { inner, path: path.to_owned(), observer: Arc::clone(&self.observer) }))
+    }
+
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        (self.observer)(DiskOperation::Create, path)?;
+        let inner = self.inner.reopen(path, length)?;
         Ok(Box::new(ObservedFile { inner, path: path.to_owned(), observer: Arc::clone(&self.observer) }))
     }
 

@@ -23,6 +23,17 @@ impl Disk for RealDisk {
         Ok(Box::new(RealAppendFile { file, path: path.to_owned(), writeback: WritebackWindow::default() }))
     }
 
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        let failed = |error| at("open", path)(error);
+        let file = File::options().append(true).open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() < length {
+            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends early")));
+        }
+        file.set_len(length).map_err(failed)?;
+        let writeback = WritebackWindow::starting_at(length);
+        Ok(Box::new(RealAppendFile { file, path: path.to_owned(), writeback }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let file = File::open(path).map_err(at("open", path))?;
         Ok(Arc::new(RealReadFile { file, path: path.to_owned() }))

@@ -31,6 +31,11 @@ impl WritebackWindow {
     /// Maximum number of bytes to write before a call of [`WritebackWindow::wrote`].
     pub(crate) const PIECE: usize = WINDOW as usize;
 
+    /// Creates the window of a file that has some bytes.
+    pub(crate) fn starting_at(length: u64) -> Self {
+        WritebackWindow { written: length, begun: length, last: length, ..WritebackWindow::default() }
+    }
+
     /// Records that bytes were written at the end of the file.
     pub(crate) fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
         self.written += bytes as u64;

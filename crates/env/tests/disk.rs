@@ -171,3 +171,29 @@ fn a_loss_of_power_leaves_what_was_synced() {
     ];
     assert_eq!(found, expected);
 }
+
+#[test]
+fn a_file_is_written_on_from_where_it_is_cut() {
+    let place = tempfile::tempdir().expect("a directory");
+    let [root, kept, left] = ["root", "kept", "left"].map(|name| place.path().join(name));
+    [&root, &kept].iter().for_each(|path| std::fs::create_dir(path).expect("made"));
+    let path = root.join("a");
+    let disk = PowerLossDisk::new(&root, &kept);
+    write(&disk, &path, b"012345").expect("written");
+    disk.sync_directory(&root).expect("synced");
+    let error = disk.reopen(&path, 7).map(drop).expect_err("it is shorter");
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    let mut file = disk.reopen(&path, 4).expect("reopened");
+    file.append(b"abc").expect("written");
+    assert_eq!(read(&disk, &path).expect("read"), b"0123abc");
+    disk.lose_power(&left).expect("copied");
+    assert_eq!(std::fs::read(left.join("a")).expect("read"), b"0123", "the rest was not synced");
+    file.sync().expect("synced");
+    disk.lose_power(&left).expect("copied");
+    assert_eq!(std::fs::read(left.join("a")).expect("read"), b"0123abc");
+    let faulty = FaultyDisk::new(Arc::new(RealDisk));
+    faulty.inject(DiskFault::Full { remaining: 1 });
+    let mut file = faulty.reopen(&path, 7).expect("reopened");
+    file.append(b"xy").expect_err("the disk is full");
+    assert_eq!(read(&faulty, &path).expect("read"), b"0123abcx");
+}

@@ -34,7 +34,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets.
-pub const TARGETS: [FuzzTarget; 29] = [
+pub const TARGETS: [FuzzTarget; 30] = [
     FuzzTarget { name: "document", run: documents::document },
     FuzzTarget { name: "feed", run: documents::feed },
     FuzzTarget { name: "table", run: documents::table },
@@ -60,6 +60,7 @@ pub const TARGETS: [FuzzTarget; 29] = [
     FuzzTarget { name: "outbound", run: edges::outbound },
     FuzzTarget { name: "log", run: millrace_store::fuzz_log },
     FuzzTarget { name: "index", run: millrace_index::fuzz },
+    FuzzTarget { name: "placement", run: millrace_index_placement::fuzz },
     FuzzTarget { name: "keys", run: keys::keys },
     FuzzTarget { name: "otlp", run: millrace_elastic::fuzz_otlp },
     FuzzTarget { name: "bulk", run: millrace_elastic::fuzz_bulk },

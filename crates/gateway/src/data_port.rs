@@ -150,6 +150,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route(forwarding::GROUP_SIZES_PATH, post(forwarding::tell_group_sizes))
         .route(forwarding::ERASURES_PATH, post(forwarding::tell_erasures))
         .route(forwarding::INDEXES_PATH, post(forwarding::tell_indexes))
+        .route(forwarding::PLACED_INDEXES_PATH, post(forwarding::tell_placed_indexes))
         .route(forwarding::SNAPSHOTS_PATH, post(forwarding::tell_snapshots))
         .route(forwarding::DOCUMENTS_PATH, post(forwarding::tell_documents))
         .merge(status_api::data_routes())

@@ -11,6 +11,7 @@ mod group_sizes;
 mod hop;
 mod indexes;
 mod message;
+mod placed;
 mod protocol_1;
 mod question;
 mod readers;
@@ -33,6 +34,7 @@ pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
 pub(crate) use self::hop::{HOP, answer_in_words, hop_of, is_in_words, is_unsettled, misdirected, unsettled};
 use self::hop::{ask_others, others};
 pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
+pub(crate) use self::placed::{PLACED_INDEXES_PATH, tell_placed_indexes};
 pub(crate) use self::readers::{READERS_PATH, tell_readers};
 pub(crate) use self::share::answer_share;
 pub(crate) use self::snapshots::{SNAPSHOTS_PATH, tell_snapshots};
@@ -44,6 +46,7 @@ use millrace_node::cluster::{
     NodeTransport, OpenedShare, ReadFence, ReadersQuestion, RemoteNode, RouteSubject, RoutingDecision,
     ShareStart, SnapshotAnswer, SnapshotQuestion,
 };
+use millrace_node::indexes::{PlacedAnswer, PlacedQuestion};
 use millrace_store::{GroupErasure, StoredGroupPage};
 
 /// Outcome of the routing of a request.
@@ -125,6 +128,10 @@ impl NodeTransport for HttpTransport {
 
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer> {
         Box::pin(async move { indexes::ask(&self.0, &node, question).await })
+    }
+
+    fn placed_indexes(&self, node: RemoteNode, question: PlacedQuestion) -> NodeAnswer<'_, PlacedAnswer> {
+        Box::pin(async move { placed::ask(&self.0, &node, question).await })
     }
 
     fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer> {

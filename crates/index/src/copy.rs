@@ -1,11 +1,13 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use millrace_env::Disk;
 use millrace_keys::KeyRange;
 use parking_lot::{Mutex, RwLock};
 
 use crate::cursor::RunMergeCursor;
+use crate::files::{remove_others, run_path};
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal};
@@ -13,7 +15,7 @@ use crate::record::{DocumentRecord, KEY_LIMIT};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
 use crate::state::CopyState;
-use crate::{BlockCache, Error};
+use crate::{BlockCache, Error, SliceRange};
 
 /// Options for opening a copy.
 #[derive(Clone)]
@@ -22,6 +24,8 @@ pub struct IndexOptions {
     pub directory: PathBuf,
     /// Hash of the definition of the index.
     pub definition: u64,
+    /// Documents that the copy may have. What is said about others has no effect.
+    pub slice: SliceRange,
     /// Holds the files.
     pub disk: Arc<dyn Disk>,
     /// Cache of the blocks that are read.
@@ -117,17 +121,19 @@ pub struct CopyStatus {
 
 /// One copy of an index, or of a slice of one.
 pub struct IndexCopy {
-    options: IndexOptions,
-    state: RwLock<CopyState>,
+    pub(crate) options: IndexOptions,
+    pub(crate) state: RwLock<CopyState>,
     /// Held while files are written, with the content of the manifest; `None` once the copy is discarded.
     manifest: Mutex<Option<CopyManifest>>,
     /// Held while changes are applied, so that each sees the keys that the one before has left.
     applying: Mutex<()>,
+    /// Number of exports that are open.
+    pub(crate) exports: Arc<AtomicUsize>,
 }
 
 impl IndexCopy {
-    /// Opens a copy as it was at its last flush, or makes an empty one. A copy of another definition is made
-    /// empty.
+    /// Opens a copy as it was at its last flush, or makes an empty one. A copy of another definition or of
+    /// another slice is made empty, and what an import has left unfinished is removed.
     ///
     /// # Errors
     /// The system refuses; a file is damaged ([`Error::is_damage`]).
@@ -136,16 +142,19 @@ impl IndexCopy {
         let failed = |action, error: std::io::Error| Error::io(action, directory, &error);
         options.disk.create_directory(directory).map_err(|error| failed("create", error))?;
         let known = CopyManifest::read(&*options.disk, directory)?;
-        let manifest = known.filter(|manifest| manifest.definition == options.definition);
+        let manifest = known
+            .filter(|manifest| manifest.definition == options.definition && manifest.slice == options.slice);
         let manifest = match manifest {
             Some(manifest) => manifest,
             None => {
-                let fresh = CopyManifest { definition: options.definition, ..CopyManifest::default() };
+                let (definition, slice) = (options.definition, options.slice.clone());
+                let fresh = CopyManifest { definition, slice, ..CopyManifest::default() };
                 fresh.write(&*options.disk, directory)?;
                 fresh
             }
         };
-        remove_others(&options, &manifest)?;
+        let kept: Vec<_> = manifest.runs.iter().map(|run| run_path(directory, *run)).collect();
+        remove_others(&*options.disk, directory, &kept)?;
         let runs = manifest.runs.iter().map(|number| {
             let run = IndexRun::open(&*options.disk, &run_path(directory, *number), &options.cache)?;
             match run.catalog.definition == options.definition {
@@ -157,7 +166,7 @@ impl IndexCopy {
         let (complete_until, built) = (manifest.complete_until, manifest.built);
         let state = CopyState { runs, complete_until, built, ..CopyState::default() };
         let (state, manifest) = (RwLock::new(state), Mutex::new(Some(manifest)));
-        Ok(IndexCopy { options, state, manifest, applying: Mutex::new(()) })
+        Ok(IndexCopy { options, state, manifest, applying: Mutex::new(()), exports: Arc::default() })
     }
 
     /// Takes versions of documents in. They may come in any order and again; of each document the newest
@@ -193,7 +202,7 @@ impl IndexCopy {
         {
             let state = self.state.read();
             let mut until = state.loaded_until.clone();
-            for change in changes {
+            for change in self.of_slice(changes) {
                 let is_new = until < change.document && state.newest_change(&change.document)?.is_none();
                 if is_new {
                     until.clone_from(&change.document);
@@ -213,6 +222,11 @@ impl IndexCopy {
         Ok(loaded + self.take_in_held(known, is_other)?)
     }
 
+    /// Changes of documents that the copy may have.
+    fn of_slice(&self, changes: Vec<IndexChange>) -> impl Iterator<Item = IndexChange> {
+        changes.into_iter().filter(|change| self.options.slice.contains(&change.document))
+    }
+
     fn take_in(
         &self,
         changes: Vec<IndexChange>,
@@ -229,7 +243,7 @@ impl IndexCopy {
         counts: impl Fn(&DocumentRecord, &IndexChange) -> bool,
     ) -> Result<usize, Error> {
         let mut applied = 0;
-        for change in changes {
+        for change in self.of_slice(changes) {
             change.check_length()?;
             let before = self.state.read().document(&change.document)?;
             if before.as_ref().is_some_and(|before| !counts(before, &change)) {
@@ -381,8 +395,8 @@ impl IndexCopy {
         let path = run_path(&options.directory, number);
         let mut writer = RunWriter::create(&*options.disk, &path, options.definition)?;
         write(&mut writer)?;
-        writer.finish()?;
-        IndexRun::open(&*options.disk, &path, &options.cache)
+        let sums = writer.finish()?;
+        IndexRun::open_written(&*options.disk, &path, &options.cache, sums)
     }
 
     /// Ends the writing of files, so that the directory can be removed, or be that of another copy. Waits
@@ -433,9 +447,10 @@ impl IndexCopy {
         next.runs.truncate(kept.len());
         let number = next.add_run(kept.len());
         let (options, path) = (&self.options, run_path(&self.options.directory, number));
-        let disposal = MergeDisposal { is_bottom: kept.is_empty() && !is_loading, forget_before };
-        merging::merge(&*options.disk, &path, options.definition, merged, disposal)?;
-        let run = Arc::new(IndexRun::open(&*options.disk, &path, &options.cache)?);
+        let is_bottom = kept.is_empty() && !is_loading;
+        let disposal = MergeDisposal { is_bottom, forget_before, slice: &options.slice };
+        let sums = merging::merge(&*options.disk, &path, options.definition, merged, disposal)?;
+        let run = Arc::new(IndexRun::open_written(&*options.disk, &path, &options.cache, sums)?);
         next.write(&*options.disk, &options.directory)?;
         *manifest = next;
         let mut state = self.state.write();
@@ -549,22 +564,4 @@ impl IndexCopy {
 /// True if a version as it is stored differs from a record.
 fn is_other(before: &DocumentRecord, change: &IndexChange) -> bool {
     (before.timestamp, &before.keys) != (change.timestamp, &change.keys)
-}
-
-fn run_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:08}.run"))
-}
-
-/// Removes files that the manifest does not name: those of a crash.
-fn remove_others(options: &IndexOptions, manifest: &CopyManifest) -> Result<(), Error> {
-    let directory = &options.directory;
-    let failed = |error: std::io::Error| Error::io("list", directory, &error);
-    let named: Vec<PathBuf> = manifest.runs.iter().map(|number| run_path(directory, *number)).collect();
-    for path in options.disk.list(directory).map_err(failed)? {
-        let path = directory.join(path);
-        if path.extension().is_some_and(|kind| kind == "run" || kind == "next") && !named.contains(&path) {
-            options.disk.unlink(&path).map_err(|error| Error::io("remove", &path, &error))?;
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::ParcelPlace;
+
 /// Error of a copy of an index.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -30,6 +32,78 @@ pub enum Error {
         /// Maximum.
         limit: usize,
     },
+    /// A copy is read by as many as it allows.
+    #[error("the copy in {} is sent to {limit} others already; try again when one of them has it", path.display())]
+    ExportsBusy {
+        /// Directory of the copy.
+        path: PathBuf,
+        /// Maximum number of exports.
+        limit: usize,
+    },
+    /// Bytes of a transfer are not as they were sent.
+    #[error("a {part} of a copy of an index is damaged or incomplete; ask for it again")]
+    DamagedTransfer {
+        /// The damaged part.
+        part: &'static str,
+    },
+    /// A copy is of another index than the one that is wanted.
+    #[error(
+        "a copy of definition {found:016x} is offered, and {wanted:016x} is wanted; \
+         take another copy, or build the index from the documents"
+    )]
+    OtherDefinition {
+        /// Hash of the definition of the copy that is offered.
+        found: u64,
+        /// Hash of the definition that is wanted.
+        wanted: u64,
+    },
+    /// A copy may lack documents of the slice that is wanted.
+    #[error(
+        "the copy that is offered is of other documents; take one whose slice has all that are wanted, \
+         or build the index from the documents"
+    )]
+    OtherSlice,
+    /// A parcel is not the next one.
+    #[error("{found} is not the next parcel of the copy: ask for {}", wanted_place(wanted))]
+    OtherParcel {
+        /// Place of the parcel.
+        found: ParcelPlace,
+        /// Place of the next one; `None`: all have come.
+        wanted: Option<ParcelPlace>,
+    },
+    /// An import is not complete.
+    #[error("the copy in {} lacks parcels: ask for {next}", directory.display())]
+    Unfinished {
+        /// Directory of the copy.
+        directory: PathBuf,
+        /// Place of the next parcel.
+        next: ParcelPlace,
+    },
+    /// A file of the copy that is offered was damaged before it was sent.
+    #[error(
+        "run {run} of the copy that is offered is damaged: {what}; check that copy, and take another one, \
+         or build the index from the documents"
+    )]
+    DamagedSource {
+        /// Number of the run in the header.
+        run: u32,
+        /// The damaged part.
+        what: &'static str,
+    },
+    /// A copy does not fit on the disk.
+    #[error("{} has room for {free} bytes, and the rest of the copy has {needed}; make room", path.display())]
+    NoSpace {
+        /// Directory of the copy.
+        path: PathBuf,
+        /// Bytes that have yet to be written.
+        needed: u64,
+        /// Bytes that can be written.
+        free: u64,
+    },
+}
+
+fn wanted_place(wanted: &Option<ParcelPlace>) -> String {
+    wanted.map_or("none, since all have come".to_owned(), |place| place.to_string())
 }
 
 impl Error {

@@ -3,11 +3,13 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::block::{BlockPosition, RunBytes};
+use crate::import::ImportPlan;
 use crate::manifest::CopyManifest;
+use crate::parcel::{CopyHeader, CopyParcel};
 use crate::record::{DocumentRecord, EntryRecord, write_document};
 use crate::run::RunFence;
 
-/// Reads bytes as each part of the files of a copy, with the checksum that they need.
+/// Reads bytes as each part of the files of a copy and of its transfer, with the checksum that they need.
 ///
 /// # Panics
 /// A part that can be read is another after it is written and read.
@@ -15,6 +17,16 @@ pub fn fuzz(bytes: &[u8]) {
     let sealed = [bytes, &xxh3_64(bytes).to_le_bytes()[..]].concat();
     if let Some(manifest) = CopyManifest::decode(&sealed) {
         assert_eq!(CopyManifest::decode(&manifest.encode()), Some(manifest), "a manifest is what it was");
+    }
+    if let Ok(header) = CopyHeader::decode(&sealed) {
+        fuzz_places(&header);
+        assert_eq!(CopyHeader::decode(&header.encode()).ok(), Some(header), "a header is what it was");
+    }
+    if let Ok(parcel) = CopyParcel::decode(&sealed) {
+        assert_eq!(CopyParcel::decode(&parcel.encode()).ok(), Some(parcel), "a parcel is what it was");
+    }
+    if let Some(plan) = ImportPlan::decode(&sealed) {
+        assert_eq!(ImportPlan::decode(&plan.encode()), Some(plan), "a plan is what it was");
     }
     let end = u64::MAX;
     if let Some(fence) = RunFence::decode(bytes, end) {
@@ -26,6 +38,17 @@ pub fn fuzz(bytes: &[u8]) {
         fuzz_records(value);
     }
     fuzz_records(bytes);
+}
+
+/// The parcels of a header are all of its bytes, once each.
+fn fuzz_places(header: &CopyHeader) {
+    let (mut next, mut bytes) = (header.first_place(), 0);
+    while let Some(place) = next {
+        let (length, _) = header.parcel_at(place).expect("each place has a parcel");
+        bytes += length;
+        next = header.place_after(place);
+    }
+    assert_eq!(bytes, header.bytes(), "the parcels have all bytes");
 }
 
 fn fuzz_records(bytes: &[u8]) {

@@ -12,7 +12,11 @@
 //! - [`IndexCopy::flush`] writes them as a *run*, an immutable file, and then the manifest, which names the
 //!   runs and the time up to which they have everything.
 //! - [`IndexCopy::merge`] makes few runs of many.
-//! - [`IndexCopy::scan`] returns the entries of ranges of keys, page by page.
+//! - [`IndexCopy::scan`] returns the entries of ranges of keys, page by page; [`IndexCopy::estimate`] says
+//!   about how many there are.
+//! - [`IndexCopy::export`] offers the runs as they are, in parcels, and [`CopyImport`] makes a copy of these,
+//!   of all documents or of a slice, also after crashes of either side.
+//! - [`IndexCopy::compare`] compares the documents of a copy with those that it should have.
 //!
 //! There is no log: a copy that is opened after a crash is as it was at its last flush, and its owner applies
 //! again what changed since [`CopyStatus::complete_until`]. Every byte is under a checksum; a damaged copy is
@@ -22,25 +26,39 @@
 
 mod block;
 mod cache;
+mod compare;
 mod copy;
 mod cursor;
+mod doctor;
 mod error;
+mod estimate;
+mod export;
+mod files;
 mod filter;
 mod fuzz;
+mod import;
 mod loading;
 mod manifest;
 mod memory;
 mod merging;
+mod parcel;
 mod record;
 mod run;
 mod run_writer;
+mod slice;
 mod state;
 
 pub use cache::BlockCache;
+pub use compare::{RecordComparison, RecordDifference};
 pub use copy::{
     CopyStatus, DocumentPage, EntryPage, FlushMark, IndexChange, IndexCopy, IndexOptions, IndexedDocument,
     ScannedEntry,
 };
+pub use doctor::{CheckedCopy, check_copies};
 pub use error::Error;
+pub use export::{CopyExport, EXPORTS_MAX, HeldExports};
 pub use fuzz::fuzz;
+pub use import::{CopyImport, ImportProgress};
+pub use parcel::{CopyHeader, CopyParcel, ExportedRun, PARCEL_BYTES, ParcelPlace};
 pub use record::DocumentRecord;
+pub use slice::SliceRange;

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use millrace_keys::KeyRange;
+
 use crate::record::{DocumentRecord, EntryRecord};
 use crate::{Error, IndexChange, run_writer::RunWriter};
 
@@ -116,6 +118,20 @@ impl LoadedRows {
             let record = self.entry(&entry, &mut key);
             (key, record)
         })
+    }
+
+    /// Number of entries in a range, up to `limit`.
+    pub fn count(&self, range: &KeyRange, limit: u64) -> u64 {
+        let rows = 0..self.rows.len();
+        let entries = rows.flat_map(|row| self.key_ends(row).map(move |end| (row, end)));
+        let mut key = Vec::new();
+        let within = entries.filter(|(row, end)| {
+            key.clear();
+            key.extend_from_slice(self.key(*end));
+            key.extend_from_slice(self.document(*row));
+            range.contains(&key)
+        });
+        within.take(usize::try_from(limit).unwrap_or(usize::MAX)).count() as u64
     }
 
     fn sorted(&self) -> Vec<SortedEntry> {

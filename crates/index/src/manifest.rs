@@ -5,8 +5,9 @@ use std::path::Path;
 use millrace_env::{Disk, read_file, replace_file};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::Error;
+use crate::parcel::checked;
 use crate::record::{read_number, write_number};
+use crate::{Error, SliceRange};
 
 /// First bytes of a manifest.
 const MAGIC: &[u8; 8] = b"MRINDEXM";
@@ -26,6 +27,8 @@ pub(crate) struct CopyManifest {
     pub next_run: u64,
     /// Numbers of the runs, from the oldest to the newest.
     pub runs: Vec<u64>,
+    /// Documents that it may have.
+    pub slice: SliceRange,
 }
 
 impl CopyManifest {
@@ -45,16 +48,15 @@ impl CopyManifest {
         write_number(self.next_run, &mut bytes);
         write_number(self.runs.len() as u64, &mut bytes);
         self.runs.iter().for_each(|run| write_number(*run, &mut bytes));
+        if !self.slice.is_all() {
+            self.slice.write(&mut bytes);
+        }
         bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
         bytes
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
-        if checksum != xxh3_64(content).to_le_bytes() {
-            return None;
-        }
-        let (definition, rest) = content.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;
+        let (definition, rest) = checked(bytes)?.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;
         let mut rest = rest;
         let mut number = || read_number(&mut rest);
         let mut manifest = CopyManifest {
@@ -63,6 +65,7 @@ impl CopyManifest {
             built: number()? == 1,
             next_run: number()?,
             runs: Vec::new(),
+            slice: SliceRange::default(),
         };
         let count = number()?;
         if count > RUNS_MAX {
@@ -70,6 +73,9 @@ impl CopyManifest {
         }
         for _ in 0..count {
             manifest.runs.push(number()?);
+        }
+        if !rest.is_empty() {
+            manifest.slice = SliceRange::read(&mut rest).filter(|slice| !slice.is_all())?;
         }
         let is_sound = rest.is_empty() && manifest.runs.iter().all(|run| *run < manifest.next_run);
         is_sound.then_some(manifest)
@@ -81,6 +87,16 @@ impl CopyManifest {
         let bytes = read_file(disk, &path).map_err(|error| Error::io("read", &path, &error))?;
         let Some(bytes) = bytes else { return Ok(None) };
         CopyManifest::decode(&bytes).map(Some).ok_or_else(|| Error::damaged(&path, "its checksum"))
+    }
+
+    /// Reads the manifest of a directory that is about to be that of another copy: one that is missing or
+    /// damaged is as one without runs.
+    pub fn read_sound(disk: &dyn Disk, directory: &Path) -> Result<Self, Error> {
+        match CopyManifest::read(disk, directory) {
+            Ok(manifest) => Ok(manifest.unwrap_or_default()),
+            Err(error) if error.is_damage() => Ok(CopyManifest::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Replaces the manifest of a directory, durably.

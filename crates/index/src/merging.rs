@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use millrace_env::Disk;
 
-use crate::Error;
 use crate::cursor::RunMergeCursor;
 use crate::record::{DocumentRecord, EntryRecord};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
+use crate::{Error, SliceRange};
 
 /// Number of neighbouring runs of similar size that are merged.
 const SIMILAR: usize = 4;
@@ -34,43 +34,50 @@ pub(crate) fn choose(sizes: &[u64]) -> usize {
 
 /// Rows that a merge leaves out.
 #[derive(Clone, Copy)]
-pub(crate) struct MergeDisposal {
+pub(crate) struct MergeDisposal<'a> {
     /// True if the oldest run is among them, so that nothing is below.
     pub is_bottom: bool,
     /// No version of before this time will be applied any more.
     pub forget_before: u64,
+    /// Other documents are left out.
+    pub slice: &'a SliceRange,
 }
 
-impl MergeDisposal {
+impl MergeDisposal<'_> {
     fn drops_document(&self, record: &DocumentRecord) -> bool {
         let is_forgotten = record.is_forgotten() || record.timestamp < self.forget_before;
         self.is_bottom && record.keys.is_empty() && is_forgotten
     }
 
-    fn drops_entry(&self, record: &EntryRecord) -> bool {
-        self.is_bottom && !record.live
+    fn drops_entry(&self, key: &[u8], record: &EntryRecord) -> bool {
+        let document = &key[record.key_length.min(key.len())..];
+        (self.is_bottom && !record.live) || !self.slice.contains(document)
     }
 }
 
-/// Writes the rows of these runs as one.
+/// Writes the rows of these runs as one. Returns the checksums of its parcels of the usual length.
 pub(crate) fn merge(
     disk: &dyn Disk,
     path: &Path,
     definition: u64,
     runs: &[Arc<IndexRun>],
-    disposal: MergeDisposal,
-) -> Result<(), Error> {
+    disposal: MergeDisposal<'_>,
+) -> Result<Vec<u64>, Error> {
     let mut writer = RunWriter::create(disk, path, definition)?;
     let mut key = Vec::new();
-    let mut documents = RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], &[], None, false)?;
+    let SliceRange { low, high } = disposal.slice;
+    let mut documents = RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], low, high.as_deref(), false)?;
     while let Some(record) = documents.next(&mut key)? {
+        if disposal.slice.is_below(&key) {
+            break;
+        }
         if !disposal.drops_document(&record) {
             writer.document(&key, &record)?;
         }
     }
     let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], &[], None, false)?;
     while let Some(record) = entries.next(&mut key)? {
-        if !disposal.drops_entry(&record) {
+        if !disposal.drops_entry(&key, &record) {
             writer.entry(&key, &record)?;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millrace_env::{Disk, ReadFile};
 use xxhash_rust::xxh3::xxh3_64;
@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::block::{BlockPosition, RunBytes};
 use crate::cache::{BlockCache, BlockKey};
 use crate::filter::{KeyHash, may_contain};
+use crate::parcel::{PARCEL_BYTES, ParcelSums};
 use crate::record::{DocumentRecord, read_bytes, read_number, write_bytes, write_number};
 use crate::{Error, filter};
 
@@ -152,10 +153,17 @@ pub(crate) struct IndexRun {
     pub catalog: RunCatalog,
     file: Arc<dyn ReadFile>,
     fence: RunFence,
+    /// Place of the fence in the file.
+    fence_offset: u64,
     cache: Arc<BlockCache>,
     /// Number in the cache.
     cached: u64,
+    /// Checksums of its parcels of the usual length, once they are known.
+    sums: OnceLock<Vec<u64>>,
 }
+
+/// Bytes that are read at a time where all of a run are.
+const PIECE_BYTES: u64 = 1 << 20;
 
 impl IndexRun {
     /// Opens a run, and checks its ends.
@@ -172,8 +180,10 @@ impl IndexRun {
             catalog: RunCatalog::default(),
             file,
             fence: RunFence::default(),
+            fence_offset: 0,
             cache: Arc::clone(cache),
             cached: cache.number(),
+            sums: OnceLock::new(),
         };
         let start = bytes.checked_sub(TRAILER).ok_or_else(|| Error::damaged(path, "it is too short"))?;
         let trailer = run.read(start, TRAILER)?;
@@ -182,11 +192,41 @@ impl IndexRun {
         let is_before = offset.checked_add(length).and_then(|end| end.checked_add(8)) == Some(start);
         let fence = if is_before { run.checked(offset, length)? } else { Vec::new() };
         run.fence = RunFence::decode(&fence, offset).ok_or_else(|| Error::damaged(path, "its fence"))?;
-        run.catalog = catalog;
+        (run.catalog, run.fence_offset) = (catalog, offset);
         Ok(run)
     }
 
-    fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+    /// As [`IndexRun::open`], of a run that was just written, with the checksums of its parcels.
+    pub fn open_written(
+        disk: &dyn Disk,
+        path: &Path,
+        cache: &Arc<BlockCache>,
+        sums: Vec<u64>,
+    ) -> Result<Self, Error> {
+        Ok(IndexRun { sums: OnceLock::from(sums), ..IndexRun::open(disk, path, cache)? })
+    }
+
+    /// Checksums of its parcels of this length.
+    pub fn parcel_sums(&self, parcel_bytes: u64) -> Result<Vec<u64>, Error> {
+        if parcel_bytes == PARCEL_BYTES
+            && let Some(known) = self.sums.get()
+        {
+            return Ok(known.clone());
+        }
+        let mut sums = ParcelSums::new(parcel_bytes);
+        for offset in (0..self.bytes).step_by(PIECE_BYTES as usize) {
+            sums.add(&self.read(offset, PIECE_BYTES.min(self.bytes - offset))?);
+        }
+        let sums = sums.finish();
+        if parcel_bytes == PARCEL_BYTES {
+            // Another thread may have set the same ones.
+            let _ = self.sums.set(sums.clone());
+        }
+        Ok(sums)
+    }
+
+    /// Reads some of its bytes, as they are in the file.
+    pub fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
         let length = usize::try_from(length).map_err(|_| Error::damaged(&self.path, "its lengths"))?;
         let mut bytes = Vec::with_capacity(length);
         self.file
@@ -274,14 +314,38 @@ impl IndexRun {
         }
     }
 
-    /// Reads every byte, and checks it.
+    /// Reads every byte, and checks it. What is neither of the fence nor after it, which opening has checked,
+    /// is the first bytes, or of a block or a page.
     pub fn check(&self) -> Result<(), Error> {
+        if self.read(0, MAGIC.len() as u64)? != MAGIC {
+            return Err(Error::damaged(&self.path, "its first bytes"));
+        }
+        self.check_places()?;
         for section in [RunSection::Documents, RunSection::Entries] {
             for number in 0..self.parts(section).len() {
                 self.block(section, number, false)?;
             }
         }
         self.fence.pages.iter().try_for_each(|(offset, length)| self.checked(*offset, *length).map(drop))
+    }
+
+    /// Every byte between the first ones and the fence is of one block or page.
+    fn check_places(&self) -> Result<(), Error> {
+        let blocks = self.fence.documents.iter().chain(&self.fence.entries);
+        let mut places: Vec<(u64, u64)> = blocks.map(|part| (part.offset, part.length)).collect();
+        places.extend_from_slice(&self.fence.pages);
+        places.sort_unstable();
+        let mut end = MAGIC.len() as u64;
+        for (offset, length) in places {
+            if offset != end {
+                return Err(Error::damaged(&self.path, "its fence"));
+            }
+            end = offset + length + 8;
+        }
+        match end == self.fence_offset {
+            true => Ok(()),
+            false => Err(Error::damaged(&self.path, "its fence")),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::Error;
 use crate::block::{BLOCK_BYTES, BlockBuilder};
 use crate::filter::{self, KeyHash, PAGE_DOCUMENTS};
+use crate::parcel::{PARCEL_BYTES, ParcelSums};
 use crate::record::{self, DocumentRecord, EntryRecord};
 use crate::run::{MAGIC, RunCatalog, RunFence, RunPart, RunSection};
 
@@ -23,6 +24,7 @@ pub(crate) struct RunWriter<'a> {
     fence: RunFence,
     catalog: RunCatalog,
     value: Vec<u8>,
+    sums: ParcelSums,
 }
 
 impl<'a> RunWriter<'a> {
@@ -30,6 +32,8 @@ impl<'a> RunWriter<'a> {
         let failed = |error: std::io::Error| Error::io("create", path, &error);
         let mut file = disk.create(path).map_err(failed)?;
         file.append(MAGIC).map_err(failed)?;
+        let mut sums = ParcelSums::new(PARCEL_BYTES);
+        sums.add(MAGIC);
         Ok(RunWriter {
             path,
             disk,
@@ -41,6 +45,7 @@ impl<'a> RunWriter<'a> {
             fence: RunFence::default(),
             catalog: RunCatalog { definition, oldest: u64::MAX, ..RunCatalog::default() },
             value: Vec::new(),
+            sums,
         })
     }
 
@@ -128,14 +133,17 @@ impl<'a> RunWriter<'a> {
     fn append(&mut self, bytes: &[u8]) -> Result<(u64, u64), Error> {
         let failed = |error: std::io::Error| Error::io("write", self.path, &error);
         let offset = self.offset;
-        self.file.append(bytes).map_err(failed)?;
-        self.file.append(&xxh3_64(bytes).to_le_bytes()).map_err(failed)?;
+        let checksum = xxh3_64(bytes).to_le_bytes();
+        for written in [bytes, &checksum] {
+            self.file.append(written).map_err(failed)?;
+            self.sums.add(written);
+        }
         self.offset += bytes.len() as u64 + 8;
         Ok((offset, bytes.len() as u64))
     }
 
-    /// Completes the run, durably.
-    pub fn finish(mut self) -> Result<(), Error> {
+    /// Completes the run, durably. Returns the checksums of its parcels of the usual length.
+    pub fn finish(mut self) -> Result<Vec<u64>, Error> {
         match self.section {
             RunSection::Documents => self.end_page()?,
             RunSection::Entries => self.end_block()?,
@@ -145,7 +153,9 @@ impl<'a> RunWriter<'a> {
         let trailer = self.catalog.encode(offset, length);
         let failed = |error: std::io::Error| Error::io("write", self.path, &error);
         self.file.append(&trailer).map_err(failed)?;
+        self.sums.add(&trailer);
         self.file.sync().map_err(failed)?;
-        sync_name(self.disk, self.path).map_err(failed)
+        sync_name(self.disk, self.path).map_err(failed)?;
+        Ok(self.sums.finish())
     }
 }

@@ -37,7 +37,7 @@ pub enum Error {
     Name(String),
     /// The text is not a role.
     #[error(
-        "'{0}' is not a role: expected gateway, content or controller, several of them with commas between"
+        "'{0}' is not a role: expected gateway, content, controller or index, several of them with commas between"
     )]
     Role(String),
     /// No node has this name.
@@ -68,6 +68,27 @@ pub enum Error {
         /// File with the time at which the node took part last.
         file: PathBuf,
     },
+    /// The leader has not answered a request about copies of indexes, which was withdrawn.
+    #[error(
+        "{leader}, and the request was withdrawn; look at the nodes with 'millrace cluster show', and try again"
+    )]
+    Unanswered {
+        /// The leader, and the time that was waited, in a sentence.
+        leader: String,
+    },
+    /// The leader may or may not have taken a request about copies of indexes.
+    #[error(
+        "the answer of the leader to the request is not known: {reason}; see 'millrace index list' and GET /index/v1/rebalance before trying again"
+    )]
+    AnswerUnknown {
+        /// Reason.
+        reason: String,
+    },
+    /// Too many requests about copies of indexes wait for the leader.
+    #[error(
+        "{0} requests about copies of indexes wait for the leader already; try again when they are answered"
+    )]
+    RequestsFull(usize),
     /// Another package was published first.
     #[error("generation {0} was activated since this one was prepared; prepare it again")]
     Conflict(u64),

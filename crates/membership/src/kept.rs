@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use millrace_cluster::ClusterState;
 use millrace_env::{Disk, RealDisk, read_file, replace_file};
+use millrace_index_placement::PlacementTable;
 
 use crate::Error;
 use crate::membership::MembershipShared;
@@ -19,6 +20,8 @@ pub(crate) struct MemberLocalState {
     pub(crate) home: u64,
     /// The last cluster state, if there is a readable one.
     pub(crate) state: Option<Arc<ClusterState>>,
+    /// The last table of copies of indexes, if there is a readable one.
+    pub(crate) placement: Option<Arc<PlacementTable>>,
 }
 
 /// File with the node's name.
@@ -26,6 +29,9 @@ const NAME: &str = "name";
 
 /// File with the directory's number.
 const HOME: &str = "home";
+
+/// File with the last table of copies of indexes.
+pub(crate) const PLACEMENT: &str = "index-copies";
 
 /// Owner of the directory: the name of a node of a cluster, empty if none was written; `None` if it does not
 /// belong to such a node.
@@ -77,7 +83,15 @@ impl MemberLocalState {
                 None
             }
         });
-        Ok(MemberLocalState { directory: directory.to_owned(), home, state })
+        let placement = read_file(&disk, &directory.join(PLACEMENT)).map_err(fail)?;
+        let placement = placement.and_then(|bytes| match PlacementTable::from_json(&bytes) {
+            Ok(table) => Some(Arc::new(table)),
+            Err(error) => {
+                tracing::warn!(%error, "the last table of copies of indexes is not known any more");
+                None
+            }
+        });
+        Ok(MemberLocalState { directory: directory.to_owned(), home, state, placement })
     }
 
     /// Makes this node the owner of the directory from now on.

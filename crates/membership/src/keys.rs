@@ -23,6 +23,8 @@ impl ClusterKeys {
             Some(("nodes", name)) => Some(FollowedSubject::Member(name)),
             Some(("wishes", name)) => Some(FollowedSubject::Wish(name)),
             Some(("notes", name)) => Some(FollowedSubject::Note(name)),
+            Some(("indexes", "copies")) => Some(FollowedSubject::Placement),
+            Some(("indexes", rest)) => rest.strip_prefix("requests/").map(FollowedSubject::PlacementRequest),
             Some(_) => None,
             None => match rest {
                 "state" => Some(FollowedSubject::State),
@@ -72,6 +74,16 @@ impl ClusterKeys {
         format!("{}/v1/reasons", self.prefix)
     }
 
+    /// Key of the table of copies of indexes.
+    pub(crate) fn placement(&self) -> String {
+        format!("{}/v1/indexes/copies", self.prefix)
+    }
+
+    /// Key of a request about copies of indexes, and of the leader's answer to it.
+    pub(crate) fn placement_request(&self, id: &str) -> String {
+        format!("{}/v1/indexes/requests/{id}", self.prefix)
+    }
+
     /// Key of the record of activity.
     pub(crate) fn activity(&self) -> String {
         format!("{}/activity", self.prefix)
@@ -94,6 +106,8 @@ pub(crate) enum FollowedSubject<'a> {
     Member(&'a str),
     Wish(&'a str),
     Note(&'a str),
+    Placement,
+    PlacementRequest(&'a str),
     State,
     Leader,
     Configuration,

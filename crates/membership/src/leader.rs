@@ -14,7 +14,7 @@ use millrace_coordination::{
 
 use crate::absence;
 use crate::membership::MembershipShared;
-use crate::{CoordinationSnapshot, Error, NodeRole, RegisteredNode};
+use crate::{CoordinationSnapshot, Error, NodeRole, RegisteredNode, placement};
 
 /// Pause after a failure of coordination.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -48,6 +48,7 @@ async fn term(shared: &MembershipShared, election: &Election) -> Result<(), Erro
         tracing::info!(node = shared.settings.name, "leads the cluster");
         tokio::select! {
             () = lead(shared, &leadership) => {}
+            () = placement::lead(shared, &leadership) => {}
             () = absence::record(shared, &leadership) => {}
         }
         Ok(())

@@ -6,6 +6,10 @@
 //! the node that receives one [publishes](ClusterMembership::publish) it, and every node notices the newer
 //! one and fetches it.
 //!
+//! The table of copies of placed indexes takes the same path: the leader plans it with
+//! `millrace_index_placement`, from the nodes, their reports, the declared indexes and the requests of
+//! operators, and every node follows it.
+//!
 //! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and accepts operators' wishes.
 //! [`NodeFigures`] is the form in which a node reports its data movement.
 //!
@@ -23,6 +27,7 @@ mod membership;
 mod notes;
 mod packages;
 mod picture;
+mod placement;
 pub mod rest;
 mod settings;
 mod standing;
@@ -34,5 +39,6 @@ pub use membership::{ClusterMembership, ConfirmedState};
 pub use notes::NodeNote;
 pub use packages::{PACKAGE_BYTES_MAX, PackagePublication, PublishedPackage};
 pub use picture::{CoordinationSnapshot, RegisteredNode, RequestedStateRecord};
+pub use placement::DeclaredIndexes;
 pub use settings::{NodeRole, Settings};
 pub use standing::NotServing;

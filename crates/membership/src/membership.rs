@@ -14,6 +14,7 @@ use crate::absence::{self, LastParticipation};
 use crate::kept::MemberLocalState;
 use crate::keys::ClusterKeys;
 use crate::picture::read_state;
+use crate::placement::{self, PlacementKnowledge};
 use crate::standing::{CoordinationReach, come_back};
 use crate::{
     CoordinationSnapshot, Error, NodeRole, PublishedPackage, RegisteredNode, RequestedStateRecord, Settings,
@@ -39,6 +40,7 @@ pub(crate) struct MembershipShared {
     states: watch::Sender<Option<Arc<ClusterState>>>,
     pictures: watch::Sender<Arc<CoordinationSnapshot>>,
     confirmations: watch::Sender<Option<ConfirmedState>>,
+    pub(crate) placement: PlacementKnowledge,
     stopped: watch::Sender<bool>,
     pub(crate) reach: CoordinationReach,
     pub(crate) took_part: LastParticipation,
@@ -93,7 +95,8 @@ impl ClusterMembership {
                 out_of_space: false,
                 protocol: PROTOCOL,
             },
-            roles: settings.roles.clone(),
+            roles: settings.roles.iter().copied().filter(|role| *role != NodeRole::Index).collect(),
+            indexes: settings.roles.contains(&NodeRole::Index),
             url: settings.url.clone(),
             elastic: settings.elastic.clone(),
             home: kept.home,
@@ -111,6 +114,7 @@ impl ClusterMembership {
             states: watch::Sender::new(kept.state.clone()),
             pictures: watch::Sender::new(Arc::default()),
             confirmations: watch::Sender::new(None),
+            placement: PlacementKnowledge::new(kept.placement.clone()),
             stopped: watch::Sender::new(false),
             reach: CoordinationReach::default(),
             took_part,
@@ -124,9 +128,11 @@ impl ClusterMembership {
         let (own, member) = watch::channel(own);
         // Read before coordination has answered.
         let first = shared.pictures();
+        let kept_placement = placement::keep(kept.directory().to_owned(), Arc::clone(&shared));
         let kept = MemberLocalState::follow(kept.directory().to_owned(), Arc::clone(&shared));
         let mut running = vec![
             essential("the task that keeps the cluster state on disk", kept),
+            essential("the task that keeps the table of copies on disk", kept_placement),
             essential("the task that notes when the node took part", absence::follow(Arc::clone(&shared))),
             essential("the task that follows the cluster", follow(Arc::clone(&shared))),
             essential("the task that brings a removed node back", come_back(Arc::clone(&shared), first)),
@@ -366,6 +372,9 @@ async fn follow(shared: Arc<MembershipShared>) {
         picture.history = watch.histories();
         if let Some(state) = &picture.state {
             shared.offer(Arc::clone(state));
+        }
+        if let Some(table) = picture.placement.table() {
+            shared.placement.offer(table);
         }
         shared.pictures.send_replace(Arc::new(picture.clone()));
     }

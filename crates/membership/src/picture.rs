@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{ClusterKeys, FollowedSubject};
+use crate::placement::{PlacementEntry, PlacementRequestEntry};
 use crate::{NodeNote, NodeRole, PublishedPackage};
 
 /// A running node, as it registered.
@@ -31,6 +32,9 @@ pub struct RegisteredNode {
     pub home: u64,
     /// Generation of the application that it has activated; 0 for none.
     pub generation: u64,
+    /// True if it has the role `index`. Programs that do not know the role could not read it in the list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub indexes: bool,
 }
 
 /// An operator's wish for a node.
@@ -63,6 +67,10 @@ pub struct CoordinationSnapshot {
     pub leader: Option<String>,
     /// The cluster state.
     pub state: Option<Arc<ClusterState>>,
+    /// Table of copies of indexes.
+    pub(crate) placement: PlacementEntry,
+    /// Requests to the leader about copies of indexes, by their ids.
+    pub(crate) placement_requests: BTreeMap<String, PlacementRequestEntry>,
     /// Keys whose newest values cannot be read, because newer programs have written them. The known values of
     /// these are older.
     pub(crate) unread: BTreeSet<String>,
@@ -109,6 +117,7 @@ impl CoordinationSnapshot {
             elastic: None,
             home: 0,
             generation: 0,
+            indexes: false,
         };
         CoordinationSnapshot {
             members: BTreeMap::from([(name, member)]),
@@ -178,6 +187,11 @@ impl CoordinationSnapshot {
                 self.notes.insert(name.to_owned(), note);
             }
             (FollowedSubject::Note(name), None) => drop(self.notes.remove(name)),
+            (FollowedSubject::Placement, entry) => self.placement.follow(entry),
+            (FollowedSubject::PlacementRequest(id), Some(entry)) => {
+                self.placement_requests.insert(id.to_owned(), PlacementRequestEntry::read(entry));
+            }
+            (FollowedSubject::PlacementRequest(id), None) => drop(self.placement_requests.remove(id)),
             (FollowedSubject::Configuration, Some(entry)) => {
                 self.configuration = self.read(entry).map(Arc::new).or(self.configuration.take());
             }

@@ -196,9 +196,12 @@ impl From<Error> for RestRefusal {
             | Error::Resident { .. }
             | Error::AwayTooLong { .. } => StatusCode::CONFLICT,
             Error::PackageSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Error::Coordination(_) | Error::Disk(_) | Error::Package { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Error::Coordination(_)
+            | Error::Disk(_)
+            | Error::Package { .. }
+            | Error::Unanswered { .. }
+            | Error::AnswerUnknown { .. }
+            | Error::RequestsFull(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         RestRefusal { status, message: error.to_string() }
     }

@@ -17,11 +17,14 @@ pub enum NodeRole {
     Content,
     /// The node runs for election.
     Controller,
+    /// The node takes copies of placed indexes.
+    Index,
 }
 
 impl NodeRole {
     /// All roles: the default of a node.
-    pub const ALL: [NodeRole; 3] = [NodeRole::Gateway, NodeRole::Content, NodeRole::Controller];
+    pub const ALL: [NodeRole; 4] =
+        [NodeRole::Gateway, NodeRole::Content, NodeRole::Controller, NodeRole::Index];
 }
 
 impl FromStr for NodeRole {
@@ -32,6 +35,7 @@ impl FromStr for NodeRole {
             "gateway" => Ok(NodeRole::Gateway),
             "content" => Ok(NodeRole::Content),
             "controller" => Ok(NodeRole::Controller),
+            "index" => Ok(NodeRole::Index),
             other => Err(Error::Role(other.to_owned())),
         }
     }

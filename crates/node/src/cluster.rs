@@ -30,14 +30,15 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
 pub use millrace_cluster::reindexing::{BucketHolders, SharedNote};
 use millrace_cluster::{ClusterState, ClusterVersion, DropHorizon, DroppedTypes, Incarnation, NodeKey};
-use millrace_document::{DocumentGroup, DocumentId, DocumentVersion};
+use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, Timestamp};
 use millrace_env::LatencyHistogram;
+use millrace_index_placement::{PlacementAnswer, PlacementOverview, PlacementRequest};
 use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite};
 use serde::{Deserialize, Serialize};
@@ -293,6 +294,12 @@ pub trait ClusterMember: Send + Sync + 'static {
     /// generation.
     fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a>;
 
+    /// Placed indexes of the cluster, as far as this node has received them.
+    fn placement(&self) -> PlacementOverview;
+
+    /// Passes a request about placed indexes to the leader, and waits for its answer.
+    fn ask_leader(&self, request: PlacementRequest, patience: Duration) -> LeaderAnswer<'_>;
+
     /// Gauges of the membership, for requests for metrics.
     fn gauges(&self) -> Vec<MetricGauge>;
 }
@@ -333,6 +340,9 @@ pub trait ClusterView: Send + Sync + 'static {
     /// This node does not own it, or not every serving node has reported its replicas.
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError>;
 
+    /// Times of the oldest writes that this node brings to replicas now, by bucket; 0 for a drop.
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp>;
+
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.
     fn vouches(&self, version: ClusterVersion) -> bool;
@@ -360,6 +370,10 @@ pub trait ClusterView: Send + Sync + 'static {
         part: Option<BucketId>,
     ) -> Result<DropHorizon, ClusterError>;
 
+    /// Waits until this many bytes of copies of indexes may move from or to this node, as replicas do. Called
+    /// on a thread that may wait.
+    fn pace_transfer(&self, bytes: u64);
+
     /// Drops a group on all replicas, as [`millrace_store::Store::drop_group_until`] does on one. This node
     /// is the owner. Nothing is dropped if a horizon that it reported no longer holds.
     fn drop_group(&self, dropped: GroupDropRequest, deadline: Instant, done: WriteCallback);
@@ -385,6 +399,9 @@ pub struct ClusterDeployment<'a> {
     /// Document types that it removes, and those that were removed before as far as this node knows.
     pub dropped: DroppedTypes,
 }
+
+/// Future answer of [`ClusterMember::ask_leader`]: the error is the reason for which none came.
+pub type LeaderAnswer<'a> = Pin<Box<dyn Future<Output = Result<PlacementAnswer, ClusterError>> + Send + 'a>>;
 
 /// Part of a group to drop.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,13 +11,16 @@
 //! until they were read again, and queries read them as a whole. All that an index would miss after a crash
 //! is in a file of notes before it is in the store.
 
+mod choosing;
 mod definition;
 mod erasing;
 mod feed;
+mod following;
 mod in_order;
 mod mend;
 mod notes;
 mod opened;
+mod placed;
 mod service;
 mod stale;
 mod status;
@@ -27,10 +30,16 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use choosing::IndexPlacing;
 pub(crate) use definition::definitions;
 
 pub use definition::IndexDefinition;
+pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};
+pub use placed::{
+    CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedIndexes, PlacedQuestion,
+    PlacementLinks, PlacementNews, WantedIndexes,
+};
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};
 pub use usage::{CandidateReading, IndexChoice, IndexUse, NarrowedPart, NarrowedScope};

@@ -1,5 +1,7 @@
 //! The node: shared state of all endpoints.
 
+mod figures;
+
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -17,14 +19,15 @@ use millrace_indexing::DocumentColumns;
 use millrace_plan::{QueryMemory, QueryMemoryLedger};
 use millrace_schema::{Application, ApplicationDraft};
 use millrace_store::{Store, StoreOptions, StoreTuning};
+use parking_lot::Mutex;
 
 use crate::cluster::{BlockingWaits, ClusterMember, ClusterView, NodeCluster, NodeTransport};
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
 use crate::fitness::DiskSpaceMonitor;
-use crate::indexes::NodeIndexes;
+use crate::indexes::{FollowerSwitch, IndexDefinition, IndexPlacing, NodeIndexes, PlacedIndexes};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
-use crate::metrics::{DescribedHistogram, MetricGauge, NodeMetrics};
+use crate::metrics::NodeMetrics;
 use crate::models::{ModelOptions, NodeModels};
 use crate::pool::WorkPool;
 use crate::reindexing::{self, LocalReindexings};
@@ -43,6 +46,9 @@ pub struct Node {
     pool: WorkPool,
     upkeep: BackgroundThreads,
     indexes: NodeIndexes,
+    placed_indexes: PlacedIndexes,
+    /// Held while the indexes of an application are adopted, so that the newest application comes last.
+    adopting: Mutex<()>,
     snapshot_reading: SnapshotReading,
     /// Relation of the node to a cluster.
     member: OnceLock<Arc<dyn ClusterMember>>,
@@ -105,9 +111,13 @@ impl Node {
         let store = Store::open(options, layout)?;
         let pool = WorkPool::new(settings.threads, settings.queue_max, &models.cores())
             .map_err(StartError::Threads)?;
-        let indexes = NodeIndexes::new(&settings.data_dir, &store);
+        let follower = Arc::new(FollowerSwitch::new(store.clone()));
+        let indexes = NodeIndexes::new(&settings.data_dir, &follower);
+        let placed_indexes = PlacedIndexes::new(&settings.data_dir, &follower);
         let node = Arc::new(Node {
             indexes,
+            placed_indexes,
+            adopting: Mutex::default(),
             snapshot_reading: SnapshotReading::default(),
             member: OnceLock::new(),
             cluster_view: OnceLock::new(),
@@ -196,6 +206,7 @@ impl Node {
         if self.cluster_view.set(view).is_err() {
             tracing::warn!("the node has its part in the cluster already");
         }
+        self.reconsider_indexes();
     }
 
     /// Indexes of the node.
@@ -203,18 +214,35 @@ impl Node {
         &self.indexes
     }
 
+    /// Placed indexes of the node, in a cluster.
+    pub fn placed_indexes(&self) -> &PlacedIndexes {
+        &self.placed_indexes
+    }
+
     /// Keeps the indexes of the active application, each for the documents that the node has. Called once the
     /// node is complete, and after each deployment.
     ///
     /// # Errors
     /// A directory cannot be used, or the system refuses a thread.
-    fn keep_indexes(&self) -> Result<(), Error> {
+    pub(crate) fn keep_indexes(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.adopting.lock();
         let current = self.deployments.current().ok();
-        let wanted = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
+        let declared = current.as_ref().map(|deployment| deployment.indexes()).unwrap_or_default();
+        let placing = self.index_placing();
+        let is_beside = |definition: &&Arc<IndexDefinition>| match placing {
+            IndexPlacing::Beside => true,
+            IndexPlacing::Placed => !definition.config.placed,
+            IndexPlacing::Unknown => !definition.config.placed || self.indexes.has_files(definition),
+        };
+        let wanted: Vec<Arc<IndexDefinition>> = declared.iter().filter(is_beside).cloned().collect();
         let tuning = current.as_ref().map(|deployment| self.tuning(&deployment.application));
         let kept = tuning.unwrap_or_default().tombstone_retention;
         let remembered = self.store.next_timestamp().0.saturating_sub(kept.as_micros() as u64);
-        self.indexes.adopt(wanted, Timestamp(remembered))
+        // That of the declarations, which another deployment may have replaced meanwhile.
+        let generation =
+            current.as_ref().map_or_else(|| self.deployments.generation(), |current| current.generation);
+        self.placed_indexes.adopt(generation, declared, placing);
+        self.indexes.adopt(&wanted, Timestamp(remembered))
     }
 
     /// Cluster of the node, if any.
@@ -375,6 +403,7 @@ impl Node {
     pub fn close(&self) {
         self.upkeep.stop();
         self.indexes.stop();
+        self.placed_indexes.stop();
         self.store.clone().close();
     }
 
@@ -445,129 +474,6 @@ impl Node {
         self.store.set_tuning(StoreTuning::default());
         self.keep_indexes()?;
         self.reindexings.clear().map_err(|error| reindexing::kept(&error))
-    }
-
-    /// True if an application is active, documents can be written, and the cluster, if any, counts on the
-    /// node.
-    fn is_ready(&self) -> bool {
-        self.deployments.current().is_ok() && self.unfit().is_none() && self.cluster().serves().is_ok()
-    }
-
-    /// Histograms of the store, and of the node's part in a cluster.
-    pub fn histograms(&self) -> Vec<DescribedHistogram<'_>> {
-        let synced = DescribedHistogram {
-            name: "millrace_store_sync_duration_seconds",
-            description: "Time to append a batch of writes to the log and to sync it",
-            histogram: self.store.sync_times(),
-        };
-        let view = self.cluster().view().ok().flatten();
-        let replicated = view.map(|view| DescribedHistogram {
-            name: "millrace_replication_duration_seconds",
-            description: "Time from handing a write to its replicas until all that must have it have synced it",
-            histogram: view.replication_times(),
-        });
-        std::iter::once(synced).chain(replicated).collect()
-    }
-
-    /// Gauges that are read when metrics are requested.
-    pub fn gauges(&self) -> Vec<MetricGauge> {
-        let status = self.store.status();
-        let snapshots = self.store.snapshot_space();
-        let erasures = self.store.pending_erasures();
-        let gauge = MetricGauge::new;
-        let mut gauges = vec![
-            gauge(
-                "content.proton.documentdb.documents.total",
-                "Documents stored, about: versions that others have replaced count until they are merged away",
-                status.documents as f64,
-            ),
-            gauge(
-                "content.proton.documentdb.disk_usage",
-                "Bytes of segment files",
-                status.segment_bytes as f64,
-            ),
-            gauge("vds.datastored.alldisks.buckets", "Buckets", status.buckets as f64),
-            gauge("millrace.store.segments", "Segment files", status.segments as f64),
-            gauge(
-                "millrace.store.tail_bytes",
-                "Bytes of rows that are not sealed yet",
-                status.tail_bytes as f64,
-            ),
-            gauge("millrace.store.cache_bytes", "Bytes of columns in memory", status.cache_bytes as f64),
-            MetricGauge::counted(
-                "millrace.store.cache_hits",
-                "Reads that the cache answered",
-                status.cache_hits,
-            ),
-            MetricGauge::counted(
-                "millrace.store.cache_misses",
-                "Reads that went to the disk",
-                status.cache_misses,
-            ),
-            MetricGauge::counted(
-                "millrace.store.deferred_writes",
-                "Writes that were acknowledged before their sync",
-                status.deferred_rows,
-            ),
-            gauge(
-                "millrace.store.deferred_ms_max",
-                "Longest time from the acknowledgement of such a write to its sync, in milliseconds",
-                status.deferred_us_max as f64 / 1e3,
-            ),
-            gauge(
-                "millrace.erasures.pending",
-                "Groups that were deleted and whose bytes may still be on the disk",
-                erasures.0 as f64,
-            ),
-            gauge(
-                "millrace.erasures.overdue",
-                "Those of them that should have been erased by now",
-                erasures.1 as f64,
-            ),
-            gauge("millrace.snapshots", "Snapshots of the data directory", snapshots.snapshots as f64),
-            gauge(
-                "millrace.snapshots.held_bytes",
-                "Bytes of files that only snapshots have",
-                snapshots.held_bytes as f64,
-            ),
-            gauge("millrace.snapshots.log_bytes", "Bytes of kept logs", snapshots.log_bytes as f64),
-            gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
-            gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
-            gauge(
-                "jdisc.thread_pool.work_queue.size",
-                "Requests that wait for a thread",
-                self.pool.waiting() as f64,
-            ),
-            gauge(
-                "millrace.requests.in_flight",
-                "Requests of the data port whose answer has not begun",
-                self.metrics.requests_in_flight() as f64,
-            ),
-            gauge(
-                "millrace.ready",
-                "1 if documents can be written and, in a cluster, the node serves; else 0",
-                f64::from(u8::from(self.is_ready())),
-            ),
-            gauge(
-                "reindexing.progress",
-                "Share that is done of the reindexing that is least far; 1 where none goes on",
-                reindexing::progress(self),
-            ),
-            gauge(
-                "application_generation",
-                "Generation of the active application",
-                self.deployments.generation() as f64,
-            ),
-        ];
-        gauges.push(MetricGauge::new(
-            "millrace.queries.bytes",
-            "Bytes that the results of queries take",
-            self.query_memory.taken() as f64,
-        ));
-        gauges.extend(self.models.gauges());
-        gauges.extend(self.cluster().member().map(|member| member.gauges()).unwrap_or_default());
-        gauges.extend(self.cluster_view.get().map(|view| view.gauges()).unwrap_or_default());
-        gauges
     }
 
     /// Returns the 99th percentile of the latency of queries, and of document operations, since the last

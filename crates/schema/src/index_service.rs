@@ -24,6 +24,8 @@ pub struct IndexConfig {
     pub selection: Option<SourcedText<String>>,
     /// True to build it only on request.
     pub deferred: bool,
+    /// True if a cluster places copies of its slices on nodes; else entries lie with the documents.
+    pub placed: bool,
     /// Wanted number of copies, 1 to 4.
     pub copies: u8,
     /// Number of slices, a power of two from 1 to 64.

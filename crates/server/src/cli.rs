@@ -17,7 +17,7 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 
 pub use self::cluster::{ClusterCommand, NodeChange, NodeCommand, WaitArguments};
 pub use self::group::{GroupArguments, GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup};
-pub use self::index::{IndexCommand, NamedIndex};
+pub use self::index::{ChangedSettings, IndexCommand, MovedCopy, NamedIndex, WaitIndexes};
 pub use self::snapshot::{SnapshotCommand, SnapshotCreation, SnapshotRestoration};
 pub use self::table::{TableArguments, TableKind};
 pub use self::token::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
@@ -312,7 +312,7 @@ Examples:
   millrace cluster wait --ideal   # until every replica is in its place as well"
     )]
     Cluster(ClusterCommand),
-    /// Show the indexes, build and verify them.
+    /// Show the indexes, build, verify and move them.
     #[command(
         subcommand,
         after_help = "\
@@ -321,7 +321,10 @@ Examples:
   millrace index show by-message-id
   millrace index build due                 # one with build='deferred'
   millrace index wait                      # until all are ready
-  millrace index verify by-message-id      # compare it with the documents"
+  millrace index verify by-message-id      # compare it with the documents
+  millrace index plan                      # what a rebalance of placed ones moves
+  millrace index rebalance                 # over all nodes of a cluster
+  millrace index wait --balanced"
     )]
     Index(IndexCommand),
     /// Make, list, show, restore and delete snapshots.

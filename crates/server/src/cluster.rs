@@ -8,12 +8,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use millrace_content::{ContentMember, ContentNode, PeerPort, TransferPace};
+use millrace_content::{
+    ContentMember, ContentNode, PeerPort, TransferPace, declare_indexes, follow_placement,
+};
 use millrace_coordination::EtcdCoordination;
 use millrace_env::await_or_exit;
 use millrace_gateway::NodeServer;
 use millrace_membership::rest::{self, OperatedCluster, ShownMembership};
 use millrace_membership::{ClusterMembership, NodeFigures, NodeRole, PackagePublication, Settings};
+use millrace_node::cluster::ClusterView;
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::ApplicationDraft;
 use millrace_trust::{NodeTrust, ServiceFiles, TrustFiles};
@@ -171,11 +174,13 @@ impl ClusterNode {
             settings.transfer_rate_max,
         );
         let of_health = standing::watch(Arc::clone(node), membership.clone(), Arc::clone(&part));
+        let of_indexes = declare_indexes(Arc::clone(node), membership.clone());
         let of_packages = follow_packages(Arc::clone(node), membership.clone(), Arc::clone(&part));
         let mut tasks = vec![
             tokio::spawn(await_or_exit("the task that takes part in the cluster", of_content)),
             tokio::spawn(await_or_exit("the task that watches over the node's health", of_health)),
             tokio::spawn(await_or_exit("the task that follows the application", of_packages)),
+            tokio::spawn(await_or_exit("the task that declares indexes to the leader", of_indexes)),
         ];
         let of_trust = |trust| tokio::spawn(await_or_exit("the task that renews certificates", renew(trust)));
         tasks.extend(trust.map(of_trust));
@@ -276,12 +281,14 @@ async fn take_part(
     let store = node.store().clone();
     let measured = Arc::clone(&node);
     let pace = TransferPace { cap, slowest: Box::new(move || measured.take_slowest().to_vec()) };
-    match ContentNode::start(store, membership, port, pace).await {
+    match ContentNode::start(store, membership.clone(), port, pace).await {
         Ok(joined) => {
             if part.set(Arc::clone(&joined)).is_err() {
                 tracing::warn!("the node has its part in the cluster already");
             }
+            let own = joined.own().key;
             node.joined(joined);
+            follow_placement(&node, &membership, own).await;
         }
         Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
     }

@@ -9,6 +9,7 @@ use millrace_cluster::ClusterVersion;
 use millrace_membership::NodeFigures;
 use serde_json::{Value, json};
 
+use crate::commands::index::PlacedOverview;
 use crate::error::Error;
 
 /// Timeout of one node's figures.
@@ -23,6 +24,8 @@ pub struct ClusterOverview {
     /// Success if the cluster serves, otherwise the reason.
     up: Result<(), String>,
     pub nodes: Vec<NodeView>,
+    /// Placed indexes, where there are some.
+    indexes: Option<PlacedOverview>,
 }
 
 /// A node of a cluster.
@@ -84,7 +87,13 @@ impl ClusterOverview {
             leader: content["leader"].as_str().map(str::to_owned),
             up: if generated["state"] == "up" { Ok(()) } else { Err(reason) },
             nodes,
+            indexes: None,
         })
+    }
+
+    /// Asks for the placed indexes. They are left out for a caller that may not see them.
+    pub async fn ask_indexes(&mut self, client: &NodeClient) {
+        self.indexes = PlacedOverview::read(client).await.unwrap_or_default();
     }
 
     /// Path at which a node's state is set.
@@ -145,6 +154,7 @@ impl ClusterOverview {
             "leader": self.leader,
             "up": self.up.is_ok(),
             "nodes": nodes.collect::<Value>(),
+            "indexes": self.indexes.as_ref().map(PlacedOverview::value),
         })
     }
 
@@ -219,6 +229,7 @@ impl ClusterOverview {
                 lines.push(format!("{}: and {} more operations", node.name, HumanCount(untold)));
             }
         }
+        lines.extend(self.indexes.iter().flat_map(PlacedOverview::lines));
         lines.join("\n")
     }
 }

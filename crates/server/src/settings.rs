@@ -291,7 +291,8 @@ pub struct ServeArguments {
     /// The node's name in the cluster, the same after each start [default: the machine's name].
     #[arg(long, env = "MILLRACE_NAME")]
     pub name: Option<String>,
-    /// Roles of the node in the cluster, with commas between: gateway, content, controller [default: all].
+    /// Roles of the node in the cluster, with commas between: gateway, content, controller, index [default:
+    /// all].
     #[arg(long, env = "MILLRACE_ROLES")]
     pub roles: Option<String>,
     /// The port that other nodes of the cluster speak to [default: 19100].
@@ -477,8 +478,15 @@ impl ServeArguments {
                         .to_owned(),
                 ));
             }
-            let roles =
+            let roles: Vec<NodeRole> =
                 given.roles.map_or(Ok(NodeRole::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
+            if roles.contains(&NodeRole::Index) && !roles.contains(&NodeRole::Content) {
+                return Err(Error::Argument(
+                    "a node with the role index needs the role content as well: nodes of the cluster state take copies of indexes; give \
+                     both, or leave index out"
+                        .to_owned(),
+                ));
+            }
             Ok(ClusterSettings {
                 coordination,
                 etcd_tls,
@@ -668,6 +676,28 @@ mod tests {
         check("peer-tls-key = 'key.pem'", "peer-tls-authority");
         check("etcd-tls-authority = 'a.pem'\netcd-tls-key = 'key.pem'", "etcd-tls-certificate");
         check("cluster = 'etcd://e'\ntls-certificate = 'c.pem'\ntls-key = 'k.pem'", "peer-tls-authority");
+    }
+
+    #[test]
+    fn copies_of_indexes_are_on_nodes_with_documents() {
+        let roles = |roles: &str| {
+            let file = format!("cluster = 'etcd://e'\nname = 'n0'\nroles = '{roles}'");
+            let resolved = resolve(&file, ServeArguments::default());
+            let cluster = resolved.map(|resolved| resolved.cluster.expect("it is one of a cluster"));
+            cluster.map(|cluster| cluster.roles).map_err(|error| error.to_string())
+        };
+        assert_eq!(roles("content,index"), Ok(vec![NodeRole::Content, NodeRole::Index]));
+        assert_eq!(roles("gateway, content"), Ok(vec![NodeRole::Gateway, NodeRole::Content]));
+        for (text, expected) in [
+            ("gateway,index", "needs the role content as well"),
+            ("content,indexes", "expected gateway, content, controller or index"),
+        ] {
+            let error = roles(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let all = resolve("cluster = 'etcd://e'\nname = 'n0'", ServeArguments::default());
+        let all = all.expect("it is right").cluster.expect("it is one of a cluster").roles;
+        assert!(all.contains(&NodeRole::Index), "nodes take copies by default");
     }
 
     /// Rows: the address, true if certificates are given, and true if the start is refused.

@@ -94,7 +94,7 @@ const IGNORANCE: [(&[&str], &[&str]); 3] = [
         &["env", "segment", "store", "remote", "trust", "client", "coordination", "peer"],
     ),
     (
-        &["replication", "cluster", "bucket"],
+        &["replication", "cluster", "bucket", "index-feed"],
         &["env", "segment", "store", "trust", "coordination", "membership", "peer"],
     ),
 ];

@@ -385,6 +385,7 @@ fn rights_of_endpoints() {
         (Data, "/state/v1/cluster/erasures", "a+", "a", "a"),
         (Data, "/state/v1/cluster/groups", "a+", "a", "a"),
         (Data, "/state/v1/cluster/indexes", "a+", "a", "a"),
+        (Data, "/state/v1/cluster/placed-indexes", "a+", "a", "a"),
         (Data, "/prometheus/v1/values", "a+", "a+", "a+"),
         (Data, "/metrics/v2/values", "a+", "a+", "a+"),
         (Data, "/ApplicationStatus", "a+", "a+", "a+"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_env::RealDisk;
-use millrace_index::{BlockCache, FlushMark, IndexChange, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, FlushMark, IndexChange, IndexCopy, IndexOptions, SliceRange};
 use millrace_keys::KeyRange;
 
 use super::{Benchmark, Settings};
@@ -91,6 +91,7 @@ fn open(directory: &Path) -> Result<IndexCopy, Error> {
     let options = IndexOptions {
         directory: directory.to_owned(),
         definition: 1,
+        slice: SliceRange::default(),
         disk: Arc::new(RealDisk),
         cache: Arc::new(BlockCache::new(CACHE_BYTES)),
     };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_index::{BlockCache, FlushMark, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, FlushMark, IndexCopy, IndexOptions, SliceRange};
 use millrace_keys::KeyRange;
 
 use super::{Benchmark, Settings};
@@ -43,6 +43,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let options = IndexOptions {
         directory: directory.path().join("index"),
         definition: 1,
+        slice: SliceRange::default(),
         disk: Arc::new(recorder.clone()),
         cache: Arc::clone(&cache),
     };

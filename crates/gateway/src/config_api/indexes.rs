@@ -1,5 +1,8 @@
 //! Indexes over HTTP, at `/index/v1/`: their state, and requests to build, rebuild and verify them. In a
-//! cluster each node keeps them for its own documents: all are asked, and the answer has each.
+//! cluster each node keeps them for its own documents: all are asked, and the answer has each. Indexes whose
+//! copies a cluster places are in `placed`, with their rebalances and settings.
+
+mod placed;
 
 use std::sync::Arc;
 
@@ -10,7 +13,7 @@ use millrace_node::Error;
 use millrace_node::cluster::{
     IndexAnswer, IndexName, IndexQuestion, ListedNode, NodeIndexState, indexes_of_all, own_indexes,
 };
-use millrace_node::indexes::{IndexDifferences, IndexStatus};
+use millrace_node::indexes::{IndexDefinition, IndexDifferences, IndexStatus};
 use serde_json::{Value, json};
 
 use super::render;
@@ -23,6 +26,9 @@ const EXAMPLES_MAX: usize = 10;
 #[derive(Debug, PartialEq, Eq)]
 enum IndexTarget<'a> {
     All,
+    Plan,
+    Rebalance,
+    Settings,
     One { content: &'a str, name: &'a str },
     Action { content: &'a str, name: &'a str, action: &'a str },
 }
@@ -33,6 +39,9 @@ impl<'a> IndexTarget<'a> {
         let mut parts = rest.split('/').filter(|part| !part.is_empty());
         Some(match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (None, ..) => IndexTarget::All,
+            (Some("plan"), None, ..) => IndexTarget::Plan,
+            (Some("rebalance"), None, ..) => IndexTarget::Rebalance,
+            (Some("settings"), None, ..) => IndexTarget::Settings,
             (Some(content), Some(name), None, _) => IndexTarget::One { content, name },
             (Some(content), Some(name), Some(action), None) => IndexTarget::Action { content, name, action },
             _ => return None,
@@ -41,29 +50,50 @@ impl<'a> IndexTarget<'a> {
 }
 
 pub(super) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let (path, method) = (request.uri().path().to_owned(), request.method().as_str().to_owned());
-    route(&node, &path, &method).await.unwrap_or_else(|error| render(&error))
+    route(&node, request).await.unwrap_or_else(|error| render(&error))
 }
 
-async fn route(node: &Arc<GatewayState>, path: &str, method: &str) -> Result<Response, Error> {
-    let target = IndexTarget::parse(path).ok_or_else(|| {
-        Error::NotFound(format!("nothing is at {path}: indexes are at /index/v1/ and /index/v1/CONTENT/NAME"))
+async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, Error> {
+    let (path, method) = (request.uri().path().to_owned(), request.method().as_str().to_owned());
+    let target = IndexTarget::parse(&path).ok_or_else(|| {
+        Error::NotFound(format!(
+            "nothing is at {path}: indexes are at /index/v1/ and /index/v1/CONTENT/NAME, the placement of their copies at /index/v1/plan, \
+             /index/v1/rebalance and /index/v1/settings"
+        ))
     })?;
-    let not_allowed = |allowed| Err(Error::MethodNotAllowed { method: method.to_owned(), allowed });
-    match (target, method) {
+    let not_allowed = |allowed| Err(Error::MethodNotAllowed { method: method.clone(), allowed });
+    match (target, method.as_str()) {
         (IndexTarget::All, "GET") => {
             let answers = ask(node, &IndexQuestion::States).await?;
             let statuses = node.indexes().statuses();
-            let indexes: Vec<Value> = statuses.iter().map(|status| value(status, &answers)).collect();
+            let mut indexes: Vec<Value> = statuses.iter().map(|status| value(status, &answers)).collect();
+            indexes.extend(placed::all(node));
             Ok(http::json(StatusCode::OK, &json!({ "indexes": indexes })))
         }
+        (IndexTarget::Plan, "GET") => placed::plan(node, &request),
+        (IndexTarget::Rebalance, "GET") => placed::rebalance(node),
+        (IndexTarget::Rebalance, "POST") => placed::begin_rebalance(node).await,
+        (IndexTarget::Rebalance, "DELETE") => placed::stop_rebalance(node).await,
+        (IndexTarget::Settings, "GET") => placed::settings(node),
+        (IndexTarget::Settings, "PUT") => placed::change_settings(node, request).await,
         (IndexTarget::One { content, name }, "GET") => {
+            if let Some(value) = placed::one(node, content, name) {
+                return Ok(http::json(StatusCode::OK, &value));
+            }
             let status = find(node, content, name)?;
             let answers = ask(node, &IndexQuestion::States).await?;
             Ok(http::json(StatusCode::OK, &value(&status, &answers)))
         }
-        (IndexTarget::Action { content, name, action }, "POST") => act(node, content, name, action).await,
-        (IndexTarget::All | IndexTarget::One { .. }, _) => not_allowed("GET"),
+        (IndexTarget::Action { content, name, action }, "POST") => {
+            // Each node compares with its own documents, wherever the entries are.
+            match action != "verify" && placed::is_placed(node, content, name) {
+                true => placed::act(node, content, name, action, request).await,
+                false => act(node, content, name, action).await,
+            }
+        }
+        (IndexTarget::All | IndexTarget::One { .. } | IndexTarget::Plan, _) => not_allowed("GET"),
+        (IndexTarget::Rebalance, _) => not_allowed("GET, POST, DELETE"),
+        (IndexTarget::Settings, _) => not_allowed("GET, PUT"),
         (IndexTarget::Action { .. }, _) => not_allowed("POST"),
     }
 }
@@ -87,9 +117,11 @@ fn find(node: &GatewayState, content: &str, name: &str) -> Result<IndexStatus, E
         .iter()
         .find(|status| status.definition.name() == name && *status.definition.content == *content);
     found.cloned().ok_or_else(|| {
-        let known: Vec<String> = statuses
-            .iter()
-            .map(|status| format!("{}/{}", status.definition.content, status.definition.name()))
+        let local = statuses.iter().map(|status| &status.definition);
+        let placed = placed::definitions(node);
+        let known: Vec<String> = local
+            .chain(&placed)
+            .map(|definition| format!("{}/{}", definition.content, definition.name()))
             .collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Error::NotFound(format!("no index '{name}' in content cluster '{content}'; this server has {known}"))
@@ -98,14 +130,17 @@ fn find(node: &GatewayState, content: &str, name: &str) -> Result<IndexStatus, E
 
 /// Executes an action on an index, on all nodes.
 async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) -> Result<Response, Error> {
-    find(node, content, name)?;
+    if !placed::is_placed(node, content, name) {
+        find(node, content, name)?;
+    }
     let index = IndexName { content: content.to_owned(), name: name.to_owned() };
     let (question, status) = match action {
         "build" => (IndexQuestion::Build(index), StatusCode::ACCEPTED),
         "rebuild" => (IndexQuestion::Rebuild(index), StatusCode::ACCEPTED),
         "verify" => (IndexQuestion::Verify(index), StatusCode::OK),
         "move" => {
-            let reason = "copies lie with the documents, and are not moved";
+            let reason = "its entries lie with the documents, and are not moved; only copies of an index that is declared in \
+                          <index-service placed=\"true\"> are";
             return Err(Error::Conflict(format!("index '{name}': {reason}")));
         }
         other => {
@@ -279,8 +314,9 @@ fn state_in<'a>(answer: &'a IndexAnswer, status: &IndexStatus) -> Option<&'a Nod
     })
 }
 
-fn value(status: &IndexStatus, answers: &IndexAnswers) -> Value {
-    let config = &status.definition.config;
+/// Declaration of an index.
+fn declaration(definition: &IndexDefinition) -> Value {
+    let config = &definition.config;
     let keys: Vec<Value> = config
         .keys
         .iter()
@@ -289,17 +325,21 @@ fn value(status: &IndexStatus, answers: &IndexAnswers) -> Value {
             json!({ "field": key.path, "order": order, "several": key.several })
         })
         .collect();
-    let mut value = json!({
+    json!({
         "name": config.name,
-        "content": &*status.definition.content,
+        "content": &*definition.content,
         "document": &*config.document_type,
         "keys": keys,
         "stored": config.stored,
-        "selection": status.definition.selection(),
+        "selection": definition.selection(),
         "build": if config.deferred { "deferred" } else { "immediate" },
         "copies": config.copies,
         "slices": config.slices,
-    });
+    })
+}
+
+fn value(status: &IndexStatus, answers: &IndexAnswers) -> Value {
+    let mut value = declaration(&status.definition);
     let sums = match answers {
         IndexAnswers::Alone(answer) => state_in(answer, status).map(IndexSums::of).unwrap_or_default(),
         IndexAnswers::Nodes(nodes) => {
@@ -335,6 +375,10 @@ mod tests {
         check("/index/v1", Some(IndexTarget::All));
         check("/index/v1/", Some(IndexTarget::All));
         check("/index/v1/mail", None);
+        check("/index/v1/plan", Some(IndexTarget::Plan));
+        check("/index/v1/rebalance/", Some(IndexTarget::Rebalance));
+        check("/index/v1/settings", Some(IndexTarget::Settings));
+        check("/index/v1/settings/due", Some(IndexTarget::One { content: "settings", name }));
         check("/index/v1/mail/due", Some(IndexTarget::One { content, name }));
         check("/index/v1/mail/due/", Some(IndexTarget::One { content, name }));
         check("/index/v1/mail/due/build", Some(IndexTarget::Action { content, name, action: "build" }));

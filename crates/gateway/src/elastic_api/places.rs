@@ -1,5 +1,5 @@
-//! Places of requests of the door, each of which one has while it runs, or waits for its turn among other work
-//! of the node.
+//! Places of requests of the door, each of which one has while it runs, or waits for its turn among other
+//! work of the node.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -56,8 +56,8 @@ impl RequestPlaces {
     }
 }
 
-/// Places of searches of named groups. They are given in the order in which searches come; one whose group has
-/// as many as it leaves free is passed over.
+/// Places of searches of named groups. They are given in the order in which searches come; one whose group
+/// has as many as it leaves free is passed over.
 struct GroupPlaces {
     most: usize,
     state: Mutex<GroupPlacesState>,

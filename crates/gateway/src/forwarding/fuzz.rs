@@ -1,6 +1,7 @@
 //! Messages of other nodes under fuzzing.
 
 use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion, ReadersQuestion};
+use millrace_node::indexes::{PlacedAnswer, PlacedQuestion};
 use millrace_search::ShareRequest;
 
 use super::erasures::{ErasureAnswerMessage, ErasureQuestionMessage};
@@ -24,6 +25,8 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _ = protocol.decode(bytes).map(ErasureAnswerMessage::erasures);
         let _ = protocol.decode(bytes).map(IndexQuestionMessage::question);
         let _ = protocol.decode(bytes).map(IndexAnswerMessage::answer);
+        let _ = protocol.decode::<PlacedQuestion>(bytes);
+        let _ = protocol.decode::<PlacedAnswer>(bytes);
         let _ = protocol.decode::<DocumentsQuestion>(bytes);
         let _ = protocol.decode::<DocumentsAnswer>(bytes);
         // What was read can be written, and read again.

@@ -174,6 +174,7 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("kind", "Kind of the group in the path: name (default) or number"),
     text("model.restrict", "Schemas to search, with commas between them"),
     text("model.sources", "Content clusters to search, with commas between them"),
+    text("method", "Origin of moved copies that the time is estimated for: auto, file or rebuild"),
     flag("missing", "With snapshot or at: writes only documents that are missing, and removes none"),
     text("name", "Name of the snapshot: letters, digits, - and _"),
     text("namespace", "Namespace of the rows of a table; the document type by default"),
@@ -212,7 +213,7 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
 
 /// Descriptions of the parameters in paths.
 pub(super) const PATH_PARAMETERS: &[ApiParameter] = &[
-    text("action", "Action: build, rebuild or verify"),
+    text("action", "Action: build, rebuild, verify, or move for a placed index"),
     text("cluster", "Content cluster"),
     text("file", "Path of a file in the package"),
     text("function", "Function of the model"),
@@ -411,7 +412,15 @@ const DEPLOYMENT: &[ApiOperation] = &[
 const INDEXES: &[ApiOperation] = &[
     config("GET", "/index/v1/", "Lists the indexes"),
     config("GET", "/index/v1/{cluster}/{name}", "Describes an index"),
-    config("POST", "/index/v1/{cluster}/{name}/{action}", "Builds, rebuilds or verifies an index"),
+    config("POST", "/index/v1/{cluster}/{name}/{action}", "Builds, rebuilds, verifies or moves an index")
+        .body(JSON),
+    config("GET", "/index/v1/plan", "Returns what a rebalance of placed indexes would move")
+        .takes(&["method"]),
+    config("GET", "/index/v1/rebalance", "Returns the progress of a rebalance"),
+    config("POST", "/index/v1/rebalance", "Begins a rebalance"),
+    config("DELETE", "/index/v1/rebalance", "Begins no further moves of a rebalance"),
+    config("GET", "/index/v1/settings", "Returns the settings of placement"),
+    config("PUT", "/index/v1/settings", "Changes settings of placement").body(JSON),
 ];
 
 const SNAPSHOTS: &[ApiOperation] = &[
@@ -456,6 +465,9 @@ const CLUSTER: &[ApiOperation] = &[
         .body(BINARY)
         .answers(BINARY),
     data("POST", "/state/v1/cluster/indexes", "Answers about its indexes, for other nodes")
+        .body(BINARY)
+        .answers(BINARY),
+    data("POST", "/state/v1/cluster/placed-indexes", "Keeps copies of placed indexes, for other nodes")
         .body(BINARY)
         .answers(BINARY),
     data("POST", "/state/v1/cluster/snapshots", "Answers about its snapshots, for other nodes")

@@ -7,6 +7,7 @@ mod dropped_types;
 mod groups;
 mod http2;
 mod logs;
+mod placed_indexes;
 mod prompt_threads;
 mod reindexing;
 mod slices;

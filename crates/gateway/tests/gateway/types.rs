@@ -11,7 +11,8 @@ use millrace_node::Node;
 use millrace_schema::Application;
 use serde_json::{Value, json};
 
-use crate::support::{SERVICES, TestNodes, low_bits};
+use crate::support::applications::SERVICES;
+use crate::support::{TestNodes, low_bits};
 
 const NOTE: &str = "schema note { document note {
   field title type string { indexing: summary | index }

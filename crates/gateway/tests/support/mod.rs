@@ -4,6 +4,9 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
+pub mod applications;
+mod leader;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -16,29 +19,23 @@ use millrace_cluster::{
     ClusterState, ClusterVersion, DividedGroups, DropHorizon, DroppedTypes, Incarnation, NodeEntry,
     NodeHierarchy, NodeKey, NodeState, PROTOCOL, ReplicaDistribution,
 };
-use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location};
+use millrace_document::{Document, DocumentGroup, DocumentId, DropScope, DroppedScope, Location, Timestamp};
 use millrace_env::LatencyHistogram;
 use millrace_gateway::{NodeServer, Settings};
+use millrace_index_placement::{PlacementOverview, PlacementRequest};
 use millrace_node::cluster::{
     BatchedWrite, BucketHolders, BucketReaders, ClusterDeployment, ClusterError, ClusterMember, ClusterView,
-    GroupDropRequest, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge, NodeAddress,
-    NoteCallback, OwnRun, Published, ReadCallback, RemoteNode, SharedNote, WriteCallback,
+    GroupDropRequest, LeaderAnswer, ListedNode, MemberNode, MemberNodes, MemberRole, MetricGauge,
+    NodeAddress, NoteCallback, OwnRun, Published, ReadCallback, RemoteNode, SharedNote, WriteCallback,
 };
 use millrace_node::{Node, PublishedApplication};
-use millrace_schema::Application;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-pub const SERVICES: &str = "<services version='1.0'>
-  <container id='default' version='1.0'><search/><document-api/></container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>";
+use self::applications::application;
 
 /// Bits of a bucket, if a group is not split.
 const BITS: u8 = 4;
@@ -73,6 +70,8 @@ pub struct TestCluster {
     pub is_one_away: AtomicBool,
     /// Notes shared by the nodes, and the number of writes.
     pub notes: Mutex<BTreeMap<String, SharedNote>>,
+    /// Placed indexes, as all nodes know them.
+    pub placement: Mutex<PlacementOverview>,
     noted: AtomicU64,
     /// Number of times that each node has read the notes.
     pub notes_read: Mutex<BTreeMap<u16, usize>>,
@@ -310,6 +309,12 @@ impl ClusterView for TestMember {
         ClusterVersion::new(self.world.version.load(Ordering::SeqCst)) == version
     }
 
+    fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
+        BTreeMap::new()
+    }
+
+    fn pace_transfer(&self, _: u64) {}
+
     fn holds(&self, _: BucketId) -> bool {
         !self.world.emptied.lock().contains(&self.me)
     }
@@ -417,13 +422,15 @@ impl ClusterMember for TestMember {
     fn publish<'a>(&'a self, deployment: ClusterDeployment<'a>) -> Published<'a> {
         Box::pin(async move { Ok(deployment.generation) })
     }
-}
 
-/// The application with this schema.
-fn application(schema: &str, more: &[(&str, &str)]) -> Application {
-    let files = [("services.xml", SERVICES), ("schemas/note.sd", schema)];
-    let files = files.iter().chain(more).map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
-    Application::from_files(files.collect()).expect("an application")
+    fn placement(&self) -> PlacementOverview {
+        self.world.placement.lock().clone()
+    }
+
+    fn ask_leader(&self, request: PlacementRequest, _: Duration) -> LeaderAnswer<'_> {
+        let answer = leader::decide(&mut self.world.placement.lock(), &request);
+        Box::pin(async move { Ok(answer) })
+    }
 }
 
 /// The nodes.
@@ -462,6 +469,7 @@ impl TestNodes {
             partial: AtomicBool::new(false),
             is_one_away: AtomicBool::new(false),
             notes: Mutex::default(),
+            placement: Mutex::default(),
             noted: AtomicU64::new(1),
             notes_read: Mutex::default(),
             comparing: AtomicUsize::new(0),
@@ -537,8 +545,13 @@ impl TestNodes {
 
     /// Sends a request to the port for deployment.
     pub fn config(&self, node: usize, method: Method, path: &str) -> (u16, Value) {
+        self.config_with(node, method, path, "")
+    }
+
+    /// Sends a request with a body to the port for deployment.
+    pub fn config_with(&self, node: usize, method: Method, path: &str, body: &str) -> (u16, Value) {
         let address = self.world.config_addresses.lock()[node].clone();
-        self.call_at(&address, method, path, "")
+        self.call_at(&address, method, path, body)
     }
 
     /// Sends a request whose answer is not one JSON value; returns its text.

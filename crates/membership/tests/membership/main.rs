@@ -9,6 +9,7 @@ mod nodes;
 mod outage;
 mod packages;
 mod panics;
+mod placement;
 mod protocol;
 mod rest;
 mod support;

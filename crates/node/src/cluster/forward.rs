@@ -16,6 +16,7 @@ use super::{
     IndexQuestion, RemoteNode, SnapshotAnswer, SnapshotQuestion,
 };
 use crate::Error;
+use crate::indexes::{PlacedAnswer, PlacedQuestion};
 use crate::search::QueryObserver;
 
 /// Completeness of the requested documents on a node.
@@ -103,6 +104,9 @@ pub trait NodeTransport: Send + Sync + 'static {
 
     /// Asks a node about its indexes.
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer>;
+
+    /// Asks a node about placed indexes.
+    fn placed_indexes(&self, node: RemoteNode, question: PlacedQuestion) -> NodeAnswer<'_, PlacedAnswer>;
 
     /// Asks a node about its snapshots.
     fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer>;

@@ -111,6 +111,12 @@ impl NodeIndexState {
 /// # Errors
 /// There is no such index; it is not ready; a file cannot be read or is damaged.
 pub async fn own_indexes(node: &Arc<Node>, question: IndexQuestion) -> Result<IndexAnswer, Error> {
+    if let IndexQuestion::Verify(IndexName { content, name }) = &question
+        && node.placed_indexes().declares(content, name)
+    {
+        // Each node compares the copies with the documents of the buckets that it owns.
+        return node.placed_indexes().verify(content, name).await.map(IndexAnswer::Compared);
+    }
     let node = Arc::clone(node);
     let answer = move || {
         let indexes = node.indexes();

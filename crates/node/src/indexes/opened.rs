@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millrace_document::Timestamp;
 use millrace_env::RealDisk;
-use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions};
+use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions, SliceRange};
 use millrace_store::{Store, StoreVisit};
 use parking_lot::Mutex;
 
@@ -58,10 +58,11 @@ impl OpenedIndex {
         remembered: Timestamp,
         late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
-        let directory = root.join(format!("{}@{:016x}", definition.name(), definition.hash));
+        let directory = OpenedIndex::directory(root, definition);
         let options = || IndexOptions {
             directory: directory.clone(),
             definition: definition.hash,
+            slice: SliceRange::default(),
             disk: Arc::new(RealDisk),
             cache: Arc::clone(cache),
         };
@@ -93,6 +94,11 @@ impl OpenedIndex {
             began: Instant::now(),
             error: Mutex::new(None),
         })
+    }
+
+    /// Directory of an index.
+    pub fn directory(root: &Path, definition: &IndexDefinition) -> PathBuf {
+        root.join(format!("{}@{:016x}", definition.name(), definition.hash))
     }
 
     /// Removes the directory. The copy serves on from memory and open files, and writes nothing any more.

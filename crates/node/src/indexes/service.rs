@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use super::IndexDefinition;
 use super::erasing::IndexErasure;
 use super::feed::{FedChange, IndexFeed};
+use super::following::FollowerSwitch;
 use super::notes::{MARGIN_US, NotedChange};
 use super::opened::{OpenedIndex, remove_directory};
 use super::stale::overlap;
@@ -52,6 +53,7 @@ pub struct NodeIndexes {
 pub(super) struct IndexesInner {
     root: PathBuf,
     pub store: Store,
+    follower: Arc<FollowerSwitch>,
     pub feed: Arc<IndexFeed>,
     pub erasure: Arc<IndexErasure>,
     indexes: RwLock<Vec<Arc<OpenedIndex>>>,
@@ -79,7 +81,8 @@ pub(super) struct TakenUntil {
 
 impl NodeIndexes {
     /// Creates the indexes of a data directory; none is open.
-    pub fn new(data_dir: &Path, store: &Store) -> Self {
+    pub fn new(data_dir: &Path, follower: &Arc<FollowerSwitch>) -> Self {
+        let store = follower.store();
         let root = data_dir.join("indexes");
         let feed = Arc::new(IndexFeed::new(root.join("notes")));
         let erasure = Arc::new(IndexErasure::new(root.clone(), Arc::clone(&feed)));
@@ -89,6 +92,7 @@ impl NodeIndexes {
             erasure,
             root,
             store: store.clone(),
+            follower: Arc::clone(follower),
             indexes: RwLock::default(),
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
             taking: Mutex::default(),
@@ -97,7 +101,7 @@ impl NodeIndexes {
         };
         if inner.root.exists() {
             // What changes before the indexes are open is noted.
-            store.set_follower(Some(Arc::clone(&inner.feed) as Arc<_>));
+            follower.set_own(Some(Arc::clone(&inner.feed) as Arc<_>));
         }
         NodeIndexes { inner: Arc::new(inner), thread: Mutex::new(None) }
     }
@@ -111,7 +115,7 @@ impl NodeIndexes {
         let inner = &self.inner;
         if wanted.is_empty() && inner.all().is_empty() {
             if inner.root.exists() {
-                inner.store.set_follower(None);
+                inner.follower.set_own(None);
                 remove_directory(&inner.root)?;
             }
             return Ok(());
@@ -127,6 +131,11 @@ impl NodeIndexes {
                 Some(spawned.map_err(|error| Error::Internal(format!("no thread for indexes: {error}")))?);
         }
         Ok(())
+    }
+
+    /// True if an index was opened before: it has a directory.
+    pub fn has_files(&self, definition: &IndexDefinition) -> bool {
+        OpenedIndex::directory(&self.inner.root, definition).exists()
     }
 
     /// Ends the work, and writes what is in memory.
@@ -231,7 +240,7 @@ impl IndexesInner {
         self.set(indexes);
         // From here on every commit comes through the feed; all of before can be read in the store.
         let follower = (!self.all().is_empty()).then(|| Arc::clone(&self.feed) as Arc<_>);
-        let until = self.store.set_follower(follower);
+        let until = self.follower.set_own(follower);
         taken.looked_up = taken.looked_up.max(until);
         let built = self.all().into_iter().map(|index| index.copy.status()).filter(|status| status.built);
         self.feed.notes.open_rows(Timestamp(built.map(|status| status.complete_until).max().unwrap_or(0)));
@@ -486,7 +495,7 @@ impl IndexesInner {
         done.retain(|note, _| {
             note.bucket().is_none_or(|bucket| !stale.iter().any(|stale| overlap(*stale, bucket)))
         });
-        self.store.set_follower(Some(Arc::clone(&self.feed) as Arc<_>));
+        self.follower.set_own(Some(Arc::clone(&self.feed) as Arc<_>));
         {
             let mut taken = self.taking.lock();
             self.settle_held(&mut taken)?;

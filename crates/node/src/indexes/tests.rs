@@ -19,7 +19,7 @@ use millrace_store::{Store, StoreOptions, StoreTuning};
 use tempfile::TempDir;
 
 use super::definition::definitions;
-use super::{IndexDefinition, IndexDifferences, NodeIndexes};
+use super::{FollowerSwitch, IndexDefinition, IndexDifferences, NodeIndexes};
 
 const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
   <documents><document type='note' mode='streaming'/></documents>
@@ -79,7 +79,7 @@ impl IndexedStore {
             StoreTuning { tombstone_retention: Duration::from_hours(24 * 365), ..options.tuning };
         let layout = Arc::new(DocumentColumns::new(&application()));
         let store = Store::open(options, layout).expect("a store");
-        let indexes = NodeIndexes::new(directory.path(), &store);
+        let indexes = NodeIndexes::new(directory.path(), &Arc::new(FollowerSwitch::new(store.clone())));
         indexes.inner().adopt(&defined(), Timestamp(0)).expect("the indexes open");
         IndexedStore { directory, store, indexes }
     }
@@ -325,7 +325,7 @@ fn changes_before_the_indexes_are_open_are_noted() {
         Store::open(options, layout.clone()).expect("a store")
     };
     let store = open(directory.path());
-    let indexes = NodeIndexes::new(directory.path(), &store);
+    let indexes = NodeIndexes::new(directory.path(), &Arc::new(FollowerSwitch::new(store.clone())));
     move_bucket(&source.store, &store, bucket(0));
     drop(indexes);
     store.close();

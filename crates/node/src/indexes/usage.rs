@@ -130,7 +130,7 @@ pub(super) struct QueriedBuckets {
 }
 
 impl QueriedBuckets {
-    fn new(within: Option<&[BucketId]>, stale: &[BucketId]) -> Self {
+    pub fn new(within: Option<&[BucketId]>, stale: &[BucketId]) -> Self {
         let Some(within) = within else {
             return QueriedBuckets { fresh: None, stale: Vec::new(), ranges: Vec::new() };
         };
@@ -197,6 +197,11 @@ impl NodeIndexes {
         }
         candidates_max(plan)?;
         Ok(choice)
+    }
+
+    /// Number of documents in these buckets, about; of the whole store without any.
+    pub(crate) fn documents_in(&self, within: Option<&[BucketId]>) -> u64 {
+        self.documents(&QueriedBuckets::new(within, &[]))
     }
 
     /// Narrows the scope of a query over all groups to the candidates that an index finds; in a cluster,
@@ -278,7 +283,7 @@ impl NodeIndexes {
     }
 
     /// Number of documents in the fresh buckets of a query, about.
-    fn documents(&self, buckets: &QueriedBuckets) -> u64 {
+    pub(super) fn documents(&self, buckets: &QueriedBuckets) -> u64 {
         let status = self.inner().store.status();
         match &buckets.fresh {
             None => status.documents,
@@ -391,7 +396,7 @@ fn parameter<'p>(plan: &'p Plan, name: &str) -> Option<&'p str> {
     plan.query.parameters.get(name).map(|value| value.trim())
 }
 
-fn choice(plan: &Plan) -> Result<IndexChoice, Error> {
+pub(super) fn choice(plan: &Plan) -> Result<IndexChoice, Error> {
     if let Some(consistency) = parameter(plan, "index.consistency")
         && !matches!(consistency, "now" | "eventual")
     {
@@ -407,7 +412,7 @@ fn choice(plan: &Plan) -> Result<IndexChoice, Error> {
 
 /// Reason why an index cannot answer a query.
 #[derive(Debug, thiserror::Error)]
-enum UnfitIndex {
+pub(super) enum UnfitIndex {
     #[error("it has documents of type '{0}'")]
     OtherType(String),
     #[error("it has only documents with {0}: give streaming.selection the same text")]
@@ -416,7 +421,7 @@ enum UnfitIndex {
     NoCondition(String),
 }
 
-fn candidates_max(plan: &Plan) -> Result<u64, Error> {
+pub(super) fn candidates_max(plan: &Plan) -> Result<u64, Error> {
     let Some(text) = parameter(plan, "index.candidates-max") else { return Ok(CANDIDATES_MAX) };
     let expected = || format!("expected a whole number from 1 to 10000000, got '{text}'");
     let most = text.parse().ok().filter(|most| (1..=10_000_000).contains(most));
@@ -427,7 +432,10 @@ fn candidates_max(plan: &Plan) -> Result<u64, Error> {
 ///
 /// # Errors
 /// The index cannot answer the query, for this reason.
-fn conditions(definition: &IndexDefinition, plan: &Plan) -> Result<Vec<ComponentCondition>, UnfitIndex> {
+pub(super) fn conditions(
+    definition: &IndexDefinition,
+    plan: &Plan,
+) -> Result<Vec<ComponentCondition>, UnfitIndex> {
     if definition.config.document_type != plan.schema.name {
         return Err(UnfitIndex::OtherType(definition.config.document_type.to_string()));
     }

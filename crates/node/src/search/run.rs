@@ -243,8 +243,8 @@ impl PreparedQuery {
     /// # Errors
     /// A value is not valid; the request names an index that cannot answer the query.
     pub fn check_indexes(&self) -> Result<(), Error> {
-        let indexes = self.request.node.indexes();
-        self.searches.iter().try_for_each(|search| indexes.check(search.plan()).map(drop))
+        let node = &self.request.node;
+        self.searches.iter().try_for_each(|search| node.check_indexes(search.plan()))
     }
 
     /// Queue in which its work waits.
@@ -302,7 +302,7 @@ impl PreparedQuery {
         };
         let mut first = first_entries(plan).filter(|_| !search.drops_matches());
         loop {
-            let narrowed = node.indexes().narrow(plan, within, first);
+            let narrowed = node.narrow(plan, within, first);
             let narrowed = match node.cluster().view()? {
                 Some(cluster) => narrowed.map_err(|error| named(error, cluster))?,
                 None => narrowed?,

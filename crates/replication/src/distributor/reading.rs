@@ -1,8 +1,12 @@
 //! Reads: the choice of a replica to ask, and reading documents for clients and for modifications.
 
+use std::collections::BTreeMap;
+
 use millrace_bucket::BucketId;
 use millrace_cluster::reindexing::BucketHolders;
-use millrace_cluster::{ClusterVersion, MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse};
+use millrace_cluster::{
+    ClusterVersion, MachineTime, NodeFailure, NodeKey, NodeRequest, NodeResponse, RowContent,
+};
 use millrace_document::{DocumentVersion, Timestamp};
 
 use super::buckets::OwnedBucket;
@@ -102,6 +106,21 @@ impl Distributor {
     pub fn documents(&self, bucket: BucketId) -> u64 {
         let replicas = self.buckets.get(&bucket).into_iter().flat_map(|found| &found.replicas);
         replicas.map(|replica| replica.info.content.documents).max().unwrap_or(0)
+    }
+
+    /// Times of the oldest writes in flight, by bucket; 0 for a drop, which concerns versions of any time.
+    pub fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
+        let mut oldest = BTreeMap::new();
+        for request in self.requests.slots.values() {
+            let Some(row) = request.sent() else { continue };
+            let time = match **row {
+                RowContent::Drop(_) => Timestamp(0),
+                RowContent::Version(_) => row.timestamp(),
+            };
+            let known = oldest.entry(request.bucket).or_insert(time);
+            *known = time.min(*known);
+        }
+        oldest
     }
 
     /// True if an answer received by a route of this version counts: the state is the same, and confirmed

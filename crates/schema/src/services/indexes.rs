@@ -35,6 +35,7 @@ struct IndexReader<'a, 'f> {
     findings: &'f mut PackageFindings,
     copies: u8,
     slices: u8,
+    placed: bool,
 }
 
 /// Function that reads an attribute into the parts of its element. Mistakes are reported to the reader.
@@ -48,16 +49,24 @@ type ChildReader<T> = fn(&mut IndexReader<'_, '_>, Node<'_, '_>, &mut T);
 struct ServiceParts {
     copies: Option<u8>,
     slices: Option<u8>,
+    placed: bool,
 }
 
 static SERVICE: SettingTable<AttributeReader<ServiceParts>> = SettingTable {
     block: "Attributes of index-service",
     rows: &[settings! {
-        "copies", "<index-service copies='2'/>", "Wanted number of copies of each index, 1 to 4; checked, and without effect.",
+        "copies", "<index-service copies='2'/>",
+            "Wanted number of copies of each placed index, 1 to 4; checked, and without effect for others.",
             |reader, node, text, parts| parts.copies = reader.copies(node, text);
         "slices", "<index-service slices='8'/>",
-            "Number of slices of each index, a power of two up to 64; checked, and without effect.",
+            "Number of slices of each placed index, a power of two up to 64; checked, and without effect for others.",
             |reader, node, text, parts| parts.slices = reader.slices(node, text);
+        "placed", "<index-service placed='true'/>",
+            "`true` if a cluster places copies of the indexes on nodes; by default entries lie with the documents.",
+            |reader, node, text, parts| {
+                let values = [("true", true), ("false", false)];
+                parts.placed = reader.choice(node, "placed", text, &values).unwrap_or_default();
+            };
         // It is read before the rest, to find the cluster.
         "content", "<index-service content='mail'/>",
             "The content cluster, where the element has a file of its own.", |_, _, _, _| ();
@@ -256,11 +265,12 @@ fn service(
     schemas: &ResolvedSchemas,
     findings: &mut PackageFindings,
 ) -> IndexServiceConfig {
-    let mut reader = IndexReader { file, schemas, cluster, findings, copies: 2, slices: 8 };
+    let mut reader = IndexReader { file, schemas, cluster, findings, copies: 2, slices: 8, placed: false };
     let mut parts = ServiceParts::default();
     reader.attributes(element, &SERVICE, &mut parts);
     reader.copies = parts.copies.unwrap_or(reader.copies);
     reader.slices = parts.slices.unwrap_or(reader.slices);
+    reader.placed = parts.placed;
     let mut service = IndexServiceConfig::default();
     reader.children(element, &SERVICE_CHILDREN, &mut service);
     service
@@ -405,6 +415,7 @@ impl IndexReader<'_, '_> {
             deferred: parts.deferred,
             copies: parts.copies.unwrap_or(self.copies),
             slices: parts.slices.unwrap_or(self.slices),
+            placed: self.placed,
             place,
         })
     }
@@ -466,6 +477,7 @@ impl IndexReader<'_, '_> {
                     deferred: false,
                     copies: self.copies,
                     slices: self.slices,
+                    placed: self.placed,
                     place: xml::place(self.file, node),
                 }),
                 Err(reason) => {

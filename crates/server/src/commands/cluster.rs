@@ -95,6 +95,7 @@ pub async fn cluster(
             let client = client.patient(patience.timeout);
             let mut overview = ClusterOverview::read(&client).await?;
             overview.ask_nodes().await;
+            overview.ask_indexes(&client).await;
             output.print(|| overview.text(), &overview.value());
             Ok(ExitCode::SUCCESS)
         }

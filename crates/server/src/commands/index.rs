@@ -1,5 +1,9 @@
 //! `millrace index`: the indexes of a server, or of all nodes of a cluster.
 
+mod placed;
+
+pub use placed::PlacedOverview;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -7,7 +11,7 @@ use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Value, json};
 
-use crate::cli::{IndexCommand, NamedIndex, NodeArguments};
+use crate::cli::{IndexCommand, NamedIndex, NodeArguments, WaitIndexes};
 use crate::error::Error;
 use crate::output::CommandOutput;
 
@@ -42,7 +46,23 @@ pub async fn run(
         IndexCommand::Build(named) => ask(&client, named, "build", output).await,
         IndexCommand::Rebuild(named) => ask(&client, named, "rebuild", output).await,
         IndexCommand::Verify(named) => verify(&client.patient(named.timeout), named, output).await,
-        IndexCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments.timeout, output).await,
+        IndexCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments, output).await,
+        IndexCommand::Plan(arguments) => {
+            placed::plan(&client.patient(arguments.patience.timeout), arguments.method.as_deref(), output)
+                .await
+        }
+        IndexCommand::Rebalance(patience) => {
+            placed::rebalance(&client.patient(patience.timeout), Method::POST, output).await
+        }
+        IndexCommand::Stop(patience) => {
+            placed::rebalance(&client.patient(patience.timeout), Method::DELETE, output).await
+        }
+        IndexCommand::Move(moved) => {
+            placed::move_copy(&client.patient(moved.patience.timeout), moved, output).await
+        }
+        IndexCommand::Settings(changed) => {
+            placed::settings(&client.patient(changed.patience.timeout), changed, output).await
+        }
     }
 }
 
@@ -136,20 +156,32 @@ async fn verify(client: &NodeClient, named: &NamedIndex, output: &CommandOutput)
     Ok(if differences == 0 { outcome(&answer) } else { ExitCode::FAILURE })
 }
 
-/// Waits until all indexes are ready; deferred ones are not waited for.
-async fn wait(client: &NodeClient, timeout: Duration, output: &CommandOutput) -> Result<ExitCode, Error> {
-    let end = Instant::now() + timeout;
+/// Waits until all indexes are ready, and their copies in their places if that is wanted; deferred ones are
+/// not waited for.
+async fn wait(client: &NodeClient, wait: &WaitIndexes, output: &CommandOutput) -> Result<ExitCode, Error> {
+    let end = Instant::now() + wait.timeout;
+    let bar = placed::RebalanceBar::new(wait.balanced && !output.is_json());
     loop {
         let answer = list(client).await?;
-        let left: Vec<&str> = indexes(&answer)
+        let mut left: Vec<String> = indexes(&answer)
             .filter(|index| !matches!(index["state"].as_str(), Some("ready" | "deferred")))
-            .filter_map(|index| index["name"].as_str())
+            .filter_map(|index| index["name"].as_str().map(str::to_owned))
             .collect();
+        if wait.balanced {
+            left.extend(placed::left(client, &bar).await?);
+        }
         if left.is_empty() {
-            output.print(|| "all indexes are ready".to_owned(), &json!({ "done": true, "left": left }));
+            bar.clear();
+            let text = if wait.balanced {
+                "all indexes are ready, and their copies are in their places"
+            } else {
+                "all indexes are ready"
+            };
+            output.print(|| text.to_owned(), &json!({ "done": true, "left": left }));
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= end {
+            bar.clear();
             let text = || format!("not ready yet: {}", left.join(", "));
             output.print(text, &json!({ "done": false, "left": left }));
             return Ok(ExitCode::FAILURE);
@@ -196,7 +228,10 @@ fn state(index: &Value) -> String {
             }
         }
         "deferred" => {}
-        "ready" => line += &format!(" {} entries   {} bytes", index["entries"], index["bytes"]),
+        "ready" => {
+            line += &format!(" {} entries   {} bytes", index["entries"], index["bytes"]);
+            line += &placed::missing(index);
+        }
         _ => line += &format!(" {}", text("reason")),
     }
     line
@@ -214,7 +249,11 @@ fn details(index: &Value) -> String {
         .collect();
     let mut lines = vec![line(index), format!("  keys: {}", keys.join(", "))];
     lines.extend(index["selection"].as_str().map(|selection| format!("  selection: {selection}")));
-    lines.push(format!("  files: {}, changes that wait: {}", index["runs"], index["waiting"]));
+    if index["placed"] == true {
+        lines.extend(placed::copies(index));
+    } else {
+        lines.push(format!("  files: {}, changes that wait: {}", index["runs"], index["waiting"]));
+    }
     if index["stale-buckets"].as_u64() > Some(0) {
         lines.push(format!("  buckets that are to be read again: {}", index["stale-buckets"]));
     }

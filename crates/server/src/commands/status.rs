@@ -50,6 +50,7 @@ pub async fn run(
     let overview = match ClusterOverview::read(&config).await {
         Ok(mut overview) => {
             overview.ask_nodes().await;
+            overview.ask_indexes(&config).await;
             Some(overview)
         }
         // The node is not in a cluster.

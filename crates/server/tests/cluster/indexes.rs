@@ -22,7 +22,7 @@ fn application() -> String {
 }
 
 /// Feeds notes, each to a group of twenty.
-fn feed(server: &TestServer, numbers: std::ops::Range<u32>) {
+pub fn feed(server: &TestServer, numbers: std::ops::Range<u32>) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let line = |number: u32| {
         let id = format!("id:notes:note:g=g{}:{number}", number % 20);
@@ -34,7 +34,7 @@ fn feed(server: &TestServer, numbers: std::ops::Range<u32>) {
     assert!(fed.status.success(), "{}", String::from_utf8_lossy(&fed.stderr));
 }
 
-fn query(server: &TestServer, condition: &str, index: &str) -> (u16, Value) {
+pub fn query(server: &TestServer, condition: &str, index: &str) -> (u16, Value) {
     let yql = format!("select * from note where {condition}");
     server.query(&[
         ("yql", &*yql),
@@ -47,7 +47,7 @@ fn query(server: &TestServer, condition: &str, index: &str) -> (u16, Value) {
 }
 
 /// Ids of the hits; `None` if some documents could not be read.
-fn found(server: &TestServer, condition: &str, index: &str) -> Option<BTreeSet<String>> {
+pub fn found(server: &TestServer, condition: &str, index: &str) -> Option<BTreeSet<String>> {
     let (status, answer) = query(server, condition, index);
     if status != 200 || answer.pointer("/root/coverage/full") != Some(&json!(true)) {
         return None;
@@ -103,7 +103,7 @@ fn check(nodes: &[&TestServer], when: &str) {
     }
 }
 
-fn settled(nodes: &[&TestServer]) {
+pub fn settled(nodes: &[&TestServer]) {
     until("ideal", &true, || {
         let versions: Vec<Option<u64>> = nodes.iter().map(|node| ideal_at(node)).collect();
         versions[0].is_some() && versions.iter().all(|version| *version == versions[0])

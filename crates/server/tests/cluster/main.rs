@@ -16,6 +16,7 @@ mod logs;
 mod mixed_versions;
 mod moving_visits;
 mod nodes;
+mod placed_indexes;
 mod reindexing;
 mod snapshots;
 mod starting;

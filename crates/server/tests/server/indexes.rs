@@ -440,8 +440,15 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
             Method::POST,
             "/index/v1/notes/by-stars/move",
             409,
-            "copies lie with the documents, and are not moved",
+            "its entries lie with the documents, and are not moved",
         ),
+        (Method::GET, "/index/v1/plan", 409, "this server runs alone"),
+        (Method::GET, "/index/v1/rebalance", 409, "this server runs alone"),
+        (Method::POST, "/index/v1/rebalance", 409, "this server runs alone"),
+        (Method::DELETE, "/index/v1/rebalance", 409, "this server runs alone"),
+        (Method::GET, "/index/v1/settings", 409, "this server runs alone"),
+        (Method::PUT, "/index/v1/settings", 409, "this server runs alone"),
+        (Method::POST, "/index/v1/settings", 405, "use GET, PUT"),
     ] {
         let (found, answer) = server.config(method.clone(), path);
         assert_eq!(found, status, "{method} {path}: {answer}");

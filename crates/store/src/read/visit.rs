@@ -6,8 +6,8 @@ use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 
 #[cfg(doc)]
 use crate::Store;
-use crate::VisitSlice;
 use crate::read::visiting;
+use crate::{Error, VisitSlice};
 
 /// Set of documents that a view or a visit covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +80,20 @@ impl StoreVisit {
     /// this one.
     pub fn continuation_after(&self, id: &DocumentId) -> Option<String> {
         visiting::continuation_after(self, id)
+    }
+
+    /// Continuation of a visit of one type after a sort key: among its documents without a group, which come
+    /// first, or among the others. With an empty key it is the start of these.
+    pub fn continuation_at(grouped: bool, sort_key: &[u8]) -> String {
+        visiting::continuation_at(grouped, sort_key)
+    }
+
+    /// Sort key of the last document before a continuation, and true if it has a group.
+    ///
+    /// # Errors
+    /// No visit returned the continuation.
+    pub fn place_of(continuation: &str) -> Result<(bool, Vec<u8>), Error> {
+        visiting::place_of(continuation)
     }
 }
 

@@ -62,6 +62,17 @@ pub(crate) fn continuation_after(visit: &StoreVisit, id: &DocumentId) -> Option<
     Some(StorePosition::of(document_type, id).encode())
 }
 
+/// The continuation of a visit of one type after a sort key.
+pub(crate) fn continuation_at(grouped: bool, sort_key: &[u8]) -> String {
+    StorePosition { document_type: 0, grouped, sort_key: sort_key.to_vec() }.encode()
+}
+
+/// The place of a continuation: its sort key, and true if it is among documents with a group.
+pub(crate) fn place_of(continuation: &str) -> Result<(bool, Vec<u8>), Error> {
+    let StorePosition { grouped, sort_key, .. } = StorePosition::decode(continuation)?;
+    Ok((grouped, sort_key))
+}
+
 /// A place in the order of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StorePosition {

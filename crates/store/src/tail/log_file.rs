@@ -266,7 +266,8 @@ fn delete_old_copies(copies: &Path) -> io::Result<()> {
 }
 
 /// The bytes of a file up to its last one that is not zero: logs are made long at once, as holes or as zeros,
-/// which need not be in memory. The zeros at the end may be cut off meanwhile, as they are when a log is kept.
+/// which need not be in memory. The zeros at the end may be cut off meanwhile, as they are when a log is
+/// kept.
 fn read_written(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let length = loop {

@@ -99,6 +99,11 @@ impl CommittedRow {
         RowKey::parse(&self.key).map_or("", |key| key.document_type())
     }
 
+    /// Sort key of the document, as bytes.
+    pub fn sort_key(&self) -> &[u8] {
+        RowKey::parse(&self.key).map_or(&[], |key| key.sort_key)
+    }
+
     /// Time of the version.
     pub fn timestamp(&self) -> Timestamp {
         RowKey::parse(&self.key).map_or(Timestamp(0), |key| key.timestamp)

@@ -62,6 +62,11 @@ impl Disk for PanickingDisk {
         RealDisk.create(path)
     }
 
+    fn reopen(&self, path: &Path, length: u64) -> io::Result<Box<dyn AppendFile>> {
+        self.call();
+        RealDisk.reopen(path, length)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         Ok(Arc::new(PanickingFile(RealDisk.open(path)?, self.clone())))
     }

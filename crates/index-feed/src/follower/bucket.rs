@@ -1,0 +1,199 @@
+//! State of one bucket of one copy.
+
+use std::collections::BTreeSet;
+
+use millrace_document::Timestamp;
+
+use super::RETRY_US;
+use crate::LOOKUP_DOCUMENTS;
+use crate::message::FeedReadScope;
+
+/// Maximum number of documents that wait to be looked up. Beyond it the bucket is read as a whole.
+const LOOKUPS_MAX: usize = 8 * LOOKUP_DOCUMENTS;
+
+/// Bucket of a copy.
+#[derive(Debug)]
+pub(crate) struct FollowedBucket {
+    /// W: of before this time, the copy has what all replicas have.
+    pub until: Timestamp,
+    /// True while changes of the owner's session are taken in.
+    pub is_attached: bool,
+    reading: Option<BucketReading>,
+    /// Documents to be looked up.
+    doubtful: BTreeSet<Vec<u8>>,
+    lookup: Option<DoubtfulLookup>,
+}
+
+/// Reading of a bucket, page by page.
+#[derive(Debug)]
+struct BucketReading {
+    from: Timestamp,
+    after: Option<Vec<u8>>,
+    step: ReadingStep,
+}
+
+#[derive(Debug)]
+enum ReadingStep {
+    /// The next page is to be asked for.
+    Due,
+    Asked {
+        read: u64,
+        at: Timestamp,
+    },
+    /// The page is being compared; it ends here.
+    Comparing {
+        read: u64,
+        until: Option<Vec<u8>>,
+    },
+}
+
+/// Documents that were asked for.
+#[derive(Debug)]
+struct DoubtfulLookup {
+    read: u64,
+    at: Timestamp,
+    documents: BTreeSet<Vec<u8>>,
+}
+
+/// Meaning of a page that arrives.
+#[derive(Debug)]
+pub(crate) enum PagePlace {
+    /// Page of the bucket, from a time on and after a sort key.
+    Reading { from: Timestamp, after: Option<Vec<u8>> },
+    /// Documents that were looked up.
+    Lookup(BTreeSet<Vec<u8>>),
+}
+
+impl FollowedBucket {
+    pub fn new(until: Timestamp) -> Self {
+        FollowedBucket { until, is_attached: false, reading: None, doubtful: BTreeSet::new(), lookup: None }
+    }
+
+    /// Changes of the owner are taken in from now on, and the bucket is read.
+    pub fn attach(&mut self, disorder: Timestamp) {
+        self.is_attached = true;
+        let from = if disorder <= self.until { self.until } else { Timestamp(0) };
+        self.read_from(from);
+    }
+
+    /// No changes are taken in from now on.
+    pub fn detach(&mut self) {
+        self.is_attached = false;
+        self.reading = None;
+        self.doubtful.clear();
+        self.lookup = None;
+    }
+
+    /// Reads the bucket again. What a page brings may be on one replica alone, so W goes back.
+    pub fn read_from(&mut self, from: Timestamp) {
+        self.until = self.until.min(from);
+        self.doubtful.clear();
+        self.lookup = None;
+        self.reading = Some(BucketReading { from, after: None, step: ReadingStep::Due });
+    }
+
+    /// A document is to be looked up, of which a version of this time came.
+    pub fn doubt(&mut self, document: Vec<u8>, timestamp: Timestamp) {
+        self.until = self.until.min(timestamp);
+        self.doubtful.insert(document);
+        if self.doubtful.len() > LOOKUPS_MAX {
+            self.read_from(Timestamp(0));
+        }
+    }
+
+    /// True if the copy has all of the bucket until the position that it has taken in.
+    pub fn is_caught_up(&self) -> bool {
+        self.is_attached && self.reading.is_none() && self.doubtful.is_empty() && self.lookup.is_none()
+    }
+
+    /// Takes in that all replicas have everything of before a time.
+    pub fn close(&mut self, until: Timestamp) {
+        if self.is_caught_up() {
+            self.until = self.until.max(until);
+        }
+    }
+
+    /// Reads to be asked for, with their numbers from `next` on.
+    pub fn due_reads(&mut self, now: Timestamp, mut next: impl FnMut() -> u64) -> Vec<(u64, FeedReadScope)> {
+        let mut due = Vec::new();
+        if let Some(reading) =
+            self.reading.as_mut().filter(|reading| matches!(reading.step, ReadingStep::Due))
+        {
+            let read = next();
+            reading.step = ReadingStep::Asked { read, at: now };
+            due.push((read, FeedReadScope::Since { from: reading.from, after: reading.after.clone() }));
+        }
+        if self.lookup.is_none() && !self.doubtful.is_empty() {
+            let read = next();
+            let documents: BTreeSet<Vec<u8>> = self.doubtful.iter().take(LOOKUP_DOCUMENTS).cloned().collect();
+            self.doubtful.retain(|document| !documents.contains(document));
+            due.push((read, FeedReadScope::Documents(documents.clone())));
+            self.lookup = Some(DoubtfulLookup { read, at: now, documents });
+        }
+        due
+    }
+
+    /// Forgets reads that were not answered, so that they are due again; `true` if there were any.
+    pub fn forget_late_reads(&mut self, now: Timestamp) -> bool {
+        let is_late = |at: Timestamp| at.0 + RETRY_US < now.0;
+        let mut forgotten = false;
+        if let Some(reading) = &mut self.reading
+            && matches!(reading.step, ReadingStep::Asked { at, .. } if is_late(at))
+        {
+            reading.step = ReadingStep::Due;
+            forgotten = true;
+        }
+        if let Some(late) = self.lookup.take_if(|lookup| is_late(lookup.at)) {
+            self.doubtful.extend(late.documents);
+            forgotten = true;
+        }
+        forgotten
+    }
+
+    /// True if a read was asked for, and is not answered.
+    pub fn has_asked(&self, read: u64) -> bool {
+        let is_page = |reading: &BucketReading| matches!(reading.step, ReadingStep::Asked { read: asked, .. } if asked == read);
+        self.reading.as_ref().is_some_and(is_page)
+            || self.lookup.as_ref().is_some_and(|lookup| lookup.read == read)
+    }
+
+    /// Takes in that a read was answered; `None` if it is not one that was asked for last. Without content it
+    /// is due again.
+    pub fn answered(&mut self, read: u64, until: Option<Option<Vec<u8>>>) -> Option<PagePlace> {
+        if let Some(lookup) = self.lookup.take_if(|lookup| lookup.read == read) {
+            if until.is_none() {
+                self.doubtful.extend(lookup.documents);
+                return None;
+            }
+            return Some(PagePlace::Lookup(lookup.documents));
+        }
+        let reading = self.reading.as_mut()?;
+        if !matches!(reading.step, ReadingStep::Asked { read: asked, .. } if asked == read) {
+            return None;
+        }
+        let Some(until) = until else {
+            reading.step = ReadingStep::Due;
+            return None;
+        };
+        reading.step = ReadingStep::Comparing { read, until };
+        Some(PagePlace::Reading { from: reading.from, after: reading.after.clone() })
+    }
+
+    /// Takes in that a page was compared; `false` if it does not count any more.
+    pub fn compared(&mut self, read: u64, unmatched: Vec<Vec<u8>>) -> bool {
+        let Some(reading) = &mut self.reading else { return false };
+        let ReadingStep::Comparing { read: compared, until } = &mut reading.step else { return false };
+        if *compared != read {
+            return false;
+        }
+        match until.take() {
+            Some(until) => {
+                reading.after = Some(until);
+                reading.step = ReadingStep::Due;
+            }
+            None => self.reading = None,
+        }
+        unmatched.into_iter().for_each(|document| self.doubt(document, Timestamp(u64::MAX)));
+        true
+    }
+}

@@ -1,0 +1,251 @@
+//! Sessions with owners, and what is asked of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_bucket::{BucketId, NodeKey};
+use millrace_document::Timestamp;
+
+use super::bucket::{FollowedBucket, PagePlace};
+use super::copies::FollowingCopy;
+use super::{FollowEffect, IndexFeedFollower};
+use crate::message::{CopyNumber, FeedPage, FeedRead, FollowRequest, FollowSession, SourceRun};
+
+/// Session with an owner.
+#[derive(Debug)]
+pub(crate) struct FollowerSession {
+    pub session: FollowSession,
+    /// Run of the owner's process; `None` before the first batch.
+    pub run: Option<SourceRun>,
+    sequence: u64,
+    types: BTreeSet<String>,
+    pub buckets: BTreeMap<BucketId, SessionBucket>,
+    /// Position after the last change that was taken in.
+    pub applied: u64,
+    /// Time of the last batch.
+    pub heard: Timestamp,
+    /// Time of the last request.
+    pub asked: Timestamp,
+}
+
+/// Bucket that was asked for.
+#[derive(Debug)]
+pub(crate) struct SessionBucket {
+    /// Number of the request that asked for it first.
+    pub sequence: u64,
+    /// Disorder of the owner's replica; `None` while the bucket is not followed.
+    pub disorder: Option<Timestamp>,
+}
+
+impl SessionBucket {
+    /// The bucket changed other than by new rows: a copy that begins later reads all of it.
+    pub fn disturb(&mut self) {
+        self.disorder = self.disorder.map(|_| Timestamp(u64::MAX));
+    }
+}
+
+impl FollowerSession {
+    pub fn request(&self, version: u64) -> FollowRequest {
+        FollowRequest {
+            session: self.session,
+            run: self.run,
+            sequence: self.sequence,
+            version,
+            types: self.types.clone(),
+            buckets: self.buckets.iter().map(|(bucket, asked)| (*bucket, asked.sequence)).collect(),
+        }
+    }
+}
+
+impl<B: Clone> IndexFeedFollower<B> {
+    /// Asks each owner for the buckets that copies need.
+    pub(super) fn follow(&mut self, now: Timestamp) {
+        let mut needed: BTreeMap<NodeKey, BTreeSet<BucketId>> = BTreeMap::new();
+        let types: BTreeSet<String> =
+            self.copies.values().map(|copy| copy.definition.document_type.clone()).collect();
+        for bucket in self.copies.values().flat_map(|copy| copy.buckets.keys()) {
+            if let Some(owner) = self.owners.get(bucket).copied().flatten() {
+                needed.entry(owner).or_default().insert(*bucket);
+            }
+        }
+        let all: BTreeSet<NodeKey> = self.sessions.keys().chain(needed.keys()).copied().collect();
+        for owner in all {
+            let buckets = needed.remove(&owner).unwrap_or_default();
+            // Documents of another type come in another session, so that none of before is missing.
+            let is_other = self.sessions.get(&owner).is_some_and(|session| session.types != types);
+            if is_other {
+                self.end(owner);
+            }
+            if buckets.is_empty() && !self.sessions.contains_key(&owner) {
+                continue;
+            }
+            let (run, last) = (self.run, &mut self.last_session);
+            let session = self.sessions.entry(owner).or_insert_with(|| {
+                *last += 1;
+                FollowerSession {
+                    session: FollowSession { run, number: *last },
+                    run: None,
+                    sequence: 0,
+                    types: types.clone(),
+                    buckets: BTreeMap::new(),
+                    applied: 0,
+                    heard: now,
+                    asked: now,
+                }
+            });
+            if session.sequence > 0 && session.buckets.keys().eq(buckets.iter()) {
+                continue;
+            }
+            session.sequence += 1;
+            session.asked = now;
+            session.buckets.retain(|bucket, _| buckets.contains(bucket));
+            for bucket in buckets {
+                let asked = SessionBucket { sequence: session.sequence, disorder: None };
+                session.buckets.entry(bucket).or_insert(asked);
+            }
+            self.effects.push(FollowEffect::Follow { owner, request: session.request(self.version) });
+        }
+    }
+
+    /// Ends a session: nothing of it counts any more.
+    fn end(&mut self, owner: NodeKey) {
+        self.sessions.remove(&owner);
+        for copy in self.copies.values_mut() {
+            let of_owner =
+                copy.buckets.iter_mut().filter(|(bucket, _)| self.owners.get(bucket) == Some(&Some(owner)));
+            of_owner.for_each(|(_, followed)| followed.detach());
+        }
+    }
+
+    /// Begins another session with an owner.
+    pub(super) fn restart(&mut self, owner: NodeKey, now: Timestamp) {
+        self.end(owner);
+        self.follow(now);
+    }
+
+    /// Lets copies take in the buckets that are followed, and reads these.
+    pub(super) fn attach(&mut self, owner: NodeKey, now: Timestamp) {
+        let Some(session) = self.sessions.get(&owner) else { return };
+        let mut attached = Vec::new();
+        for (number, copy) in &mut self.copies {
+            for (bucket, followed) in copy.buckets.iter_mut().filter(|(_, followed)| !followed.is_attached) {
+                let disorder = session.buckets.get(bucket).and_then(|bucket| bucket.disorder);
+                if let Some(disorder) = disorder.filter(|_| self.owners.get(bucket) == Some(&Some(owner))) {
+                    followed.attach(disorder);
+                    attached.push((*number, *bucket));
+                }
+            }
+        }
+        attached.into_iter().for_each(|(copy, bucket)| self.ask_reads(copy, bucket, now));
+    }
+
+    /// Calls `each` with the copies that take the changes of an owner's bucket in.
+    pub(super) fn each(
+        &mut self,
+        owner: NodeKey,
+        bucket: BucketId,
+        mut each: impl FnMut(CopyNumber, &mut FollowedBucket, &str),
+    ) {
+        if self.owners.get(&bucket) != Some(&Some(owner)) {
+            return;
+        }
+        for (number, FollowingCopy { definition, buckets, .. }) in &mut self.copies {
+            if let Some(followed) = buckets.get_mut(&bucket).filter(|followed| followed.is_attached) {
+                each(*number, followed, &definition.document_type);
+            }
+        }
+    }
+
+    /// Copies of a type that take the changes of an owner's bucket in.
+    pub(super) fn copies_of(
+        &mut self,
+        owner: NodeKey,
+        bucket: BucketId,
+        document_type: &str,
+    ) -> Vec<CopyNumber> {
+        let mut copies = Vec::new();
+        self.each(owner, bucket, |copy, _, of| copies.extend((of == document_type).then_some(copy)));
+        copies
+    }
+
+    pub(super) fn disorder(&mut self, owner: NodeKey, bucket: BucketId) {
+        let known = self.sessions.get_mut(&owner).and_then(|session| session.buckets.get_mut(&bucket));
+        known.into_iter().for_each(SessionBucket::disturb);
+    }
+
+    pub(super) fn look_up(
+        &mut self,
+        copy: CopyNumber,
+        bucket: BucketId,
+        document: Vec<u8>,
+        timestamp: Timestamp,
+        now: Timestamp,
+    ) {
+        let followed = self.copies.get_mut(&copy).and_then(|copy| copy.buckets.get_mut(&bucket));
+        followed.into_iter().for_each(|followed| followed.doubt(document.clone(), timestamp));
+        self.ask_reads(copy, bucket, now);
+    }
+
+    /// Asks for what is to be read of a bucket.
+    pub(super) fn ask_reads(&mut self, copy: CopyNumber, bucket: BucketId, now: Timestamp) {
+        let Some(owner) = self.owners.get(&bucket).copied().flatten() else { return };
+        let Some(session) = self.sessions.get(&owner).map(|session| session.session) else { return };
+        let Some(known) = self.copies.get_mut(&copy) else { return };
+        let Some(followed) = known.buckets.get_mut(&bucket).filter(|followed| followed.is_attached) else {
+            return;
+        };
+        let last = &mut self.last_read;
+        let due = followed.due_reads(now, || {
+            *last += 1;
+            *last
+        });
+        for (number, scope) in due {
+            let document_type = known.definition.document_type.clone();
+            let read = FeedRead { session, number, bucket, document_type, scope };
+            self.effects.push(FollowEffect::Read { owner, copy, read });
+        }
+    }
+
+    /// Takes a page in.
+    pub(super) fn page(&mut self, owner: NodeKey, page: FeedPage<B>, now: Timestamp) {
+        let FeedPage { read, bucket, content } = page;
+        let until = content.as_ref().map(|content| content.until.clone());
+        let mut answered = None;
+        self.each(owner, bucket, |copy, followed, _| {
+            if followed.has_asked(read) {
+                answered = Some((copy, followed.answered(read, until.clone())));
+            }
+        });
+        let Some((copy, place)) = answered else { return };
+        let rows = content.map(|content| content.rows).unwrap_or_default();
+        match place {
+            Some(PagePlace::Reading { from, after }) => {
+                let until = until.flatten();
+                let apart = Self::apart(&self.owners, bucket);
+                self.effects.push(FollowEffect::Replace {
+                    copy,
+                    bucket,
+                    apart,
+                    read,
+                    from,
+                    after,
+                    until,
+                    rows,
+                });
+            }
+            Some(PagePlace::Lookup(documents)) => {
+                self.effects.push(FollowEffect::ReplaceDocuments { copy, documents, rows });
+            }
+            None => {}
+        }
+        self.ask_reads(copy, bucket, now);
+    }
+
+    /// Asks for the positions of owners for copies that have caught up, and are not ready.
+    pub(super) fn ask_positions(&mut self, now: Timestamp) {
+        for (number, copy) in &mut self.copies {
+            if copy.asks(now) {
+                self.effects.push(FollowEffect::AskPositions { copy: *number });
+            }
+        }
+    }
+}

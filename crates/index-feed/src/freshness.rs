@@ -1,0 +1,16 @@
+//! Answers of a copy to the question for its freshness.
+
+use std::collections::BTreeSet;
+
+use millrace_bucket::BucketId;
+
+/// Result of the comparison of a copy with the positions of owners.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyFreshness {
+    /// The copy has everything that was acknowledged before the owners were asked.
+    Fresh,
+    /// It lacks something of these buckets, or cannot know: wait, or read the documents of these buckets.
+    Missing(BTreeSet<BucketId>),
+    /// The copy has never had everything, or acts by another cluster state.
+    NotReady,
+}

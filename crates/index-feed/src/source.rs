@@ -1,0 +1,452 @@
+//! The side of a node with documents.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_bucket::{BucketId, NodeKey};
+use millrace_document::{DropScope, Timestamp};
+
+use crate::message::{
+    BatchReceipt, FeedBatch, FeedChange, FeedCut, FeedRead, FeedRow, FollowRequest, FollowSession,
+    OwnerPosition, PageContent, SourceRun,
+};
+use crate::session::SourceSession;
+use crate::{LATE_US, MARGIN_US};
+
+/// Standing of the replica of a bucket at its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BucketStanding {
+    /// It may lack versions that were acknowledged.
+    Incomplete,
+    /// It has everything that was acknowledged. Replicas may differ in what was not.
+    Whole,
+    /// All replicas on nodes that serve were found equal, with no write in flight; what came since is in
+    /// flight, or on all of them.
+    Settled,
+}
+
+/// End of a write, or of a drop, at the owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOutcome {
+    /// All replicas have it.
+    Landed,
+    /// Any of the replicas may have it, or get it.
+    GivenUp,
+}
+
+/// Size of the queue of a follower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedQueueSize {
+    /// Number of changes that wait or are on their way.
+    pub changes: usize,
+    /// Their bytes, about.
+    pub bytes: usize,
+}
+
+/// Feed of a node with documents: takes in the changes of its store, and hands them to index nodes.
+///
+/// All buckets are those of the cluster state. `now` is the clock of the store, the one that timestamps
+/// of writes come from. The caller keeps to this order:
+///
+/// - [`IndexFeedSource::write_begun`] before any replica gets the row, [`IndexFeedSource::committed`] when
+///   the node's own store has it, and both before the write is acknowledged.
+/// - A bucket is [`BucketStanding::Whole`] when its replica can be read alone, and
+///   [`BucketStanding::Settled`] when all replicas were found equal with no write in flight, and no message
+///   of a write that was given up can still arrive. At that moment each of their nodes calls
+///   [`IndexFeedSource::found_equal`] with the earliest of their times of disorder. Without that call
+///   nothing is lost, and more is read.
+/// - [`IndexFeedSource::close`] and [`IndexFeedSource::position`] only while the cluster state is confirmed.
+#[derive(Debug)]
+pub struct IndexFeedSource<B> {
+    run: SourceRun,
+    version: u64,
+    buckets: BTreeMap<BucketId, FedBucket>,
+    /// Owned buckets of which the replica lacks something, or is being changed.
+    incomplete: BTreeSet<BucketId>,
+    /// Time of disorder of buckets that have none of their own.
+    disorder: Timestamp,
+    /// Time of the newest drop: rows of before may be dropped already.
+    dropped: Timestamp,
+    sessions: BTreeMap<NodeKey, SourceSession<B>>,
+    /// Last session of each follower that was cut.
+    ended: BTreeMap<NodeKey, FollowSession>,
+    cuts: BTreeMap<NodeKey, FeedCut>,
+}
+
+/// A bucket of the node's store.
+#[derive(Debug, Default)]
+struct FedBucket {
+    /// Standing; `None` if the node does not own it.
+    standing: Option<BucketStanding>,
+    /// Time of its last change other than by new rows; `None` for that of the source.
+    disorder: Option<Timestamp>,
+    changes_under_way: usize,
+    /// Times of writes in flight, with their number.
+    in_flight: BTreeMap<Timestamp, usize>,
+    /// True if a write was given up since the replicas were found equal.
+    has_given_up: bool,
+}
+
+impl FedBucket {
+    fn is_whole(&self) -> bool {
+        self.standing >= Some(BucketStanding::Whole)
+    }
+
+    /// True if all replicas have all versions of before a time.
+    fn is_closed(&self, until: Timestamp) -> bool {
+        self.standing == Some(BucketStanding::Settled)
+            && !self.has_given_up
+            && self.changes_under_way == 0
+            && self.in_flight.first_key_value().is_none_or(|(oldest, _)| *oldest >= until)
+    }
+}
+
+impl<B: Clone> IndexFeedSource<B> {
+    /// Creates the source of a process that starts: nothing is known of what its store has.
+    pub fn new(run: SourceRun, now: Timestamp) -> Self {
+        IndexFeedSource {
+            run,
+            version: 0,
+            buckets: BTreeMap::new(),
+            incomplete: BTreeSet::new(),
+            disorder: now,
+            dropped: now,
+            sessions: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+        }
+    }
+
+    /// Run of the process.
+    pub fn run(&self) -> SourceRun {
+        self.run
+    }
+
+    /// The node acts by another cluster state from now on, and owns these buckets.
+    pub fn adopt(&mut self, version: u64, owned: &BTreeMap<BucketId, BucketStanding>) {
+        self.version = self.version.max(version);
+        let former = self.buckets.iter().filter(|(_, fed)| fed.standing.is_some());
+        let lost = former.map(|(bucket, _)| *bucket).filter(|bucket| !owned.contains_key(bucket));
+        let lost: Vec<BucketId> = lost.collect();
+        for bucket in lost {
+            let fed = self.buckets.entry(bucket).or_default();
+            fed.standing = None;
+            fed.in_flight.clear();
+            fed.has_given_up = false;
+            self.end(bucket);
+            self.note_completeness(bucket);
+        }
+        // Buckets without a time or a change would stay for as long as the process runs.
+        self.buckets
+            .retain(|_, fed| fed.standing.is_some() || fed.disorder.is_some() || fed.changes_under_way > 0);
+        owned.iter().for_each(|(bucket, standing)| self.set_standing(*bucket, *standing));
+        self.admit();
+    }
+
+    /// The node serves again after a state in which it did not: others may have settled without it.
+    pub fn rejoined(&mut self, now: Timestamp) {
+        self.disorder = self.disorder.max(now);
+        self.buckets.values_mut().for_each(|bucket| bucket.disorder = None);
+    }
+
+    /// The replica of an owned bucket has another standing. [`BucketStanding::Settled`] takes back that
+    /// writes were given up.
+    pub fn stand(&mut self, bucket: BucketId, standing: BucketStanding) {
+        self.set_standing(bucket, standing);
+        self.admit();
+    }
+
+    fn set_standing(&mut self, bucket: BucketId, standing: BucketStanding) {
+        let fed = self.buckets.entry(bucket).or_default();
+        fed.standing = Some(standing);
+        match standing {
+            BucketStanding::Settled => fed.has_given_up = false,
+            BucketStanding::Whole => {}
+            BucketStanding::Incomplete => self.end(bucket),
+        }
+        self.note_completeness(bucket);
+    }
+
+    fn note_completeness(&mut self, bucket: BucketId) {
+        let is_incomplete = self
+            .buckets
+            .get(&bucket)
+            .is_some_and(|fed| fed.standing.is_some() && !(fed.is_whole() && fed.changes_under_way == 0));
+        match is_incomplete {
+            true => self.incomplete.insert(bucket),
+            false => self.incomplete.remove(&bucket),
+        };
+    }
+
+    /// Ends the following of a bucket.
+    fn end(&mut self, bucket: BucketId) {
+        for session in self.sessions.values_mut() {
+            if session.followed.remove(&bucket).is_some() {
+                session.push(FeedChange::Ended(bucket));
+                session.void_reads(bucket);
+            }
+        }
+        self.cut_those_over();
+    }
+
+    /// Time at which the replica of a bucket changed last other than by new rows.
+    pub fn disorder(&self, bucket: BucketId) -> Timestamp {
+        let own = self.buckets.get(&bucket).and_then(|fed| fed.disorder);
+        own.unwrap_or_else(|| {
+            // A bucket that was divided off another one has what that had.
+            let covering = std::iter::successors(bucket.parent(), |covering| covering.parent());
+            let known = covering.filter_map(|covering| self.buckets.get(&covering)?.disorder);
+            known.fold(self.disorder, Timestamp::max)
+        })
+    }
+
+    /// The node's replica of a bucket was found equal to another one, with no write in flight, whose disorder
+    /// was at this time: it has what that has, so its own disorder is not later.
+    pub fn found_equal(&mut self, bucket: BucketId, disorder: Timestamp) {
+        let own = self.disorder(bucket);
+        self.buckets.entry(bucket).or_default().disorder = Some(own.min(disorder));
+    }
+
+    fn note_disorder(&mut self, bucket: BucketId, now: Timestamp) {
+        let own = self.disorder(bucket);
+        self.buckets.entry(bucket).or_default().disorder = Some(own.max(now));
+    }
+
+    /// The owner begins to write a row under this time. A drop begins with time 0: it concerns rows of any.
+    pub fn write_begun(&mut self, bucket: BucketId, timestamp: Timestamp) {
+        *self.buckets.entry(bucket).or_default().in_flight.entry(timestamp).or_default() += 1;
+    }
+
+    /// A write ends that has begun.
+    pub fn write_ended(&mut self, bucket: BucketId, timestamp: Timestamp, outcome: RowOutcome) {
+        let Some(fed) = self.buckets.get_mut(&bucket) else { return };
+        let Some(count) = fed.in_flight.get_mut(&timestamp) else { return };
+        *count -= 1;
+        if *count == 0 {
+            fed.in_flight.remove(&timestamp);
+        }
+        fed.has_given_up |= outcome == RowOutcome::GivenUp;
+    }
+
+    /// Rows are durable and visible in the node's store. Called before they are acknowledged.
+    pub fn committed(&mut self, rows: &[FeedRow<B>], now: Timestamp) {
+        for row in rows {
+            let is_late = row.timestamp.0.saturating_add(LATE_US) < now.0 || row.timestamp <= self.dropped;
+            if is_late {
+                self.note_disorder(row.bucket, now);
+            }
+            self.sessions.values_mut().for_each(|session| session.push_row(row, is_late));
+        }
+        self.cut_those_over();
+    }
+
+    /// A drop is durable and visible in the node's store. Called before it is acknowledged. `buckets`: those
+    /// of the node, not only owned ones, that documents of the scope lie in.
+    pub fn dropped(
+        &mut self,
+        scope: &DropScope,
+        part: Option<BucketId>,
+        until: Timestamp,
+        buckets: &[BucketId],
+        now: Timestamp,
+    ) {
+        self.dropped = self.dropped.max(until);
+        buckets.iter().for_each(|bucket| self.note_disorder(*bucket, now));
+        for session in self.sessions.values_mut() {
+            buckets.iter().for_each(|bucket| session.void_reads(*bucket));
+            if buckets.iter().any(|bucket| session.followed.contains_key(bucket)) {
+                session.push(FeedChange::Dropped { scope: scope.clone(), part, until });
+            }
+        }
+        self.cut_those_over();
+    }
+
+    /// Versions will enter or leave replicas of the node other than by rows and drops: segments arrive, or a
+    /// replica is deleted. [`IndexFeedSource::changed`] follows in any case.
+    pub fn changing(&mut self, buckets: &[BucketId], now: Timestamp) {
+        for bucket in buckets {
+            self.note_disorder(*bucket, now);
+            self.buckets.entry(*bucket).or_default().changes_under_way += 1;
+            self.note_completeness(*bucket);
+            self.sessions.values_mut().for_each(|session| session.void_reads(*bucket));
+        }
+    }
+
+    /// A change of replicas is durable and visible, or has failed.
+    pub fn changed(&mut self, buckets: &[BucketId], now: Timestamp) {
+        for bucket in buckets {
+            self.note_disorder(*bucket, now);
+            let fed = self.buckets.entry(*bucket).or_default();
+            fed.changes_under_way = fed.changes_under_way.saturating_sub(1);
+            for session in self.sessions.values_mut() {
+                session.void_reads(*bucket);
+                if session.followed.contains_key(bucket) {
+                    session.push(FeedChange::Stale(*bucket));
+                }
+            }
+            self.note_completeness(*bucket);
+        }
+        self.cut_those_over();
+    }
+
+    /// Queues how far the followed buckets are complete: up to a margin ago, but for those that are not
+    /// settled. Called every few seconds, only while the cluster state is confirmed.
+    pub fn close(&mut self, now: Timestamp) {
+        let until = Timestamp(now.0.saturating_sub(MARGIN_US));
+        let buckets = &self.buckets;
+        for session in self.sessions.values_mut() {
+            let is_held =
+                |bucket: &&BucketId| !buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(until));
+            let held: BTreeSet<BucketId> = session.followed.keys().filter(is_held).copied().collect();
+            if held.len() < session.followed.len() {
+                session.push(FeedChange::Closed { version: self.version, until, held });
+            }
+        }
+        self.cut_those_over();
+    }
+
+    /// Takes a follower's request in. Returns a cut if the session does not exist any more.
+    pub fn follow(&mut self, follower: NodeKey, request: FollowRequest) -> Option<FeedCut> {
+        let FollowRequest { session: asked, run, sequence, version, types, buckets } = request;
+        let cut = Some(FeedCut { session: asked });
+        let is_known = self.sessions.get(&follower).is_some_and(|session| session.session == asked);
+        let is_past = self.sessions.get(&follower).is_some_and(|session| session.session > asked)
+            || self.ended.get(&follower).is_some_and(|ended| *ended >= asked);
+        if is_past || run.is_some_and(|run| run != self.run || !is_known) {
+            return cut;
+        }
+        if !is_known {
+            self.sessions.insert(follower, SourceSession::new(asked, types.clone()));
+        }
+        let session = self.sessions.get_mut(&follower)?;
+        if session.types != types {
+            self.cut(follower);
+            return cut;
+        }
+        if sequence > session.sequence {
+            session.sequence = sequence;
+            session.version = version;
+            session.followed.retain(|bucket, _| buckets.contains_key(bucket));
+            session.waiting.retain(|bucket, _| buckets.contains_key(bucket));
+            for (bucket, sequence) in buckets {
+                if session.followed.get(&bucket) != Some(&sequence) {
+                    session.waiting.insert(bucket, sequence);
+                }
+            }
+            self.admit();
+        }
+        None
+    }
+
+    /// Begins to feed waiting buckets whose replica is whole.
+    fn admit(&mut self) {
+        let is_whole = |bucket: &BucketId| self.buckets.get(bucket).is_some_and(FedBucket::is_whole);
+        // Buckets of a later state may be others under the same name.
+        let current = self.sessions.iter().filter(|(_, session)| session.version <= self.version);
+        let waiting = current.flat_map(|(follower, session)| {
+            session.waiting.iter().map(|(bucket, sequence)| (*follower, *bucket, *sequence))
+        });
+        let whole: Vec<_> = waiting.filter(|(_, bucket, _)| is_whole(bucket)).collect();
+        for (follower, bucket, sequence) in whole {
+            let disorder = self.disorder(bucket);
+            if let Some(session) = self.sessions.get_mut(&follower) {
+                session.waiting.remove(&bucket);
+                session.followed.insert(bucket, sequence);
+                session.push(FeedChange::Followed { bucket, sequence, disorder });
+            }
+        }
+        self.cut_those_over();
+    }
+
+    /// Notes that the store is about to be read for a follower; `false` if it need not be. While segments
+    /// arrive a page would not count: the follower asks again when they have.
+    pub fn begin_read(&mut self, follower: NodeKey, read: FeedRead) -> bool {
+        let is_changing = self.buckets.get(&read.bucket).is_some_and(|bucket| bucket.changes_under_way > 0);
+        let session = self.session_of(follower, read.session).filter(|_| !is_changing);
+        session.is_some_and(|session| session.begin_read(read))
+    }
+
+    /// Queues what was read in the store after [`IndexFeedSource::begin_read`].
+    pub fn finish_read(&mut self, follower: NodeKey, read: &FeedRead, content: PageContent<B>) {
+        if let Some(session) = self.session_of(follower, read.session) {
+            session.finish_read(read.number, content);
+        }
+        self.cut_those_over();
+    }
+
+    /// A read that has begun cannot be finished. The follower asks again.
+    pub fn abandon_read(&mut self, follower: NodeKey, read: &FeedRead) {
+        if let Some(session) = self.session_of(follower, read.session) {
+            session.abandon_read(read.number);
+        }
+    }
+
+    fn session_of(&mut self, follower: NodeKey, session: FollowSession) -> Option<&mut SourceSession<B>> {
+        self.sessions.get_mut(&follower).filter(|known| known.session == session)
+    }
+
+    /// Next batch for a follower; `None` if nothing waits, or enough is on its way. What is not confirmed in
+    /// time, or may be lost, is handed out again after [`IndexFeedSource::resend`].
+    pub fn next_batch(&mut self, follower: NodeKey) -> Option<FeedBatch<B>> {
+        let run = self.run;
+        let session = self.sessions.get_mut(&follower)?;
+        let (first, changes) = session.next_batch()?;
+        Some(FeedBatch { run, session: session.session, first, changes })
+    }
+
+    /// A follower has taken batches in.
+    pub fn confirm(&mut self, follower: NodeKey, receipt: BatchReceipt) {
+        let is_own = receipt.run == self.run;
+        if let Some(session) = self.session_of(follower, receipt.session).filter(|_| is_own) {
+            session.confirm(receipt.position);
+        }
+    }
+
+    /// Batches on their way to a follower may be lost: they are handed out again.
+    pub fn resend(&mut self, follower: NodeKey) {
+        if let Some(session) = self.sessions.get_mut(&follower) {
+            session.resend();
+        }
+    }
+
+    /// Forgets a node that is not a follower any more.
+    pub fn forget(&mut self, follower: NodeKey) {
+        self.sessions.remove(&follower);
+        self.ended.remove(&follower);
+        self.cuts.remove(&follower);
+    }
+
+    /// Sessions that were cut since the last call, to be sent to their followers. One that does not get
+    /// it is cut again with its next request.
+    pub fn take_cuts(&mut self) -> BTreeMap<NodeKey, FeedCut> {
+        std::mem::take(&mut self.cuts)
+    }
+
+    fn cut_those_over(&mut self) {
+        let over = self.sessions.iter().filter(|(_, session)| session.is_over());
+        let over: Vec<NodeKey> = over.map(|(follower, _)| *follower).collect();
+        over.into_iter().for_each(|follower| self.cut(follower));
+    }
+
+    fn cut(&mut self, follower: NodeKey) {
+        if let Some(session) = self.sessions.remove(&follower) {
+            self.ended.insert(follower, session.session);
+            self.cuts.insert(follower, FeedCut { session: session.session });
+        }
+    }
+
+    /// Size of the queue of a follower; `None` if it has no session.
+    pub fn queue(&self, follower: NodeKey) -> Option<FeedQueueSize> {
+        let (changes, bytes) = self.sessions.get(&follower)?.size();
+        Some(FeedQueueSize { changes, bytes })
+    }
+
+    /// Position for a query that an index node answers. The caller's state must be confirmed afterwards.
+    pub fn position(&self, follower: NodeKey) -> OwnerPosition {
+        OwnerPosition {
+            run: self.run,
+            version: self.version,
+            session: self.sessions.get(&follower).map(|session| (session.session, session.position())),
+            incomplete: self.incomplete.clone(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Index nodes: copies as maps that forget what was not flushed.
+
+use std::collections::BTreeMap;
+
+use millrace_bucket::{BucketId, NodeKey};
+use millrace_document::Timestamp;
+use millrace_index_feed::{CopyDefinition, CopyMarks, CopyNumber, FeedRow, FollowEffect, IndexFeedFollower};
+
+use super::FeedSabotage;
+use super::documents::{SimDocument, SimFieldValue, dropped_group};
+
+/// Records of a copy, removals among them.
+pub type CopyRecords = BTreeMap<SimDocument, (Timestamp, SimFieldValue)>;
+
+/// A copy in memory, and as of its last flush.
+pub struct SimCopy {
+    pub definition: CopyDefinition,
+    pub records: CopyRecords,
+    pub flushed: (CopyRecords, CopyMarks),
+}
+
+impl SimCopy {
+    pub fn new(definition: CopyDefinition) -> Self {
+        SimCopy { definition, records: CopyRecords::new(), flushed: Default::default() }
+    }
+
+    pub fn has(&self, document: SimDocument) -> bool {
+        self.definition.slice.covers(document.cell())
+            && self.definition.document_type == document.document_type()
+    }
+
+    pub fn value(&self, document: SimDocument) -> SimFieldValue {
+        self.records.get(&document).and_then(|(_, value)| *value)
+    }
+
+    fn put(&mut self, row: &FeedRow<SimFieldValue>) {
+        self.records.insert(SimDocument::of_key(&row.document), (row.timestamp, row.body));
+    }
+}
+
+/// True if a document is of a bucket, and of none that lies inside of it.
+fn is_of(document: SimDocument, bucket: BucketId, apart: &[BucketId]) -> bool {
+    bucket.covers(document.cell()) && !apart.iter().any(|inside| inside.covers(document.cell()))
+}
+
+/// An index node.
+pub struct CopyNode {
+    pub key: NodeKey,
+    pub is_running: bool,
+    runs: u64,
+    pub follower: IndexFeedFollower<SimFieldValue>,
+    pub copies: BTreeMap<CopyNumber, SimCopy>,
+    /// Time before which it learns of no cluster state.
+    pub learns_after: u64,
+    /// State that it acts by, with the owners.
+    pub state: (u64, BTreeMap<BucketId, Option<NodeKey>>),
+}
+
+impl CopyNode {
+    pub fn new(key: NodeKey) -> Self {
+        CopyNode {
+            key,
+            is_running: true,
+            runs: 1,
+            follower: IndexFeedFollower::new(1),
+            copies: BTreeMap::new(),
+            learns_after: 0,
+            state: (0, BTreeMap::new()),
+        }
+    }
+
+    /// Starts its process again, with what was flushed.
+    pub fn start(&mut self, now: Timestamp) -> Vec<FollowEffect<SimFieldValue>> {
+        self.runs += 1;
+        self.is_running = true;
+        self.follower = IndexFeedFollower::new(self.runs);
+        let mut effects = self.follower.adopt(self.state.0, self.state.1.clone(), now);
+        for (number, copy) in &mut self.copies {
+            copy.records = copy.flushed.0.clone();
+            effects.extend(self.follower.add_copy(*number, copy.definition.clone(), &copy.flushed.1, now));
+        }
+        effects
+    }
+
+    /// Writes a copy to the disk. Removals of before W are forgotten.
+    pub fn flush(&mut self, number: CopyNumber) {
+        let Some(copy) = self.copies.get_mut(&number) else { return };
+        let marks = self.follower.marks(number);
+        copy.records.retain(|document, (time, value)| value.is_some() || *time >= marks.of(document.cell()));
+        copy.flushed = (copy.records.clone(), marks);
+    }
+
+    /// Carries an effect on a copy out.
+    pub fn carry_out(
+        &mut self,
+        effect: FollowEffect<SimFieldValue>,
+        now: Timestamp,
+        sabotage: Option<FeedSabotage>,
+    ) -> Vec<FollowEffect<SimFieldValue>> {
+        match effect {
+            FollowEffect::Apply { copy, row } => {
+                let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
+                let known = copy.records.get(&SimDocument::of_key(&row.document));
+                let is_newest = known.is_none_or(|(known, _)| *known < row.timestamp);
+                if is_newest || sabotage == Some(FeedSabotage::NewestRuleLeftOut) {
+                    copy.put(&row);
+                }
+            }
+            FollowEffect::Drop { copy, bucket, apart, scope, until, .. } => {
+                let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
+                let group = dropped_group(&scope);
+                copy.records.retain(|document, (time, _)| {
+                    !is_of(*document, bucket, &apart) || document.group != group || *time > until
+                });
+            }
+            FollowEffect::ReplaceDocuments { copy, documents, rows } => {
+                let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
+                for document in &documents {
+                    copy.records.remove(&SimDocument::of_key(document));
+                }
+                rows.iter().for_each(|row| copy.put(row));
+            }
+            FollowEffect::Replace { copy: number, bucket, apart, read, from, after, until, rows } => {
+                let Some(copy) = self.copies.get_mut(&number) else { return Vec::new() };
+                let is_in = |document: &SimDocument| {
+                    let key = document.key();
+                    is_of(*document, bucket, &apart)
+                        && after.as_ref().is_none_or(|after| *after < key)
+                        && until.as_ref().is_none_or(|until| key <= *until)
+                        && !rows.iter().any(|row| row.document == key)
+                };
+                let mut unmatched = Vec::new();
+                let is_ignored = from.0 > 0 && sabotage == Some(FeedSabotage::NotReadSince);
+                if !is_ignored {
+                    if from.0 == 0 {
+                        copy.records.retain(|document, _| !is_in(document));
+                    }
+                    let newer =
+                        copy.records.iter().filter(|(document, (time, _))| is_in(document) && *time >= from);
+                    unmatched.extend(newer.map(|(document, _)| document.key()));
+                    if sabotage == Some(FeedSabotage::PageOnlyAdds) {
+                        unmatched.clear();
+                    }
+                    rows.iter().for_each(|row| copy.put(row));
+                }
+                return self.follower.compared(number, bucket, read, unmatched, now);
+            }
+            FollowEffect::Follow { .. }
+            | FollowEffect::Read { .. }
+            | FollowEffect::Confirm { .. }
+            | FollowEffect::AskPositions { .. }
+            | FollowEffect::Ready { .. } => unreachable!("these are messages"),
+        }
+        Vec::new()
+    }
+}

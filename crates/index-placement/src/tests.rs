@@ -1,0 +1,11 @@
+//! Tests of the planner: situations as lines of text, least moves against exhaustive search, and a
+//! simulation.
+
+mod exhaustive;
+mod json;
+mod least_moves;
+mod lines;
+mod random;
+mod scenario;
+mod simulation;
+mod wishes;

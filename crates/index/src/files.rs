@@ -1,0 +1,41 @@
+//! Names of the files in the directory of a copy.
+
+use std::path::{Path, PathBuf};
+
+use millrace_env::Disk;
+
+use crate::Error;
+
+/// Name of the plan of an import.
+pub(crate) const PLAN: &str = "import";
+
+/// A run.
+pub(crate) fn run_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:08}.run"))
+}
+
+/// A run of which parcels are missing, or have not been checked as a whole.
+pub(crate) fn part_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:08}.part"))
+}
+
+/// A run that is being written in place of another.
+pub(crate) fn next_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:08}.run.next"))
+}
+
+/// Removes all files of runs and imports but those that are kept: they were left by a crash, or by an import
+/// that was given up. Returns true if there were any.
+pub(crate) fn remove_others(disk: &dyn Disk, directory: &Path, kept: &[PathBuf]) -> Result<bool, Error> {
+    let failed = |error: std::io::Error| Error::io("list", directory, &error);
+    let mut found = false;
+    for path in disk.list(directory).map_err(failed)? {
+        let path = directory.join(path);
+        let is_known = path.extension().is_some_and(|kind| kind == "run" || kind == "next" || kind == "part");
+        if (is_known || path.file_name().is_some_and(|name| name == PLAN)) && !kept.contains(&path) {
+            disk.unlink(&path).map_err(|error| Error::io("remove", &path, &error))?;
+            found = true;
+        }
+    }
+    Ok(found)
+}

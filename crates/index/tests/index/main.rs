@@ -1,0 +1,4 @@
+//! Copies of indexes from outside: beside a map, on failing disks, and on their way to other nodes.
+
+mod copy;
+mod transfer;

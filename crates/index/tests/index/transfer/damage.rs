@@ -1,0 +1,136 @@
+//! Bytes that are flipped or cut: at the source, on the way, and at the target; and parcels of another copy.
+
+use std::fs;
+use std::path::Path;
+
+use millrace_index::{CopyImport, CopyParcel, Error, IndexCopy, IndexOptions, ParcelPlace};
+
+use super::common::*;
+
+/// Every byte of the source is flipped in turn, and its files are cut everywhere: no copy of it differs from
+/// what it was.
+#[test]
+fn damage_of_the_source_is_found() {
+    let [from, to] = directories();
+    let expected = entries(&source(from.path()));
+    let files = names(from.path());
+    let (mut at_source, mut at_target) = (0, 0);
+    let mut look = |what: &str| {
+        let export = IndexCopy::open(options(from.path())).and_then(|copy| copy.export(SMALL));
+        let export = match export {
+            Ok(export) => export,
+            Err(error) => {
+                at_source += 1;
+                return assert!(error.is_damage(), "{what}: {error}");
+            }
+        };
+        let import = begin(&export, to.path());
+        match receive(&export, import) {
+            Ok(copy) => assert_eq!(entries(&copy), expected, "{what}"),
+            Err(error) => {
+                at_target += 1;
+                assert!(matches!(error, Error::DamagedSource { .. }), "{what}: {error}");
+            }
+        }
+    };
+    for path in files.iter().map(|name| from.path().join(name)) {
+        let content = fs::read(&path).expect("the file");
+        for at in (0..content.len()).step_by(41) {
+            let mut flipped = content.clone();
+            flipped[at] ^= 1 << (at % 8);
+            fs::write(&path, &flipped).expect("the disk takes it");
+            look(&format!("{} with a bit of byte {at} flipped", path.display()));
+            fs::write(&path, &content[..at]).expect("the disk takes it");
+            look(&format!("{} cut at {at}", path.display()));
+        }
+        fs::write(&path, &content).expect("the disk takes it");
+    }
+    assert!(at_source > 100 && at_target > 100, "{at_source} {at_target}");
+}
+
+/// A source that was damaged after its checksums were known does not send the damage.
+#[test]
+fn damage_of_an_open_source_is_found() {
+    let [from] = directories();
+    let copy = source(from.path());
+    let export = copy.export(SMALL).expect("an export");
+    let path = from.path().join("00000001.run");
+    let mut content = fs::read(&path).expect("the file");
+    content[400] ^= 1;
+    fs::write(&path, &content).expect("the disk takes it");
+    let place = |run, offset| ParcelPlace { run, offset };
+    assert!(export.parcel(place(1, SMALL)).expect_err("it is damaged").is_damage());
+    export.parcel(place(1, 0)).expect("another parcel");
+    let error = export.parcel(place(1, 1)).expect_err("no parcel begins there");
+    assert!(matches!(error, Error::OtherParcel { .. }), "{error}");
+}
+
+/// Bytes that change in the directory of the import between two of its runs.
+#[test]
+fn damage_of_the_target_is_found() {
+    let [from] = directories();
+    let copy = source(from.path());
+    let export = copy.export(SMALL).expect("an export");
+    let expected = entries(&copy);
+    let prepare = |to: &Path| {
+        let mut import = begin(&export, to);
+        while let Some(place) = import.next().filter(|place| place.run == 0 || place.offset < 3 * SMALL) {
+            import.accept(&sent(&export, place)).expect("the disk takes it");
+        }
+    };
+    let [first] = directories();
+    prepare(first.path());
+    for name in names(first.path()) {
+        let length = fs::metadata(first.path().join(&name)).expect("the file").len() as usize;
+        for (at, is_cut) in (0..length).step_by(53).flat_map(|at| [(at, false), (at, true)]) {
+            let [to] = directories();
+            prepare(to.path());
+            let path = to.path().join(&name);
+            let mut content = fs::read(&path).expect("the file");
+            content[at] ^= 1 << (at % 8);
+            content.truncate(if is_cut { at } else { length });
+            fs::write(&path, &content).expect("the disk takes it");
+            let import = begin(&export, to.path());
+            if name == "00000001.part" {
+                let kept = ParcelPlace { run: 1, offset: at as u64 / SMALL * SMALL };
+                assert_eq!(import.next(), Some(kept), "byte {at} of {name}");
+            }
+            match receive(&export, import).and_then(|copy| copy.check().map(|()| copy)) {
+                Ok(copy) => assert_eq!(entries(&copy), expected, "byte {at} of {name}"),
+                // A run that was checked is not read again before it is used.
+                Err(error) => assert!(error.is_damage() && name == "00000000.run", "{name}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_belong_to_a_copy_is_refused() {
+    let [from, to] = directories();
+    let copy = source(from.path());
+    let export = copy.export(SMALL).expect("an export");
+    let other = IndexOptions { definition: DEFINITION + 1, ..options(to.path()) };
+    let error = CopyImport::open(other, export.header().clone()).map(drop).expect_err("another index");
+    assert!(matches!(error, Error::OtherDefinition { .. }), "{error}");
+    assert_eq!(names(to.path()), Vec::<String>::new());
+
+    let mut import = begin(&export, to.path());
+    let first = sent(&export, ParcelPlace::default());
+    let second = sent(&export, ParcelPlace { run: 0, offset: SMALL });
+    let error = import.accept(&second).expect_err("it is not the next one");
+    assert!(matches!(error, Error::OtherParcel { .. }), "{error}");
+    for at in 0..first.bytes.len() {
+        let mut flipped = first.clone();
+        flipped.bytes[at] ^= 1 << (at % 8);
+        let error = import.accept(&flipped).expect_err("it is damaged");
+        assert!(matches!(error, Error::DamagedTransfer { .. }), "{error}");
+        flipped.bytes.truncate(at);
+        import.accept(&flipped).expect_err("it is cut");
+    }
+    let longer = CopyParcel { bytes: [&first.bytes[..], &[0]].concat(), ..first.clone() };
+    import.accept(&longer).expect_err("it is longer");
+    import.accept(&first).expect("it is whole");
+    let error = import.accept(&first).expect_err("it has come");
+    assert!(matches!(error, Error::OtherParcel { .. }), "{error}");
+    assert_eq!(import.next(), Some(second.place));
+}

@@ -1,0 +1,161 @@
+//! The cluster as the placed indexes of a node see it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use millrace_bucket::BucketId;
+use millrace_cluster::{ClusterState, NodeKey, PLACED_INDEXES};
+use millrace_env::unix_time;
+use millrace_index_feed::{BucketStanding, MARGIN_US};
+
+use super::message::{PlacedAnswer, PlacedQuestion};
+use crate::cluster::{BucketReaders, ClusterError, ClusterView, NodeAddress, NodeAnswer};
+use crate::{Error, Node};
+
+/// Time by which a look at the standings may be older than the closing that follows it, in microseconds.
+const LOOK_US: u64 = 10_000_000;
+
+/// Standings of the buckets that a node owns, with the state by which it owns them.
+pub(super) struct OwnStandings {
+    pub state: Arc<ClusterState>,
+    pub buckets: BTreeMap<BucketId, BucketStanding>,
+}
+
+/// The cluster of a node.
+pub(super) trait PlacedCluster: Send + Sync {
+    /// Key of the node.
+    fn own(&self) -> NodeKey;
+
+    /// The newest state that the node knows.
+    fn state(&self) -> Option<Arc<ClusterState>>;
+
+    /// Standings of the buckets that the node owns; `None` if they are not known now.
+    fn standings(&self) -> Option<OwnStandings>;
+
+    /// True if the state still has this version, and is confirmed.
+    fn vouches(&self, version: u64) -> bool;
+
+    /// Keeps indexes where they belong by the state, if that has changed.
+    fn reconsider(&self) {}
+
+    /// Waits until this many bytes may move from or to the node.
+    fn pace(&self, _bytes: u64) {}
+
+    /// Asks a node, also this one.
+    fn ask(&self, node: NodeKey, question: PlacedQuestion) -> NodeAnswer<'static, PlacedAnswer>;
+}
+
+/// The cluster that a running node is in.
+pub(super) struct NodePlacedCluster {
+    pub own: NodeKey,
+    pub node: Weak<Node>,
+}
+
+impl NodePlacedCluster {
+    fn with<T>(&self, look: impl FnOnce(&dyn ClusterView) -> Option<T>) -> Option<T> {
+        let node = self.node.upgrade()?;
+        look(node.cluster().view().ok().flatten()?)
+    }
+}
+
+impl PlacedCluster for NodePlacedCluster {
+    fn own(&self) -> NodeKey {
+        self.own
+    }
+
+    fn state(&self) -> Option<Arc<ClusterState>> {
+        self.with(|view| view.state().ok())
+    }
+
+    fn standings(&self) -> Option<OwnStandings> {
+        self.with(|view| {
+            let state = view.state().ok()?;
+            let buckets = standings(view, &state, self.own)?;
+            Some(OwnStandings { state, buckets })
+        })
+    }
+
+    fn vouches(&self, version: u64) -> bool {
+        let vouches = self.with(|view| {
+            let state = view.state().ok().filter(|state| state.version().number() == version)?;
+            Some(view.vouches(state.version()))
+        });
+        vouches.unwrap_or(false)
+    }
+
+    fn pace(&self, bytes: u64) {
+        let view = |view: &dyn ClusterView| {
+            view.pace_transfer(bytes);
+            Some(())
+        };
+        let _ = self.with(view);
+    }
+
+    fn reconsider(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.reconsider_indexes();
+        }
+    }
+
+    fn ask(&self, node: NodeKey, question: PlacedQuestion) -> NodeAnswer<'static, PlacedAnswer> {
+        let own = self.node.upgrade();
+        Box::pin(async move {
+            let own = own.ok_or_else(|| Error::Unsettled("this node is being stopped".to_owned()))?;
+            let place = match own.cluster().view()? {
+                Some(view) => view.place(node)?,
+                None => return Err(Error::Unsettled("this node is not one of a cluster".to_owned())),
+            };
+            match place {
+                NodeAddress::Here => own.placed_indexes().answer(question).await,
+                NodeAddress::At(remote) if remote.protocol < PLACED_INDEXES => {
+                    Err(Error::Unsettled(format!(
+                        "node {remote} keeps no placed indexes until all nodes speak protocol \
+                         {PLACED_INDEXES}: upgrade those of earlier versions"
+                    )))
+                }
+                NodeAddress::At(remote) => own.transport()?.placed_indexes(remote, question).await,
+            }
+        })
+    }
+}
+
+/// Standings of the buckets that a node owns by a state.
+fn standings(
+    view: &dyn ClusterView,
+    state: &ClusterState,
+    own: NodeKey,
+) -> Option<BTreeMap<BucketId, BucketStanding>> {
+    // Before the readers: a write that is given up meanwhile makes its bucket one that is not full.
+    let oldest = view.oldest_writes();
+    let closing = (unix_time().as_micros() as u64).saturating_sub(MARGIN_US - LOOK_US);
+    let standing = |readers: &BucketReaders| {
+        // Without documents there is nothing that the replica could lack.
+        let has_all = readers.full && (readers.nodes.is_empty() || readers.nodes.contains(&own));
+        let is_late = oldest.get(&readers.bucket).is_some_and(|oldest| oldest.0 < closing);
+        match (has_all, is_late) {
+            (false, _) => BucketStanding::Incomplete,
+            // Other replicas may not have the write yet.
+            (true, true) => BucketStanding::Whole,
+            (true, false) => BucketStanding::Settled,
+        }
+    };
+    match view.readers(None, own) {
+        Ok((version, readers)) => (version == state.version())
+            .then(|| readers.iter().map(|readers| (readers.bucket, standing(readers))).collect()),
+        // One bucket whose readers are not known yet is enough for that.
+        Err(ClusterError::Unavailable(_)) => {
+            let mut is_any_known = false;
+            let owned = state.buckets().filter(|bucket| state.owner(*bucket) == Some(own));
+            let standings = owned.map(|bucket| match view.readers(Some(&[bucket]), own) {
+                Ok((version, readers)) if version == state.version() => {
+                    is_any_known = true;
+                    (bucket, readers.first().map_or(BucketStanding::Incomplete, standing))
+                }
+                _ => (bucket, BucketStanding::Incomplete),
+            });
+            let standings = standings.collect();
+            is_any_known.then_some(standings)
+        }
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,545 @@
+//! One copy of a slice on its node: its files, and the changes that it takes in.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millrace_bucket::{BucketId, group_prefix};
+use millrace_document::{DropScope, Timestamp};
+use millrace_env::{Disk, read_file, replace_file};
+use millrace_index::{
+    BlockCache, CopyStatus, Error as CopyError, FlushMark, IndexChange, IndexCopy, IndexOptions,
+};
+use millrace_index_feed::{CopyMarks, FeedRow};
+use millrace_index_placement::CopyId;
+use serde::{Deserialize, Serialize};
+
+use super::super::opened::remove_directory;
+use super::super::service::{group_key, is_in};
+use super::message::{FedKeys, RecordedDocuments};
+use super::pages::slice_range;
+
+/// Records that are read together.
+const PAGE: usize = 1024;
+
+/// Documents of a copy, and the definition of its keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct KeptDefinition {
+    /// Hash of the definition.
+    pub definition: u64,
+    /// Type of the documents.
+    pub document_type: String,
+    /// The slice, as the bucket of its locations.
+    pub slice: BucketId,
+}
+
+/// Place of the copies of a node.
+pub(super) struct CopyPlace {
+    /// Directory of all copies.
+    pub root: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub cache: Arc<BlockCache>,
+}
+
+/// File beside the directory of a copy, written after each flush.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct WrittenMarks {
+    copy: KeptDefinition,
+    /// Times up to which the files have everything, by bucket.
+    marks: Vec<(BucketId, Timestamp)>,
+}
+
+/// A copy that is open.
+pub(super) struct KeptCopy {
+    pub definition: KeptDefinition,
+    pub copy: IndexCopy,
+    marks_path: PathBuf,
+    disk: Arc<dyn Disk>,
+}
+
+/// Part of a bucket, as a page covers it.
+pub(super) struct BucketPart<'a> {
+    pub bucket: BucketId,
+    /// Buckets inside of it, whose documents are not of it.
+    pub apart: &'a [BucketId],
+    /// It begins after this sort key.
+    pub after: Option<&'a [u8]>,
+    /// It ends with this sort key.
+    pub until: Option<&'a [u8]>,
+}
+
+/// A row lacks the keys of the copy: the node that sent it does not know the definition.
+#[derive(Debug)]
+pub(super) struct NoKeys;
+
+/// Failure of a copy to take changes in.
+#[derive(Debug)]
+pub(super) enum TakeError {
+    /// Rows lack the keys of the copy.
+    NoKeys,
+    /// Its files.
+    Files(CopyError),
+}
+
+impl From<NoKeys> for TakeError {
+    fn from(NoKeys: NoKeys) -> Self {
+        TakeError::NoKeys
+    }
+}
+
+impl From<CopyError> for TakeError {
+    fn from(error: CopyError) -> Self {
+        TakeError::Files(error)
+    }
+}
+
+impl CopyPlace {
+    pub fn directory(&self, copy: CopyId) -> PathBuf {
+        self.root.join(format!("copy-{}", copy.0))
+    }
+
+    fn marks_path(&self, copy: CopyId) -> PathBuf {
+        self.root.join(format!("copy-{}.json", copy.0))
+    }
+
+    /// Options of a copy.
+    pub fn options(&self, copy: CopyId, definition: &KeptDefinition) -> IndexOptions {
+        IndexOptions {
+            directory: self.directory(copy),
+            definition: definition.definition,
+            slice: slice_range(definition.slice),
+            disk: Arc::clone(&self.disk),
+            cache: Arc::clone(&self.cache),
+        }
+    }
+
+    /// Numbers of the copies that have files.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn list(&self) -> Result<BTreeSet<CopyId>, CopyError> {
+        let failed = |action, error: std::io::Error| CopyError::Io {
+            action,
+            path: self.root.clone(),
+            reason: error.to_string(),
+        };
+        if !self.root.exists() {
+            return Ok(BTreeSet::new());
+        }
+        let names = self.disk.list(&self.root).map_err(|error| failed("list", error))?;
+        let number = |name: &PathBuf| {
+            let name = name.file_name()?.to_str()?.strip_prefix("copy-")?;
+            name.strip_suffix(".json").unwrap_or(name).parse().ok().map(CopyId)
+        };
+        Ok(names.iter().filter_map(number).collect())
+    }
+
+    /// The definition that the files of a copy were written by; `None` if none were.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn known(&self, copy: CopyId) -> Result<Option<(KeptDefinition, CopyMarks)>, CopyError> {
+        let path = self.marks_path(copy);
+        let bytes = read_file(&*self.disk, &path);
+        let bytes = bytes.map_err(|error| CopyError::Io {
+            action: "read",
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
+        // Damaged marks are as none: the copy is read again.
+        let read = bytes.and_then(|bytes| serde_json::from_slice::<WrittenMarks>(&bytes).ok());
+        Ok(read.map(|WrittenMarks { copy, marks }| (copy, CopyMarks(marks.into_iter().collect()))))
+    }
+
+    /// Opens a copy with the times up to which it has everything, or makes an empty one.
+    ///
+    /// # Errors
+    /// The system refuses; a file is damaged.
+    pub fn open(
+        &self,
+        copy: CopyId,
+        definition: &KeptDefinition,
+    ) -> Result<(KeptCopy, CopyMarks), CopyError> {
+        let known = self.known(copy)?.filter(|(known, _)| known == definition);
+        let opened = IndexCopy::open(self.options(copy, definition))?;
+        // Marks of files that are gone do not count.
+        let marks = known.filter(|_| opened.status().built).map(|(_, marks)| marks).unwrap_or_default();
+        Ok((self.kept(copy, definition, opened), marks))
+    }
+
+    /// A copy whose files were received.
+    pub fn kept(&self, copy: CopyId, definition: &KeptDefinition, opened: IndexCopy) -> KeptCopy {
+        KeptCopy {
+            definition: definition.clone(),
+            copy: opened,
+            marks_path: self.marks_path(copy),
+            disk: Arc::clone(&self.disk),
+        }
+    }
+
+    /// Removes the files of a copy that is not open.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn remove(&self, copy: CopyId) -> Result<(), CopyError> {
+        let path = self.marks_path(copy);
+        // Without marks the rest counts as nothing.
+        match self.disk.unlink(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CopyError::Io { action: "remove", path, reason: error.to_string() });
+            }
+            _ => {}
+        }
+        remove_directory(&self.directory(copy))
+    }
+}
+
+impl KeptCopy {
+    /// Ends the writing of files.
+    pub fn discard(&self) {
+        self.copy.discard();
+    }
+
+    pub fn status(&self) -> CopyStatus {
+        self.copy.status()
+    }
+
+    /// Takes new versions in, in their order.
+    ///
+    /// # Errors
+    /// A row lacks the keys; a file cannot be read or is damaged.
+    pub fn apply(&self, rows: &[FeedRow<FedKeys>]) -> Result<(), TakeError> {
+        self.copy.apply(self.changes(rows)?)?;
+        Ok(())
+    }
+
+    fn changes(&self, rows: &[FeedRow<FedKeys>]) -> Result<Vec<IndexChange>, NoKeys> {
+        let change = |row: &FeedRow<FedKeys>| {
+            let keys = row.body.of(self.definition.definition).ok_or(NoKeys)?;
+            Ok(IndexChange {
+                document: row.document.clone(),
+                timestamp: row.timestamp.0,
+                keys: keys.to_vec(),
+            })
+        };
+        rows.iter().map(change).collect()
+    }
+
+    /// Replaces the records of documents by these rows, and forgets those of the others.
+    ///
+    /// # Errors
+    /// Those of [`KeptCopy::apply`].
+    pub fn replace_documents(
+        &self,
+        documents: &BTreeSet<Vec<u8>>,
+        rows: &[FeedRow<FedKeys>],
+    ) -> Result<(), TakeError> {
+        let changes = self.changes(rows)?;
+        let found: BTreeSet<&[u8]> = rows.iter().map(|row| &row.document[..]).collect();
+        let missing = documents.iter().filter(|document| !found.contains(&document[..]));
+        self.copy.forget(&missing.cloned().collect::<Vec<_>>())?;
+        self.copy.replace(changes)?;
+        Ok(())
+    }
+
+    /// Replaces the records of a part of a bucket by the rows of a page. Returns the documents that the page
+    /// does not have although they have a version of `from` or later; with 0, those that it does not have are
+    /// forgotten.
+    ///
+    /// # Errors
+    /// Those of [`KeptCopy::apply`].
+    pub fn replace(
+        &self,
+        part: &BucketPart<'_>,
+        from: Timestamp,
+        rows: &[FeedRow<FedKeys>],
+    ) -> Result<Vec<Vec<u8>>, TakeError> {
+        let changes = self.changes(rows)?;
+        let found: BTreeSet<&[u8]> = rows.iter().map(|row| &row.document[..]).collect();
+        let mut unmatched = Vec::new();
+        self.each(part, &mut |document, timestamp| {
+            if !found.contains(document) && (from.0 == 0 || timestamp >= from.0) {
+                unmatched.push(document.to_vec());
+            }
+        })?;
+        if from.0 == 0 {
+            self.copy.forget(&std::mem::take(&mut unmatched))?;
+        }
+        self.copy.replace(changes)?;
+        Ok(unmatched)
+    }
+
+    /// Takes out the entries of documents of a scope in a bucket.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn drop_scope(
+        &self,
+        part: &BucketPart<'_>,
+        scope: &DropScope,
+        of: Option<BucketId>,
+        until: Timestamp,
+    ) -> Result<(), TakeError> {
+        let group = match scope {
+            DropScope::Group { group, .. } => Some(group),
+            DropScope::Type(_) => None,
+        };
+        let key = group.map(|group| group.key());
+        let prefix = group.and_then(group_prefix);
+        let mut dropped = Vec::new();
+        let is_dropped = |document: &[u8]| {
+            key.as_ref().is_none_or(|key| group_key(document) == Some(key.as_bytes()))
+                && of.is_none_or(|of| is_in(document, of))
+        };
+        self.each_from(part, prefix, &mut |document, timestamp| {
+            if is_dropped(document) && timestamp <= until.0 {
+                dropped.push(document.to_vec());
+            }
+        })?;
+        self.copy.remove(&dropped, until.0)?;
+        Ok(())
+    }
+
+    /// Documents of a part of a bucket that have entries, with their keys; `None` if there are more than the
+    /// limit.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn records(
+        &self,
+        part: &BucketPart<'_>,
+        limit: usize,
+    ) -> Result<Option<RecordedDocuments>, CopyError> {
+        let mut documents = Vec::new();
+        self.each(part, &mut |document, _| documents.push(document.to_vec()))?;
+        let mut found = Vec::new();
+        for document in documents {
+            let keys = self.copy.document(&document)?.map(|record| record.keys).unwrap_or_default();
+            if !keys.is_empty() {
+                found.push((document, keys));
+            }
+            if found.len() > limit {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    fn each(&self, part: &BucketPart<'_>, each: &mut dyn FnMut(&[u8], u64)) -> Result<(), CopyError> {
+        self.each_from(part, None, each)
+    }
+
+    /// Calls `each` with the key and time of each document of a part that has a record, and whose key has the
+    /// prefix, if there is one.
+    fn each_from(
+        &self,
+        part: &BucketPart<'_>,
+        prefix: Option<Vec<u8>>,
+        each: &mut dyn FnMut(&[u8], u64),
+    ) -> Result<(), CopyError> {
+        let range = part.bucket.reversed_range();
+        let mut from = range.first.high().to_be_bytes().to_vec();
+        let last = range.last.high().to_be_bytes();
+        if let Some(after) = part.after {
+            from = from.max([after, &[0]].concat());
+        }
+        if let Some(prefix) = &prefix {
+            from = from.max(prefix.clone());
+        }
+        let is_of = |document: &[u8]| {
+            is_in(document, part.bucket) && !part.apart.iter().any(|inside| is_in(document, *inside))
+        };
+        let is_past = |document: &[u8]| {
+            document.get(..4).is_some_and(|location| location > &last[..])
+                || part.until.is_some_and(|until| document > until)
+                || prefix.as_ref().is_some_and(|prefix| !document.starts_with(prefix))
+        };
+        loop {
+            let page = self.copy.documents(&from, PAGE)?;
+            let walked = page.documents.iter().try_for_each(|indexed| {
+                let document = &indexed.document[..];
+                if is_past(document) {
+                    return ControlFlow::Break(());
+                }
+                if is_of(document) {
+                    each(document, indexed.record.timestamp);
+                }
+                ControlFlow::Continue(())
+            });
+            let next = page.documents.last().filter(|_| !page.is_last && walked.is_continue());
+            let Some(last) = next else { return Ok(()) };
+            from = [&last.document[..], &[0]].concat();
+        }
+    }
+
+    /// Writes what is in memory, and the times up to which that has everything, and merges files. `marks` are
+    /// of before the call.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn flush(&self, marks: &CopyMarks) -> Result<(), CopyError> {
+        self.write(marks)?;
+        // Later rows of before that time are looked up.
+        while self.copy.merge(lowest(marks).0)? {}
+        Ok(())
+    }
+
+    /// As [`KeptCopy::flush`], without merging.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn write(&self, marks: &CopyMarks) -> Result<(), CopyError> {
+        self.copy.flush(FlushMark { complete_until: lowest(marks).0, built: true })?;
+        self.write_marks(marks)
+    }
+
+    /// Notes the times up to which the files have everything.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn write_marks(&self, marks: &CopyMarks) -> Result<(), CopyError> {
+        let marks = marks.0.iter().map(|(bucket, until)| (*bucket, *until)).collect();
+        let written = WrittenMarks { copy: self.definition.clone(), marks };
+        let bytes = serde_json::to_vec(&written).expect("texts and numbers always have a JSON form");
+        replace_file(&*self.disk, &self.marks_path, &bytes).map_err(|error| CopyError::Io {
+            action: "write",
+            path: self.marks_path.clone(),
+            reason: error.to_string(),
+        })
+    }
+}
+
+/// Time up to which all buckets are complete.
+fn lowest(marks: &CopyMarks) -> Timestamp {
+    marks.0.values().min().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use millrace_bucket::DocumentSortKey;
+    use millrace_document::{DocumentGroup, DocumentId};
+    use millrace_env::RealDisk;
+
+    use super::*;
+
+    fn place(root: &Path) -> CopyPlace {
+        CopyPlace {
+            root: root.to_owned(),
+            disk: Arc::new(RealDisk),
+            cache: Arc::new(BlockCache::new(1 << 20)),
+        }
+    }
+
+    fn definition() -> KeptDefinition {
+        KeptDefinition { definition: 9, document_type: "mail".to_owned(), slice: BucketId::ROOT }
+    }
+
+    fn key(group: u64, name: &str) -> Vec<u8> {
+        let id = DocumentId::parse(&format!("id:a:mail:n={group}:{name}")).expect("an id");
+        DocumentSortKey::new(&id).as_bytes().to_vec()
+    }
+
+    fn row(group: u64, name: &str, timestamp: u64) -> FeedRow<FedKeys> {
+        FeedRow {
+            bucket: BucketId::new(1, group & 1),
+            document_type: "mail".to_owned(),
+            document: key(group, name),
+            timestamp: Timestamp(timestamp),
+            body: FedKeys(vec![(9, vec![name.as_bytes().to_vec()])]),
+            bytes: 10,
+        }
+    }
+
+    fn names(copy: &KeptCopy) -> String {
+        let page = copy.copy.documents(&[], 100).expect("documents");
+        let mut names: Vec<String> = page
+            .documents
+            .iter()
+            .flat_map(|indexed| &indexed.record.keys)
+            .map(|key| String::from_utf8_lossy(key).into_owned())
+            .collect();
+        names.sort();
+        names.join(" ")
+    }
+
+    fn part(bucket: BucketId) -> BucketPart<'static> {
+        BucketPart { bucket, apart: &[], after: None, until: None }
+    }
+
+    #[test]
+    fn a_page_replaces_the_documents_of_its_bucket_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (copy, marks) = place(directory.path()).open(CopyId(1), &definition()).expect("it opens");
+        assert_eq!(marks, CopyMarks::default());
+        let rows = [row(2, "even", 5), row(3, "odd", 5), row(3, "late", 9)];
+        copy.apply(&rows).expect("taken in");
+        let odd = part(BucketId::new(1, 1));
+        let since = copy.replace(&odd, Timestamp(7), &[row(3, "new", 8)]).expect("replaced");
+        assert_eq!((since, &*names(&copy)), (vec![key(3, "late")], "even late new odd"));
+        let all = copy.replace(&odd, Timestamp(0), &[row(3, "odd", 5)]).expect("replaced");
+        assert_eq!((all, &*names(&copy)), (Vec::new(), "even odd"));
+        let first = key(3, "odd");
+        let after = BucketPart { after: Some(&first), ..part(BucketId::new(1, 1)) };
+        copy.replace(&after, Timestamp(0), &[]).expect("replaced");
+        assert_eq!(names(&copy), "even odd", "the page begins after the document");
+        let apart = BucketPart { apart: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };
+        copy.replace(&apart, Timestamp(0), &[]).expect("replaced");
+        assert_eq!(names(&copy), "even odd", "the document is of a bucket inside");
+        copy.replace(&odd, Timestamp(0), &[]).expect("replaced");
+        assert_eq!(names(&copy), "even");
+    }
+
+    #[test]
+    fn a_drop_takes_out_the_older_documents_of_its_group() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (copy, _) = place(directory.path()).open(CopyId(1), &definition()).expect("it opens");
+        copy.apply(&[row(3, "old", 5), row(3, "new", 9), row(5, "other", 5)]).expect("taken in");
+        let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(3) };
+        copy.drop_scope(&part(BucketId::new(1, 1)), &scope, None, Timestamp(7)).expect("dropped");
+        assert_eq!(names(&copy), "new other");
+        let scope = DropScope::Type("mail".to_owned());
+        copy.drop_scope(&part(BucketId::new(1, 0)), &scope, None, Timestamp(9)).expect("dropped");
+        assert_eq!(names(&copy), "new other", "another bucket");
+        copy.drop_scope(&part(BucketId::new(1, 1)), &scope, None, Timestamp(9)).expect("dropped");
+        assert_eq!(names(&copy), "");
+    }
+
+    #[test]
+    fn marks_count_only_with_the_files_that_they_are_of() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = place(directory.path());
+        let marks = CopyMarks([(BucketId::new(1, 1), Timestamp(77))].into());
+        let (copy, _) = place.open(CopyId(4), &definition()).expect("it opens");
+        copy.apply(&[row(3, "a", 5)]).expect("taken in");
+        copy.flush(&marks).expect("written");
+        drop(copy);
+        let (copy, found) = place.open(CopyId(4), &definition()).expect("it opens");
+        assert_eq!((&*names(&copy), found), ("a", marks));
+        assert_eq!(place.list().expect("a list"), [CopyId(4)].into());
+        drop(copy);
+        remove_directory(&place.directory(CopyId(4))).expect("removed");
+        let (copy, found) = place.open(CopyId(4), &definition()).expect("it opens");
+        assert_eq!((&*names(&copy), found), ("", CopyMarks::default()), "the files are gone");
+        let other = KeptDefinition { definition: 10, ..definition() };
+        drop(copy);
+        let (copy, found) = place.open(CopyId(4), &other).expect("it opens");
+        assert_eq!((&*names(&copy), found), ("", CopyMarks::default()), "another definition");
+        drop(copy);
+        place.remove(CopyId(4)).expect("removed");
+        assert_eq!(place.list().expect("a list"), BTreeSet::new());
+    }
+
+    #[test]
+    fn rows_without_the_keys_of_the_copy_are_not_taken_in() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (copy, _) = place(directory.path()).open(CopyId(1), &definition()).expect("it opens");
+        let unknown = FeedRow { body: FedKeys::default(), ..row(3, "a", 5) };
+        assert!(matches!(copy.apply(&[row(3, "b", 5), unknown]), Err(TakeError::NoKeys)));
+        assert_eq!(names(&copy), "");
+    }
+}

@@ -1,0 +1,321 @@
+//! Use of a placed index by a node's share of a query over all groups: the entries of one copy of each slice
+//! name the documents that can be hits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_document::{DocumentGroup, DocumentId};
+use millrace_index_placement::{IndexNumber, PlacedCopy, PlacementTable, SliceId};
+use millrace_keys::{KeyRange, overflow_range};
+use millrace_plan::{Plan, StreamedScope};
+use millrace_store::ViewScope;
+use tokio::task::JoinSet;
+
+use super::super::IndexDefinition;
+use super::super::service::{document_id, group_key};
+use super::super::usage::{
+    CandidateReading, IndexChoice, IndexUse, NarrowedPart, NarrowedScope, QueriedBuckets, SOUGHT_MAX,
+    candidates_max, choice, conditions,
+};
+use super::PlacedIndexes;
+use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
+use super::pages::slice_bucket;
+use super::service::PlacedService;
+use crate::Error;
+
+/// Entries of a slice that are asked for at first.
+const FIRST: usize = 4096;
+
+/// Share of the documents above which streaming is cheaper than the index.
+const STREAMED_SHARE: u64 = 5;
+
+/// Time for a copy that is not to be fresh.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Entries of a copy.
+type ScannedEntries = Vec<(Vec<u8>, Vec<u8>, u64)>;
+
+/// An index that can answer a query now.
+struct UsableIndex {
+    definition: Arc<IndexDefinition>,
+    number: IndexNumber,
+    slices: usize,
+    ranges: Vec<KeyRange>,
+    conditions: usize,
+}
+
+/// Outcome of the scans of an index.
+enum ScannedSlices {
+    /// All of them, and the buckets of which some may be missing.
+    Entries(ScannedEntries, Vec<BucketId>),
+    /// There are more than the query may have.
+    TooMany,
+}
+
+impl PlacedIndexes {
+    /// True if the application places an index of this name in the cluster.
+    pub(crate) fn places(&self, name: &str) -> bool {
+        self.definitions.all().iter().any(|definition| definition.name() == name)
+    }
+
+    /// True if it places any.
+    pub(crate) fn places_any(&self) -> bool {
+        !self.definitions.is_empty()
+    }
+
+    /// Checks the parameters of a query that names a placed index. Reads none.
+    ///
+    /// # Errors
+    /// A value is not valid; the index cannot answer the query.
+    pub(crate) fn check(&self, name: &str, plan: &Plan) -> Result<(), Error> {
+        candidates_max(plan)?;
+        if !matches!(plan.scope, StreamedScope::All { .. }) {
+            let reason = format!("'{name}': a query of single groups reads their documents; leave it out");
+            return Err(Error::parameter("index.use", reason));
+        }
+        let named = self.definitions.all().into_iter().find(|definition| definition.name() == name);
+        match named.map(|definition| conditions(&definition, plan).map(drop)) {
+            Some(Err(reason)) => Err(Error::parameter(
+                "index.use",
+                format!("index '{name}' cannot answer the query: {reason}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Narrows a share of a query, in these buckets, to the candidates that a placed index finds. Called on a
+    /// thread that may wait. `documents`: the number of documents in the buckets, about. `None`: the query
+    /// reads all documents of its share.
+    ///
+    /// # Errors
+    /// The request names an index of which a slice has no copy that answers in time, or that finds too many
+    /// candidates.
+    pub(crate) fn narrow(
+        &self,
+        plan: &Plan,
+        within: &[BucketId],
+        documents: u64,
+    ) -> Result<Option<NarrowedScope>, Error> {
+        let choice = choice(plan)?;
+        let named = match &choice {
+            IndexChoice::None => return Ok(None),
+            IndexChoice::Automatic => None,
+            IndexChoice::Named(name) => Some(&**name),
+        };
+        let Some(service) = self.service.get().filter(|_| matches!(plan.scope, StreamedScope::All { .. }))
+        else {
+            return Ok(None);
+        };
+        let limit = usize::try_from(candidates_max(plan)?).unwrap_or(usize::MAX).min(SOUGHT_MAX);
+        let Some(index) = self.usable(service, plan, named)? else { return Ok(None) };
+        let patience = match plan.query.parameters.get("index.consistency").map(|value| value.trim()) {
+            Some("eventual") => None,
+            _ => Some(plan.timeout / 2),
+        };
+        let scanned = service.runtime.block_on(service.scan_slices(&index, within, limit, patience));
+        let name = index.definition.name();
+        let (entries, missing) = match scanned {
+            Ok(ScannedSlices::Entries(entries, missing)) => (entries, missing),
+            Ok(ScannedSlices::TooMany) if named.is_none() => return Ok(None),
+            Ok(ScannedSlices::TooMany) => {
+                return Err(Error::BadRequest(format!(
+                    "index '{name}' finds more than {limit} candidates: add a condition, or let the query stream with index.use=none"
+                )));
+            }
+            Err(error) if named.is_none() => {
+                tracing::debug!(%error, index = name, "a query streams");
+                return Ok(None);
+            }
+            Err(error) => {
+                return Err(Error::IndexNotReady(format!("index '{name}': {error}")));
+            }
+        };
+        let queried = QueriedBuckets::new(Some(within), &missing);
+        let own: Vec<&[u8]> =
+            entries.iter().map(|(_, document, _)| &document[..]).filter(|key| queried.has(key)).collect();
+        let candidates = own.len() as u64;
+        if named.is_none() && candidates > documents / STREAMED_SHARE {
+            return Ok(None);
+        }
+        let sought: BTreeSet<DocumentId> = own.iter().filter_map(|key| document_id(key)).collect();
+        let group = |key: &&[u8]| DocumentGroup::from_key(std::str::from_utf8(group_key(key)?).ok()?);
+        let groups: BTreeSet<DocumentGroup> = own.iter().filter_map(group).collect();
+        let index_use = IndexUse {
+            name: name.to_owned(),
+            candidates,
+            groups: groups.len(),
+            reading: CandidateReading::ById,
+            stale: queried.stale.len(),
+        };
+        let mut parts = vec![NarrowedPart::Documents(sought.into_iter().collect(), queried.fresh)];
+        if !queried.stale.is_empty() {
+            parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
+        }
+        Ok(Some(NarrowedScope { parts, index_use, ordered: None }))
+    }
+
+    /// The index that answers a query best, or the named one.
+    ///
+    /// # Errors
+    /// The named one is not ready.
+    fn usable(
+        &self,
+        service: &PlacedService,
+        plan: &Plan,
+        named: Option<&str>,
+    ) -> Result<Option<UsableIndex>, Error> {
+        let not_ready = |name: &str| {
+            let progress = "some of its slices have no copy that is ready; see 'millrace index show'";
+            Error::IndexNotReady(format!("index '{name}' is being built: {progress}"))
+        };
+        let Some(table) = service.table.borrow().clone() else {
+            return named.map_or(Ok(None), |name| Err(not_ready(name)));
+        };
+        let wanted = self.definitions.all();
+        let wanted = wanted.iter().filter(|definition| named.is_none_or(|name| definition.name() == name));
+        let mut found = Vec::new();
+        for definition in wanted {
+            let Some(number) = table.usable(&definition.content, definition.name()) else {
+                let Some(name) = named else { continue };
+                let declared = table.declared(&definition.content, name);
+                let declared = declared.and_then(|number| table.indexes().get(&number));
+                return Err(match declared.is_some_and(|index| index.deferred) {
+                    true => Error::Conflict(format!(
+                        "index '{name}' is deferred: build it with 'millrace index build {name}'"
+                    )),
+                    false => not_ready(name),
+                });
+            };
+            let Some(placed) = table.indexes().get(&number) else { continue };
+            // An earlier definition serves until the present one can.
+            let Some(definition) = self.definitions.get(placed.definition.0) else { continue };
+            let Ok(conditions) = conditions(&definition, plan) else { continue };
+            let ranges = definition.layout.ranges(&conditions);
+            let mut ranges = ranges.map_err(|error| Error::BadRequest(error.to_string()))?;
+            ranges.push(overflow_range());
+            let (slices, conditions) = (placed.slices.len(), conditions.len());
+            found.push(UsableIndex { definition, number, slices, ranges, conditions });
+        }
+        // Of as many conditions the first that is declared.
+        Ok(found.into_iter().rev().max_by_key(|index| index.conditions))
+    }
+}
+
+impl PlacedService {
+    /// Entries of all slices that have documents of some buckets, of one moment of the cluster.
+    ///
+    /// # Errors
+    /// No copy of a slice answers in time; the cluster has changed meanwhile.
+    async fn scan_slices(
+        self: &Arc<Self>,
+        index: &UsableIndex,
+        within: &[BucketId],
+        limit: usize,
+        patience: Option<Duration>,
+    ) -> Result<ScannedSlices, Error> {
+        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
+        let mut page = FIRST.min(limit);
+        loop {
+            let mut asked = JoinSet::new();
+            for slice in 0..index.slices {
+                // At most 64 slices.
+                let slice = slice as u8;
+                let bucket = slice_bucket(slice, index.slices);
+                if !within.iter().any(|one| one.covers(bucket) || bucket.covers(*one)) {
+                    continue;
+                }
+                let scan = CopyScan {
+                    slice: SliceId { index: index.number, slice },
+                    copy: millrace_index_placement::CopyId(0),
+                    ranges: index
+                        .ranges
+                        .iter()
+                        .map(|range| (range.low.clone(), range.high.clone()))
+                        .collect(),
+                    from: None,
+                    limit: page as u64,
+                    count: false,
+                    patience_ms: patience.map(|_| 0),
+                };
+                let service = Arc::clone(self);
+                asked.spawn(async move { service.scan_slice(scan, deadline).await });
+            }
+            let (mut entries, mut missing) = (Vec::new(), Vec::new());
+            let (mut is_more, mut versions) = (false, BTreeSet::new());
+            while let Some(scanned) = asked.join_next().await {
+                let scanned = scanned.map_err(|error| Error::Internal(error.to_string()))??;
+                is_more |= scanned.continuation.is_some();
+                versions.insert(scanned.version);
+                missing.extend(scanned.missing);
+                entries.extend(scanned.entries);
+                if entries.len() > limit {
+                    return Ok(ScannedSlices::TooMany);
+                }
+            }
+            if is_more {
+                if page >= limit {
+                    return Ok(ScannedSlices::TooMany);
+                }
+                // A page is of one instant, so the next one begins at the start, too.
+                page = limit;
+                continue;
+            }
+            let is_fresh =
+                patience.is_none() || versions.iter().all(|version| self.cluster.vouches(*version));
+            if is_fresh && versions.len() <= 1 {
+                return Ok(ScannedSlices::Entries(entries, missing));
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Unsettled("the owners of documents change".to_owned()));
+            }
+        }
+    }
+
+    /// Entries of a slice, of a copy that has all that was acknowledged before the call. If one does not
+    /// answer for half of the time, another is asked.
+    ///
+    /// # Errors
+    /// No copy answers in time.
+    async fn scan_slice(self: &Arc<Self>, scan: CopyScan, deadline: Instant) -> Result<CopyScanned, Error> {
+        let table = self.table.borrow().clone().unwrap_or_default();
+        let copies = self.preferred(&table, scan.slice);
+        let mut failure = Error::Unsettled(format!("no copy of {} serves", scan.slice));
+        for (number, copy) in copies.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let is_last = number + 1 == copies.len();
+            let until = if is_last { left } else { left / 2 };
+            // The answer takes its time, too.
+            let patience = until * 3 / 4;
+            let scan = CopyScan {
+                copy: copy.id,
+                patience_ms: scan.patience_ms.map(|_| patience.as_millis() as u64),
+                ..scan.clone()
+            };
+            let asked = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));
+            match tokio::time::timeout(until, asked).await {
+                Ok(Ok(PlacedAnswer::Scanned(scanned))) => return Ok(scanned),
+                Ok(Err(error)) => failure = error,
+                _ => failure = Error::Unsettled(format!("node {} has not answered in time", copy.node)),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Copies of a slice that may be scanned, on nodes that serve: that of this node first, and the others in
+    /// turns.
+    fn preferred(&self, table: &PlacementTable, slice: SliceId) -> Vec<PlacedCopy> {
+        let state = self.cluster.state();
+        let serves =
+            |copy: &&PlacedCopy| state.as_ref().is_some_and(|state| state.node_state(copy.node).serves());
+        let mut copies: Vec<PlacedCopy> = table.serving(slice).filter(serves).cloned().collect();
+        if copies.len() > 1 {
+            let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let shift = turn % copies.len();
+            copies.rotate_left(shift);
+        }
+        copies.sort_by_key(|copy| copy.node != self.cluster.own());
+        copies
+    }
+}

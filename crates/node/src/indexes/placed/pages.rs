@@ -1,0 +1,172 @@
+//! Reading of documents for copies: pages of keys in the order of sort keys.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_bucket::{BucketId, reversed_location};
+use millrace_cluster::ClusterState;
+use millrace_document::{DocumentGroup, Timestamp};
+use millrace_index::SliceRange;
+use millrace_index_feed::{FeedRead, FeedReadScope, FeedRow, PageContent};
+use millrace_store::{Store, StoreVisit, ViewScope, VisitedVersion};
+
+use super::super::IndexDefinition;
+use super::super::service::document_id;
+use super::message::FedKeys;
+use super::source::FedBody;
+use crate::Error;
+
+/// Documents of a page.
+const PAGE: usize = 1024;
+
+/// Bytes of keys after which a page ends.
+const PAGE_BYTES: usize = 256 << 10;
+
+/// Reads what is asked for in the store.
+///
+/// # Errors
+/// A file cannot be read or is damaged.
+pub(super) fn content(
+    store: &Store,
+    state: &ClusterState,
+    definition: &IndexDefinition,
+    read: &FeedRead,
+) -> Result<PageContent<FedBody>, Error> {
+    let is_in = |sort_key: &[u8]| state.bucket(reversed_location(sort_key).location()) == read.bucket;
+    let row = |version: &VisitedVersion| row(definition, read, version);
+    match &read.scope {
+        FeedReadScope::Documents(documents) => {
+            let found = looked_up(store, definition, documents)?;
+            let rows = found.iter().map(row).filter(|row| is_in(&row.document));
+            Ok(PageContent { rows: rows.collect(), until: None })
+        }
+        FeedReadScope::Since { from, after } => {
+            let page = FedPage { store, definition, from: *from, after: after.as_deref() };
+            // A visit has documents without a group first; sort keys mix them with the others.
+            let ungrouped = ViewScope::GroupsIn(vec![DocumentGroup::None], vec![read.bucket]);
+            let (mut visited, end) = page.read(ungrouped, false)?;
+            let (grouped, other_end) = page.read(ViewScope::Buckets(vec![read.bucket]), true)?;
+            visited.extend(grouped);
+            let mut until = end.into_iter().chain(other_end).min();
+            let mut rows: Vec<FeedRow<FedBody>> = visited.iter().map(row).collect();
+            rows.retain(|row| until.as_ref().is_none_or(|until| row.document <= *until));
+            rows.sort_by(|one, other| one.document.cmp(&other.document));
+            let mut bytes = 0;
+            let end = rows.iter().position(|row| {
+                bytes += row.bytes as usize;
+                bytes > PAGE_BYTES
+            });
+            if let Some(end) = end.filter(|end| end + 1 < rows.len()) {
+                rows.truncate(end + 1);
+                until = rows.last().map(|last| last.document.clone());
+            }
+            // The store divides buckets some time after the state does.
+            rows.retain(|row| is_in(&row.document));
+            Ok(PageContent { rows, until })
+        }
+    }
+}
+
+/// Reading of the versions of a bucket after a sort key.
+struct FedPage<'a> {
+    store: &'a Store,
+    definition: &'a IndexDefinition,
+    from: Timestamp,
+    after: Option<&'a [u8]>,
+}
+
+impl FedPage<'_> {
+    /// Versions of documents with a group, or of those without one, and the sort key up to which these are
+    /// all; `None` if there are no more.
+    fn read(&self, scope: ViewScope, grouped: bool) -> Result<(Vec<VisitedVersion>, Option<Vec<u8>>), Error> {
+        let continuation = (grouped || self.after.is_some())
+            .then(|| StoreVisit::continuation_at(grouped, self.after.unwrap_or_default()));
+        let visit = StoreVisit {
+            scope,
+            from: self.from,
+            tombstones: true,
+            continuation,
+            wanted: PAGE,
+            fields: Some(self.definition.fields()),
+            ..StoreVisit::all(&[&self.definition.config.document_type])
+        };
+        let page = self.store.visit(&visit)?;
+        let end = page.continuation.map(|end| StoreVisit::place_of(&end)).transpose()?;
+        Ok((page.visited, end.map(|(_, sort_key)| sort_key)))
+    }
+}
+
+/// The newest versions of documents.
+fn looked_up(
+    store: &Store,
+    definition: &IndexDefinition,
+    documents: &BTreeSet<Vec<u8>>,
+) -> Result<Vec<VisitedVersion>, Error> {
+    let mut found = Vec::new();
+    for sort_key in documents {
+        let Some(id) = document_id(sort_key) else { continue };
+        if id.document_type() != &*definition.config.document_type {
+            continue;
+        }
+        let Some(version) = store.version(&id)? else { continue };
+        let (id, timestamp) = (version.id.clone(), version.timestamp);
+        let document = version.document().map_err(|error| Error::Internal(error.to_string()))?;
+        found.push(match document {
+            Some(document) => VisitedVersion::Document(document, timestamp),
+            None => VisitedVersion::Removed(id, timestamp),
+        });
+    }
+    Ok(found)
+}
+
+fn row(definition: &IndexDefinition, read: &FeedRead, version: &VisitedVersion) -> FeedRow<FedBody> {
+    let change = definition.change(version);
+    let keys = change.keys.iter().map(|key| key.len() + 8).sum::<usize>();
+    FeedRow {
+        bucket: read.bucket,
+        document_type: read.document_type.clone(),
+        bytes: u32::try_from(change.document.len() + keys + 16).unwrap_or(u32::MAX),
+        document: change.document,
+        timestamp: Timestamp(change.timestamp),
+        body: FedBody::Keys(Arc::new(FedKeys(vec![(definition.hash, change.keys)]))),
+    }
+}
+
+/// Range of the sort keys of a slice, as a copy has it.
+pub(super) fn slice_range(slice: BucketId) -> SliceRange {
+    if slice == BucketId::ROOT {
+        return SliceRange::default();
+    }
+    let range = slice.reversed_range();
+    let high = range.last.high().checked_add(1).map(|above| above.to_be_bytes().to_vec());
+    SliceRange { low: range.first.high().to_be_bytes().to_vec(), high }
+}
+
+/// The slice of a number, of so many.
+pub(super) fn slice_bucket(slice: u8, slices: usize) -> BucketId {
+    BucketId::new(slices.trailing_zeros() as u8, u64::from(slice))
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_bucket::DocumentSortKey;
+    use millrace_document::DocumentId;
+
+    use super::*;
+
+    #[test]
+    fn each_document_is_in_the_range_of_its_slice_alone() {
+        for slices in [1, 2, 8, 64] {
+            for number in 0..200 {
+                let id = DocumentId::parse(&format!("id:a:b:n={number}:c")).expect("an id");
+                let key = DocumentSortKey::new(&id);
+                let of: Vec<u8> = (0..slices)
+                    .filter(|slice| {
+                        slice_range(slice_bucket(*slice, usize::from(slices))).contains(key.as_bytes())
+                    })
+                    .collect();
+                assert_eq!(of, [(number % u64::from(slices)) as u8], "{id} of {slices}");
+            }
+        }
+    }
+}

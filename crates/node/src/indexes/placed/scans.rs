@@ -1,0 +1,128 @@
+//! Entries of a copy for a query of another node.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_bucket::BucketId;
+use millrace_index_feed::CopyFreshness;
+use millrace_index_placement::{CopyId, SliceId};
+use millrace_keys::KeyRange;
+
+use super::message::{CopyScan, CopyScanned};
+use super::service::{PlacedService, now};
+use crate::Error;
+
+/// Maximum number of entries of a page.
+const PAGE_MAX: u64 = 131_072;
+
+/// Time after which the owners are asked for their positions again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Pause before that.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl PlacedService {
+    /// Entries of a copy, with every write that was acknowledged before the call, if that is asked for.
+    ///
+    /// # Errors
+    /// The node does not have the copy, or it does not have all of that in time; a file cannot be read.
+    pub async fn scan(self: &Arc<Self>, scan: CopyScan) -> Result<CopyScanned, Error> {
+        let missing = || Error::Unsettled(format!("copy {} of {} is not here", scan.copy.0, scan.slice));
+        let found = self.copies.lock().readable(scan.copy, scan.slice).ok_or_else(missing)?;
+        let (version, missing) = match scan.patience_ms {
+            Some(patience) => {
+                let deadline = Instant::now() + Duration::from_millis(patience);
+                self.wait_until_fresh((scan.copy, scan.slice), deadline).await?
+            }
+            None => (0, BTreeSet::new()),
+        };
+        let missing: Vec<BucketId> = missing.into_iter().collect();
+        let (copy, service) = (scan.copy, Arc::clone(self));
+        let read = tokio::task::spawn_blocking(move || {
+            let ranges = scan.ranges.into_iter().map(|(low, high)| KeyRange { low, high });
+            let ranges: Vec<KeyRange> = ranges.collect();
+            let (index, limit) = (&found.kept.copy, scan.limit.min(PAGE_MAX));
+            if scan.count {
+                let count = index.count(&ranges, scan.limit, &|_| true)?;
+                return Ok(CopyScanned { version, count, missing, ..CopyScanned::default() });
+            }
+            // At most the length of a page.
+            let page = index.scan(&ranges, scan.from.as_deref(), limit as usize)?;
+            let entries = page.entries.into_iter().map(|entry| (entry.key, entry.document, entry.timestamp));
+            let entries: Vec<_> = entries.collect();
+            let count = entries.len() as u64;
+            Ok::<_, millrace_index::Error>(CopyScanned {
+                version,
+                entries,
+                count,
+                continuation: page.continuation,
+                missing,
+            })
+        });
+        let read = read.await.map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(read.inspect_err(|error| service.failed(copy, error))?)
+    }
+
+    /// Waits until the copy has everything that was acknowledged before the call. Returns the version of the
+    /// cluster state by which it has, and the buckets of which it does not: those of which the owner itself
+    /// lacks something, and those that have not come in time.
+    pub async fn wait_until_fresh(
+        self: &Arc<Self>,
+        (copy, slice): (CopyId, SliceId),
+        deadline: Instant,
+    ) -> Result<(u64, BTreeSet<BucketId>), Error> {
+        let behind = || Error::IndexNotReady(format!("copy {} of an index is behind", copy.0));
+        let mut applied = self.applied.subscribe();
+        // What the last comparison has shown.
+        let mut last = None;
+        loop {
+            let version = self.adopt_state().await;
+            let found = self.copies.lock().readable(copy, slice);
+            let owners = found.ok_or_else(behind)?.owners;
+            let asked = self.positions(owners);
+            let Ok(positions) = tokio::time::timeout_at(deadline.into(), asked).await else { break };
+            let incomplete: BTreeSet<BucketId> =
+                positions.values().flat_map(|position| &position.incomplete).copied().collect();
+            // Positions by another state say nothing about the copy.
+            while positions.values().all(|position| position.version == version) {
+                applied.borrow_and_update();
+                let (freshness, present) = {
+                    let copies = self.copies.lock();
+                    (copies.freshness(copy, version, &positions), copies.version())
+                };
+                match freshness {
+                    CopyFreshness::Fresh => return Ok((version, BTreeSet::new())),
+                    CopyFreshness::Missing(missing) if missing.is_subset(&incomplete) => {
+                        return Ok((version, missing));
+                    }
+                    CopyFreshness::Missing(missing) => last = Some((version, missing)),
+                    CopyFreshness::NotReady => {}
+                }
+                if present != version || Instant::now() >= deadline {
+                    break;
+                }
+                // Sessions begin again without a change of the copy: the positions are asked for again then.
+                let until = deadline.min(Instant::now() + RETRY);
+                if tokio::time::timeout_at(until.into(), applied.changed()).await.is_err() {
+                    break;
+                }
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        last.ok_or_else(behind)
+    }
+
+    /// Lets the copies act by the newest state. Returns its version.
+    async fn adopt_state(self: &Arc<Self>) -> u64 {
+        let state = self.cluster.state();
+        let known = self.copies.lock().version();
+        if let Some(state) = state.filter(|state| state.version().number() > known) {
+            self.change(move |copies| copies.adopt_state(&state, now())).await;
+        }
+        self.copies.lock().version()
+    }
+}

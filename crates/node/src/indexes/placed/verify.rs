@@ -1,0 +1,285 @@
+//! Comparison of copies of a placed index with the documents of the buckets that a node owns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_bucket::{BucketId, reversed_location};
+use millrace_cluster::ClusterState;
+use millrace_document::Timestamp;
+use millrace_index_feed::{BucketStanding, FeedRead, FeedReadScope, FollowSession};
+use millrace_index_placement::{PlacedCopy, SliceId};
+
+use super::super::service::document_id;
+use super::super::{IndexDefinition, IndexDifferences};
+use super::PlacedIndexes;
+use super::kept::BucketPart;
+use super::message::{CopyRecords, PlacedAnswer, PlacedQuestion};
+use super::pages::{self, slice_bucket};
+use super::service::PlacedService;
+use super::source::FedBody;
+use crate::Error;
+
+/// Records that an answer has at most. A page of documents has far fewer.
+const RECORDS_MAX: usize = 65_536;
+
+/// Time in which a copy is to have what the documents have.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks at a document that differs: it may be written between two of them.
+const LOOKS: usize = 3;
+
+/// Keys of documents, by their sort keys; those without keys are left out.
+type DocumentKeys = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// A slice of the index that is compared, with its copies.
+struct ComparedSlice {
+    id: SliceId,
+    bucket: BucketId,
+    copies: Vec<PlacedCopy>,
+}
+
+/// Documents of a bucket between two sort keys.
+#[derive(Clone)]
+struct ComparedPart {
+    bucket: BucketId,
+    apart: Vec<BucketId>,
+    after: Option<Vec<u8>>,
+    until: Option<Vec<u8>>,
+}
+
+impl PlacedIndexes {
+    /// Compares the copies of an index that are ready with the documents of the buckets that this node owns.
+    /// Documents that are written meanwhile are looked at again.
+    ///
+    /// # Errors
+    /// The application places no such index; it is not ready; a copy does not answer; a file cannot be read.
+    pub(crate) async fn verify(&self, content: &str, name: &str) -> Result<IndexDifferences, Error> {
+        let starts = || Error::Unsettled("this node does not keep placed indexes yet".to_owned());
+        self.service.get().ok_or_else(starts)?.verify(content, name).await
+    }
+
+    /// True if the application places an index of this content cluster and name.
+    pub(crate) fn declares(&self, content: &str, name: &str) -> bool {
+        let all = self.definitions.all();
+        all.iter().any(|definition| definition.name() == name && *definition.content == *content)
+    }
+}
+
+impl PlacedService {
+    /// As [`PlacedIndexes::verify`].
+    ///
+    /// # Errors
+    /// Those of [`PlacedIndexes::verify`].
+    pub async fn verify(self: &Arc<Self>, content: &str, name: &str) -> Result<IndexDifferences, Error> {
+        let starts = || Error::Unsettled("this node does not keep placed indexes yet".to_owned());
+        let table = self.table.borrow().clone().ok_or_else(starts)?;
+        let not_ready = || Error::IndexNotReady(format!("index '{name}' is being built"));
+        let number = table.usable(content, name).ok_or_else(not_ready)?;
+        let index = table.indexes().get(&number).ok_or_else(not_ready)?;
+        let definition = self.definitions.get(index.definition.0).ok_or_else(not_ready)?;
+        let slices = index.slices.len();
+        let slice = |slice: usize| {
+            // At most 64 slices.
+            let id = SliceId { index: number, slice: slice as u8 };
+            let copies = table.serving(id).cloned().collect();
+            ComparedSlice { id, bucket: slice_bucket(slice as u8, slices), copies }
+        };
+        let slices: Vec<ComparedSlice> = (0..slices).map(slice).collect();
+        self.compare(&definition, &slices).await
+    }
+
+    async fn compare(
+        self: &Arc<Self>,
+        definition: &Arc<IndexDefinition>,
+        slices: &[ComparedSlice],
+    ) -> Result<IndexDifferences, Error> {
+        let unknown = || Error::Unsettled("this node does not know yet what it owns".to_owned());
+        let standings = self.cluster.standings().ok_or_else(unknown)?;
+        let state = standings.state;
+        let mut differences = IndexDifferences::default();
+        for (bucket, standing) in standings.buckets {
+            if standing == BucketStanding::Incomplete {
+                // Its documents are not known here.
+                continue;
+            }
+            let inside = |other: &BucketId| *other != bucket && bucket.covers(*other);
+            let apart: Vec<BucketId> = state.buckets().filter(inside).collect();
+            let mut part = ComparedPart { bucket, apart, after: None, until: None };
+            loop {
+                let (expected, until) = self.documents(definition, &state, &part).await?;
+                part.until = until;
+                for slice in slices {
+                    if slice.bucket.covers(bucket) || bucket.covers(slice.bucket) {
+                        self.compare_slice(definition, &state, slice, &part, &expected, &mut differences)
+                            .await?;
+                    }
+                }
+                differences.documents += expected.len() as u64;
+                let Some(until) = part.until.take() else { break };
+                part.after = Some(until);
+            }
+        }
+        Ok(differences)
+    }
+
+    /// Compares all copies of a slice.
+    async fn compare_slice(
+        self: &Arc<Self>,
+        definition: &Arc<IndexDefinition>,
+        state: &Arc<ClusterState>,
+        slice: &ComparedSlice,
+        part: &ComparedPart,
+        expected: &DocumentKeys,
+        differences: &mut IndexDifferences,
+    ) -> Result<(), Error> {
+        for copy in &slice.copies {
+            let found = self.records(slice, copy, part).await?;
+            differences.entries += found.values().map(|keys| keys.len() as u64).sum::<u64>();
+            for document in different(slice, expected, &found) {
+                if !self.agrees(definition, state, slice, copy, part, &document).await? {
+                    differences.differences += 1;
+                    if differences.examples.len() < 10 {
+                        differences.examples.extend(document_id(&document).map(|id| id.to_string()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a document again.
+    async fn agrees(
+        self: &Arc<Self>,
+        definition: &Arc<IndexDefinition>,
+        state: &Arc<ClusterState>,
+        slice: &ComparedSlice,
+        copy: &PlacedCopy,
+        part: &ComparedPart,
+        document: &[u8],
+    ) -> Result<bool, Error> {
+        // The range that has this document alone, and none of another text: no text has these bytes.
+        let mut after = document.to_vec();
+        if let Some(last @ 1..) = after.pop() {
+            after.push(last - 1);
+            after.extend([u8::MAX; 8]);
+        }
+        let part = ComparedPart { after: Some(after), until: Some(document.to_vec()), ..part.clone() };
+        for _ in 0..LOOKS {
+            let expected = self.document(definition, state, part.bucket, document).await?;
+            let mut found = self.records(slice, copy, &part).await?;
+            if found.remove(document).unwrap_or_default() == expected {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Keys that the documents of a page should have, and the end of the page.
+    async fn documents(
+        &self,
+        definition: &Arc<IndexDefinition>,
+        state: &Arc<ClusterState>,
+        part: &ComparedPart,
+    ) -> Result<(DocumentKeys, Option<Vec<u8>>), Error> {
+        let scope = FeedReadScope::Since { from: Timestamp(0), after: part.after.clone() };
+        self.content(definition, state, part.bucket, scope).await
+    }
+
+    /// Keys that a document should have.
+    async fn document(
+        &self,
+        definition: &Arc<IndexDefinition>,
+        state: &Arc<ClusterState>,
+        bucket: BucketId,
+        document: &[u8],
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let scope = FeedReadScope::Documents(BTreeSet::from([document.to_vec()]));
+        let (mut found, _) = self.content(definition, state, bucket, scope).await?;
+        Ok(found.remove(document).unwrap_or_default())
+    }
+
+    async fn content(
+        &self,
+        definition: &Arc<IndexDefinition>,
+        state: &Arc<ClusterState>,
+        bucket: BucketId,
+        scope: FeedReadScope,
+    ) -> Result<(DocumentKeys, Option<Vec<u8>>), Error> {
+        let document_type = definition.config.document_type.to_string();
+        let session = FollowSession { run: 0, number: 0 };
+        let read = FeedRead { session, number: 0, bucket, document_type, scope };
+        let (store, definition, state) =
+            (self.source.store().clone(), Arc::clone(definition), Arc::clone(state));
+        let content =
+            tokio::task::spawn_blocking(move || pages::content(&store, &state, &definition, &read)).await;
+        let content = content.map_err(|error| Error::Internal(error.to_string()))??;
+        let keys = content.rows.into_iter().filter_map(|row| match row.body {
+            FedBody::Keys(keys) => {
+                let keys = keys.0.first().map(|(_, keys)| keys.clone()).unwrap_or_default();
+                (!keys.is_empty()).then_some((row.document, keys))
+            }
+            FedBody::Committed(_) => None,
+        });
+        Ok((keys.collect(), content.until))
+    }
+
+    /// Records of a copy in a part of a bucket.
+    async fn records(
+        &self,
+        slice: &ComparedSlice,
+        copy: &PlacedCopy,
+        part: &ComparedPart,
+    ) -> Result<DocumentKeys, Error> {
+        let ComparedPart { bucket, apart, after, until } = part.clone();
+        let patience_ms = PATIENCE.as_millis() as u64;
+        let records =
+            CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, patience_ms };
+        let asked = self.cluster.ask(copy.node, PlacedQuestion::Records(records));
+        let silent = |_| Error::IndexNotReady(format!("node {} has not answered in time", copy.node));
+        match tokio::time::timeout(PATIENCE * 2, asked).await.map_err(silent)?? {
+            PlacedAnswer::Recorded(Some(records)) => Ok(records.into_iter().collect()),
+            PlacedAnswer::Recorded(None) => Err(Error::Conflict(format!(
+                "copy {} on node {} has far more documents than there are: rebuild the index",
+                copy.id.0, copy.node
+            ))),
+            _ => Err(Error::Internal("another node answers with something else".to_owned())),
+        }
+    }
+
+    /// Documents that have entries in a copy, in a part of a bucket.
+    ///
+    /// # Errors
+    /// The node does not have the copy, or it is behind; a file cannot be read.
+    pub async fn recorded(self: &Arc<Self>, asked: CopyRecords) -> Result<PlacedAnswer, Error> {
+        let missing = || Error::Unsettled(format!("copy {} of {} is not here", asked.copy.0, asked.slice));
+        let found = self.copies.lock().readable(asked.copy, asked.slice).ok_or_else(missing)?;
+        let deadline = Instant::now() + Duration::from_millis(asked.patience_ms);
+        let (_, missing) = self.wait_until_fresh((asked.copy, asked.slice), deadline).await?;
+        if missing.contains(&asked.bucket) {
+            return Err(Error::IndexNotReady(format!("copy {} of an index is behind", asked.copy.0)));
+        }
+        let (copy, service) = (asked.copy, Arc::clone(self));
+        let read = tokio::task::spawn_blocking(move || {
+            let part = BucketPart {
+                bucket: asked.bucket,
+                apart: &asked.apart,
+                after: asked.after.as_deref(),
+                until: asked.until.as_deref(),
+            };
+            found.kept.records(&part, RECORDS_MAX)
+        });
+        let read = read.await.map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(PlacedAnswer::Recorded(read.inspect_err(|error| service.failed(copy, error))?))
+    }
+}
+
+/// Documents of a slice whose keys differ.
+fn different(slice: &ComparedSlice, expected: &DocumentKeys, found: &DocumentKeys) -> Vec<Vec<u8>> {
+    let is_of_slice = |document: &&Vec<u8>| slice.bucket.contains(reversed_location(document).location());
+    let wanted = expected.iter().filter(|(document, _)| is_of_slice(document));
+    let lacking = wanted.filter(|(document, keys)| found.get(*document) != Some(*keys));
+    let lacking = lacking.map(|(document, _)| document.clone());
+    let extra = found.keys().filter(|document| !expected.contains_key(*document));
+    lacking.chain(extra.cloned()).collect()
+}

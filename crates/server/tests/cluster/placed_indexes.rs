@@ -1,0 +1,148 @@
+//! Placed indexes of a cluster: their copies are made, moved, evened out and replaced, and queries find by
+//! them what they find without.
+
+use std::collections::BTreeMap;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::indexes::{feed, found, query};
+use crate::nodes::{TestEtcd, node, services, until};
+use crate::support::{NOTE, TestServer};
+
+const INDEXES: &str = "<index-service placed='true' copies='2' slices='4'>
+  <index name='by-stars' document='note'><key field='stars'/></index>
+  <index name='late' document='note' build='deferred'><key field='stars' order='descending'/></index>
+</index-service>";
+
+/// Conditions that an index answers; few documents fulfil each.
+const CONDITIONS: [&str; 3] = ["stars = 7", "stars > 150", "stars in (3, 5, 500)"];
+
+/// Checks that the nodes find by an index what they find without.
+#[track_caller]
+fn check(nodes: &[&TestServer], index: &str, when: &str) {
+    for server in nodes {
+        for condition in CONDITIONS {
+            let mut streamed = None;
+            until(&format!("{when}: {condition}"), &true, || {
+                streamed = found(server, condition, "none");
+                streamed.is_some()
+            });
+            until(&format!("{when}: {condition}"), &streamed, || found(server, condition, index));
+        }
+    }
+}
+
+/// Numbers of copies of an index by the names of the nodes, once all copies are in their places.
+#[track_caller]
+fn balanced(server: &TestServer, when: &str) -> BTreeMap<String, usize> {
+    let mut loads = BTreeMap::new();
+    until(&format!("{when}: balanced"), &true, || {
+        loads.clear();
+        let index = server.config(Method::GET, "/index/v1/notes/by-stars").1;
+        let slices = index["placement"].as_array().cloned().unwrap_or_default();
+        let copies = |slice: &Value| slice["copies"].as_array().cloned().unwrap_or_default();
+        for copy in slices.iter().flat_map(copies) {
+            *loads.entry(copy["name"].as_str().unwrap_or("").to_owned()).or_default() += 1;
+        }
+        let is_complete = |slice: &Value| {
+            let copies = copies(slice);
+            copies.len() == 2 && copies.iter().all(|copy| copy["state"] == "ready")
+        };
+        slices.len() == 4
+            && slices.iter().all(is_complete)
+            && server.config(Method::GET, "/index/v1/rebalance").1["balanced"] == true
+    });
+    loads
+}
+
+fn succeeds(server: &TestServer, arguments: &[&str]) -> String {
+    let done = server.millrace(arguments);
+    let (out, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{arguments:?}: {out}{error}");
+    out.into_owned()
+}
+
+#[test]
+fn copies_are_placed_moved_and_made_again() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    let application = services(2).replace("</documents>", &format!("</documents>{INDEXES}"));
+    let files = [("services.xml", &*application), ("schemas/note.sd", NOTE)];
+    until("deployed", &200, || nodes[0].deploy(&files).0);
+    feed(&nodes[1], 0..160);
+    let placed = balanced(&nodes[2], "three nodes");
+    assert_eq!(placed.values().sum::<usize>(), 8, "{placed:?}");
+    assert!(placed.len() == 3 && placed.values().all(|load| (2..=3).contains(load)), "{placed:?}");
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "fed");
+    let (status, answer) = query(&nodes[0], "stars = 7", "late");
+    assert!(status == 503 && answer.to_string().contains("deferred"), "{status} {answer}");
+
+    // All is in its place; a request is refused with its reason, and settings are those of the cluster.
+    let plan = succeeds(&nodes[1], &["index", "plan"]);
+    assert!(plan.contains("none of 8 copies would move"), "{plan}");
+    let refused = nodes[1].millrace(&["index", "move", "by-stars", "--from", "a", "--to", "nowhere"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && error.contains("no node 'nowhere'; the cluster has "), "{error}");
+    succeeds(&nodes[1], &["index", "settings", "activation=slice", "transfers-per-node=4"]);
+    let settings = succeeds(&nodes[2], &["--format", "json", "index", "settings"]);
+    let settings: Value = serde_json::from_str(&settings).expect("JSON");
+    assert_eq!((&settings["activation"], &settings["transfers-per-node"]), (&json!("slice"), &json!(4)));
+
+    // A deferred one is built.
+    succeeds(&nodes[2], &["index", "build", "late"]);
+    succeeds(&nodes[0], &["index", "wait", "--balanced", "--timeout", "120"]);
+    check(&[&nodes[0]], "late", "built");
+    let compared = succeeds(&nodes[1], &["index", "verify", "by-stars"]);
+    assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
+
+    // A node joins, and is filled: eight copies of each index, two of them there.
+    nodes.push(node(&etcd, "d"));
+    until("d has joined", &true, || {
+        let plan = nodes[3].config(Method::GET, "/index/v1/plan").1;
+        plan["nodes"].as_array().is_some_and(|nodes| nodes.len() == 4 && nodes.contains(&json!("d")))
+    });
+    until("d has copies", &true, || balanced(&nodes[3], "four nodes").contains_key("d"));
+    feed(&nodes[3], 160..200);
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "d has joined");
+
+    // An operator moves a copy away and evens out.
+    let index = nodes[0].config(Method::GET, "/index/v1/notes/by-stars").1;
+    let copies = index["placement"][0]["copies"].as_array().cloned().unwrap_or_default();
+    let names: Vec<&str> = copies.iter().filter_map(|copy| copy["name"].as_str()).collect();
+    let to = ["a", "b", "c", "d"].into_iter().find(|name| !names.contains(name)).expect("another node");
+    succeeds(&nodes[2], &["index", "move", "by-stars", "--slice", "0", "--from", names[0], "--to", to]);
+    until("moved", &true, || {
+        balanced(&nodes[1], "a move");
+        let index = nodes[1].config(Method::GET, "/index/v1/notes/by-stars").1;
+        let copies = index["placement"][0]["copies"].as_array().cloned().unwrap_or_default();
+        copies.iter().any(|copy| copy["name"] == to) && copies.iter().all(|copy| copy["name"] != names[0])
+    });
+    succeeds(&nodes[1], &["index", "rebalance"]);
+    succeeds(&nodes[1], &["index", "wait", "--balanced", "--timeout", "120"]);
+    let plan = nodes[1].config(Method::GET, "/index/v1/plan").1;
+    assert_eq!(plan["moves"], 0, "{plan}");
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "a rebalance");
+
+    // A node is killed: once it is down, its copies are made by the others.
+    nodes[1].kill();
+    until("without b", &true, || !balanced(&nodes[0], "b was killed").contains_key("b"));
+    feed(&nodes[0], 200..240);
+    check(&[&nodes[0], &nodes[2], &nodes[3]], "by-stars", "without b");
+    let status = succeeds(&nodes[0], &["status"]);
+    assert!(!status.contains("rebalance "), "{status}");
+
+    // It comes back, and what was replaced meanwhile goes.
+    nodes[1].start_again();
+    until("b is back", &true, || balanced(&nodes[1], "b is back").values().sum::<usize>() == 8);
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "b is back");
+
+    // A node retires: its copies move away.
+    succeeds(&nodes[0], &["node", "retire", "a"]);
+    until("a is empty", &true, || !balanced(&nodes[3], "a retires").contains_key("a"));
+    check(&nodes[1..].iter().collect::<Vec<_>>(), "by-stars", "a has retired");
+    let three = balanced(&nodes[3], "at last");
+    assert!(three.len() == 3 && three.values().sum::<usize>() == 8, "{three:?}");
+    let compared = succeeds(&nodes[2], &["index", "verify", "by-stars"]);
+    assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
+}
