@@ -35,7 +35,7 @@ fn shares(run: &IndexRun, range: &KeyRange) -> (u64, u64) {
     let parts = run.parts(RunSection::Entries);
     let first = run.block_of(RunSection::Entries, &range.low).unwrap_or(0);
     let end = match &range.high {
-        Some(high) => parts.partition_point(|part| &part.first[..] < &high[..]),
+        Some(high) => parts.partition_point(|part| part.first[..] < high[..]),
         None => parts.len(),
     };
     let all = 4 * parts.len() as u64;

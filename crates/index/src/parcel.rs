@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn checksums_do_not_depend_on_the_pieces() {
-        let bytes: Vec<u8> = (0..2_000_u32).map(|at| (at * at >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..2_000_u32).map(|at| ((at * at) >> 3) as u8).collect();
         for parcel_bytes in [1, 7, 500, 1999, 2000, 2001] {
             let expected: Vec<u64> = bytes.chunks(parcel_bytes).map(xxh3_64).collect();
             for piece in [1, 3, 500, 2000] {

@@ -83,7 +83,8 @@ async fn placed(node: &ClusterMembership, expected: &[(u16, usize)]) -> Arc<Plac
 }
 
 async fn published<const N: usize>(node: &ClusterMembership, names: [&str; N]) -> u64 {
-    let publication = PackagePublication::unconditional(b"package", &configuration(names));
+    let configuration = configuration(names);
+    let publication = PackagePublication::unconditional(b"package", &configuration);
     node.publish(publication).await.expect("it is published").generation
 }
 
