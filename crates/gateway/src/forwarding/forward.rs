@@ -18,7 +18,7 @@ use millrace_trust::NodeTrust;
 use super::encrypted::TrustedConnector;
 use super::hop;
 use crate::GatewayState;
-use crate::http::{self, BodyBounds, BudgetReservation};
+use crate::http::{self, BodyBounds, BudgetReservation, NODE_STREAMS_MAX};
 use millrace_node::Error;
 use millrace_node::cluster::{ForwardKind, RemoteNode};
 
@@ -87,6 +87,14 @@ enum ForwardWay {
 /// Number of connections to each other node.
 const WAYS: usize = 4;
 
+/// Maximum number of bytes of an answer that another node may send before they are read.
+const ANSWER_WINDOW: u32 = 256 << 10;
+
+/// The same for all answers of a connection: some are not read for long, since the clients that they are for
+/// do not read, and those must not stop the others. As many as the other node has requests of a connection at
+/// a time.
+const CONNECTION_WINDOW: u32 = NODE_STREAMS_MAX * ANSWER_WINDOW;
+
 impl NodeForwarder {
     pub(crate) fn new(trust: Option<Arc<NodeTrust>>) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
@@ -95,7 +103,8 @@ impl NodeForwarder {
             .timer(TokioTimer::new())
             .http2_keep_alive_interval(Duration::from_secs(5))
             .http2_keep_alive_timeout(Duration::from_secs(5))
-            .http2_adaptive_window(true);
+            .http2_initial_stream_window_size(ANSWER_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW);
         let way = || match &trust {
             Some(trust) => ForwardWay::Encrypted(builder.build(TrustedConnector(Arc::clone(trust)))),
             None => {
@@ -168,4 +177,58 @@ fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
         let refuses = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
         error.is_remote() && (stops || refuses)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use millrace_cluster::Incarnation;
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{PortLimits, RequestLimits};
+
+    /// Answers of each connection that are not read.
+    const UNREAD: usize = 16;
+
+    #[tokio::test]
+    async fn answers_that_are_not_read_do_not_stop_others_of_their_connection() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let large = || async { vec![0; 1 << 20] };
+        let endpoints = Router::new().route("/large", get(large)).route("/small", get(|| async { "small" }));
+        let (_running, stop) = watch::channel(false);
+        let limits = PortLimits::new(&RequestLimits::default());
+        tokio::spawn(crate::serve(listener, None, limits, crate::routed(endpoints), stop, Duration::ZERO));
+        let forwarder = NodeForwarder::new(None);
+        let remote =
+            RemoteNode { address, incarnation: Incarnation::NEVER, protocol: millrace_cluster::PROTOCOL };
+        let ask = |path| {
+            forwarder.stream(
+                &remote,
+                (Method::GET, path),
+                HeaderMap::new(),
+                Body::empty(),
+                &ForwardKind::Share,
+            )
+        };
+        let mut unread = Vec::new();
+        for _ in 0..UNREAD * WAYS {
+            unread.push(ask("/large").await.expect("it is answered"));
+        }
+        for _ in 0..WAYS {
+            let small = async {
+                let answer = ask("/small").await.expect("it is answered");
+                answer.into_body().collect().await.expect("it is whole").to_bytes()
+            };
+            let small = tokio::time::timeout(Duration::from_secs(60), small).await;
+            assert_eq!(small.expect("the others do not stop it"), "small");
+        }
+        for answer in unread {
+            let bytes = answer.into_body().collect().await.expect("it is whole").to_bytes();
+            assert_eq!(bytes.len(), 1 << 20);
+        }
+    }
 }

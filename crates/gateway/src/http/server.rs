@@ -62,7 +62,7 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::fro
 const PROBES: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
 
 /// Maximum number of requests in flight on one HTTP/2 connection of another node.
-const NODE_STREAMS_MAX: u32 = 1024;
+pub(crate) const NODE_STREAMS_MAX: u32 = 1024;
 
 /// The limits of a port's connections.
 #[derive(Clone)]
