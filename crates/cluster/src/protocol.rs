@@ -27,6 +27,9 @@ pub const SPREAD_PARTITIONS: u16 = 3;
 /// The first protocol in which nodes change documents for each other, on condition of what is stored.
 pub const CONDITIONAL_CHANGES: u16 = 3;
 
+/// The first protocol in which nodes read documents of all groups for each other, of many buckets at a time.
+pub const BUCKET_PAGES: u16 = 3;
+
 /// The first protocol in which nodes say to each other which group ids leave out.
 pub const SHORT_IDS: u16 = 3;
 

@@ -23,21 +23,23 @@ use std::time::{Duration, Instant};
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_bucket::BucketId;
-use millrace_cluster::{ClusterVersion, NodeState};
+use millrace_cluster::ClusterVersion;
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Location, Timestamp};
 use millrace_node::Node;
 use millrace_node::cluster::{
-    BatchedWrite, ChangeLimits, ClusterError, ConditionalChange, DocumentsAnswer, DocumentsQuestion,
-    HeldBucket, SentDocument, SettledChange,
+    BatchedWrite, ChangeLimits, ClusterError, ClusterScan, ConditionalChange, DocumentsAnswer,
+    DocumentsQuestion, HeldBucket, SentDocument, SentVersion, SettledChange,
 };
-use millrace_node::cluster::{ask_owners, change_documents, read_bucket, stored_version, wait_for};
+use millrace_node::cluster::{
+    ask_owners, change_documents, documents_away, read_bucket, stored_version, wait_for,
+};
 use millrace_store::{
     CommittedWrite, DocumentWrite, StoreChange, StoreModification, WriteDurability, WriterId,
 };
 
 use self::areas::area_bits;
 pub(crate) use self::areas::{PartitionPlace, keep_partitions_apart, nodes_of, nodes_of_area, spread_areas};
-pub(crate) use self::scans::{place_of, scan, scan_after, scan_documents, scan_here};
+pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
 use crate::Error;
 
 /// Document type of the door. A name with a dot is not valid in a schema.
@@ -389,6 +391,11 @@ fn read(
     Ok(answer)
 }
 
+/// Reads the next documents of a scan of a cluster; none after the last.
+fn next_page(node: &Arc<Node>, scan: &mut ClusterScan) -> Result<Vec<SentVersion>, Error> {
+    Ok(wait_for(node, scan.next(node, Instant::now() + READ_PATIENCE))??)
+}
+
 /// Checks that nothing can be on nodes that are away: as long as fewer are than there are replicas, another
 /// one has it.
 ///
@@ -397,16 +404,7 @@ fn read(
 pub(crate) fn check_all_there(node: &Node) -> Result<(), Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(()) };
     let state = cluster.state()?;
-    let is_away = |state: NodeState| !state.serves();
-    let away = state.nodes().values().filter(|node| is_away(node.state) && node.incarnation.has_run());
-    let names: Vec<&str> = away.map(|node| node.name.as_str()).collect();
-    if names.len() < usize::from(state.distribution().redundancy) {
-        return Ok(());
-    }
-    Err(Error::NotBegun(format!(
-        "documents may be on nodes that do not serve: {}; start them, or remove them from the cluster",
-        names.join(", ")
-    )))
+    documents_away(&state).map_or(Ok(()), |reason| Err(Error::NotBegun(reason)))
 }
 
 fn misunderstood(answer: &DocumentsAnswer) -> Error {

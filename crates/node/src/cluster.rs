@@ -20,6 +20,7 @@ mod forward;
 mod group_sizes;
 mod indexes;
 mod members;
+mod pages;
 mod placement;
 mod readers;
 mod route;
@@ -63,6 +64,7 @@ pub use self::group_sizes::{
 };
 pub use self::indexes::{IndexAnswer, IndexName, IndexQuestion, NodeIndexState, indexes_of_all, own_indexes};
 pub use self::members::{MemberNode, MemberNodes, MemberRole};
+pub use self::pages::{ClusterScan, documents_away};
 pub use self::placement::NO_SUCH_BUCKET;
 pub use self::readers::own_readers;
 pub(crate) use self::readers::readers_of_all;

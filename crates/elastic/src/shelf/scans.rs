@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
-use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion};
+use millrace_node::cluster::{ClusterScan, DocumentsAnswer, DocumentsQuestion};
 use millrace_node::{Node, pool, search};
 use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 
-use super::{DOOR_TYPE, ShelfGroup, StoredSource, misunderstood, read};
+use super::{DOOR_TYPE, ShelfGroup, StoredSource, check_all_there, misunderstood, next_page, read};
 use crate::Error;
 
 /// Documents that are read in one step of a scan at most, and as many as are read first: their size is not
@@ -143,8 +143,45 @@ fn scan_by(
     Ok(())
 }
 
+/// [`scan_documents`] of all groups, and of the documents without a group. In a cluster the documents come
+/// from the nodes that have them; all nodes speak [`BUCKET_PAGES`](millrace_cluster::BUCKET_PAGES). No locks
+/// may be held.
+///
+/// # Errors
+/// As for [`super::get`], and those of `visit`.
+///
+/// # Panics
+/// The permit does not cover all groups.
+pub(crate) fn scan_all(
+    node: &Arc<Node>,
+    permit: &Permit,
+    document_type: &str,
+    after: Option<&str>,
+    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    if node.cluster().is_alone() {
+        return scan_here(node, permit, document_type, ViewScope::All, after, visit);
+    }
+    // Checked here, since other nodes take the question for permitted.
+    node.permitted_store(permit, WantedGroups::All);
+    check_all_there(node)?;
+    let mut scan = ClusterScan::after(document_type, after);
+    loop {
+        let versions = pool::wait_without_place(|| next_page(node, &mut scan))?;
+        if versions.is_empty() {
+            return Ok(());
+        }
+        for version in versions {
+            let (document, timestamp) = version.document()?;
+            if visit(document, timestamp)?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+}
+
 /// [`scan_documents`] of this node's own store.
-pub(crate) fn scan_here(
+fn scan_here(
     node: &Node,
     permit: &Permit,
     document_type: &str,

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use millrace_access::WantedGroups;
+use millrace_cluster::BUCKET_PAGES;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
 use millrace_schema::DocumentMode;
-use millrace_store::ViewScope;
 
 use super::{TypeBinding, group_of, routing_for};
 use crate::Error;
@@ -51,23 +51,26 @@ pub(crate) fn scan(
             shelf::scan_documents(&door.node, &permit, binding.name(), groups, after, each)
         }
         None => {
-            check_alone(door, binding)?;
+            check_protocol(door, binding)?;
             let permit = door.caller.permit_wanted(WantedGroups::All)?;
-            shelf::scan_here(&door.node, &permit, binding.name(), ViewScope::All, after, each)
+            shelf::scan_all(&door.node, &permit, binding.name(), after, each)
         }
     }
 }
 
-/// Refuses a search of all groups on a node of a cluster, whose documents are on other nodes, too.
-fn check_alone(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error> {
-    match door.node.cluster().is_alone() {
-        true => Ok(()),
-        false => Err(Error::IllegalArgument(format!(
-            "[{}] is a document type of the application; in a cluster, its documents are searched here by the routing \
-             values of their groups: name them, or search all groups at /search/",
-            binding.name()
-        ))),
+/// Refuses a search of all groups in a cluster whose nodes do not all read documents of all groups for each
+/// other.
+fn check_protocol(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error> {
+    let Some(cluster) = door.node.cluster().view()? else { return Ok(()) };
+    if cluster.state()?.protocol() >= BUCKET_PAGES {
+        return Ok(());
     }
+    Err(Error::IllegalArgument(format!(
+        "[{}] is a document type of the application; until all nodes of the cluster speak protocol {BUCKET_PAGES}, its \
+         documents are searched here by the routing values of their groups: name them, or search all groups at \
+         /search/",
+        binding.name()
+    )))
 }
 
 /// Groups that are searched; `None` for all.

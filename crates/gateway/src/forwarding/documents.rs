@@ -35,9 +35,10 @@ pub(super) async fn ask(
         DocumentsQuestion::Write { .. }
         | DocumentsQuestion::Drop { .. }
         | DocumentsQuestion::Change { .. } => Error::Unknown,
-        DocumentsQuestion::Get { .. } | DocumentsQuestion::Exist { .. } | DocumentsQuestion::Page { .. } => {
-            Error::Unsettled
-        }
+        DocumentsQuestion::Get { .. }
+        | DocumentsQuestion::Exist { .. }
+        | DocumentsQuestion::Page { .. }
+        | DocumentsQuestion::BucketPage { .. } => Error::Unsettled,
     };
     let answer = question::ask_or(forwarder, remote, DOCUMENTS_PATH, &question, unread).await;
     answer.map_err(|error| match error {
@@ -170,8 +171,23 @@ mod tests {
             (DocumentsQuestion::Get { held, id: id.clone() }, "020a05070c69643a613a623a6e3d373a63"),
             (DocumentsQuestion::Exist { held, ids: vec![id] }, "030a0507010c69643a613a623a6e3d373a63"),
             (
-                DocumentsQuestion::Page { held, document_type, group, after: Some("z".to_owned()) },
+                DocumentsQuestion::Page {
+                    held,
+                    document_type: document_type.clone(),
+                    group,
+                    after: Some("z".to_owned()),
+                },
                 "040a05070162026e3701017a",
+            ),
+            (
+                DocumentsQuestion::BucketPage {
+                    version,
+                    buckets: vec![held.bucket],
+                    document_type,
+                    after: Some("z".to_owned()),
+                    bytes: 9,
+                },
+                "0607010a05016201017a09",
             ),
             (
                 DocumentsQuestion::Change {

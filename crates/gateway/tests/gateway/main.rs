@@ -3,6 +3,7 @@
 //! Executables of their own: `cluster`, whose many nodes run until the process ends, and `feed` and
 //! `feed_panics`, since places of streams are counted for the process.
 
+mod all_groups;
 mod dropped_types;
 mod groups;
 mod http2;

@@ -1,8 +1,10 @@
 //! Documents on other nodes, for a request that this node answers with documents of groups of several owners:
-//! writes and drops go to the owner of a group, reads to a node that has all of it.
+//! writes and drops go to the owner of a group, reads to a node that has all of it. Reads of all groups are
+//! in `pages`.
 //!
 //! A write that is answered here is durable on all replicas, as if it had come to the owner.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,22 +12,15 @@ use millrace_access::Permit;
 use millrace_bucket::BucketId;
 use millrace_cluster::ClusterVersion;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp, wire};
-use millrace_store::{DocumentWrite, StoreChange, StoreModification, StoreVisit, ViewScope, VisitedVersion};
+use millrace_store::{DocumentWrite, StoreChange, StoreModification, ViewScope};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::{
     BatchedWrite, ChangeLimits, ClusterView, ConditionalChange, FailedChange, GroupDropRequest,
-    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, changes, check_held, readers_of_all,
+    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, changes, check_held, pages, readers_of_all,
 };
 use crate::{Error, ErrorKind, Node};
-
-/// Bytes of documents after which a page ends.
-const PAGE_BYTES: usize = 4 << 20;
-
-/// Most documents that are read at a time for a page, and as many as are read first: their size is not known.
-const PAGE_STEP: usize = 64;
-const FIRST_STEP: usize = 4;
 
 /// Time beyond the limit of a write after which no outcome will come.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -86,6 +81,20 @@ pub enum DocumentsQuestion {
         limits: ChangeLimits,
         /// Time limit.
         patience: Duration,
+    },
+    /// Reads some documents of a type in buckets that the node has, of all groups. It is asked from
+    /// [`BUCKET_PAGES`](millrace_cluster::BUCKET_PAGES) on.
+    BucketPage {
+        /// Version of the cluster state that both nodes must act by.
+        version: ClusterVersion,
+        /// The buckets.
+        buckets: Vec<BucketId>,
+        /// The type.
+        document_type: String,
+        /// Place after which the page begins; `None`: at the first document.
+        after: Option<String>,
+        /// Bytes of documents after which the page ends.
+        bytes: u32,
     },
 }
 
@@ -187,9 +196,19 @@ impl SentVersion {
         SentVersion { id: document.id.clone(), fields: wire::encode_fields(document), timestamp }
     }
 
+    /// Id of the document.
+    pub(super) fn id(&self) -> &DocumentId {
+        &self.id
+    }
+
     /// Bytes of the fields.
     pub(super) fn bytes(&self) -> usize {
         self.fields.len()
+    }
+
+    /// Bytes in memory, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<SentVersion>() + self.id.as_str().len() + self.fields.len()
     }
 
     /// The document, and the time of its write.
@@ -277,21 +296,25 @@ pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Res
                     found.map(|(document, timestamp)| SentVersion::of(&document, timestamp)),
                 ))
             };
-            read_here(node, held, read).await
+            read_here(node, (held.version, from_ref(&held.bucket)), read).await
         }
         DocumentsQuestion::Exist { held, ids } => {
             let read = move |node: &Node| {
                 let exists = |id| Ok(node.store().get(id)?.is_some());
                 Ok(DocumentsAnswer::Exist(ids.iter().map(exists).collect::<Result<_, Error>>()?))
             };
-            read_here(node, held, read).await
+            read_here(node, (held.version, from_ref(&held.bucket)), read).await
         }
         DocumentsQuestion::Page { held, document_type, group, after } => {
-            let read = move |node: &Node| {
-                let (documents, next) = page(node, &document_type, (group, held.bucket), after)?;
-                Ok(DocumentsAnswer::Page(documents, next))
-            };
-            read_here(node, held, read).await
+            let scope = ViewScope::GroupsIn(vec![group], vec![held.bucket]);
+            let read = move |node: &Node| pages::page(node, &document_type, scope, after, pages::PAGE_BYTES);
+            read_here(node, (held.version, from_ref(&held.bucket)), read).await
+        }
+        DocumentsQuestion::BucketPage { version, buckets, document_type, after, bytes } => {
+            let scope = ViewScope::Buckets(buckets.clone());
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(pages::PAGE_BYTES);
+            let read = move |node: &Node| pages::page(node, &document_type, scope, after, bytes);
+            read_here(node, (version, buckets.as_slice()), read).await
         }
         // The server of the node's ports has admitted the changes.
         DocumentsQuestion::Change { changes, limits: _, patience } => {
@@ -347,16 +370,16 @@ async fn drop_here(
     }
 }
 
-/// Runs a read, which counts if this node has the bucket before and after it by the same cluster state.
+/// Runs a read, which counts if this node has the buckets before and after it by the same cluster state.
 async fn read_here(
     node: &Arc<Node>,
-    held: HeldBucket,
+    (version, buckets): (ClusterVersion, &[BucketId]),
     read: impl FnOnce(&Node) -> Result<DocumentsAnswer, Error> + Send + 'static,
 ) -> Result<DocumentsAnswer, Error> {
     let check = |node: &Node| -> Result<(), Error> {
         let Some(cluster) = node.cluster().view()? else { return Ok(()) };
-        check_version(cluster, held.version)?;
-        check_held(cluster, &[held.bucket])
+        check_version(cluster, version)?;
+        check_held(cluster, buckets)
     };
     check(node)?;
     let reader = Arc::clone(node);
@@ -365,40 +388,6 @@ async fn read_here(
     let answer = done.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))?;
     check(node)?;
     Ok(answer)
-}
-
-/// Documents of a type in a group and a bucket of this node's store, and the end of the page.
-fn page(
-    node: &Node,
-    document_type: &str,
-    (group, bucket): (DocumentGroup, BucketId),
-    after: Option<String>,
-) -> Result<(Vec<SentVersion>, Option<String>), Error> {
-    let mut pass = StoreVisit {
-        scope: ViewScope::GroupsIn(vec![group], vec![bucket]),
-        wanted: FIRST_STEP,
-        continuation: after,
-        ..StoreVisit::all(&[document_type])
-    };
-    let (mut documents, mut bytes) = (Vec::new(), 0);
-    loop {
-        let step = node.store().visit(&pass)?;
-        for visited in step.visited {
-            if let VisitedVersion::Document(document, timestamp) = visited {
-                let sent = SentVersion::of(&document, timestamp);
-                bytes += sent.fields.len();
-                documents.push(sent);
-            }
-        }
-        match step.continuation {
-            Some(next) if bytes < PAGE_BYTES => {
-                let each = bytes / documents.len().max(1);
-                pass.wanted = ((PAGE_BYTES - bytes) / each.max(1)).clamp(1, PAGE_STEP);
-                pass.continuation = Some(next);
-            }
-            next => return Ok((documents, next)),
-        }
-    }
 }
 
 /// Asks the owners of groups to write or drop documents of them, all at the same time, if the cluster state
@@ -437,7 +426,7 @@ async fn ask_owner(
     deadline: Instant,
 ) -> Result<DocumentsAnswer, Error> {
     let Some(cluster) = node.cluster().view()? else { return own_documents(node, question).await };
-    let owners = cluster.owners(Some(std::slice::from_ref(group)))?;
+    let owners = cluster.owners(Some(from_ref(group)))?;
     if owners.version != version {
         return Err(Error::Unsettled(
             "the cluster state has changed before documents were written".to_owned(),
@@ -496,7 +485,7 @@ async fn read_once(
 ) -> Result<Option<DocumentsAnswer>, Error> {
     let cluster = node.cluster().view()?;
     let cluster = cluster.ok_or_else(|| Error::NotFound("this node is not one of a cluster".to_owned()))?;
-    let found = readers_of_all(node, cluster, Some(std::slice::from_ref(group)), deadline, false).await?;
+    let found = readers_of_all(node, cluster, Some(from_ref(group)), deadline, false).await?;
     if !cluster.buckets_of(group)?.contains(&bucket) {
         return Err(Error::Unsettled(NO_SUCH_BUCKET.to_owned()));
     }
@@ -514,17 +503,7 @@ async fn read_once(
     let mut nodes = readers.nodes.clone();
     nodes.sort_by_key(|reader| *reader != me);
     for reader in nodes {
-        let answer = match cluster.place(reader)? {
-            NodeAddress::Here => own_documents(node, question(held)).await,
-            NodeAddress::At(remote) => {
-                let asked = node.transport()?.documents(remote.clone(), question(held));
-                tokio::time::timeout_at(deadline.into(), asked).await.unwrap_or_else(|_| {
-                    let reason = "it has not answered in time".to_owned();
-                    Err(Error::Unreachable { address: remote.address, reason, sent: true })
-                })
-            }
-        };
-        match answer {
+        match ask_reader(node, cluster.place(reader)?, question(held), deadline).await {
             Ok(answer) => {
                 check_read(cluster, found.version)?;
                 return Ok(Some(answer));
@@ -535,8 +514,27 @@ async fn read_once(
     Err(failed.unwrap_or_else(|| Error::Unsettled("no node has all of the documents now".to_owned())))
 }
 
+/// Asks a node that has documents for them.
+pub(super) async fn ask_reader(
+    node: &Arc<Node>,
+    reader: NodeAddress,
+    question: DocumentsQuestion,
+    deadline: Instant,
+) -> Result<DocumentsAnswer, Error> {
+    match reader {
+        NodeAddress::Here => own_documents(node, question).await,
+        NodeAddress::At(remote) => {
+            let asked = node.transport()?.documents(remote.clone(), question);
+            tokio::time::timeout_at(deadline.into(), asked).await.unwrap_or_else(|_| {
+                let reason = "it has not answered in time".to_owned();
+                Err(Error::Unreachable { address: remote.address, reason, sent: true })
+            })
+        }
+    }
+}
+
 /// Checks after a read that no other owner has come between.
-fn check_read(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(), Error> {
+pub(super) fn check_read(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(), Error> {
     match cluster.vouches(version) {
         true => Ok(()),
         false => {

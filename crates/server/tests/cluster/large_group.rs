@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::elastic_types::scrolled;
 use crate::nodes::{TestEtcd, ideal_at, node, put, until, visited};
 use crate::support::{NOTE, SERVICES, TestServer};
 
@@ -109,6 +110,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     let status = nodes[0].millrace(&["status"]).stdout;
     assert!(String::from_utf8_lossy(&status).contains("1 large group is divided"));
     assert_eq!(visited(&nodes[2]).len(), LARGE as usize + 2);
+    assert_eq!(scrolled(&nodes[1]).len(), LARGE as usize + 2, "at Elasticsearch's interfaces");
 
     // Writes and queries continue without one of the nodes.
     nodes[1].kill();

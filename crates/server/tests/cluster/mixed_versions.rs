@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::clients::{create, two_nodes};
+use crate::elastic_types::counted;
 use crate::keys::token;
 use crate::load::ClientLoad;
 use crate::nodes::{TestEtcd, count, ideal_at, node, put, services, until, visited};
@@ -140,6 +141,10 @@ fn a_cluster_with_an_older_node_serves_and_goes_on_when_that_is_upgraded() {
         put(&nodes[number as usize % 3], number % 20, number);
     }
     check(&nodes, 60, "in protocol 1");
+    until("all groups are not searched at Elasticsearch's interfaces", &(400, true), || {
+        let (status, answer) = nodes[0].get("/elastic/note/_count");
+        (status, answer.to_string().contains("search all groups at /search/"))
+    });
     // Replicas move: to a node that comes, and again when one has gone, whose data is then of others.
     nodes.push(node(&etcd, "d"));
     keys.settled(&nodes.iter().collect::<Vec<_>>(), "up up up up", 1);
@@ -177,6 +182,9 @@ fn a_cluster_with_an_older_node_serves_and_goes_on_when_that_is_upgraded() {
     let (status, answer) = nodes[0].call(Method::DELETE, path, "");
     assert_eq!((status, answer["documentCount"].as_u64()), (200, Some(written)), "{answer}");
     check(&nodes, 80, "in the next protocol");
+    for node in &nodes {
+        until("all groups at Elasticsearch's interfaces", &Some(80), || counted(node));
+    }
     nodes[2].kill();
     keys.settled(&[&nodes[0], &nodes[1], &nodes[3]], "up up down up", PROTOCOL);
     check(&nodes[..2], 80, "in the next protocol, after moves");
