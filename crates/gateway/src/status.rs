@@ -120,13 +120,17 @@ impl HttpError for Error {
     }
 }
 
-/// Returns the kind of error with this status.
+/// Returns the kind of error with this status, which another node has answered. Statuses that concern the two
+/// nodes alone, such as that of a method which the other one does not know, are internal errors.
 pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
     match status {
         StatusCode::BAD_REQUEST => ErrorKind::BadRequest,
         StatusCode::UNAUTHORIZED => ErrorKind::Unauthenticated,
         StatusCode::FORBIDDEN => ErrorKind::Forbidden,
         StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::CONFLICT => ErrorKind::Conflict,
+        StatusCode::PRECONDITION_FAILED => ErrorKind::Precondition,
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
         StatusCode::TOO_MANY_REQUESTS => ErrorKind::Overloaded,
         StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
         StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
@@ -151,5 +155,31 @@ pub(crate) const fn status_of(kind: ErrorKind) -> StatusCode {
         ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
         ErrorKind::Storage => StatusCode::INSUFFICIENT_STORAGE,
         ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_another_node_stays_what_it_is() {
+        for kind in [
+            ErrorKind::BadRequest,
+            ErrorKind::Unauthenticated,
+            ErrorKind::Forbidden,
+            ErrorKind::NotFound,
+            ErrorKind::Conflict,
+            ErrorKind::Precondition,
+            ErrorKind::TooLarge,
+            ErrorKind::Overloaded,
+            ErrorKind::Unavailable,
+            ErrorKind::Timeout,
+            ErrorKind::Storage,
+            ErrorKind::Internal,
+        ] {
+            assert_eq!(kind_of(status_of(kind)), kind);
+        }
+        assert_eq!(kind_of(StatusCode::METHOD_NOT_ALLOWED), ErrorKind::Internal);
     }
 }
