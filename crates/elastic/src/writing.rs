@@ -29,6 +29,21 @@ use crate::update::{self, UpdateBody};
 /// Longest id of a document in bytes.
 const ID_BYTES_MAX: usize = 512;
 
+/// Reason why a version of the store itself is no condition of a write.
+const NO_INTERNAL_VERSION: &str = "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and \
+                                   `if_primary_term` instead";
+
+/// Time after which writes that the store has no room for are given up, if none of their request is done
+/// meanwhile.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pauses between the tries of such writes: the first, and the longest.
+pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+
+/// Bytes of documents, and number of writes, that are written together.
+const TOGETHER_BYTES: usize = 2 << 20;
+const TOGETHER_MAX: usize = 2048;
+
 /// Kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WriteAction {
@@ -166,17 +181,6 @@ impl WriteResult {
     }
 }
 
-/// Time after which writes that the store has no room for are given up, if none of their request is done
-/// meanwhile.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Pauses between the tries of such writes.
-pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
-
-/// Bytes of documents, and number of writes, that are written together.
-const TOGETHER_BYTES: usize = 2 << 20;
-const TOGETHER_MAX: usize = 2048;
-
 /// A write for the store, and the decision about it that is taken in its turn.
 pub(crate) struct DecidedWrite {
     pub(crate) write: DocumentWrite,
@@ -242,20 +246,20 @@ fn write_together(
     };
     let mut logs = log_writes::write_all(door, &those_to(WriteTarget::Partition), slots).into_iter();
     let mut owned = typed::write_at_owners(door, &those_to(WriteTarget::Owner)).into_iter();
-    let mut others = write_others(door, &those_to(WriteTarget::Home)).into_iter();
+    let mut home = write_at_home(door, &those_to(WriteTarget::Home)).into_iter();
     let result = |placed: &PlacedWrite| {
         let next = match destination(placed) {
             WriteTarget::Partition => logs.next(),
             WriteTarget::Owner => owned.next(),
-            WriteTarget::Home => others.next(),
+            WriteTarget::Home => home.next(),
         };
         next.expect("each write has a result")
     };
     placed.iter().map(result).collect()
 }
 
-/// Writes documents in one batch, which is tried again with those that were refused.
-fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+/// Writes documents to this node in one batch, which is tried again with those that were refused.
+fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut pause = PAUSES[0];
     let mut deadline = Instant::now() + PATIENCE;
@@ -306,17 +310,17 @@ fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Write
     }
 }
 
+/// True if a write was not taken on.
+fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
+    matches!(outcome, Err(Error::Rejected(_) | Error::NotBegun(_)))
+}
+
 /// Indexes whose deletion waits for writes that are under way. One that is gone has an error in place of the
 /// guard.
 pub(crate) struct HeldIndexes<'a> {
     held: Result<HashMap<u32, Result<WriteHold<'a>, Error>>, Error>,
     /// Version of the cluster state that the catalog was read under.
     version: ClusterVersion,
-}
-
-/// True if a write was not taken on.
-fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
-    matches!(outcome, Err(Error::Rejected(_) | Error::NotBegun(_)))
 }
 
 impl<'a> HeldIndexes<'a> {
@@ -356,9 +360,7 @@ impl<'a> HeldIndexes<'a> {
             Err(error) => Err(error.clone()),
         }
     }
-}
 
-impl HeldIndexes<'_> {
     /// Version of the cluster state by which this node acts.
     pub(crate) fn version(&self) -> ClusterVersion {
         self.version
@@ -407,10 +409,7 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
         wrong.push("illegal version value [-1] for version type [EXTERNAL]".to_owned());
     }
     if *rule == VersionRule::Internal && version.is_some() && write.action != WriteAction::Create {
-        wrong.push(
-            "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and `if_primary_term` instead"
-                .to_owned(),
-        );
+        wrong.push(NO_INTERNAL_VERSION.to_owned());
     }
     if version.is_some_and(|version| version < 0) {
         wrong.push("illegal version value".to_owned());
@@ -422,10 +421,7 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
         });
     }
     if write.action == WriteAction::Update && (*rule != VersionRule::Internal || version.is_some()) {
-        wrong = vec![
-            "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and `if_primary_term` instead"
-                .to_owned(),
-        ];
+        wrong = vec![NO_INTERNAL_VERSION.to_owned()];
     }
     if wrong.is_empty() { Ok(()) } else { Err(Error::Validation(wrong)) }
 }
