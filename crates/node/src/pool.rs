@@ -408,11 +408,11 @@ impl WorkPool {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs short work on one of the threads, as `run_in` does, in a queue that all such work
+    /// Runs short work on one of the threads, as [`WorkPool::run_in`] does, in a queue that all such work
     /// shares.
     ///
     /// # Errors
-    /// As `run_in`.
+    /// As for [`WorkPool::run_in`].
     pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
