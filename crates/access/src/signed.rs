@@ -92,7 +92,7 @@ impl TokenClaims {
             ClaimedGroups::Word(word) if word == "all" => Ok(CallerGroups::All),
             ClaimedGroups::Word(_) => wrong("'groups' is a list of groups, or \"all\""),
             ClaimedGroups::These(groups) if groups.len() > GROUPS_MAX => {
-                wrong("'groups' has more than 1000 groups")
+                wrong(&format!("'groups' has more than {GROUPS_MAX} groups"))
             }
             ClaimedGroups::These(groups) => {
                 let group = |group: &ClaimedGroup| match group {
