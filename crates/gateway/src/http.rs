@@ -15,7 +15,7 @@ mod server;
 mod tls;
 mod unread;
 
-pub(crate) use answer::{UncountedAnswer, counted_page, observed};
+pub(crate) use answer::{UncountedAnswer, checked, counted_page, observed};
 pub(crate) use body::{
     BodyBounds, BodyReader, MadeBodyError, ReadBody, check_ratio, collect, read_body, unpacked_bytes,
 };

@@ -1,19 +1,17 @@
 //! Credentials of requests that last: a stream goes on only as long as its credential is valid.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use axum::response::Response;
 use hyper::Request;
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::body::{Body as _, Bytes, Frame};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use millrace_access::{CertificateHash, Error as AccessError, PortKind, RequestCaller, RequestCredentials};
 
 use crate::GatewayState;
 use crate::access_log::ConnectionPeer;
+use crate::http::checked;
 
 /// Time between two looks at the credential of an answer that is being sent.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -81,8 +79,19 @@ impl StandingCredential {
         if !is_stream || response.extensions().get::<ChecksCredential>().is_some() {
             return response;
         }
-        response
-            .map(|body| Body::new(GuardedBody { body, credential: self, next: Instant::now() + INTERVAL }))
+        let mut next = Instant::now() + INTERVAL;
+        let check = move |_: &Frame<Bytes>| {
+            let now = Instant::now();
+            if now < next {
+                return Ok(());
+            }
+            next = now + INTERVAL;
+            self.check().map_err(|error| {
+                tracing::warn!(%error, "an answer ends early; the client sees a broken answer");
+                axum::Error::new(error)
+            })
+        };
+        response.map(|body| checked(body, check))
     }
 }
 
@@ -109,42 +118,5 @@ pub(super) fn authorization(headers: &HeaderMap) -> Option<HeaderValue> {
     match values.next() {
         None => Some(first.clone()),
         Some(_) => Some(HeaderValue::from_static("")),
-    }
-}
-
-/// A body that is being sent.
-struct GuardedBody {
-    body: Body,
-    credential: StandingCredential,
-    /// Time of the next look at the credential.
-    next: Instant,
-}
-
-impl HttpBody for GuardedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let now = Instant::now();
-        if frame.is_some() && now >= self.next {
-            self.next = now + INTERVAL;
-            if let Err(error) = self.credential.check() {
-                tracing::warn!(%error, "an answer ends early; the client sees a broken answer");
-                return Poll::Ready(Some(Err(axum::Error::new(error))));
-            }
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
