@@ -209,10 +209,7 @@ fn shown<B>(request: &hyper::Request<B>) -> DoorRequest {
 
 /// True if a path of the data port is one of the door.
 pub(crate) fn is_below(path: &str) -> bool {
-    ["/elastic", "/v1/logs"]
-        .into_iter()
-        .filter_map(|door| path.strip_prefix(door))
-        .any(|rest| rest.is_empty() || rest.starts_with('/'))
+    [BELOW, "/v1/logs"].into_iter().any(|door| http::rest_below(path, door).is_some())
 }
 
 /// Refusal of a request at the edge, in the form that clients of the door read.
@@ -253,10 +250,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
 
 /// Path within the door.
 fn path_of(path: &str) -> &str {
-    match path.strip_prefix(BELOW) {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
-        _ => path,
-    }
+    http::rest_below(path, BELOW).unwrap_or(path)
 }
 
 fn header(headers: &HeaderMap, name: &HeaderName) -> String {

@@ -34,6 +34,11 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 
+/// Rest of a path that is `prefix` or below it: empty, or from a slash on; `None` for any other path.
+pub(crate) fn rest_below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Creates a response of `content_type`.
 pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> Response {
     let mut response = Response::new(axum::body::Body::from(body));
