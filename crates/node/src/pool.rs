@@ -233,7 +233,11 @@ impl PoolShared {
                 state.idle -= 1;
                 shared.granted.notify_one();
             } else if let Err(error) = PoolShared::start_thread(shared, state) {
-                tracing::error!(%error, "a thread for work cannot be started; the work waits for another thread");
+                tracing::error!(
+                    %error,
+                    "a thread for work cannot be started; the work waits for another thread; raise the limit of threads \
+                     (ulimit -u, TasksMax)"
+                );
                 return;
             }
             state.rung += 1;

@@ -161,7 +161,7 @@ pub(crate) async fn serve_with(
                 },
                 Err(error) => {
                     // Out of file descriptors, mostly: connections that end will free some.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "a connection could not be accepted; raise the limit of open files (ulimit -n)");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
@@ -170,7 +170,7 @@ pub(crate) async fn serve_with(
     }
     drop((listener, handed));
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests were still under way when the time to end them was over");
+        tracing::warn!("requests were still under way when the time to end them was over; raise drain-s");
     }
 }
 
