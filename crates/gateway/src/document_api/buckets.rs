@@ -202,7 +202,7 @@ impl VisitPosition {
         loop {
             let (kind, asked) = (ForwardKind::Client, request);
             let answer = match forwarding::hand_on(node, subject, access, &kind, asked, deadline).await? {
-                RoutingOutcome::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
+                RoutingOutcome::Here(fence) => return Ok(BucketAnswer::Here(fence)),
                 RoutingOutcome::There(answer) => answer,
                 // Only a whole group can be divided.
                 RoutingOutcome::Divided => {

@@ -62,9 +62,9 @@ pub(super) struct GroupSource {
 }
 
 impl PageSource {
-    /// Source of the documents of a pass, of which this node has all by `vouch`, unless they are on several.
+    /// Source of the documents of a pass, of which this node has all by `fence`, unless they are on several.
     /// A stream must not be repeated once its first page is sent, so it continues at another node.
-    pub(super) fn of(call: &DocumentCall, pass: &VisitPass, vouch: ReadFence, streams: bool) -> Self {
+    pub(super) fn of(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
         if let Some(request) = &call.spread {
             return PageSource::Buckets(request.clone());
         }
@@ -75,10 +75,10 @@ impl PageSource {
                     request: request.clone(),
                     group,
                     location: Location::new(u64::from(bits)),
-                    fence: Mutex::new(Some(vouch)),
+                    fence: Mutex::new(Some(fence)),
                 })
             }
-            _ => PageSource::Here(vouch),
+            _ => PageSource::Here(fence),
         }
     }
 }
@@ -208,7 +208,7 @@ impl VisitPages {
             let subject = RouteSubject { location: *location, group: Some(group), part: None };
             let (access, hop) = (AccessKind::Read, ForwardKind::Client);
             match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
-                RoutingOutcome::Here(vouch) => *known.lock() = Some(vouch),
+                RoutingOutcome::Here(fence) => *known.lock() = Some(fence),
                 RoutingOutcome::There(answer) => {
                     let (status, body) = match buckets::whole_answer(answer).await {
                         Ok(answer) => answer,
@@ -274,13 +274,13 @@ impl VisitPages {
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let asked = place.request(request, &parameters);
         let (status, body) = loop {
-            let vouch = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
-                BucketAnswer::Here(vouch) => vouch,
+            let fence = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
+                BucketAnswer::Here(fence) => fence,
                 BucketAnswer::There(status, body) => break (status, body),
             };
             let pass = Arc::new(self.pass.within(place.bucket()));
             let page = self.of_this_node(pass, place.inner(), wanted).await;
-            match vouch.check(&self.node) {
+            match fence.check(&self.node) {
                 Ok(()) => return page,
                 Err(error) if Instant::now() + PATIENCE >= self.deadline => return Err(error),
                 Err(_) => tokio::time::sleep(PATIENCE).await,
