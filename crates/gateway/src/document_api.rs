@@ -294,7 +294,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     call.body_is_reserved = true;
     let is_read = request.method == Method::GET;
     call.of_group = Some(&request).filter(|_| is_read && target.group().is_some()).cloned();
-    let mut looks = RouteBackoff::until(call.deadline());
+    let mut backoff = RouteBackoff::until(call.deadline());
     loop {
         let fence = match hand_on(call, &target, &request).await? {
             RoutingOutcome::Here(fence) => fence,
@@ -311,7 +311,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         match outcome {
             // The reads do not count, and nothing was written: another node owns the documents, or is about
             // to.
-            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && looks.again().await => {}
+            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.again().await => {}
             outcome => return outcome,
         }
     }

@@ -296,7 +296,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     }
     let home = ElasticDoor::home();
     let location = millrace_document::Location::new(u64::from(home.location_bits().unwrap_or(0)));
-    let mut looks = RouteBackoff::until(deadline);
+    let mut backoff = RouteBackoff::until(deadline);
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
         let access = AccessKind::Write;
@@ -306,7 +306,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
         }
         let room = request.room.clone();
         match operate(api, shown.clone(), request.clone().into_request(), None, room).await {
-            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && looks.again().await => {}
+            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.again().await => {}
             outcome => return outcome,
         }
     }

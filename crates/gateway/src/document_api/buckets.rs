@@ -198,7 +198,7 @@ impl VisitPosition {
         let bucket = self.bucket();
         let subject =
             RouteSubject { location: Location::new(bucket.bits()), group: None, part: Some(bucket) };
-        let mut looks = RouteBackoff::until(deadline);
+        let mut backoff = RouteBackoff::until(deadline);
         loop {
             let (kind, asked) = (ForwardKind::Client, request);
             let answer = match forwarding::hand_on(node, subject, access, &kind, asked, deadline).await? {
@@ -212,7 +212,7 @@ impl VisitPosition {
             match whole_answer(answer).await {
                 Ok((status, body)) => return Ok(BucketAnswer::There(status, body)),
                 // What only reads is asked for again: the node may have been frozen or restarted.
-                Err(error) if request.method != Method::GET || !looks.again().await => return Err(error),
+                Err(error) if request.method != Method::GET || !backoff.again().await => return Err(error),
                 Err(_) => {}
             }
         }

@@ -1,12 +1,12 @@
 //! The documents of a visit, written page by page: those of this node, or bucket after bucket from the nodes
 //! of a cluster.
 
-use millrace_cluster::ClusterVersion;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hyper::StatusCode;
+use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Location};
 use millrace_store::VisitedVersion;
 use parking_lot::Mutex;
@@ -22,6 +22,12 @@ use crate::document_api::format::DocumentFormat;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject};
+
+/// Size of a page in bytes that is aimed at: large documents come a few at a time.
+pub(super) const PAGE_BYTES: usize = 2 << 20;
+
+/// Number of documents in the first page, whose size is not known.
+const FIRST_DOCUMENTS: usize = 4;
 
 /// Format of a sequence of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,12 +104,6 @@ pub(super) struct VisitPages {
     /// one.
     together: AtomicUsize,
 }
-
-/// Size of a page in bytes that is aimed at: large documents come a few at a time.
-pub(super) const PAGE_BYTES: usize = 2 << 20;
-
-/// Number of documents in the first page, whose size is not known.
-const FIRST_DOCUMENTS: usize = 4;
 
 /// The answer of another node.
 #[derive(Deserialize)]
@@ -194,14 +194,14 @@ impl VisitPages {
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let continuation = self.pass.continuation(from.clone());
         let asked = buckets::request_from(request, continuation.as_deref(), &parameters);
-        let mut looks = RouteBackoff::until(self.deadline);
+        let mut backoff = RouteBackoff::until(self.deadline);
         loop {
             let fence = *known.lock();
             if let Some(fence) = fence {
                 let page = self.of_this_node(Arc::clone(&self.pass), from.clone(), wanted).await;
                 let Err(error) = fence.check(&self.node) else { return page };
                 *known.lock() = None;
-                if !looks.again().await {
+                if !backoff.again().await {
                     return Err(error);
                 }
             }
@@ -213,7 +213,7 @@ impl VisitPages {
                     let (status, body) = match buckets::whole_answer(answer).await {
                         Ok(answer) => answer,
                         // The node may have been frozen or restarted.
-                        Err(error) if !looks.again().await => return Err(error),
+                        Err(error) if !backoff.again().await => return Err(error),
                         Err(_) => continue,
                     };
                     let mut page = self.of_answer(status, &body)?;
