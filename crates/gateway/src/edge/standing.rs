@@ -59,13 +59,8 @@ impl StandingCredential {
             return Ok(());
         }
         // Streams are on the ports of data.
-        let caller = self.node.caller_of_credentials(
-            PortKind::Data,
-            RequestCredentials {
-                authorization: self.authorization.as_ref().map(|value| value.to_str().unwrap_or("")),
-                certificate: self.certificate,
-            },
-        )?;
+        let credentials = credentials(self.authorization.as_ref(), self.certificate);
+        let caller = self.node.caller_of_credentials(PortKind::Data, credentials)?;
         match caller.covers(&self.caller) {
             true => Ok(()),
             false => Err(AccessError::Lessened { caller: self.caller.name.to_string() }),
@@ -109,6 +104,15 @@ impl GatewayState {
         let declared = (port != PortKind::Config).then(|| self.declared_clients()).flatten();
         self.credentials().caller(credentials, declared.as_deref())
     }
+}
+
+/// The credentials of a request. A header that is no text is like a malformed one.
+pub(super) fn credentials(
+    authorization: Option<&HeaderValue>,
+    certificate: Option<CertificateHash>,
+) -> RequestCredentials<'_> {
+    let authorization = authorization.map(|value| value.to_str().unwrap_or(""));
+    RequestCredentials { authorization, certificate }
 }
 
 /// Header `Authorization` of a request; several are like a malformed one.
