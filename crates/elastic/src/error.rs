@@ -191,6 +191,12 @@ impl Error {
         Error::Document { reason: reason.into(), cause: None }
     }
 
+    /// Creates the error of a document that is not JSON.
+    pub(crate) fn not_json(error: impl std::fmt::Display) -> Self {
+        let cause = ("json_parse_exception", error.to_string());
+        Error::Document { reason: "failed to parse".to_owned(), cause: Some(cause) }
+    }
+
     /// Type of the error, as clients compare it.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -63,6 +63,20 @@ impl WriteAction {
             WriteAction::Delete => "delete",
         }
     }
+
+    /// The action with the `op_type` of its request, which can make a `create` of an `index`.
+    ///
+    /// # Errors
+    /// It is neither of the two.
+    pub(crate) fn with_op_type(self, op_type: Option<&str>) -> Result<Self, Error> {
+        match op_type {
+            Some("create") if self == WriteAction::Index => Ok(WriteAction::Create),
+            None | Some("index" | "create") => Ok(self),
+            Some(other) => {
+                Err(Error::IllegalArgument(format!("opType must be 'create' or 'index', found: [{other}]")))
+            }
+        }
+    }
 }
 
 /// Rule by which the version of a write is compared with that of the stored document.
