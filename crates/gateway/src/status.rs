@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use millrace_node::ErrorKind;
-use millrace_node::{Error, StartError};
+use millrace_node::{Error, ErrorKind, StartError};
+use serde_json::Value;
 
 /// Reason why a node cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +139,13 @@ pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
     }
 }
 
+/// Message of the body of an error: its member `message`, or else its text.
+pub(crate) fn message_of(body: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = answer["message"].as_str().map(str::to_owned);
+    message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
+}
+
 /// Returns the HTTP status of a kind of error.
 pub(crate) const fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
@@ -181,5 +188,14 @@ mod tests {
             assert_eq!(kind_of(status_of(kind)), kind);
         }
         assert_eq!(kind_of(StatusCode::METHOD_NOT_ALLOWED), ErrorKind::Internal);
+    }
+
+    #[test]
+    fn an_error_has_its_message_or_its_text() {
+        for (body, expected) in
+            [(r#"{"message":"full","code":1}"#, "full"), ("[1]", "[1]"), ("busy", "busy"), ("", "")]
+        {
+            assert_eq!(message_of(body.as_bytes()), expected);
+        }
     }
 }

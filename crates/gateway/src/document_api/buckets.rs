@@ -11,12 +11,11 @@ use hyper::{Method, StatusCode};
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Location};
 use millrace_env::text_with_causes;
-use serde_json::Value;
 
 use crate::GatewayState;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{RequestParameters, form_encode};
-use crate::status::kind_of;
+use crate::status::{kind_of, message_of};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 
@@ -269,10 +268,7 @@ fn is_of_store(continuation: &str) -> bool {
 
 /// Error for another node's refusal, with the message of that node.
 pub(super) fn refused(status: StatusCode, body: &[u8]) -> Error {
-    let told = serde_json::from_slice::<Value>(body).ok();
-    let told = told.as_ref().and_then(|told| told.get("message")).and_then(Value::as_str);
-    let message = told.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned);
-    Error::Remote { kind: kind_of(status), message }
+    Error::Remote { kind: kind_of(status), message: message_of(body) }
 }
 
 #[cfg(test)]
