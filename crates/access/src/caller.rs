@@ -61,7 +61,7 @@ impl AccessRights {
 
     /// Returns the rights of both sets.
     #[must_use]
-    pub const fn union(self, other: AccessRights) -> Self {
+    pub(crate) const fn union(self, other: AccessRights) -> Self {
         AccessRights(self.0 | other.0)
     }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::{AccessRights, CallerGroups, CallerLimits, Error, provider};
 
 /// Maximum lifetime of a signed token, in seconds: a day.
-pub const LIFETIME_MAX: u64 = 24 * 3600;
+const LIFETIME_MAX_S: u64 = 24 * 3600;
 /// Permitted difference between the clocks of the signer and the server, in seconds.
 const LEEWAY_S: u64 = 30;
 /// Minimum size of a shared secret (HS256), in bytes.
@@ -109,8 +109,8 @@ impl TokenClaims {
         match () {
             () if self.exp.saturating_add(LEEWAY_S) <= now => Err(Error::Expired),
             () if self.nbf > now.saturating_add(LEEWAY_S) => Err(Error::Early),
-            () if self.exp > now.saturating_add(LIFETIME_MAX + LEEWAY_S) => {
-                Err(Error::LongLived { max_s: LIFETIME_MAX })
+            () if self.exp > now.saturating_add(LIFETIME_MAX_S + LEEWAY_S) => {
+                Err(Error::LongLived { max_s: LIFETIME_MAX_S })
             }
             () => Ok(()),
         }
