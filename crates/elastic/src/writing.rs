@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use millrace_access::WantedGroups;
 use millrace_cluster::ClusterVersion;
 use millrace_document::DocumentGroup;
+use millrace_node::work::{OPERATION_BYTES_TOGETHER, OPERATIONS_TOGETHER};
 use millrace_plan::QueryMemory;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
 use parking_lot::Mutex;
@@ -36,10 +37,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pauses between the tries of such writes: the first, and the longest.
 pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
-
-/// Bytes of documents, and number of writes, that are written together.
-const TOGETHER_BYTES: usize = 2 << 20;
-const TOGETHER_MAX: usize = 2048;
 
 /// Kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -188,9 +185,9 @@ pub(crate) fn write_share(
         let mut bytes = 0;
         let fits = |placed: &&PlacedWrite| {
             bytes += placed.write.source.len();
-            bytes <= TOGETHER_BYTES
+            bytes <= OPERATION_BYTES_TOGETHER
         };
-        let together = rest.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
+        let together = rest.iter().take(OPERATIONS_TOGETHER).take_while(fits).count().max(1);
         results.extend(write_together(door, &rest[..together], slots));
     }
     results
