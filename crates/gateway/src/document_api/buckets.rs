@@ -210,8 +210,10 @@ impl VisitPosition {
             };
             match whole_answer(answer).await {
                 Ok((status, body)) => return Ok(BucketAnswer::There(status, body)),
+                // The other node may have changed documents, and must not be asked twice.
+                Err(error) if request.method != Method::GET => return Err(Error::Unknown(error.message())),
                 // What only reads is asked for again: the node may have been frozen or restarted.
-                Err(error) if request.method != Method::GET || !backoff.again().await => return Err(error),
+                Err(error) if !backoff.again().await => return Err(error),
                 Err(_) => {}
             }
         }
