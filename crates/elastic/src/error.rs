@@ -343,10 +343,10 @@ impl From<millrace_node::Error> for Error {
         match error.kind() {
             _ if error.changed_nothing() => Error::NotBegun(message),
             _ if matches!(error, millrace_node::Error::PartlyFull(_)) => Error::PartlyFull(message),
-            ErrorKind::BadRequest | ErrorKind::MethodNotAllowed | ErrorKind::Conflict => {
-                Error::IllegalArgument(message)
-            }
-            ErrorKind::Precondition => Error::IllegalArgument(message),
+            ErrorKind::BadRequest
+            | ErrorKind::MethodNotAllowed
+            | ErrorKind::Conflict
+            | ErrorKind::Precondition => Error::IllegalArgument(message),
             ErrorKind::NotFound => Error::NotFound(message),
             ErrorKind::TooLarge => Error::TooLarge(message),
             ErrorKind::Overloaded => Error::Rejected(message),

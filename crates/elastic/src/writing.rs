@@ -61,7 +61,7 @@ impl WriteAction {
     /// The action with the `op_type` of its request, which can make a `create` of an `index`.
     ///
     /// # Errors
-    /// It is neither of the two.
+    /// It is neither `create` nor `index`.
     pub(crate) fn with_op_type(self, op_type: Option<&str>) -> Result<Self, Error> {
         match op_type {
             Some("create") if self == WriteAction::Index => Ok(WriteAction::Create),
