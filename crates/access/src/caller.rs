@@ -61,7 +61,7 @@ impl AccessRights {
 
     /// Returns the rights of both sets.
     #[must_use]
-    pub const fn union(self, other: AccessRights) -> Self {
+    pub(crate) const fn union(self, other: AccessRights) -> Self {
         AccessRights(self.0 | other.0)
     }
 
@@ -84,6 +84,26 @@ pub enum CallerGroups {
     All,
     /// These groups only; may be empty.
     Only(Arc<[DocumentGroup]>),
+}
+
+impl CallerGroups {
+    /// Returns true if these groups have all documents of the others.
+    pub(crate) fn cover(&self, wanted: WantedGroups<'_>) -> bool {
+        match (self, wanted) {
+            (CallerGroups::All, _) => true,
+            (CallerGroups::Only(_), WantedGroups::All) => false,
+            (CallerGroups::Only(own), WantedGroups::These(groups)) => {
+                groups.iter().all(|group| own.contains(group))
+            }
+        }
+    }
+
+    fn wanted(&self) -> WantedGroups<'_> {
+        match self {
+            CallerGroups::All => WantedGroups::All,
+            CallerGroups::Only(groups) => WantedGroups::These(groups),
+        }
+    }
 }
 
 /// Limits on the requests of one caller. Each node counts for itself.
@@ -158,26 +178,22 @@ impl RequestCaller {
     /// Creates the caller with all rights and no limits: another node of the cluster that has shown its
     /// certificate, or any client of a server without credentials.
     pub fn unrestricted(name: &str) -> Self {
-        RequestCaller {
-            name: name.into(),
-            rights: AccessRights::all(),
-            groups: CallerGroups::All,
-            is_for_path: false,
-            implied_group: None,
-            limits: CallerLimits::default(),
-        }
+        RequestCaller::identified(name, AccessRights::all(), CallerGroups::All, CallerLimits::default())
+    }
+
+    /// Creates the caller that a credential identifies, before a path restricts its request.
+    pub(crate) fn identified(
+        name: &str,
+        rights: AccessRights,
+        groups: CallerGroups,
+        limits: CallerLimits,
+    ) -> Self {
+        RequestCaller { name: name.into(), rights, groups, is_for_path: false, implied_group: None, limits }
     }
 
     /// Returns true if the caller has all rights and groups of another.
     pub fn covers(&self, other: &RequestCaller) -> bool {
-        let has_groups = match (&self.groups, &other.groups) {
-            (CallerGroups::All, _) => true,
-            (CallerGroups::Only(_), CallerGroups::All) => false,
-            (CallerGroups::Only(own), CallerGroups::Only(groups)) => {
-                groups.iter().all(|group| own.contains(group))
-            }
-        };
-        has_groups && self.rights.union(other.rights) == self.rights
+        self.groups.cover(other.groups.wanted()) && self.rights.union(other.rights) == self.rights
     }
 
     /// True for clients of a server without credentials.
@@ -230,10 +246,7 @@ impl RequestCaller {
 
     /// Returns true if the caller may use the documents of a group.
     pub fn covers_group(&self, group: &DocumentGroup) -> bool {
-        match &self.groups {
-            CallerGroups::All => true,
-            CallerGroups::Only(own) => own.contains(group),
-        }
+        self.groups.cover(WantedGroups::These(std::slice::from_ref(group)))
     }
 
     /// Returns the same caller, restricted to one group.

@@ -60,14 +60,9 @@ impl DeclaredClients {
             }
         }
         let certificates = by_certificate.into_iter().map(|(hash, (certificate, names, rights))| {
-            let caller = RequestCaller {
-                name: names.into_iter().collect::<Vec<_>>().join(",").into(),
-                rights,
-                groups: CallerGroups::All,
-                is_for_path: false,
-                implied_group: None,
-                limits: CallerLimits::default(),
-            };
+            let name = names.into_iter().collect::<Vec<_>>().join(",");
+            let limits = CallerLimits::default();
+            let caller = RequestCaller::identified(&name, rights, CallerGroups::All, limits);
             (hash, (certificate, Arc::new(caller)))
         });
         DeclaredClients { certificates: certificates.collect(), tokens }

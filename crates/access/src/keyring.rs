@@ -174,14 +174,8 @@ impl Keyring {
         let AccessFile { denied, keys, .. } =
             AccessFile::joined(file.unwrap_or_default(), shared.unwrap_or_default());
         let keys = keys.into_iter().map(|key| {
-            let caller = RequestCaller {
-                name: key.name.as_str().into(),
-                rights: key.rights.clone().into(),
-                groups: key.caller_groups(),
-                is_for_path: false,
-                implied_group: None,
-                limits: key.limits,
-            };
+            let rights = key.rights.clone().into();
+            let caller = RequestCaller::identified(&key.name, rights, key.caller_groups(), key.limits);
             (key.id.clone(), (key, Arc::new(caller)))
         });
         Ok(Keyring {
@@ -278,14 +272,9 @@ impl Keyring {
             Some(verified) => verified,
             None => {
                 let claims = tokens.verify(token)?;
-                let caller = RequestCaller {
-                    name: claims.sub.as_str().into(),
-                    rights: claims.permissions,
-                    groups: claims.caller_groups()?,
-                    is_for_path: false,
-                    implied_group: None,
-                    limits: claims.limits,
-                };
+                let groups = claims.caller_groups()?;
+                let caller =
+                    RequestCaller::identified(&claims.sub, claims.permissions, groups, claims.limits);
                 let verified = Arc::new(VerifiedToken { claims, caller: Arc::new(caller) });
                 // An expired token is not worth a place.
                 if verified.claims.check_times(now).is_ok() {

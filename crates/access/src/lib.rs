@@ -31,4 +31,3 @@ pub use error::Error;
 pub use keyring::{AccessFile, Keyring, KeyringSources, TokenKeySet};
 pub use permit::{Permit, WantedGroups};
 pub use rules::{AccessRule, PortKind, RequestMethod};
-pub use signed::LIFETIME_MAX;

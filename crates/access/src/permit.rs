@@ -38,12 +38,6 @@ impl Permit {
 
     /// Returns true if it covers these documents.
     pub fn covers(&self, wanted: WantedGroups<'_>) -> bool {
-        match (&self.groups, wanted) {
-            (CallerGroups::All, _) => true,
-            (CallerGroups::Only(_), WantedGroups::All) => false,
-            (CallerGroups::Only(own), WantedGroups::These(groups)) => {
-                groups.iter().all(|group| own.contains(group))
-            }
-        }
+        self.groups.cover(wanted)
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::{AccessRights, CallerGroups, CallerLimits, Error, provider};
 
 /// Maximum lifetime of a signed token, in seconds: a day.
-pub const LIFETIME_MAX: u64 = 24 * 3600;
+const LIFETIME_MAX_S: u64 = 24 * 3600;
 /// Permitted difference between the clocks of the signer and the server, in seconds.
 const LEEWAY_S: u64 = 30;
 /// Minimum size of a shared secret (HS256), in bytes.
@@ -92,7 +92,7 @@ impl TokenClaims {
             ClaimedGroups::Word(word) if word == "all" => Ok(CallerGroups::All),
             ClaimedGroups::Word(_) => wrong("'groups' is a list of groups, or \"all\""),
             ClaimedGroups::These(groups) if groups.len() > GROUPS_MAX => {
-                wrong("'groups' has more than 1000 groups")
+                wrong(&format!("'groups' has more than {GROUPS_MAX} groups"))
             }
             ClaimedGroups::These(groups) => {
                 let group = |group: &ClaimedGroup| match group {
@@ -109,8 +109,8 @@ impl TokenClaims {
         match () {
             () if self.exp.saturating_add(LEEWAY_S) <= now => Err(Error::Expired),
             () if self.nbf > now.saturating_add(LEEWAY_S) => Err(Error::Early),
-            () if self.exp > now.saturating_add(LIFETIME_MAX + LEEWAY_S) => {
-                Err(Error::LongLived { max_s: LIFETIME_MAX })
+            () if self.exp > now.saturating_add(LIFETIME_MAX_S + LEEWAY_S) => {
+                Err(Error::LongLived { max_s: LIFETIME_MAX_S })
             }
             () => Ok(()),
         }

@@ -237,15 +237,7 @@ impl<'b> BulkLines<'b> {
                 None => return Err(unterminated()),
             },
         };
-        let action = match meta.op_type.as_deref() {
-            Some("create") if action == WriteAction::Index => WriteAction::Create,
-            None | Some("index") | Some("create") => action,
-            Some(other) => {
-                return Err(Error::IllegalArgument(format!(
-                    "opType must be 'create' or 'index', found: [{other}]"
-                )));
-            }
-        };
+        let action = action.with_op_type(meta.op_type.as_deref())?;
         self.count += 1;
         if self.count > OPERATIONS_MAX {
             return Err(Error::TooLarge(format!(
@@ -346,18 +338,13 @@ fn write_of(
     if meta.has_dynamic_templates {
         return Err(Error::unsupported("[dynamic_templates] with fields in an item"));
     }
-    let malformed = |reason: String| Error::Document {
-        reason: "failed to parse".to_owned(),
-        cause: Some(("json_parse_exception", reason)),
-    };
-    let text = std::str::from_utf8(source.unwrap_or(b"{}")).map_err(|error| malformed(error.to_string()))?;
+    let text = std::str::from_utf8(source.unwrap_or(b"{}")).map_err(Error::not_json)?;
     let (mut update, mut kept) = (None, Arc::from(""));
     let mut shown = None;
     let mut conditions = meta.conditions.clone();
     if action == WriteAction::Update {
         check_tree(text.as_bytes(), defaults.tree_bytes_max)?;
-        let body: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let body: Map<String, Value> = serde_json::from_str(text).map_err(Error::not_json)?;
         let mut body = UpdateBody::parse(body)?;
         shown = body.shown.take().or_else(|| meta.shown.clone()).or_else(|| defaults.shown.clone());
         conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);

@@ -148,7 +148,7 @@ impl BulkSplitter {
         }
         match self.bytes.len() - self.complete > self.operation_bytes_max {
             true => Err(Error::TooLarge(format!(
-                "an operation has more than {} bytes; raise --request-bytes-max to allow it",
+                "an operation has more than {} bytes, the most of one in a stream; send it with _bulk",
                 self.operation_bytes_max
             ))),
             false => Ok(full),
@@ -244,6 +244,7 @@ mod tests {
         let mut splitter = BulkSplitter::new(BulkBatching { operations: 1, interval: None }, 100);
         let error = splitter.add(&[b'x'; 101]).expect_err("a line of 101 bytes is too long");
         assert_eq!(error.status(), 413);
+        assert!(error.to_string().contains("send it with _bulk"), "{error}");
     }
 
     #[test]

@@ -40,6 +40,14 @@ const INDEXES_MAX: usize = 10_000;
 /// Entries of other kinds that there may be.
 const ENTRIES_MAX: usize = 10_000;
 
+/// Beginnings of the names of entries: of indexes, of data streams, and of partitions.
+const INDEX_PREFIX: &str = "index/";
+const STREAM_PREFIX: &str = "stream/";
+pub(crate) const PARTITION_PREFIX: &str = "partition/";
+
+/// Beginning of the names of marks, each of an index whose documents are to be dropped.
+const DELETION_PREFIX: &str = "deleted/";
+
 /// An index as it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct IndexEntry {
@@ -113,18 +121,27 @@ impl OpenIndex {
 
     /// Shows a write that asked for it, with all others of its shard. Several shards show the document alone.
     pub(crate) fn refresh_for(&self, id: &str) {
-        match self.setting("index.number_of_shards").unwrap_or("1") {
-            "1" => self.live.refresh(),
-            _ => self.live.show(id),
+        match self.has_one_shard() {
+            true => self.live.refresh(),
+            false => self.live.show(id),
         }
     }
 
     /// True if a request with this routing value finds a document. With one shard all of them do.
     pub(crate) fn finds(&self, stored: &StoredSource, routing: Option<&str>) -> bool {
         self.is_log()
-            || self.setting("index.number_of_shards").unwrap_or("1") == "1"
+            || self.has_one_shard()
             || stored.routing.is_none() && routing.is_none()
             || stored.routing.as_deref().unwrap_or(&stored.id) == routing.unwrap_or(&stored.id)
+    }
+
+    fn has_one_shard(&self) -> bool {
+        self.setting("index.number_of_shards").unwrap_or("1") == "1"
+    }
+
+    /// True if more sequence numbers should be reserved before the next write.
+    pub(crate) fn needs_seq_nos(&self) -> bool {
+        self.live.seq_no() + SEQ_NO_STEP / 2 >= self.entry.seq_no_reserved
     }
 
     /// Group of its documents.
@@ -337,7 +354,7 @@ impl DoorCatalog {
     /// The entries as they are now. Waits for no change of them, unless they are to be read from the store.
     ///
     /// # Errors
-    /// They cannot be read from the store.
+    /// Another node owns them, or none does now; they cannot be read from the store.
     pub(crate) fn read(&self) -> Result<Arc<CatalogEntries>, Error> {
         let version = self.state_version()?;
         let application = self.application();
@@ -360,7 +377,8 @@ impl DoorCatalog {
     /// [`CatalogChange::commit`].
     ///
     /// # Errors
-    /// They cannot be read from the store, or an earlier change cannot be completed.
+    /// Another node owns them, or none does now; they cannot be read from the store, or an earlier change
+    /// cannot be completed.
     pub(crate) fn change(&self) -> Result<CatalogChange<'_>, Error> {
         let mut pending = self.changing.lock();
         let version = self.state_version()?;
@@ -391,17 +409,17 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
         let damaged = |error: serde_json::Error| {
             Error::Internal(format!("the entry {} of the catalog is damaged: {error}", stored.id))
         };
-        if stored.id.starts_with("index/") {
+        if stored.id.starts_with(INDEX_PREFIX) {
             let entry: IndexEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
             let live = UnflushedState::after(entry.seq_no_reserved);
             let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live), typed: None };
             entries.indexes.insert(index.entry.name.clone(), index);
-        } else if stored.id.starts_with("stream/") {
+        } else if stored.id.starts_with(STREAM_PREFIX) {
             let stream: StreamEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
             entries.streams.insert(stream.name.clone(), stream);
-        } else if stored.id.starts_with("partition/") {
+        } else if stored.id.starts_with(PARTITION_PREFIX) {
             partitions.push(serde_json::from_str(&stored.source).map_err(damaged)?);
-        } else if let Some(number) = stored.id.strip_prefix("deleted/") {
+        } else if let Some(number) = stored.id.strip_prefix(DELETION_PREFIX) {
             deleted.extend(number.parse::<u32>().ok());
         } else if stored.id == ID_WRITER {
             entries.id_writer = IdWriterEntry::of(&stored.source);
@@ -430,17 +448,15 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
         if entries.indexes.values().all(|index| index.entry.number != number) {
             shelf::drop_group(node, ShelfGroup::of_index(number))?;
         }
-        shelf::put(node, ShelfGroup::CATALOG, &format!("deleted/{number}"), None)?;
+        shelf::put(node, ShelfGroup::CATALOG, &deletion_mark(number), None)?;
     }
     partitions::load(node, &mut entries, partitions);
     Ok(entries)
 }
 
-impl OpenIndex {
-    /// True if more sequence numbers should be reserved before the next write.
-    pub(crate) fn needs_seq_nos(&self) -> bool {
-        self.live.seq_no() + SEQ_NO_STEP / 2 >= self.entry.seq_no_reserved
-    }
+/// Name of the mark of an index whose documents are to be dropped.
+fn deletion_mark(number: u32) -> String {
+    format!("{DELETION_PREFIX}{number}")
 }
 
 /// A number that cannot be guessed.

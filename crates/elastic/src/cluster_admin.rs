@@ -215,41 +215,9 @@ pub(crate) fn cat(
             columns: &["ip", "node.role", "master", "name"],
             rows: KnownNodes::of(door, &request.host).rows(),
         },
-        ["aliases", rest @ ..] => {
-            let pattern = rest.first().copied().unwrap_or("*");
-            let entries = door.catalog.read()?;
-            let mut rows = Vec::new();
-            for index in entries.indexes.values() {
-                for (alias, options) in &index.entry.aliases {
-                    if pattern.split(',').any(|pattern| glob(pattern, alias)) {
-                        let text =
-                            |name: &str| options.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
-                        let filter = if options.contains_key("filter") { "*" } else { "-" };
-                        let writes = options.get("is_write_index").map_or("-".to_owned(), Value::to_string);
-                        rows.push(vec![
-                            alias.clone(),
-                            index.entry.name.clone(),
-                            filter.to_owned(),
-                            text("index_routing"),
-                            text("search_routing"),
-                            writes,
-                        ]);
-                    }
-                }
-            }
-            let columns = &["alias", "index", "filter", "routing.index", "routing.search", "is_write_index"];
-            CatTable { columns, rows }
-        }
+        ["aliases", rest @ ..] => cat_aliases(&*door.catalog.read()?, rest.first().copied().unwrap_or("*")),
         ["templates", rest @ ..] => {
-            let pattern = rest.first().copied().unwrap_or("*");
-            let entries = door.catalog.read()?;
-            let all = [NamedKind::LegacyTemplate, NamedKind::IndexTemplate].into_iter();
-            let all = all.flat_map(|kind| entries.all_named(kind).collect::<Vec<_>>());
-            let rows = all.filter(|(name, _)| glob(pattern, name)).map(|(name, template)| {
-                let patterns = template.get("index_patterns").map(query::text_of).unwrap_or_default();
-                vec![name.to_owned(), patterns.replace('"', "")]
-            });
-            CatTable { columns: &["name", "index_patterns"], rows: rows.collect() }
+            cat_templates(&*door.catalog.read()?, rest.first().copied().unwrap_or("*"))
         }
         _ => {
             return Err(Error::IllegalArgument(format!(
@@ -259,6 +227,41 @@ pub(crate) fn cat(
         }
     };
     table.reply(request, parameters)
+}
+
+/// Aliases of indexes, by patterns with commas between.
+fn cat_aliases(entries: &CatalogEntries, patterns: &str) -> CatTable {
+    let mut rows = Vec::new();
+    for index in entries.indexes.values() {
+        for (alias, options) in &index.entry.aliases {
+            if patterns.split(',').any(|pattern| glob(pattern, alias)) {
+                let text = |name: &str| options.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
+                let filter = if options.contains_key("filter") { "*" } else { "-" };
+                let writes = options.get("is_write_index").map_or("-".to_owned(), Value::to_string);
+                rows.push(vec![
+                    alias.clone(),
+                    index.entry.name.clone(),
+                    filter.to_owned(),
+                    text("index_routing"),
+                    text("search_routing"),
+                    writes,
+                ]);
+            }
+        }
+    }
+    let columns = &["alias", "index", "filter", "routing.index", "routing.search", "is_write_index"];
+    CatTable { columns, rows }
+}
+
+/// Templates of indexes of both kinds, by a pattern.
+fn cat_templates(entries: &CatalogEntries, pattern: &str) -> CatTable {
+    let all = [NamedKind::LegacyTemplate, NamedKind::IndexTemplate].into_iter();
+    let all = all.flat_map(|kind| entries.all_named(kind).collect::<Vec<_>>());
+    let rows = all.filter(|(name, _)| glob(pattern, name)).map(|(name, template)| {
+        let patterns = template.get("index_patterns").map(query::text_of).unwrap_or_default();
+        vec![name.to_owned(), patterns.replace('"', "")]
+    });
+    CatTable { columns: &["name", "index_patterns"], rows: rows.collect() }
 }
 
 /// Number of documents of an index.

@@ -334,9 +334,7 @@ impl ElasticDoor {
         }
         if let Some(template) = templates::stream_template(&change, name) {
             if action != WriteAction::Create {
-                return Err(Error::IllegalArgument(
-                    "only write ops with an op_type of create are allowed in data streams".to_owned(),
-                ));
+                return Err(only_creates());
             }
             let index = templates::create_stream(&mut change, name, &template)?;
             change.commit()?;
@@ -365,6 +363,12 @@ impl ElasticDoor {
     }
 }
 
+/// Error of another write to a data stream than a `create`.
+fn only_creates() -> Error {
+    let reason = "only write ops with an op_type of create are allowed in data streams";
+    Error::IllegalArgument(reason.to_owned())
+}
+
 /// True if writes to `name` go to a data stream, one that is there or one that they make.
 fn leads_to_stream(entries: &CatalogEntries, name: &str) -> bool {
     let is_part = |index: &OpenIndex| entries.stream_of(&index.entry.name).is_some();
@@ -388,9 +392,7 @@ fn existing(entries: &CatalogEntries, name: &str, action: WriteAction) -> Result
     }
     if let Some(stream) = entries.streams.get(name) {
         if action != WriteAction::Create {
-            return Err(Error::IllegalArgument(
-                "only write ops with an op_type of create are allowed in data streams".to_owned(),
-            ));
+            return Err(only_creates());
         }
         let newest = stream.indexes.last().and_then(|index| entries.indexes.get(index));
         return Ok(newest.cloned());

@@ -172,27 +172,33 @@ fn numbered(reasons: &[String]) -> String {
 
 impl Error {
     /// Creates the error of an index that does not exist.
-    pub fn no_index(name: &str) -> Self {
+    pub(crate) fn no_index(name: &str) -> Self {
         Error::NoIndex { name: name.to_owned(), detail: String::new() }
     }
 
     /// Creates the error of a request for something that this door does not have.
-    pub fn unsupported(what: &str) -> Self {
+    pub(crate) fn unsupported(what: &str) -> Self {
         Error::IllegalArgument(format!("{what} is not supported; docs/elastic.md lists what there is"))
     }
 
     /// Creates the error of a mapping that is malformed.
-    pub fn mapping(reason: impl Into<String>) -> Self {
+    pub(crate) fn mapping(reason: impl Into<String>) -> Self {
         Error::Mapping(reason.into())
     }
 
     /// Creates the error of a document that does not fit.
-    pub fn document(reason: impl Into<String>) -> Self {
+    pub(crate) fn document(reason: impl Into<String>) -> Self {
         Error::Document { reason: reason.into(), cause: None }
     }
 
+    /// Creates the error of a document that is not JSON.
+    pub(crate) fn not_json(error: impl std::fmt::Display) -> Self {
+        let cause = ("json_parse_exception", error.to_string());
+        Error::Document { reason: "failed to parse".to_owned(), cause: Some(cause) }
+    }
+
     /// Type of the error, as clients compare it.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Error::IllegalArgument(_) => "illegal_argument_exception",
             Error::Validation(_) => "action_request_validation_exception",
@@ -228,7 +234,7 @@ impl Error {
 
     /// HTTP status. Overload and a full disk are 429, an unknown outcome is 503: clients repeat these. No
     /// permanent error has either.
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         match self {
             Error::IllegalArgument(_)
             | Error::Validation(_)
@@ -265,7 +271,7 @@ impl Error {
     }
 
     /// The error as an object: that of an item of a bulk, and of each root cause.
-    pub fn object(&self) -> Map<String, Value> {
+    pub(crate) fn object(&self) -> Map<String, Value> {
         let mut object = Map::new();
         object.insert("type".to_owned(), self.kind().into());
         object.insert("reason".to_owned(), self.to_string().into());
@@ -300,7 +306,7 @@ impl Error {
     }
 
     /// The whole body of the answer to a request that is refused.
-    pub fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         if let Error::Method { .. } | Error::NoAlias(_) | Error::NotAcceptable(_) = self {
             return json!({ "error": self.to_string(), "status": self.status() });
         }
@@ -337,10 +343,10 @@ impl From<millrace_node::Error> for Error {
         match error.kind() {
             _ if error.changed_nothing() => Error::NotBegun(message),
             _ if matches!(error, millrace_node::Error::PartlyFull(_)) => Error::PartlyFull(message),
-            ErrorKind::BadRequest | ErrorKind::MethodNotAllowed | ErrorKind::Conflict => {
-                Error::IllegalArgument(message)
-            }
-            ErrorKind::Precondition => Error::IllegalArgument(message),
+            ErrorKind::BadRequest
+            | ErrorKind::MethodNotAllowed
+            | ErrorKind::Conflict
+            | ErrorKind::Precondition => Error::IllegalArgument(message),
             ErrorKind::NotFound => Error::NotFound(message),
             ErrorKind::TooLarge => Error::TooLarge(message),
             ErrorKind::Overloaded => Error::Rejected(message),

@@ -21,7 +21,7 @@ use self::arriving::OTHERS_FOR;
 pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
 pub(crate) use self::changes::{SlotNodes, begin_write, complete_drops, drop_all, expire, load};
 use crate::Error;
-use crate::catalog::{OpenIndex, random_text};
+use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
 use crate::door::ElasticDoor;
 use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
 use crate::shelf::{self, PartitionPlace, ShelfGroup, StoredSource};
@@ -95,7 +95,7 @@ pub(crate) struct PartitionEntry {
 
 impl PartitionEntry {
     fn key(&self) -> String {
-        format!("partition/{}", self.number)
+        format!("{PARTITION_PREFIX}{}", self.number)
     }
 
     fn group(&self) -> ShelfGroup {

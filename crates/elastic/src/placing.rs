@@ -207,10 +207,10 @@ impl<'d> WritePlacer<'d> {
 
 /// Error of a text that is not the JSON of an object.
 fn malformed(error: serde_json::Error) -> Error {
-    let cause = match error.is_data() {
-        true => ("not_x_content_exception", "a document is a JSON object".to_owned()),
-        false => ("json_parse_exception", error.to_string()),
-    };
+    if !error.is_data() {
+        return Error::not_json(error);
+    }
+    let cause = ("not_x_content_exception", "a document is a JSON object".to_owned());
     Error::Document { reason: "failed to parse".to_owned(), cause: Some(cause) }
 }
 

@@ -25,15 +25,7 @@ pub(crate) fn write(
     index: &str,
     id: Option<&str>,
 ) -> Result<DoorReply, Error> {
-    let action = match parameters.get("op_type") {
-        Some("create") if action == WriteAction::Index => WriteAction::Create,
-        None | Some("index" | "create") => action,
-        Some(other) => {
-            return Err(Error::IllegalArgument(format!(
-                "opType must be 'create' or 'index', found: [{other}]"
-            )));
-        }
-    };
+    let action = action.with_op_type(parameters.get("op_type"))?;
     let refresh = RefreshPolicy::of(parameters)?;
     check_pipeline(door, parameters.get("pipeline"))?;
     let mut conditions = WriteConditions {
@@ -59,10 +51,7 @@ pub(crate) fn write(
             if request.body.iter().all(u8::is_ascii_whitespace) {
                 return Err(Error::Validation(vec!["source is missing".to_owned()]));
             }
-            let text = std::str::from_utf8(&request.body).map_err(|error| Error::Document {
-                reason: "failed to parse".to_owned(),
-                cause: Some(("json_parse_exception", error.to_string())),
-            })?;
+            let text = std::str::from_utf8(&request.body).map_err(Error::not_json)?;
             source = text.trim().into();
         }
     }

@@ -116,7 +116,7 @@ impl UnflushedState {
         tombstones.insert(id.to_owned(), version);
     }
 
-    /// Version with which a document was removed, if it was a while ago; forgets it.
+    /// Version with which a document was removed, as long as it is remembered.
     pub(crate) fn tombstone(&self, id: &str) -> Option<i64> {
         self.tombstones.lock().get(id).copied()
     }

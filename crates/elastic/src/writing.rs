@@ -1,5 +1,7 @@
 //! Writes of single documents: index, create, update and delete, with their conditions and results.
 
+mod conditions;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,11 +9,14 @@ use std::time::{Duration, Instant};
 use millrace_access::WantedGroups;
 use millrace_cluster::ClusterVersion;
 use millrace_document::DocumentGroup;
+use millrace_node::work::{OPERATION_BYTES_TOGETHER, OPERATIONS_TOGETHER};
 use millrace_plan::QueryMemory;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use self::conditions::check_conditions;
+pub(crate) use self::conditions::{VersionRule, WriteConditions, check};
 use crate::Error;
 use crate::caller::AdmittedSize;
 use crate::catalog::{OpenIndex, random_text};
@@ -26,8 +31,12 @@ use crate::typed;
 use crate::unflushed::WriteHold;
 use crate::update::{self, UpdateBody};
 
-/// Longest id of a document in bytes.
-const ID_BYTES_MAX: usize = 512;
+/// Time after which writes that the store has no room for are given up, if none of their request is done
+/// meanwhile.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pauses between the tries of such writes: the first, and the longest.
+pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
 /// Kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,38 +57,20 @@ impl WriteAction {
             WriteAction::Delete => "delete",
         }
     }
-}
 
-/// Rule by which the version of a write is compared with that of the stored document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum VersionRule {
-    #[default]
-    Internal,
-    /// It must be higher.
-    External,
-    /// It must be as high or higher.
-    ExternalGte,
-}
-
-impl VersionRule {
-    /// Parses `version_type`.
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        match text {
-            "internal" => Ok(VersionRule::Internal),
-            "external" | "external_gt" => Ok(VersionRule::External),
-            "external_gte" => Ok(VersionRule::ExternalGte),
-            other => Err(Error::IllegalArgument(format!("No version type match [{other}]"))),
+    /// The action with the `op_type` of its request, which can make a `create` of an `index`.
+    ///
+    /// # Errors
+    /// It is neither `create` nor `index`.
+    pub(crate) fn with_op_type(self, op_type: Option<&str>) -> Result<Self, Error> {
+        match op_type {
+            Some("create") if self == WriteAction::Index => Ok(WriteAction::Create),
+            None | Some("index" | "create") => Ok(self),
+            Some(other) => {
+                Err(Error::IllegalArgument(format!("opType must be 'create' or 'index', found: [{other}]")))
+            }
         }
     }
-}
-
-/// Conditions of a write.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct WriteConditions {
-    pub(crate) version: Option<i64>,
-    pub(crate) rule: VersionRule,
-    pub(crate) if_seq_no: Option<i64>,
-    pub(crate) if_primary_term: Option<i64>,
 }
 
 /// A write of one document.
@@ -166,17 +157,6 @@ impl WriteResult {
     }
 }
 
-/// Time after which writes that the store has no room for are given up, if none of their request is done
-/// meanwhile.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Pauses between the tries of such writes.
-pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
-
-/// Bytes of documents, and number of writes, that are written together.
-const TOGETHER_BYTES: usize = 2 << 20;
-const TOGETHER_MAX: usize = 2048;
-
 /// A write for the store, and the decision about it that is taken in its turn.
 pub(crate) struct DecidedWrite {
     pub(crate) write: DocumentWrite,
@@ -205,9 +185,9 @@ pub(crate) fn write_share(
         let mut bytes = 0;
         let fits = |placed: &&PlacedWrite| {
             bytes += placed.write.source.len();
-            bytes <= TOGETHER_BYTES
+            bytes <= OPERATION_BYTES_TOGETHER
         };
-        let together = rest.iter().take(TOGETHER_MAX).take_while(fits).count().max(1);
+        let together = rest.iter().take(OPERATIONS_TOGETHER).take_while(fits).count().max(1);
         results.extend(write_together(door, &rest[..together], slots));
     }
     results
@@ -242,20 +222,20 @@ fn write_together(
     };
     let mut logs = log_writes::write_all(door, &those_to(WriteTarget::Partition), slots).into_iter();
     let mut owned = typed::write_at_owners(door, &those_to(WriteTarget::Owner)).into_iter();
-    let mut others = write_others(door, &those_to(WriteTarget::Home)).into_iter();
+    let mut home = write_at_home(door, &those_to(WriteTarget::Home)).into_iter();
     let result = |placed: &PlacedWrite| {
         let next = match destination(placed) {
             WriteTarget::Partition => logs.next(),
             WriteTarget::Owner => owned.next(),
-            WriteTarget::Home => others.next(),
+            WriteTarget::Home => home.next(),
         };
         next.expect("each write has a result")
     };
     placed.iter().map(result).collect()
 }
 
-/// Writes documents in one batch, which is tried again with those that were refused.
-fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+/// Writes documents to this node in one batch, which is tried again with those that were refused.
+fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut pause = PAUSES[0];
     let mut deadline = Instant::now() + PATIENCE;
@@ -306,17 +286,17 @@ fn write_others(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Write
     }
 }
 
+/// True if a write was not taken on.
+fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
+    matches!(outcome, Err(Error::Rejected(_) | Error::NotBegun(_)))
+}
+
 /// Indexes whose deletion waits for writes that are under way. One that is gone has an error in place of the
 /// guard.
 pub(crate) struct HeldIndexes<'a> {
     held: Result<HashMap<u32, Result<WriteHold<'a>, Error>>, Error>,
     /// Version of the cluster state that the catalog was read under.
     version: ClusterVersion,
-}
-
-/// True if a write was not taken on.
-fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
-    matches!(outcome, Err(Error::Rejected(_) | Error::NotBegun(_)))
 }
 
 impl<'a> HeldIndexes<'a> {
@@ -356,9 +336,7 @@ impl<'a> HeldIndexes<'a> {
             Err(error) => Err(error.clone()),
         }
     }
-}
 
-impl HeldIndexes<'_> {
     /// Version of the cluster state by which this node acts.
     pub(crate) fn version(&self) -> ClusterVersion {
         self.version
@@ -378,56 +356,6 @@ fn decided(
         (Some(Ok(result)), Ok(_)) => Ok(result),
         (None, Ok(_)) => Err(Error::Internal("a write was confirmed, but not decided".to_owned())),
     }
-}
-
-/// Checks a write before anything is done.
-pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
-    let WriteConditions { version, rule, if_seq_no, if_primary_term } = &write.conditions;
-    if let Some(id) = &write.id {
-        if id.is_empty() {
-            return Err(Error::IllegalArgument("if _id is specified it must not be empty".to_owned()));
-        }
-        if id.len() > ID_BYTES_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "id [{id}] is too long, must be no longer than {ID_BYTES_MAX} bytes but was: {}",
-                id.len()
-            )));
-        }
-    }
-    if let Some(number) = if_seq_no.filter(|number| *number < 0) {
-        return Err(Error::IllegalArgument(format!(
-            "sequence numbers must be non negative. got [{number}]."
-        )));
-    }
-    let mut wrong = Vec::new();
-    if write.action == WriteAction::Create && (*rule != VersionRule::Internal || version.is_some()) {
-        wrong.push("create operations only support internal versioning. use index instead".to_owned());
-    }
-    if *rule != VersionRule::Internal && version.is_none() {
-        wrong.push("illegal version value [-1] for version type [EXTERNAL]".to_owned());
-    }
-    if *rule == VersionRule::Internal && version.is_some() && write.action != WriteAction::Create {
-        wrong.push(
-            "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and `if_primary_term` instead"
-                .to_owned(),
-        );
-    }
-    if version.is_some_and(|version| version < 0) {
-        wrong.push("illegal version value".to_owned());
-    }
-    if if_seq_no.is_some() != if_primary_term.is_some() {
-        wrong.push(match if_seq_no {
-            Some(_) => "ifSeqNo is set, but primary term is [0]".to_owned(),
-            None => "ifSeqNo is unassigned, but primary term is set".to_owned(),
-        });
-    }
-    if write.action == WriteAction::Update && (*rule != VersionRule::Internal || version.is_some()) {
-        wrong = vec![
-            "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and `if_primary_term` instead"
-                .to_owned(),
-        ];
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(Error::Validation(wrong)) }
 }
 
 /// Prepares a write, which was checked, and whose fields the mapping of the index has. The decision is taken
@@ -547,62 +475,4 @@ fn shown_after(write: &SingleWrite, after: &StoredSource) -> Result<Option<Value
     let Some(shown) = ShownUpdate::of(write) else { return Ok(None) };
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source) else { return Ok(None) };
     shown.get(after.seq_no, &document).map(Some)
-}
-
-/// Version of the document after the write, if its conditions hold.
-fn check_conditions(
-    index: &OpenIndex,
-    id: &str,
-    write: &SingleWrite,
-    stored: Option<&StoredSource>,
-) -> Result<i64, Error> {
-    let conflict = |reason: String| {
-        Err(Error::VersionConflict { id: id.to_owned(), reason, index: index.entry.name.clone() })
-    };
-    let WriteConditions { version, rule, if_seq_no, if_primary_term } = &write.conditions;
-    if write.action == WriteAction::Create
-        && let Some(stored) = stored
-    {
-        return conflict(format!("document already exists (current version [{}])", stored.version));
-    }
-    if let (Some(seq_no), Some(term)) = (if_seq_no, if_primary_term) {
-        match stored {
-            Some(stored) if stored.seq_no == *seq_no && *term == 1 => {}
-            Some(stored) => {
-                return conflict(format!(
-                    "required seqNo [{seq_no}], primary term [{term}]. current document has seqNo [{}] and primary term [1]",
-                    stored.seq_no
-                ));
-            }
-            None if write.action == WriteAction::Update => {}
-            None => {
-                return conflict(format!(
-                    "required seqNo [{seq_no}], primary term [{term}]. but no document was found"
-                ));
-            }
-        }
-    }
-    let current = match stored {
-        Some(stored) => Some(stored.version),
-        None => index.live.tombstone(id),
-    };
-    match (rule, version) {
-        (VersionRule::Internal, _) | (_, None) => Ok(current.unwrap_or(0) + 1),
-        (rule, Some(version)) => {
-            let is_lower = |current: i64| match rule {
-                VersionRule::ExternalGte => *version < current,
-                _ => *version <= current,
-            };
-            match current {
-                Some(current) if is_lower(current) => {
-                    let relation =
-                        if *rule == VersionRule::ExternalGte { "higher" } else { "higher or equal" };
-                    conflict(format!(
-                        "current version [{current}] is {relation} to the one provided [{version}]"
-                    ))
-                }
-                _ => Ok(*version),
-            }
-        }
-    }
 }

@@ -294,24 +294,24 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     call.body_is_reserved = true;
     let is_read = request.method == Method::GET;
     call.of_group = Some(&request).filter(|_| is_read && target.group().is_some()).cloned();
-    let mut looks = RouteBackoff::until(call.deadline());
+    let mut backoff = RouteBackoff::until(call.deadline());
     loop {
-        let vouch = match hand_on(call, &target, &request).await? {
-            RoutingOutcome::Here(vouch) => vouch,
+        let fence = match hand_on(call, &target, &request).await? {
+            RoutingOutcome::Here(fence) => fence,
             RoutingOutcome::There(response) => return Ok(response),
             RoutingOutcome::Divided => {
                 call.spread = Some(request.clone());
                 ReadFence::default()
             }
         };
-        let outcome = match operate(call, target.clone(), vouch, request.clone().into_request()).await {
-            Ok(response) if is_read => vouch.check(&call.node).map(|()| response),
+        let outcome = match operate(call, target.clone(), fence, request.clone().into_request()).await {
+            Ok(response) if is_read => fence.check(&call.node).map(|()| response),
             outcome => outcome,
         };
         match outcome {
             // The reads do not count, and nothing was written: another node owns the documents, or is about
             // to.
-            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && looks.again().await => {}
+            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.again().await => {}
             outcome => return outcome,
         }
     }
@@ -331,12 +331,12 @@ fn admit(call: &DocumentCall, target: &DocumentTarget, request: &Request) -> Res
 async fn operate(
     call: &DocumentCall,
     target: DocumentTarget,
-    vouch: ReadFence,
+    fence: ReadFence,
     request: Request,
 ) -> Result<Response, Error> {
     let method = request.method().clone();
     match (target, method.as_str()) {
-        (DocumentTarget::Document(id), "GET") => get::document(call, &id, vouch).await,
+        (DocumentTarget::Document(id), "GET") => get::document(call, &id, fence).await,
         (DocumentTarget::Document(id), "POST") => write::put(call, id, request).await,
         (DocumentTarget::Document(id), "PUT") => write::update(call, id, request).await,
         (DocumentTarget::Document(id), "DELETE") => write::remove(call, id).await,
@@ -345,13 +345,13 @@ async fn operate(
             allowed: "GET, POST, PUT, DELETE, OPTIONS",
         }),
         (DocumentTarget::Documents(documents), "GET") => {
-            visit::documents(call, documents, vouch, visit::accepts_lines(request.headers())).await
+            visit::documents(call, documents, fence, visit::accepts_lines(request.headers())).await
         }
         (DocumentTarget::Documents(_), "POST") => Err(sweep::copying_refused(call)),
         (DocumentTarget::Documents(documents), "PUT") => {
-            sweep::update_where(call, documents, vouch, request).await
+            sweep::update_where(call, documents, fence, request).await
         }
-        (DocumentTarget::Documents(documents), "DELETE") => sweep::delete_where(call, documents, vouch).await,
+        (DocumentTarget::Documents(documents), "DELETE") => sweep::delete_where(call, documents, fence).await,
         (DocumentTarget::Documents(_), _) => Err(Error::MethodNotAllowed {
             method: method.to_string(),
             allowed: "GET, POST, PUT, DELETE, OPTIONS",

@@ -209,10 +209,7 @@ fn shown<B>(request: &hyper::Request<B>) -> DoorRequest {
 
 /// True if a path of the data port is one of the door.
 pub(crate) fn is_below(path: &str) -> bool {
-    ["/elastic", "/v1/logs"]
-        .into_iter()
-        .filter_map(|door| path.strip_prefix(door))
-        .any(|rest| rest.is_empty() || rest.starts_with('/'))
+    [BELOW, "/v1/logs"].into_iter().any(|door| http::rest_below(path, door).is_some())
 }
 
 /// Refusal of a request at the edge, in the form that clients of the door read.
@@ -253,10 +250,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
 
 /// Path within the door.
 fn path_of(path: &str) -> &str {
-    match path.strip_prefix(BELOW) {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
-        _ => path,
-    }
+    http::rest_below(path, BELOW).unwrap_or(path)
 }
 
 fn header(headers: &HeaderMap, name: &HeaderName) -> String {
@@ -302,7 +296,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     }
     let home = ElasticDoor::home();
     let location = millrace_document::Location::new(u64::from(home.location_bits().unwrap_or(0)));
-    let mut looks = RouteBackoff::until(deadline);
+    let mut backoff = RouteBackoff::until(deadline);
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
         let access = AccessKind::Write;
@@ -312,7 +306,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
         }
         let room = request.room.clone();
         match operate(api, shown.clone(), request.clone().into_request(), None, room).await {
-            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && looks.again().await => {}
+            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.again().await => {}
             outcome => return outcome,
         }
     }

@@ -15,7 +15,7 @@ mod server;
 mod tls;
 mod unread;
 
-pub(crate) use answer::{UncountedAnswer, counted_page, observed};
+pub(crate) use answer::{UncountedAnswer, checked, counted_page, observed};
 pub(crate) use body::{
     BodyBounds, BodyReader, MadeBodyError, ReadBody, check_ratio, collect, read_body, unpacked_bytes,
 };
@@ -33,6 +33,11 @@ use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
+
+/// Rest of a path that is `prefix` or below it: empty, or from a slash on; `None` for any other path.
+pub(crate) fn rest_below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 /// Creates a response of `content_type`.
 pub(crate) fn answer(status: StatusCode, content_type: &str, body: Vec<u8>) -> Response {

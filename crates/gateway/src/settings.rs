@@ -78,7 +78,8 @@ pub struct Settings {
 /// Bounds on the cost of one request and one client, apart from the size of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Maximum size of the body of a query, and of a message of an assistant, as sent and unpacked, in bytes.
+    /// Maximum size of the body of a query, of a message of an assistant, and of a request of Elasticsearch's
+    /// interfaces without documents, as sent and unpacked, in bytes.
     pub query_bytes_max: usize,
     /// Maximum size of the bodies of all requests in flight, packed and unpacked, in bytes.
     pub bodies_bytes_max: usize,
@@ -100,7 +101,7 @@ pub struct RequestLimits {
     pub query_text_bytes_max: usize,
     /// Maximum number of tokens of a YQL statement.
     pub query_tokens_max: usize,
-    /// Maximum number of values of a condition in JSON.
+    /// Maximum number of values of a condition in JSON, and of such a request of Elasticsearch's interfaces.
     pub query_values_max: usize,
     /// Maximum number of parameters of a request.
     pub parameters_max: usize,

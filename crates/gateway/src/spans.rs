@@ -19,6 +19,7 @@ use millrace_remote::{FinishedSpan, SpanContext, SpanExporter, SpanValue};
 use millrace_search::SearchTrace;
 
 use crate::forwarding::HOP;
+use crate::http::rest_below;
 use crate::search_api::{QueryFigures, SearchPhases};
 
 /// Header with the sender's span.
@@ -71,8 +72,7 @@ pub(crate) fn begin(exporter: &Arc<SpanExporter>, request: &mut Request<Body>) -
 
 /// True for a path and those below it, for all documents or those of a person.
 fn is_below(path: &str, route: &str) -> bool {
-    let rest = without_person(path).strip_prefix(route);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    rest_below(without_person(path), route).is_some()
 }
 
 /// Sets the header by which the receiver continues a trace.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use millrace_node::ErrorKind;
-use millrace_node::{Error, StartError};
+use millrace_node::{Error, ErrorKind, StartError};
+use serde_json::Value;
 
 /// Reason why a node cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -120,19 +120,30 @@ impl HttpError for Error {
     }
 }
 
-/// Returns the kind of error with this status.
+/// Returns the kind of error with this status, which another node has answered. Statuses that concern the two
+/// nodes alone, such as that of a method which the other one does not know, are internal errors.
 pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
     match status {
         StatusCode::BAD_REQUEST => ErrorKind::BadRequest,
         StatusCode::UNAUTHORIZED => ErrorKind::Unauthenticated,
         StatusCode::FORBIDDEN => ErrorKind::Forbidden,
         StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::CONFLICT => ErrorKind::Conflict,
+        StatusCode::PRECONDITION_FAILED => ErrorKind::Precondition,
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
         StatusCode::TOO_MANY_REQUESTS => ErrorKind::Overloaded,
         StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
         StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
         StatusCode::INSUFFICIENT_STORAGE => ErrorKind::Storage,
         _ => ErrorKind::Internal,
     }
+}
+
+/// Message of the body of an error: its member `message`, or else its text.
+pub(crate) fn message_of(body: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = answer["message"].as_str().map(str::to_owned);
+    message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
 }
 
 /// Returns the HTTP status of a kind of error.
@@ -151,5 +162,40 @@ pub(crate) const fn status_of(kind: ErrorKind) -> StatusCode {
         ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
         ErrorKind::Storage => StatusCode::INSUFFICIENT_STORAGE,
         ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_another_node_stays_what_it_is() {
+        for kind in [
+            ErrorKind::BadRequest,
+            ErrorKind::Unauthenticated,
+            ErrorKind::Forbidden,
+            ErrorKind::NotFound,
+            ErrorKind::Conflict,
+            ErrorKind::Precondition,
+            ErrorKind::TooLarge,
+            ErrorKind::Overloaded,
+            ErrorKind::Unavailable,
+            ErrorKind::Timeout,
+            ErrorKind::Storage,
+            ErrorKind::Internal,
+        ] {
+            assert_eq!(kind_of(status_of(kind)), kind);
+        }
+        assert_eq!(kind_of(StatusCode::METHOD_NOT_ALLOWED), ErrorKind::Internal);
+    }
+
+    #[test]
+    fn an_error_has_its_message_or_its_text() {
+        for (body, expected) in
+            [(r#"{"message":"full","code":1}"#, "full"), ("[1]", "[1]"), ("busy", "busy"), ("", "")]
+        {
+            assert_eq!(message_of(body.as_bytes()), expected);
+        }
     }
 }

@@ -233,7 +233,11 @@ impl PoolShared {
                 state.idle -= 1;
                 shared.granted.notify_one();
             } else if let Err(error) = PoolShared::start_thread(shared, state) {
-                tracing::error!(%error, "a thread for work cannot be started; the work waits for another thread");
+                tracing::error!(
+                    %error,
+                    "a thread for work cannot be started; the work waits for another thread; raise the limit of threads \
+                     (ulimit -u, TasksMax)"
+                );
                 return;
             }
             state.rung += 1;
@@ -408,11 +412,11 @@ impl WorkPool {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs short work on one of the threads, as `run_in` does, in a queue that all such work
+    /// Runs short work on one of the threads, as [`WorkPool::run_in`] does, in a queue that all such work
     /// shares.
     ///
     /// # Errors
-    /// As `run_in`.
+    /// As for [`WorkPool::run_in`].
     pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,

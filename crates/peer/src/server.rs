@@ -68,7 +68,7 @@ pub async fn serve(
                 }
                 Err(error) => {
                     // Usually out of file descriptors: connections that end will free some.
-                    tracing::warn!(%error, "a node's connection could not be accepted");
+                    tracing::warn!(%error, "a node's connection could not be accepted; raise the limit of open files (ulimit -n)");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },

@@ -125,7 +125,8 @@ pub struct ServeArguments {
     /// The largest request body in bytes, as sent and unpacked [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_REQUEST_BYTES_MAX")]
     pub request_bytes_max: Option<usize>,
-    /// Maximum body of a query or of a message of an assistant, as sent and unpacked [default: 4194304].
+    /// Maximum body of a query, of a message of an assistant, or of a request of Elasticsearch's interfaces
+    /// without documents, as sent and unpacked [default: 4194304].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERY_BYTES_MAX")]
     pub query_bytes_max: Option<usize>,
     /// Maximum bytes of the bodies of all requests under way together; further requests wait, then get 429
@@ -160,7 +161,8 @@ pub struct ServeArguments {
     /// Words and signs of a YQL statement [default: 400000].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_QUERY_TOKENS_MAX")]
     pub query_tokens_max: Option<usize>,
-    /// Values of a query's condition in JSON [default: 100000].
+    /// Values of a query's condition in JSON, or of a request of Elasticsearch's interfaces without documents
+    /// [default: 100000].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_QUERY_VALUES_MAX")]
     pub query_values_max: Option<usize>,
     /// Regular expressions of a query [default: 64].

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::pending::{EntryWrite, PendingChange};
 use super::{
-    CatalogEntries, DoorCatalog, ENTRIES_MAX, INDEXES_MAX, IndexEntry, NamedKind, OpenIndex, SEQ_NO_STEP,
-    StreamEntry, random,
+    CatalogEntries, DoorCatalog, ENTRIES_MAX, INDEX_PREFIX, INDEXES_MAX, IndexEntry, NamedKind, OpenIndex,
+    SEQ_NO_STEP, STREAM_PREFIX, StreamEntry, deletion_mark, random,
 };
 use crate::shelf::{self, ShelfGroup};
 use crate::{Error, partitions, typed};
@@ -47,13 +47,13 @@ impl ChangedEntry {
                 let text = |index: &OpenIndex| {
                     serde_json::to_string(&*index.entry).expect("an index has names for keys")
                 };
-                (format!("index/{name}"), entries.indexes.get(name).map(text))
+                (format!("{INDEX_PREFIX}{name}"), entries.indexes.get(name).map(text))
             }
             ChangedEntry::Stream(name) => {
                 let text = |stream: &StreamEntry| {
                     serde_json::to_string(stream).expect("a data stream has names for keys")
                 };
-                (format!("stream/{name}"), entries.streams.get(name).map(text))
+                (format!("{STREAM_PREFIX}{name}"), entries.streams.get(name).map(text))
             }
             ChangedEntry::Named(kind, name) => {
                 let text = entries.named(*kind, name).map(Value::to_string);
@@ -62,11 +62,6 @@ impl ChangedEntry {
             ChangedEntry::Deletion(number) => (deletion_mark(*number), Some("{}".to_owned())),
         }
     }
-}
-
-/// Name of the mark of an index whose documents are to be dropped.
-fn deletion_mark(number: u32) -> String {
-    format!("deleted/{number}")
 }
 
 impl std::ops::Deref for CatalogChange<'_> {

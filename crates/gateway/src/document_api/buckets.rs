@@ -11,12 +11,11 @@ use hyper::{Method, StatusCode};
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Location};
 use millrace_env::text_with_causes;
-use serde_json::Value;
 
 use crate::GatewayState;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{RequestParameters, form_encode};
-use crate::status::kind_of;
+use crate::status::{kind_of, message_of};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 
@@ -198,11 +197,11 @@ impl VisitPosition {
         let bucket = self.bucket();
         let subject =
             RouteSubject { location: Location::new(bucket.bits()), group: None, part: Some(bucket) };
-        let mut looks = RouteBackoff::until(deadline);
+        let mut backoff = RouteBackoff::until(deadline);
         loop {
             let (kind, asked) = (ForwardKind::Client, request);
             let answer = match forwarding::hand_on(node, subject, access, &kind, asked, deadline).await? {
-                RoutingOutcome::Here(vouch) => return Ok(BucketAnswer::Here(vouch)),
+                RoutingOutcome::Here(fence) => return Ok(BucketAnswer::Here(fence)),
                 RoutingOutcome::There(answer) => answer,
                 // Only a whole group can be divided.
                 RoutingOutcome::Divided => {
@@ -211,8 +210,10 @@ impl VisitPosition {
             };
             match whole_answer(answer).await {
                 Ok((status, body)) => return Ok(BucketAnswer::There(status, body)),
+                // The other node may have changed documents, and must not be asked twice.
+                Err(error) if request.method != Method::GET => return Err(Error::Unknown(error.message())),
                 // What only reads is asked for again: the node may have been frozen or restarted.
-                Err(error) if request.method != Method::GET || !looks.again().await => return Err(error),
+                Err(error) if !backoff.again().await => return Err(error),
                 Err(_) => {}
             }
         }
@@ -269,10 +270,7 @@ fn is_of_store(continuation: &str) -> bool {
 
 /// Error for another node's refusal, with the message of that node.
 pub(super) fn refused(status: StatusCode, body: &[u8]) -> Error {
-    let told = serde_json::from_slice::<Value>(body).ok();
-    let told = told.as_ref().and_then(|told| told.get("message")).and_then(Value::as_str);
-    let message = told.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned);
-    Error::Remote { kind: kind_of(status), message }
+    Error::Remote { kind: kind_of(status), message: message_of(body) }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use millrace_node::pool::WorkFlow;
 pub(super) async fn document(
     call: &DocumentCall,
     id: &DocumentId,
-    vouch: ReadFence,
+    fence: ReadFence,
 ) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     if let Err(error) = deployment.kind(id.document_type()) {
@@ -40,7 +40,7 @@ pub(super) async fn document(
     let own = WantedGroups::These(std::slice::from_ref(id.group()));
     let (store, wanted) = (call.node.store(&call.permit, own).clone(), id.clone());
     let newest = match call.node.cluster().view()? {
-        Some(cluster) if !vouch.is_full() => Some(call.within(newest(cluster, id, call.deadline())).await?),
+        Some(cluster) if !fence.is_full() => Some(call.within(newest(cluster, id, call.deadline())).await?),
         _ => None,
     };
     let rendered = call.node.pool().run_in(

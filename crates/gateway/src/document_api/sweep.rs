@@ -47,7 +47,7 @@ const TIME_CHUNK: Duration = Duration::from_secs(60);
 pub(super) async fn delete_where(
     call: &DocumentCall,
     documents: DocumentScope,
-    vouch: ReadFence,
+    fence: ReadFence,
 ) -> Result<Response, Error> {
     check_parameters(call)?;
     let pass = Arc::new(VisitPass::new(call, documents)?);
@@ -61,14 +61,14 @@ pub(super) async fn delete_where(
     };
     let change = SweepChange { decide: Arc::new(|_| Ok(StoreModification::Remove)), bytes: 0 };
     let going = SweepRequest { pass, change, extent };
-    sweep(call, going, vouch).await
+    sweep(call, going, fence).await
 }
 
 /// `PUT` of many documents.
 pub(super) async fn update_where(
     call: &DocumentCall,
     documents: DocumentScope,
-    vouch: ReadFence,
+    fence: ReadFence,
     request: Request,
 ) -> Result<Response, Error> {
     check_parameters(call)?;
@@ -85,7 +85,7 @@ pub(super) async fn update_where(
     let decide = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
     let change = SweepChange { decide: Arc::new(decide), bytes };
     let going = SweepRequest { pass: Arc::new(pass), change, extent: SweepExtent::Changes };
-    sweep(call, going, vouch).await
+    sweep(call, going, fence).await
 }
 
 /// Refusal of `POST` to many documents, which would copy them to another cluster.
@@ -180,14 +180,14 @@ struct SweepPortion {
     /// Start of the portion.
     from: Option<String>,
     deadline: Instant,
-    vouch: ReadFence,
+    fence: ReadFence,
 }
 
 impl SweepRequest {
     /// Changes the documents of this node, as [`sweep_here`] does; if a whole group is removed, most of it at
     /// once.
     async fn here(&self, call: &DocumentCall, portion: SweepPortion) -> Result<(u64, Option<String>), Error> {
-        let SweepPortion { part, from, deadline, vouch } = portion;
+        let SweepPortion { part, from, deadline, fence } = portion;
         let pass = match part {
             Some(bucket) => Arc::new(self.pass.within(bucket)),
             None => Arc::clone(&self.pass),
@@ -200,19 +200,19 @@ impl SweepRequest {
         }
         // A replica that lacks documents does not show the namespaces of a group's documents.
         let whole = pass.whole_group(from.as_deref()).filter(|_| {
-            self.extent == SweepExtent::Removals && vouch.is_full() && call.node.paths().is_fast()
+            self.extent == SweepExtent::Removals && fence.is_full() && call.node.paths().is_fast()
         });
         let dropped = match whole {
-            Some(whole) => drop_group(call, whole, vouch).await?,
+            Some(whole) => drop_group(call, whole, fence).await?,
             None => None,
         };
         let Some(GroupDrop { documents, .. }) = dropped.filter(|dropped| dropped.leaves_some) else {
             return match dropped {
                 Some(dropped) => Ok((dropped.documents, None)),
-                None => sweep_here(call, &pass, &self.change, from, (deadline, vouch)).await,
+                None => sweep_here(call, &pass, &self.change, from, (deadline, fence)).await,
             };
         };
-        match sweep_here(call, &pass, &self.change, from, (deadline, vouch)).await {
+        match sweep_here(call, &pass, &self.change, from, (deadline, fence)).await {
             Ok((changed, continuation)) => Ok((documents + changed, continuation)),
             Err(Error::Unsettled(reason)) => {
                 Err(Error::Unknown(format!("{documents} documents were removed, others were not: {reason}")))
@@ -223,13 +223,13 @@ impl SweepRequest {
 }
 
 /// Changes every addressed document, on any node, until the end or the request's time limit.
-async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Result<Response, Error> {
+async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.left());
     call.node.metrics().count(CountedMetric::Visits);
     let Some(request) = &call.spread else {
         let from = going.pass.start();
-        let portion = SweepPortion { part: call.hop.part(), from, deadline, vouch };
+        let portion = SweepPortion { part: call.hop.part(), from, deadline, fence };
         let (count, continuation) = going.here(call, portion).await?;
         return Ok(answer(call, &going.pass, count, continuation));
     };
@@ -239,9 +239,9 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, vouch: ReadFence) -> Re
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
         let outcome = match place.hand_on(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
-            Ok(BucketAnswer::Here(vouch)) => {
+            Ok(BucketAnswer::Here(fence)) => {
                 let part = Some(place.bucket());
-                going.here(call, SweepPortion { part, from: place.inner(), deadline, vouch }).await
+                going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
             }
             Ok(BucketAnswer::There(StatusCode::OK, body)) => swept(&body),
             Ok(BucketAnswer::There(status, body)) => Err(buckets::refused(status, &body)),
@@ -290,7 +290,7 @@ async fn sweep_here(
     pass: &Arc<VisitPass>,
     change: &SweepChange,
     mut continuation: Option<String>,
-    (deadline, vouch): (Instant, ReadFence),
+    (deadline, fence): (Instant, ReadFence),
 ) -> Result<(u64, Option<String>), Error> {
     let mut count = 0;
     loop {
@@ -298,7 +298,7 @@ async fn sweep_here(
         let selected = call.node.pool().run_in(pass.flow(), move || stepping.ids(from, SELECTED)).await?;
         // Documents that have moved are not among the selected ones: the rest of the request is for the node
         // that has them now.
-        match vouch.check(&call.node) {
+        match fence.check(&call.node) {
             Err(Error::Unsettled(_)) if count > 0 => return Ok((count, continuation)),
             outcome => outcome?,
         }

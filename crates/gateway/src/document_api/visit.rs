@@ -35,12 +35,12 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Time before its timeout at which a visit ends, so that its answer still arrives.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// `GET` of many documents; with `lines`, a stream has the form of JSON lines. `vouch` is the condition by
+/// `GET` of many documents; with `lines`, a stream has the form of JSON lines. `fence` is the condition by
 /// which this node has the documents, unless they are on several.
 pub(super) async fn documents(
     call: &DocumentCall,
     documents: DocumentScope,
-    vouch: ReadFence,
+    fence: ReadFence,
     lines: bool,
 ) -> Result<Response, Error> {
     let pass = VisitPass::new(call, documents)?;
@@ -53,7 +53,7 @@ pub(super) async fn documents(
     let deadline = Instant::now() + call.left().saturating_sub(MARGIN);
     let streams = call.parameters.flag("stream")?.unwrap_or(false);
     let form = if streams && lines { VisitPageFormat::Lines } else { VisitPageFormat::List };
-    let source = PageSource::of(call, &pass, vouch, streams);
+    let source = PageSource::of(call, &pass, fence, streams);
     let pages = VisitPages::new(call, pass, shape, (form, deadline), source);
     if streams {
         return Ok(stream::answer(call, pages, deadline));

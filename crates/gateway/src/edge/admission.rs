@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use axum::response::Response;
 use hyper::{Method, Request};
-use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestCredentials, RequestMethod};
+use millrace_access::{AccessRight, AccessRule, PortKind, RequestCaller, RequestMethod};
 use millrace_document::DocumentGroup;
 use millrace_node::Error;
 
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
-use super::standing::authorization;
+use super::standing::{authorization, credentials};
 use super::{RequestGuard, forwarded_groups, forwarded_limits, implied_group, person};
 use crate::access_log::{self, ConnectionPeer};
 use crate::page;
@@ -57,18 +57,8 @@ impl RequestGuard {
             return Ok(None);
         }
         let of_proxy = self.group_of_proxy(request)?;
+        let mut caller = self.identified(port, request)?;
         let peer = request.extensions().get::<ConnectionPeer>();
-        let mut caller = match peer.is_some_and(|peer| peer.is_node) {
-            true => Arc::new(forwarded_groups::caller_from(request.headers())),
-            false => {
-                let authorization = authorization(request.headers());
-                let credentials = RequestCredentials {
-                    authorization: authorization.as_ref().map(|value| value.to_str().unwrap_or("")),
-                    certificate: peer.and_then(|peer| peer.certificate),
-                };
-                self.node.caller_of_credentials(port, credentials)?
-            }
-        };
         let is_from_client = self.node.is_from_client(request.headers());
         if of_proxy.is_none() && is_from_client && port != PortKind::Config {
             self.check_named(rule, method, peer, &caller)?;
@@ -109,9 +99,21 @@ impl RequestGuard {
         request.extensions_mut().insert(caller);
         Ok(turn)
     }
-}
 
-impl RequestGuard {
+    /// The caller of a request: that of its credential, or the one that another node forwards it for.
+    ///
+    /// # Errors
+    /// The credential is missing or not valid.
+    fn identified<B>(&self, port: PortKind, request: &Request<B>) -> Result<Arc<RequestCaller>, EdgeRefusal> {
+        let peer = request.extensions().get::<ConnectionPeer>();
+        if peer.is_some_and(|peer| peer.is_node) {
+            return Ok(Arc::new(forwarded_groups::caller_from(request.headers())));
+        }
+        let authorization = authorization(request.headers());
+        let certificate = peer.and_then(|peer| peer.certificate);
+        Ok(self.node.caller_of_credentials(port, credentials(authorization.as_ref(), certificate))?)
+    }
+
     /// Takes the group that a proxy names out of the headers of a request. A node of the cluster that has
     /// shown its certificate has checked the headers of its client.
     fn group_of_proxy<B>(&self, request: &mut Request<B>) -> Result<Option<DocumentGroup>, EdgeRefusal> {

@@ -94,8 +94,7 @@ impl EdgeRefusal {
     /// Creates the response, in the form of the API that the request is for.
     pub(super) fn response<B>(&self, port: PortKind, request: &Request<B>) -> Response {
         let (status, message, path) = (self.status(), self.to_string(), request.uri().path());
-        let below =
-            |api: &str| path.strip_prefix(api).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let below = |api: &str| http::rest_below(path, api).is_some();
         let mut response = match port {
             PortKind::Config if ["/application/v2", "/access/v1", "/snapshot/v1"].into_iter().any(below) => {
                 let code = match status {

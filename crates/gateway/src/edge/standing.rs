@@ -1,19 +1,17 @@
 //! Credentials of requests that last: a stream goes on only as long as its credential is valid.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use axum::response::Response;
 use hyper::Request;
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::body::{Body as _, Bytes, Frame};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use millrace_access::{CertificateHash, Error as AccessError, PortKind, RequestCaller, RequestCredentials};
 
 use crate::GatewayState;
 use crate::access_log::ConnectionPeer;
+use crate::http::checked;
 
 /// Time between two looks at the credential of an answer that is being sent.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -61,13 +59,8 @@ impl StandingCredential {
             return Ok(());
         }
         // Streams are on the ports of data.
-        let caller = self.node.caller_of_credentials(
-            PortKind::Data,
-            RequestCredentials {
-                authorization: self.authorization.as_ref().map(|value| value.to_str().unwrap_or("")),
-                certificate: self.certificate,
-            },
-        )?;
+        let credentials = credentials(self.authorization.as_ref(), self.certificate);
+        let caller = self.node.caller_of_credentials(PortKind::Data, credentials)?;
         match caller.covers(&self.caller) {
             true => Ok(()),
             false => Err(AccessError::Lessened { caller: self.caller.name.to_string() }),
@@ -81,8 +74,19 @@ impl StandingCredential {
         if !is_stream || response.extensions().get::<ChecksCredential>().is_some() {
             return response;
         }
-        response
-            .map(|body| Body::new(GuardedBody { body, credential: self, next: Instant::now() + INTERVAL }))
+        let mut next = Instant::now() + INTERVAL;
+        let check = move |_: &Frame<Bytes>| {
+            let now = Instant::now();
+            if now < next {
+                return Ok(());
+            }
+            next = now + INTERVAL;
+            self.check().map_err(|error| {
+                tracing::warn!(%error, "an answer ends early; the client sees a broken answer");
+                axum::Error::new(error)
+            })
+        };
+        response.map(|body| checked(body, check))
     }
 }
 
@@ -102,6 +106,15 @@ impl GatewayState {
     }
 }
 
+/// The credentials of a request. A header that is no text is like a malformed one.
+pub(super) fn credentials(
+    authorization: Option<&HeaderValue>,
+    certificate: Option<CertificateHash>,
+) -> RequestCredentials<'_> {
+    let authorization = authorization.map(|value| value.to_str().unwrap_or(""));
+    RequestCredentials { authorization, certificate }
+}
+
 /// Header `Authorization` of a request; several are like a malformed one.
 pub(super) fn authorization(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -109,42 +122,5 @@ pub(super) fn authorization(headers: &HeaderMap) -> Option<HeaderValue> {
     match values.next() {
         None => Some(first.clone()),
         Some(_) => Some(HeaderValue::from_static("")),
-    }
-}
-
-/// A body that is being sent.
-struct GuardedBody {
-    body: Body,
-    credential: StandingCredential,
-    /// Time of the next look at the credential.
-    next: Instant,
-}
-
-impl HttpBody for GuardedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let now = Instant::now();
-        if frame.is_some() && now >= self.next {
-            self.next = now + INTERVAL;
-            if let Err(error) = self.credential.check() {
-                tracing::warn!(%error, "an answer ends early; the client sees a broken answer");
-                return Poll::Ready(Some(Err(axum::Error::new(error))));
-            }
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

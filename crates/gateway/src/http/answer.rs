@@ -33,16 +33,28 @@ pub(super) fn counted_bytes_min(version: Version) -> u64 {
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Returns a body whose frames are shown to `see` as they are sent; `see` is dropped with the body.
-pub(crate) fn observed(body: Body, see: impl FnMut(&Frame<Bytes>) + Send + Unpin + 'static) -> Body {
-    Body::new(ObservedBody { body, see })
+pub(crate) fn observed(body: Body, mut see: impl FnMut(&Frame<Bytes>) + Send + Unpin + 'static) -> Body {
+    checked(body, move |frame| {
+        see(frame);
+        Ok(())
+    })
 }
 
-struct ObservedBody<S> {
+/// Returns a body whose frames are shown to `check` before they are sent. It breaks off with the first error,
+/// in place of that frame.
+pub(crate) fn checked(
     body: Body,
-    see: S,
+    check: impl FnMut(&Frame<Bytes>) -> Result<(), axum::Error> + Send + Unpin + 'static,
+) -> Body {
+    Body::new(CheckedBody { body, check })
 }
 
-impl<S: FnMut(&Frame<Bytes>) + Unpin> HttpBody for ObservedBody<S> {
+struct CheckedBody<C> {
+    body: Body,
+    check: C,
+}
+
+impl<C: FnMut(&Frame<Bytes>) -> Result<(), axum::Error> + Unpin> HttpBody for CheckedBody<C> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -51,8 +63,10 @@ impl<S: FnMut(&Frame<Bytes>) + Unpin> HttpBody for ObservedBody<S> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
-            (self.see)(frame);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Err(error) = (self.check)(frame)
+        {
+            return Poll::Ready(Some(Err(error)));
         }
         frame
     }

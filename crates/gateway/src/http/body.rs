@@ -121,13 +121,13 @@ pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds)
         bounds.check(bytes.len())?;
         return Ok(ReadBody { bytes, share });
     }
-    let told = body.size_hint();
-    if told.lower() > bounds.bytes as u64 {
+    let hint = body.size_hint();
+    if hint.lower() > bounds.bytes as u64 {
         return Err(bounds.too_large());
     }
     // The announced length is an order of magnitude, not an amount to trust: memory is allocated as bytes
     // arrive.
-    let exact = told.exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let exact = hint.exact().and_then(|bytes| usize::try_from(bytes).ok());
     if exact.is_some_and(|bytes| bytes <= FIRST_STEP) {
         share.grow(exact.unwrap_or(0)).await?;
     }
@@ -266,9 +266,9 @@ impl BodyReader {
 
 /// Unpacks the body of `packed`; the room for it is reserved before.
 async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> Result<ReadBody, Error> {
-    let told = unpacked_size(&packed, bounds);
+    let stated = unpacked_size(&packed, bounds);
     let ReadBody { bytes, mut share } = packed;
-    let size = match told {
+    let size = match stated {
         Ok(size) => size,
         Err(refusal) => {
             let class = BodySizeClass::of_document(most_unpacked(bytes.len(), bounds));
@@ -300,10 +300,10 @@ pub(crate) fn unpacked_bytes(headers: &HeaderMap, body: &[u8]) -> usize {
 /// is a bound for [`gunzip`], so that a lie costs nothing.
 fn unpacked_size(packed: &[u8], bounds: BodyBounds) -> Result<usize, Error> {
     let Some(trailer) = packed.last_chunk::<4>() else { return Err(not_gzip()) };
-    let told = u32::from_le_bytes(*trailer) as usize;
-    bounds.check(told)?;
-    check_ratio(packed.len(), told)?;
-    Ok(told)
+    let stated = u32::from_le_bytes(*trailer) as usize;
+    bounds.check(stated)?;
+    check_ratio(packed.len(), stated)?;
+    Ok(stated)
 }
 
 /// Checks the size of a body, or of what there is of it, against the bytes that were sent.
@@ -518,6 +518,7 @@ mod tests {
         assert!(matches!(error, Error::SlowBody { received: 1, .. }), "{error}");
         assert_eq!(error.status(), hyper::StatusCode::REQUEST_TIMEOUT);
     }
+
     #[tokio::test]
     async fn a_body_that_breaks_off_is_the_fault_of_who_makes_it() {
         async fn error_of<E>(error: E) -> Error

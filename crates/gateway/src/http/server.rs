@@ -161,7 +161,7 @@ pub(crate) async fn serve_with(
                 },
                 Err(error) => {
                     // Out of file descriptors, mostly: connections that end will free some.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "a connection could not be accepted; raise the limit of open files (ulimit -n)");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
@@ -170,7 +170,7 @@ pub(crate) async fn serve_with(
     }
     drop((listener, handed));
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests were still under way when the time to end them was over");
+        tracing::warn!("requests were still under way when the time to end them was over; raise drain-s");
     }
 }
 
@@ -247,23 +247,6 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (body_window, window) = limits.windows(peer.is_node);
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_patience)
-        .max_buf_size(HEAD_BYTES_MAX);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams_max)
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
-        .keep_alive_interval(KEEP_ALIVE.0)
-        .keep_alive_timeout(KEEP_ALIVE.1)
-        .initial_stream_window_size(body_window)
-        .initial_connection_window_size(window)
-        .max_send_buf_size(if peer.is_node { NODE_SEND_BUFFER } else { SEND_BUFFER });
     let activity = Arc::new(ConnectionActivity::default());
     let stream = LingeringConnection::new(stream, Arc::clone(&activity));
     let stream = WatchedConnection { stream, activity: Arc::clone(&activity) };
@@ -300,6 +283,7 @@ async fn connection<S>(
             Ok::<_, Infallible>(under_way.until_answered(answer, least))
         }
     });
+    let builder = protocols(&limits, peer.is_node);
     let served = watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
     tokio::select! {
         served = served => if let Err(error) = served {
@@ -310,6 +294,28 @@ async fn connection<S>(
             tracing::debug!("a connection was closed by the server");
         }
     }
+}
+
+/// Both versions of HTTP, with the bounds of a connection of a client or of another node.
+fn protocols(limits: &PortLimits, is_node: bool) -> Builder<TokioExecutor> {
+    let (body_window, window) = limits.windows(is_node);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_patience)
+        .max_buf_size(HEAD_BYTES_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_max)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .keep_alive_interval(KEEP_ALIVE.0)
+        .keep_alive_timeout(KEEP_ALIVE.1)
+        .initial_stream_window_size(body_window)
+        .initial_connection_window_size(window)
+        .max_send_buf_size(if is_node { NODE_SEND_BUFFER } else { SEND_BUFFER });
+    builder
 }
 
 /// Checks the head of a request of a client, and counts it if it is large. What is refused is in memory for

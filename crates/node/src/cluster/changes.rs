@@ -470,7 +470,7 @@ pub async fn stored_version(
     id: &DocumentId,
     deadline: Instant,
 ) -> Result<Option<(Document, Timestamp)>, Error> {
-    let mut looks = RouteBackoff::until(deadline);
+    let mut backoff = RouteBackoff::until(deadline);
     loop {
         let look = vec![ConditionalChange::look(id.clone())];
         let outcome = change_documents(node, permit, look, ChangeLimits::default(), deadline).await.pop();
@@ -485,7 +485,7 @@ pub async fn stored_version(
                 return Err(Error::Internal("the owner of a document does not show it".to_owned()));
             }
         };
-        if !looks.again().await {
+        if !backoff.again().await {
             return Err(error);
         }
     }

@@ -161,7 +161,7 @@ pub async fn hand_on<R: ForwardableRequest>(
     };
     let RouteSubject { location, group, part } = subject;
     let asked = RoutedRequest { node, cluster, location, access, hop, part, request, deadline };
-    let mut looks = RouteBackoff::until(deadline);
+    let mut backoff = RouteBackoff::until(deadline);
     let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
     loop {
         // A bucket that has all of the group by the state of one node is only one of several by that of
@@ -184,7 +184,7 @@ pub async fn hand_on<R: ForwardableRequest>(
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only the node that the client asked tries again: the others' answers come back to it.
         let may_look_again = *hop == ForwardKind::Client && !(may_have_arrived && access.changes());
-        if !(may_look_again && looks.again().await) {
+        if !(may_look_again && backoff.again().await) {
             return Err(match error {
                 // The request must not be sent again: the other node may have written it, or be about to.
                 Error::Unreachable { address, reason, sent: true } if access.changes() => {

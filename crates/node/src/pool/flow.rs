@@ -16,10 +16,8 @@ pub enum WorkClass {
     AllGroups,
 }
 
-/// The name of a queue of waiting work. Queues of one class are served in turns.
-///
-/// The owner is the set of groups whose documents are read. Once requests carry a principal, it belongs into
-/// `FlowOwner`.
+/// The name of a queue of waiting work: its class, and the set of groups whose documents are read. Queues of
+/// one class are served in turns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkFlow {
     class: WorkClass,

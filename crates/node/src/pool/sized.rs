@@ -33,7 +33,8 @@ impl WorkPool {
     /// Runs work over the bytes of a request: on this thread if they are few, else in the pool.
     ///
     /// # Errors
-    /// The pool is full.
+    /// Of work in the pool, as for [`WorkPool::run_in`]. Work on this thread has none, and its panics are the
+    /// caller's.
     pub async fn run_sized<T: Send + 'static>(
         &self,
         size: BodySizeClass,

@@ -31,6 +31,7 @@ pub(super) const QUANTUM: Duration = WORK_SLICE;
 /// Maximum debt of a queue, and with it the maximum number of skipped turns.
 const DEBT_MAX: Duration = Duration::from_secs(1);
 
+/// Number of [`TurnLevel`]s.
 const LEVELS: usize = 5;
 
 /// A ring of queues.

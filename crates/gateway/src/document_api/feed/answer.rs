@@ -14,6 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::PIECE_OPERATIONS;
+use crate::status::HttpError;
+use millrace_node::Error;
 
 /// Maximum size in bytes of the lines that the client has not read. Further failures are only counted.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
@@ -261,6 +263,13 @@ impl FeedAnswer {
     /// True if the client has left.
     pub(super) fn is_gone(&self) -> bool {
         self.unread().is_gone
+    }
+}
+
+impl FeedBreak {
+    /// The break because of an error, with its status.
+    pub(super) fn of(error: &Error) -> Self {
+        FeedBreak { status: error.status().as_u16(), message: error.message() }
     }
 }
 

@@ -176,7 +176,7 @@ impl AnsweredKeys {
         };
         let outcome = log.append(pending.iter().map(|pending| &pending.answered), kept);
         for PendingAnswer { answered, written } in pending {
-            let told = match &outcome {
+            let outcome = match &outcome {
                 Ok(()) => {
                     self.state.lock().keep(answered);
                     Ok(())
@@ -184,7 +184,7 @@ impl AnsweredKeys {
                 Err(error) => Err(not_kept(error)),
             };
             // The stream may be gone; its answer is kept all the same.
-            let _ = written.send(told);
+            let _ = written.send(outcome);
         }
     }
 

@@ -11,13 +11,13 @@ use hyper::{Method, Request, StatusCode};
 use millrace_document::json::{FeedOperation, FeedPosition};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, IgnoredOperation};
 use super::commit::StreamOutcome;
 use crate::document_api::retry::RetryPause;
 use crate::quota::FedBytesCounted;
+use crate::status::message_of;
 use millrace_node::Error;
 
 /// An operation to be executed like a single request.
@@ -70,7 +70,7 @@ impl ForwardedOperation {
             if is_passing && retry.after(Error::Overloaded).await.is_ok() {
                 continue;
             }
-            let message = message_of(response.into_body()).await;
+            let message = refusal_of(response.into_body()).await;
             let (id, status) = (id.to_string(), status.as_u16());
             let failed = FailedOperation { number, place, id, status, message };
             return StreamOutcome::Failed(failed.within(&json));
@@ -79,15 +79,10 @@ impl ForwardedOperation {
 }
 
 /// Message of an answer that is an error.
-async fn message_of(body: Body) -> String {
-    let bytes = match body.collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) => return error.to_string(),
-    };
-    let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    match answer["message"].as_str() {
-        Some(message) => message.to_owned(),
-        None => String::from_utf8_lossy(&bytes).into_owned(),
+async fn refusal_of(body: Body) -> String {
+    match body.collect().await {
+        Ok(collected) => message_of(&collected.to_bytes()),
+        Err(error) => error.to_string(),
     }
 }
 

@@ -112,7 +112,7 @@ pub(super) async fn run(
         // The piece may have waited for long, and the credential be another one since.
         if let Err(error) = call.check_standing() {
             piece.items.clear();
-            piece.stopped = Some(FeedBreak { status: error.status().as_u16(), message: error.message() });
+            piece.stopped = Some(FeedBreak::of(&error));
         }
         let piece = prepare(&call, piece).await;
         let is_last = piece.stopped.is_some();
@@ -153,7 +153,7 @@ async fn prepare(call: &Arc<DocumentCall>, mut piece: FeedPiece) -> PreparedPiec
     let prepared = match prepare_items(call, items, &mut room).await {
         Ok(prepared) => prepared,
         Err(error) => {
-            stopped = Some(FeedBreak { status: error.status().as_u16(), message: error.message() });
+            stopped = Some(FeedBreak::of(&error));
             Vec::new()
         }
     };

@@ -13,7 +13,6 @@ use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
 use crate::http::check_ratio;
-use crate::status::HttpError;
 use crate::zstd::{ZSTD_BYTES, ZstdReader};
 use millrace_node::Error;
 
@@ -91,9 +90,9 @@ pub(super) struct SourceFailure(Arc<Mutex<Option<FeedBreak>>>);
 impl SourceFailure {
     /// Keeps the reason, and returns an error for the reader.
     pub(super) fn keep(&self, error: &Error) -> io::Error {
-        let (status, message) = (error.status().as_u16(), error.message());
-        let text = message.clone();
-        *self.0.lock() = Some(FeedBreak { status, message });
+        let broken = FeedBreak::of(error);
+        let text = broken.message.clone();
+        *self.0.lock() = Some(broken);
         io::Error::other(text)
     }
 

@@ -10,7 +10,6 @@ use millrace_table::{RowMapping, TableBounds, TableColumns, TableReader, TableWr
 use super::DocumentCall;
 use super::answer::FeedBreak;
 use crate::http::RequestParameters;
-use crate::status::HttpError;
 use millrace_node::Error;
 
 /// Media type of the stream form of Arrow IPC.
@@ -95,8 +94,7 @@ impl TableFormat {
             message_bytes: settings.request_bytes_max,
             row_bytes: settings.limits.element_bytes_max,
         };
-        let broken = |error: &Error| FeedBreak { status: error.status().as_u16(), message: error.message() };
-        let deployment = call.deployment().map_err(|error| broken(&error))?;
+        let deployment = call.deployment().map_err(|error| FeedBreak::of(&error))?;
         let ignores_unknown_columns = deployment.application.container.ignore_undefined_fields;
         let mapping = RowMapping { ignores_unknown_columns, ..self.mapping.clone() };
         TableReader::new(source, &mapping, bounds, |schema| {
@@ -106,7 +104,7 @@ impl TableFormat {
             })?;
             Ok::<&DocumentType, TableFault>(&deployment.kind(name)?.schema.document_type)
         })
-        .map_err(|TableFault(error)| broken(&error))
+        .map_err(|TableFault(error)| FeedBreak::of(&error))
     }
 }
 

@@ -1,12 +1,12 @@
 //! The documents of a visit, written page by page: those of this node, or bucket after bucket from the nodes
 //! of a cluster.
 
-use millrace_cluster::ClusterVersion;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hyper::StatusCode;
+use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Location};
 use millrace_store::VisitedVersion;
 use parking_lot::Mutex;
@@ -22,6 +22,12 @@ use crate::document_api::format::DocumentFormat;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject};
+
+/// Size of a page in bytes that is aimed at: large documents come a few at a time.
+pub(super) const PAGE_BYTES: usize = 2 << 20;
+
+/// Number of documents in the first page, whose size is not known.
+const FIRST_DOCUMENTS: usize = 4;
 
 /// Format of a sequence of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +68,9 @@ pub(super) struct GroupSource {
 }
 
 impl PageSource {
-    /// Source of the documents of a pass, of which this node has all by `vouch`, unless they are on several.
+    /// Source of the documents of a pass, of which this node has all by `fence`, unless they are on several.
     /// A stream must not be repeated once its first page is sent, so it continues at another node.
-    pub(super) fn of(call: &DocumentCall, pass: &VisitPass, vouch: ReadFence, streams: bool) -> Self {
+    pub(super) fn of(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
         if let Some(request) = &call.spread {
             return PageSource::Buckets(request.clone());
         }
@@ -75,10 +81,10 @@ impl PageSource {
                     request: request.clone(),
                     group,
                     location: Location::new(u64::from(bits)),
-                    fence: Mutex::new(Some(vouch)),
+                    fence: Mutex::new(Some(fence)),
                 })
             }
-            _ => PageSource::Here(vouch),
+            _ => PageSource::Here(fence),
         }
     }
 }
@@ -98,12 +104,6 @@ pub(super) struct VisitPages {
     /// one.
     together: AtomicUsize,
 }
-
-/// Size of a page in bytes that is aimed at: large documents come a few at a time.
-pub(super) const PAGE_BYTES: usize = 2 << 20;
-
-/// Number of documents in the first page, whose size is not known.
-const FIRST_DOCUMENTS: usize = 4;
 
 /// The answer of another node.
 #[derive(Deserialize)]
@@ -194,26 +194,26 @@ impl VisitPages {
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let continuation = self.pass.continuation(from.clone());
         let asked = buckets::request_from(request, continuation.as_deref(), &parameters);
-        let mut looks = RouteBackoff::until(self.deadline);
+        let mut backoff = RouteBackoff::until(self.deadline);
         loop {
             let fence = *known.lock();
             if let Some(fence) = fence {
                 let page = self.of_this_node(Arc::clone(&self.pass), from.clone(), wanted).await;
                 let Err(error) = fence.check(&self.node) else { return page };
                 *known.lock() = None;
-                if !looks.again().await {
+                if !backoff.again().await {
                     return Err(error);
                 }
             }
             let subject = RouteSubject { location: *location, group: Some(group), part: None };
             let (access, hop) = (AccessKind::Read, ForwardKind::Client);
             match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
-                RoutingOutcome::Here(vouch) => *known.lock() = Some(vouch),
+                RoutingOutcome::Here(fence) => *known.lock() = Some(fence),
                 RoutingOutcome::There(answer) => {
                     let (status, body) = match buckets::whole_answer(answer).await {
                         Ok(answer) => answer,
                         // The node may have been frozen or restarted.
-                        Err(error) if !looks.again().await => return Err(error),
+                        Err(error) if !backoff.again().await => return Err(error),
                         Err(_) => continue,
                     };
                     let mut page = self.of_answer(status, &body)?;
@@ -274,13 +274,13 @@ impl VisitPages {
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let asked = place.request(request, &parameters);
         let (status, body) = loop {
-            let vouch = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
-                BucketAnswer::Here(vouch) => vouch,
+            let fence = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
+                BucketAnswer::Here(fence) => fence,
                 BucketAnswer::There(status, body) => break (status, body),
             };
             let pass = Arc::new(self.pass.within(place.bucket()));
             let page = self.of_this_node(pass, place.inner(), wanted).await;
-            match vouch.check(&self.node) {
+            match fence.check(&self.node) {
                 Ok(()) => return page,
                 Err(error) if Instant::now() + PATIENCE >= self.deadline => return Err(error),
                 Err(_) => tokio::time::sleep(PATIENCE).await,
