@@ -322,7 +322,7 @@ Examples:
   millrace index build due                 # one with build='deferred'
   millrace index wait                      # until all are ready
   millrace index verify by-message-id      # compare it with the documents
-  millrace index plan                      # what a rebalance of placed ones moves
+  millrace index plan                      # what a rebalance would move
   millrace index rebalance                 # over all nodes of a cluster
   millrace index wait --balanced"
     )]

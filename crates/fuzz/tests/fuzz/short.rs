@@ -53,5 +53,5 @@ macro_rules! targets {
 
 targets!(
     document feed table zstd row column selection yql query grouping expression tensor schema services rules peer message hosts
-    origins addresses secrets outbound log credentials index keys otlp bulk trees
+    origins addresses secrets outbound log credentials index keys otlp placement bulk trees
 );

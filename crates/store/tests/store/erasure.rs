@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentGroup, DocumentVersion, Timestamp};
+use millrace_document::{DocumentGroup, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_env::{ManualClock, WallClock as _};
 use millrace_store::{ErasurePartner, GroupErasure, Store, StoreOptions, StoreTuning};
 
@@ -192,7 +193,10 @@ fn an_erasure_begins_again_with_versions_that_come_late() {
     let store = open(options(directory.path(), false));
     fill(&store, directory.path());
     clock.set(start + 1_000_000);
-    store.drop_group(None, &group("ann")).expect("dropped");
+    // By another node, as the version that comes late: such drops are remembered after they are applied.
+    let scope = DropScope::Group { document_type: None, group: group("ann") };
+    let dropped = DroppedScope { scope, timestamp: Timestamp(start + 1_000_000) };
+    store.apply_drop(BucketId::ROOT, &dropped).expect("dropped");
     store.erase_within(&group("ann"), Duration::ZERO).expect("noted");
     let work = |store: &Store| {
         let deadline = Instant::now() + Duration::from_secs(120);
@@ -201,6 +205,8 @@ fn an_erasure_begins_again_with_versions_that_come_late() {
             clock.set(clock.now_us() + 1_000_000);
             store.seal().expect("sealed");
             store.maintain().expect("merged");
+            // Another thread deletes generations. The drop is forgotten after 14 days of this clock.
+            thread::sleep(Duration::from_millis(1));
         }
     };
     work(&store);
