@@ -384,8 +384,8 @@ async fn hand_on(
     forwarding::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
 }
 
-/// Refuses `dryRun` for anything but a write of one document. A read has the answer that was asked for only if
-/// it takes place, and many documents are changed by a visit.
+/// Refuses `dryRun` for anything but a write of one document: a read that does not take place has no answer,
+/// and many documents are changed by a visit.
 fn check_dry_run(call: &DocumentCall, target: &DocumentTarget, method: &Method) -> Result<(), Error> {
     let is_write = [Method::POST, Method::PUT, Method::DELETE].contains(method);
     if call.parameters.get("dryRun").is_none() || is_write && matches!(target, DocumentTarget::Document(_)) {
