@@ -144,11 +144,33 @@ impl AskedAggregation {
 
     /// True if the aggregation reads documents that the query does not match.
     pub(crate) fn reads_everything(&self) -> bool {
-        let has_empty = self.options.get("min_doc_count") == Some(&json!(0));
+        let has_empty = self.options.get("min_doc_count").is_some_and(|least| query::text_of(least) == "0");
         self.kind == "global"
             || self.kind.starts_with("significant_")
             || self.kind == "terms" && has_empty
             || self.inner.iter().any(AskedAggregation::reads_everything)
+    }
+
+    /// True if the aggregation, or one inside, compares values with those of all documents.
+    fn compares(&self) -> bool {
+        self.kind.starts_with("significant_") || self.inner.iter().any(AskedAggregation::compares)
+    }
+
+    /// True if the aggregation, or one inside, chooses or divides nested objects once all are known, and
+    /// then asks for their documents.
+    fn divides_roots_late(&self) -> bool {
+        match self.kind.as_str() {
+            "sampler" | "auto_date_histogram" => self.asks_for_roots(),
+            // Those inside have whole documents again.
+            "reverse_nested" => false,
+            _ => self.inner.iter().any(AskedAggregation::divides_roots_late),
+        }
+    }
+
+    /// True if an aggregation inside asks for the documents of nested objects.
+    fn asks_for_roots(&self) -> bool {
+        let asks = |one: &AskedAggregation| one.kind == "reverse_nested" || one.asks_for_roots();
+        self.inner.iter().any(asks)
     }
 }
 
@@ -326,12 +348,15 @@ impl<'a> OneAggregation<'a> {
                     Ok(())
                 })?;
                 let mut roots = Vec::new();
-                self.scope.each(self.scope.matching, |hit| {
-                    if wanted.contains(&key(hit)) {
-                        roots.push(hit);
-                    }
-                    Ok(())
-                })?;
+                // Inside of `global`, the query does not match all of them.
+                for hits in [self.scope.matching, self.scope.everything] {
+                    self.scope.each(hits, |hit| {
+                        if wanted.remove(&key(hit)) {
+                            roots.push(hit);
+                        }
+                        Ok(())
+                    })?;
+                }
                 self.single("reverse_nested", &roots)
             }
             "global" => self.single("global", self.scope.everything),

@@ -23,7 +23,7 @@ use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree};
 use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
-use crate::update::UpdateBody;
+use crate::update::{UpdateBody, UpdateOptions};
 use crate::writing::{self, SingleWrite, WriteAction};
 use crate::{Error, unread};
 
@@ -340,20 +340,17 @@ fn write_of(
     }
     let text = std::str::from_utf8(source.unwrap_or(b"{}")).map_err(Error::not_json)?;
     let (mut update, mut kept) = (None, Arc::from(""));
-    let mut shown = None;
-    let mut conditions = meta.conditions.clone();
+    let conditions = meta.conditions.clone();
+    let mut options = UpdateOptions { conditions, shown: None, retries: meta.retries };
     if action == WriteAction::Update {
         check_tree(text.as_bytes(), defaults.tree_bytes_max)?;
         let body: Map<String, Value> = serde_json::from_str(text).map_err(Error::not_json)?;
-        let mut body = UpdateBody::parse(body)?;
-        shown = body.shown.take().or_else(|| meta.shown.clone()).or_else(|| defaults.shown.clone());
-        conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);
-        conditions.if_primary_term = conditions.if_primary_term.or(body.if_primary_term);
-        body.retries = meta.retries;
-        update = Some(body);
+        options.shown = meta.shown.as_ref().or(defaults.shown.as_ref()).cloned();
+        update = Some(UpdateBody::parse(body, &mut options)?);
     } else {
         kept = Arc::from(text.trim());
     }
+    let UpdateOptions { conditions, shown, .. } = options;
     Ok(SingleWrite {
         action,
         id: meta.id.clone(),

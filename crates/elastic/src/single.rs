@@ -12,7 +12,7 @@ use crate::placing::WritePlacer;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
-use crate::update::{UpdateBody, retries_of};
+use crate::update::{UpdateBody, UpdateOptions, retries_of};
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
 use crate::{kept_hits, partitions, typed, unread};
 
@@ -28,23 +28,19 @@ pub(crate) fn write(
     let action = action.with_op_type(parameters.get("op_type"))?;
     let refresh = RefreshPolicy::of(parameters)?;
     check_pipeline(door, parameters.get("pipeline"))?;
-    let mut conditions = WriteConditions {
+    let conditions = WriteConditions {
         version: parameters.integer("version")?,
         rule: parameters.get("version_type").map_or(Ok(VersionRule::Internal), VersionRule::parse)?,
         if_seq_no: parameters.integer("if_seq_no")?,
         if_primary_term: parameters.integer("if_primary_term")?,
     };
-    let mut shown = SourceFilter::of_parameters(parameters);
+    let retries = parameters.integer("retry_on_conflict")?.map(retries_of);
+    let mut options = UpdateOptions { conditions, shown: SourceFilter::of_parameters(parameters), retries };
     let (mut update, mut source) = (None, std::sync::Arc::from(""));
     match action {
         WriteAction::Update => {
             check_tree(&request.body, door.caller.tree_bytes_max())?;
-            let mut body = UpdateBody::parse(object_of(&request.body)?)?;
-            shown = body.shown.take().or(shown);
-            conditions.if_seq_no = conditions.if_seq_no.or(body.if_seq_no);
-            conditions.if_primary_term = conditions.if_primary_term.or(body.if_primary_term);
-            body.retries = parameters.integer("retry_on_conflict")?.map(retries_of);
-            update = Some(body);
+            update = Some(UpdateBody::parse(object_of(&request.body)?, &mut options)?);
         }
         WriteAction::Delete => {}
         WriteAction::Index | WriteAction::Create => {
@@ -55,6 +51,7 @@ pub(crate) fn write(
             source = text.trim().into();
         }
     }
+    let UpdateOptions { conditions, shown, .. } = options;
     let single = SingleWrite {
         action,
         id: id.map(str::to_owned),

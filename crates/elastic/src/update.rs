@@ -8,18 +8,26 @@ use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::shelf::StoredSource;
 use crate::source::SourceFilter;
+use crate::writing::WriteConditions;
 
-/// Body of an update.
+/// An update of a document.
 #[derive(Debug, Clone)]
 pub(crate) struct UpdateBody {
     pub(crate) doc: Option<Map<String, Value>>,
     pub(crate) upsert: Option<Map<String, Value>>,
     pub(crate) doc_as_upsert: bool,
     pub(crate) detect_noop: bool,
+    /// Most repetitions after writes of others that came between.
+    pub(crate) retries: Option<u32>,
+}
+
+/// Options of an update beside its body: those of its request, or of its line in a bulk.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UpdateOptions {
+    pub(crate) conditions: WriteConditions,
+    /// Part of the document that the answer has.
     pub(crate) shown: Option<SourceFilter>,
-    pub(crate) if_seq_no: Option<i64>,
-    pub(crate) if_primary_term: Option<i64>,
-    /// Most repetitions after writes of others that came between; not a member of the body.
+    /// Most repetitions after writes of others that came between.
     pub(crate) retries: Option<u32>,
 }
 
@@ -32,20 +40,17 @@ pub(crate) enum UpdateEffect {
 }
 
 impl UpdateBody {
-    /// Parses the body of an update.
+    /// Parses the body of an update. Options that it has, too, take precedence over those beside it.
     ///
     /// # Errors
-    /// It has a script, or members that no update has.
-    pub(crate) fn parse(body: Map<String, Value>) -> Result<Self, Error> {
+    /// It has a script, members that no update has, or values that these do not take.
+    pub(crate) fn parse(body: Map<String, Value>, options: &mut UpdateOptions) -> Result<Self, Error> {
         let mut parsed = UpdateBody {
             doc: None,
             upsert: None,
             doc_as_upsert: false,
             detect_noop: true,
-            shown: None,
-            if_seq_no: None,
-            if_primary_term: None,
-            retries: None,
+            retries: options.retries,
         };
         let object = |name: &str, value: Value| match value {
             Value::Object(object) => Ok(Some(object)),
@@ -56,15 +61,26 @@ impl UpdateBody {
             Value::String(text) if text == "true" || text == "false" => Ok(text == "true"),
             _ => Err(Error::Content(format!("[UpdateRequest] failed to parse field [{name}]"))),
         };
+        // A condition that was passed over would let the update happen without it.
+        let whole = |name: &str, value: &Value| {
+            let number = match value {
+                Value::Number(number) => number.as_i64(),
+                Value::String(text) => text.parse().ok(),
+                _ => None,
+            };
+            let malformed = || Error::Content(format!("[UpdateRequest] failed to parse field [{name}]"));
+            number.map(Some).ok_or_else(malformed)
+        };
+        let conditions = &mut options.conditions;
         for (name, value) in body {
             match name.as_str() {
                 "doc" => parsed.doc = object("doc", value)?,
                 "upsert" => parsed.upsert = object("upsert", value)?,
                 "doc_as_upsert" => parsed.doc_as_upsert = flag("doc_as_upsert", &value)?,
                 "detect_noop" => parsed.detect_noop = flag("detect_noop", &value)?,
-                "_source" => parsed.shown = Some(SourceFilter::of_value(&value)?),
-                "if_seq_no" => parsed.if_seq_no = value.as_i64(),
-                "if_primary_term" => parsed.if_primary_term = value.as_i64(),
+                "_source" => options.shown = Some(SourceFilter::of_value(&value)?),
+                "if_seq_no" => conditions.if_seq_no = whole("if_seq_no", &value)?,
+                "if_primary_term" => conditions.if_primary_term = whole("if_primary_term", &value)?,
                 "script" | "scripted_upsert" => {
                     return Err(Error::unsupported("an update by a script"));
                 }
@@ -176,8 +192,41 @@ mod tests {
             (json!({ "dac": {} }), "x_content_parse_exception"),
             (json!({ "doc": 1 }), "x_content_parse_exception"),
         ] {
-            let error = UpdateBody::parse(body.as_object().expect("an object").clone()).expect_err("refused");
+            let body_of = body.as_object().expect("an object").clone();
+            let error = UpdateBody::parse(body_of, &mut UpdateOptions::default()).expect_err("refused");
             assert_eq!((error.kind(), error.status()), (kind, 400), "{body}");
+        }
+    }
+
+    #[test]
+    fn options_of_bodies_take_precedence() {
+        let beside = |seq_no: Option<i64>| UpdateOptions {
+            conditions: WriteConditions { if_seq_no: seq_no, if_primary_term: seq_no, ..Default::default() },
+            shown: None,
+            retries: Some(2),
+        };
+        for (members, seq_no, found) in [
+            (json!({}), Some(7), Some((Some(7), Some(7)))),
+            (json!({ "if_seq_no": 3 }), Some(7), Some((Some(3), Some(7)))),
+            (json!({ "if_seq_no": "3", "if_primary_term": 1 }), Some(7), Some((Some(3), Some(1)))),
+            (json!({ "if_seq_no": 3, "if_primary_term": "1" }), None, Some((Some(3), Some(1)))),
+            (json!({ "if_seq_no": "x" }), None, None),
+            (json!({ "if_seq_no": 1.5 }), None, None),
+            (json!({ "if_seq_no": null }), None, None),
+            (json!({ "if_primary_term": true }), None, None),
+            (json!({ "if_primary_term": [1] }), None, None),
+        ] {
+            let mut body = members.as_object().expect("an object").clone();
+            body.insert("doc".to_owned(), json!({}));
+            body.insert("_source".to_owned(), json!(true));
+            let mut options = beside(seq_no);
+            let parsed = UpdateBody::parse(body, &mut options);
+            let conditions = &options.conditions;
+            let read = parsed.ok().map(|parsed| {
+                assert_eq!((parsed.retries, options.shown.is_some()), (Some(2), true), "{members}");
+                (conditions.if_seq_no, conditions.if_primary_term)
+            });
+            assert_eq!(read, found, "{members}");
         }
     }
 }

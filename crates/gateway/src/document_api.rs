@@ -263,6 +263,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         call.timeout = timeout.min(call.node.settings().limits.document_timeout_max);
     }
     call.parameters.number("tracelevel", 0, 9)?;
+    check_dry_run(call, &target, request.method())?;
     if call.parameters.flag("dryRun")? == Some(true) {
         return dry_run(call, &target, request).await;
     }
@@ -381,6 +382,16 @@ async fn hand_on(
     };
     let subject = RouteSubject { location, group: target.group(), part: None };
     forwarding::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
+}
+
+/// Refuses `dryRun` for anything but a write of one document: a read that does not take place has no answer,
+/// and many documents are changed by a visit.
+fn check_dry_run(call: &DocumentCall, target: &DocumentTarget, method: &Method) -> Result<(), Error> {
+    let is_write = [Method::POST, Method::PUT, Method::DELETE].contains(method);
+    if call.parameters.get("dryRun").is_none() || is_write && matches!(target, DocumentTarget::Document(_)) {
+        return Ok(());
+    }
+    Err(Error::parameter("dryRun", "it is for writes of single documents; leave it out"))
 }
 
 /// Reads the request and changes nothing: clients use it to measure their connection.

@@ -29,7 +29,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Answers a request for a list, a description, or a value.
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     match answer(&node, request).await {
-        Ok(answer) => http::json(StatusCode::OK, &answer),
+        Ok(ModelAnswer::Json(answer)) => http::json(StatusCode::OK, &answer),
+        Ok(ModelAnswer::Literal(text)) => {
+            http::answer(StatusCode::OK, "text/plain;charset=utf-8", text.into_bytes())
+        }
         Err(error) => {
             let mut response = http::json(error.status(), &json!({ "error": error.message() }));
             response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
@@ -38,7 +41,41 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     }
 }
 
-async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<Value, Error> {
+/// A list, a description, or the value of a model.
+enum ModelAnswer {
+    Json(Value),
+    /// A tensor as a literal.
+    Literal(String),
+}
+
+/// Form of the value of a model, by `format.tensors`.
+enum ModelFormat {
+    Json(TensorFormat),
+    Literal,
+}
+
+impl ModelFormat {
+    fn of(parameters: &RequestParameters) -> Result<Self, Error> {
+        let Some(name) = parameters.get("format.tensors") else {
+            return Ok(ModelFormat::Json(TensorFormat::default()));
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "string" => Ok(ModelFormat::Literal),
+            name => name.parse().map(ModelFormat::Json).map_err(|error: millrace_tensor::Error| {
+                Error::parameter("format.tensors", error.to_string())
+            }),
+        }
+    }
+
+    fn answer(&self, tensor: &Tensor) -> Result<ModelAnswer, Error> {
+        match self {
+            ModelFormat::Json(format) => rendered(tensor, *format).map(ModelAnswer::Json),
+            ModelFormat::Literal => Ok(ModelAnswer::Literal(millrace_render::tensor_literal(tensor))),
+        }
+    }
+}
+
+async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<ModelAnswer, Error> {
     let peer = request.extensions().get();
     node.quotas().admit_address(peer, Instant::now(), node.metrics())?;
     let deployment = node.deployments().current()?;
@@ -59,22 +96,21 @@ async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<Value, Err
         return Err(Error::NotFound(reason.to_owned()));
     }
     match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [] => Ok(models
-            .names()
-            .map(|name| (name.to_owned(), json!(format!("{base}/{name}"))))
-            .collect::<serde_json::Map<_, _>>()
-            .into()),
+        [] => {
+            let links = models.names().map(|name| (name.to_owned(), json!(format!("{base}/{name}"))));
+            Ok(ModelAnswer::Json(links.collect::<serde_json::Map<_, _>>().into()))
+        }
         [model] => {
             let known = models.get(model)?;
             let functions = known.functions();
             let functions: Vec<Value> =
                 functions.iter().map(|function| described(known, &base, model, function)).collect();
-            Ok(json!({ "model": model, "functions": functions }))
+            Ok(ModelAnswer::Json(json!({ "model": model, "functions": functions })))
         }
         [model, "eval"] => evaluate(node, &deployment, request, model, None).await,
         [model, function] => {
             let known = models.get(model)?;
-            Ok(described(known, &base, model, known.function(Some(function))?))
+            Ok(ModelAnswer::Json(described(known, &base, model, known.function(Some(function))?)))
         }
         [model, function, "eval"] => evaluate(node, &deployment, request, model, Some(function)).await,
         _ => Err(Error::NotFound(format!(
@@ -96,16 +132,11 @@ async fn evaluate(
     request: Request,
     model: &str,
     function: Option<&str>,
-) -> Result<Value, Error> {
+) -> Result<ModelAnswer, Error> {
     let known = deployment.stateless_models().get(model)?;
     let function = known.function(function)?.to_owned();
     let arguments = parameters(node, request).await?;
-    let format = match arguments.parameters.get("format.tensors") {
-        Some(name) => name
-            .parse()
-            .map_err(|error: millrace_tensor::Error| Error::parameter("format.tensors", error.to_string()))?,
-        None => TensorFormat::default(),
-    };
+    let format = ModelFormat::of(&arguments.parameters)?;
     let (deployment, model) = (Arc::clone(deployment), model.to_owned());
     let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
@@ -116,7 +147,7 @@ async fn evaluate(
         model.evaluate(&function, &|name| arguments.get(name), &stop)
     };
     let tensor = node.models().wait(SequencePurpose::Query, work).await??;
-    rendered(&tensor, format)
+    format.answer(&tensor)
 }
 
 /// Arguments of a model, and the bytes that they take of the budget of bodies.

@@ -215,9 +215,6 @@ impl<'a> ParameterReader<'a> {
                           the page by --allowed-origins";
             return Err(parameter("jsoncallback", reason));
         }
-        if !self.truth("renderer.json.rawAsBase64", true)? {
-            return Err(parameter("renderer.json.rawAsBase64", "raw values are always written as base64"));
-        }
         let unknown = |name: &&String| names::unknown_member_of(name).is_some();
         let Some(name) = self.raw.keys().find(unknown) else { return Ok(()) };
         let near = names::members_near(name);

@@ -235,6 +235,8 @@ pub struct PresentationOptions {
     pub maps_as_lists: bool,
     /// True to write weighted sets as lists of items and weights: `renderer.json.jsonWsets` is false.
     pub sets_as_lists: bool,
+    /// True to write raw values as hexadecimal digits: `renderer.json.rawAsBase64` is false.
+    pub raw_as_hex: bool,
 }
 
 /// Trace settings of a query.

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
@@ -82,7 +83,8 @@ impl Serialize for HitFields<'_> {
     }
 }
 
-/// A value in the document JSON format, except for maps and sets that are written as lists.
+/// A value in the document JSON format, except for maps and sets that are written as lists, and raw values
+/// that are written as hexadecimal digits.
 struct ValueInHit<'a> {
     value: &'a DocumentValue,
     options: &'a RenderOptions,
@@ -93,9 +95,8 @@ impl Serialize for ValueInHit<'_> {
         let options = self.options;
         let inside = |value| ValueInHit { value, options };
         match self.value {
-            _ if !options.maps_as_lists && !options.sets_as_lists => {
-                json::value(self.value, options.tensors).serialize(serializer)
-            }
+            _ if options.is_of_documents() => json::value(self.value, options.tensors).serialize(serializer),
+            DocumentValue::Raw(bytes) if options.raw_as_hex => serializer.collect_str(&HexText(bytes)),
             DocumentValue::Array(elements) => serializer.collect_seq(elements.iter().map(inside)),
             DocumentValue::Struct(members) => {
                 serializer.collect_map(members.iter().map(|(name, value)| (&**name, inside(value))))
@@ -138,6 +139,16 @@ impl Serialize for EntriesInHit<'_> {
                 (scalar::to_text(key).unwrap_or_default(), ValueInHit { value, options })
             }),
         )
+    }
+}
+
+/// Bytes as `0x` and two hexadecimal digits each.
+struct HexText<'a>(&'a [u8]);
+
+impl fmt::Display for HexText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("0x")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
     }
 }
 

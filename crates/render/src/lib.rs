@@ -20,6 +20,7 @@ mod number;
 mod response;
 mod xml;
 
+pub use literal::literal as tensor_literal;
 pub use response::{
     ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup, TraceStep, json, write_cbor,
     write_json,

@@ -1,4 +1,4 @@
-//! Tensors as literals: `tensor(x[2]):[1.0, 2.0]`, which XML has.
+//! Tensors as literals: `tensor(x[2]):[1.0, 2.0]`, which XML has, and models where they are asked for it.
 
 use millrace_tensor::{DimensionKind, Tensor, TensorCells};
 
@@ -8,7 +8,7 @@ use crate::number::{java_text, java_text_of_float};
 ///
 /// Cells of dense tensors have the digits that distinguish them in their own type, those of others the digits
 /// of doubles, as in Vespa.
-pub(crate) fn literal(tensor: &Tensor) -> String {
+pub fn literal(tensor: &Tensor) -> String {
     let tensor_type = tensor.tensor_type();
     let cells = tensor.cells();
     let number = |at: usize| match cells {

@@ -68,6 +68,15 @@ pub struct RenderOptions {
     pub maps_as_lists: bool,
     /// True to write weighted sets as lists of items and weights, false for objects.
     pub sets_as_lists: bool,
+    /// True to write raw values as `0x` and hexadecimal digits, false for base64.
+    pub raw_as_hex: bool,
+}
+
+impl RenderOptions {
+    /// True if values in hits have the form that they have in documents.
+    pub(crate) fn is_of_documents(&self) -> bool {
+        !self.maps_as_lists && !self.sets_as_lists && !self.raw_as_hex
+    }
 }
 
 /// An error in a result.

@@ -56,6 +56,38 @@ fn maps_and_sets_can_be_lists() {
     assert!(found.contains(r#""map":{"k":[{"item":"a","weight":3}],"l":"x"}"#), "{found}");
 }
 
+#[test]
+fn raw_values_can_be_digits() {
+    let raw = || DocumentValue::Raw(vec![0xde, 0x00, 0x0a]);
+    let fields = || {
+        vec![
+            ("raw", FieldValue::Value(raw())),
+            ("none", FieldValue::Value(DocumentValue::Raw(Vec::new()))),
+            ("list", FieldValue::Value(DocumentValue::Array(vec![raw(), text("x")]))),
+            ("member", FieldValue::Value(DocumentValue::Struct(vec![("m".into(), raw())]))),
+            ("map", FieldValue::Value(DocumentValue::Map(vec![(text("k"), raw())]))),
+            ("years", FieldValue::Value(DocumentValue::Map(vec![(DocumentValue::Int(7), raw())]))),
+            ("set", FieldValue::Value(DocumentValue::WeightedSet(vec![(text("a"), 3)]))),
+        ]
+    };
+    let hex = RenderOptions { raw_as_hex: true, ..RenderOptions::default() };
+    let lists = RenderOptions { maps_as_lists: true, ..hex };
+    let number = |text: &str| format!(r#"{{"7":{text}}}"#);
+    let entry = |text: &str| format!(r#"[{{"key":7,"value":{text}}}]"#);
+    for (options, one, none, years) in [
+        (RenderOptions::default(), r#""3gAK""#, "", number(r#""3gAK""#)),
+        (hex, r#""0xDE000A""#, "0x", number(r#""0xDE000A""#)),
+        (lists, r#""0xDE000A""#, "0x", entry(r#""0xDE000A""#)),
+    ] {
+        let hits = [hit(fields())];
+        let found = json(&SearchResponse { hits: &hits, ..SearchResponse::default() }, &options);
+        let expected = format!(
+            r#""fields":{{"raw":{one},"none":"{none}","list":[{one},"x"],"member":{{"m":{one}}},"map":{{"k":{one}}},"years":{years},"set":{{"a":3}}}}"#
+        );
+        assert!(found.contains(&expected), "{options:?}: {found}");
+    }
+}
+
 fn check(response: &SearchResponse<'_>, expected: &str) {
     assert_eq!(json(response, &RenderOptions::default()), expected);
 }

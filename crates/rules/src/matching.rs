@@ -39,6 +39,8 @@ pub(crate) struct ConditionMatcher<'m> {
     parameters: &'m BTreeMap<String, String>,
     children: &'m [RuleNode],
     is_phrase: bool,
+    /// True if its first and last child can be the ends of what was asked.
+    has_ends: bool,
     steps: &'m mut usize,
     depth: usize,
     /// Number of comparisons in progress.
@@ -65,6 +67,7 @@ impl<'m> ConditionMatcher<'m> {
             parameters,
             children: &group.children,
             is_phrase: matches!(group.kind, RuleGroupKind::Phrase { .. }),
+            has_ends: !matches!(group.kind, RuleGroupKind::Phrase { .. } | RuleGroupKind::Segment),
             steps,
             depth: 0,
             compared: 0,
@@ -194,10 +197,10 @@ impl<'m> ConditionMatcher<'m> {
                 holds
             }
             RuleCondition::Start(condition) => {
-                at == 0 && !self.is_phrase && self.holds(condition, at, label, then)
+                at == 0 && self.has_ends && self.holds(condition, at, label, then)
             }
             RuleCondition::End(condition) => self.holds(condition, at, label, &mut |matcher, end, value| {
-                end == matcher.children.len() && !matcher.is_phrase && then(matcher, end, value)
+                end == matcher.children.len() && matcher.has_ends && then(matcher, end, value)
             }),
             RuleCondition::Included(condition) => self.holds(condition, at, label, then),
             // A validated rule base has none left.

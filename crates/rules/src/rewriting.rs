@@ -15,7 +15,7 @@ use crate::parser::number;
 use crate::syntax::{
     ProducedBound, ProducedTerm, ProductionRule, RuleCondition, RuleKind, RuleProduction, TermType,
 };
-use crate::tree::{DEFAULT_FIELD, RuleGroup, RuleGroupKind, RuleNode, RuleTreeBuilder, group};
+use crate::tree::{DEFAULT_FIELD, RuleGroup, RuleGroupKind, RuleNode, RuleTerm, RuleTreeBuilder, group};
 
 /// Maximum number of conditions tried per query.
 const STEPS_MAX: usize = 1_000_000;
@@ -158,7 +158,8 @@ impl RuleRewriter<'_> {
         Ok(())
     }
 
-    /// The next match of a rule, with the path of its group.
+    /// The next match of a rule, with the path of its group. Words that punctuation joined become a group
+    /// where the match is among them.
     fn find(
         &mut self,
         number: usize,
@@ -168,20 +169,41 @@ impl RuleRewriter<'_> {
     ) -> Option<(Vec<usize>, ConditionMatch)> {
         for place in self.root.places() {
             let node = self.root.at(&place)?;
-            let RuleNode::Group(group) = node else { continue };
-            let wanted = |found: &ConditionMatch| match (found.taken.first(), rule.kind) {
-                (None, _) => !without_terms,
-                (Some(_), RuleKind::Replacing) => {
-                    found.taken.iter().any(|at| !group.children[*at].is_by(number))
-                }
-                (Some(first), RuleKind::Adding) => {
-                    let first = &group.children[*first];
-                    !first.is_by(number) && first.first_id().is_some_and(|id| !begun.contains(&id))
-                }
-            };
+            let RuleNode::Group(RuleGroup { kind, children }) = node else { continue };
+            let wanted =
+                |found: &ConditionMatch, children: &[RuleNode]| match (found.taken.first(), rule.kind) {
+                    (None, _) => !without_terms,
+                    (Some(_), RuleKind::Replacing) => {
+                        found.taken.iter().any(|at| !children[*at].is_by(number))
+                    }
+                    (Some(first), RuleKind::Adding) => {
+                        let first = &children[*first];
+                        !first.is_by(number) && first.first_id().is_some_and(|id| !begun.contains(&id))
+                    }
+                };
             let mut matcher = ConditionMatcher::new(self.base, &self.parameters, node, &mut self.left)?;
-            if let Some(found) = matcher.find(&rule.condition, &wanted) {
+            if let Some(found) = matcher.find(&rule.condition, &|found| wanted(found, children)) {
                 return Some((place, found));
+            }
+            // These consist of single words.
+            if matches!(kind, RuleGroupKind::Phrase { .. } | RuleGroupKind::Equiv { .. }) {
+                continue;
+            }
+            for (at, child) in children.iter().enumerate() {
+                let RuleNode::Term(RuleTerm { segment: Some(segment), .. }) = child else { continue };
+                let RuleNode::Group(words) = &**segment else { continue };
+                // What holds without words holds around them, too.
+                let wanted =
+                    |found: &ConditionMatch| !found.taken.is_empty() && wanted(found, &words.children);
+                let mut matcher =
+                    ConditionMatcher::new(self.base, &self.parameters, segment, &mut self.left)?;
+                if let Some(found) = matcher.find(&rule.condition, &wanted) {
+                    let words = words.children.clone();
+                    let mut place = place;
+                    place.push(at);
+                    *self.root.at_mut(&place)? = group(RuleGroupKind::And, words);
+                    return Some((place, found));
+                }
             }
         }
         None

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use millrace_linguistics::FieldAnalyzer;
-use millrace_query::{ItemAnnotations, PhraseWord, QueryItem, TermMatch};
+use millrace_query::{ItemAnnotations, PhraseWord, QueryItem, TermMatch, TermText};
 
 use crate::base::words_of;
 use crate::syntax::TermType;
@@ -32,6 +32,8 @@ pub(crate) struct RuleTerm {
     pub(crate) words: Vec<String>,
     /// Number of the rule that produced it.
     pub(crate) by: Option<usize>,
+    /// Group of its words, if it was typed as several that punctuation joins.
+    pub(crate) segment: Option<Box<RuleNode>>,
 }
 
 #[derive(Debug, Clone)]
@@ -61,17 +63,21 @@ pub(crate) enum RuleGroupKind {
     },
     /// Text typed by a user: one child, a group.
     Typed,
+    /// Words that punctuation joins. Once a rule changes them, they are a group of words like others.
+    Segment,
 }
 
 /// Builder of a tree; numbers its terms.
 pub(crate) struct RuleTreeBuilder {
     analyzer: FieldAnalyzer,
     next: usize,
+    /// True within text that was typed.
+    is_typed: bool,
 }
 
 impl RuleTreeBuilder {
     pub(crate) fn new(analyzer: FieldAnalyzer) -> Self {
-        RuleTreeBuilder { analyzer, next: 0 }
+        RuleTreeBuilder { analyzer, next: 0, is_typed: false }
     }
 
     /// Tree of an item; its root is a group.
@@ -108,7 +114,9 @@ impl RuleTreeBuilder {
             }
             QueryItem::Equiv { annotations, .. } => RuleGroupKind::Equiv { annotations: annotations.clone() },
             QueryItem::Typed(inner) => {
+                let outer = std::mem::replace(&mut self.is_typed, true);
                 let inner = self.tree(inner);
+                self.is_typed = outer;
                 return group(RuleGroupKind::Typed, vec![inner]);
             }
             QueryItem::Term { matching: TermMatch::Word, annotations, .. } if !annotations.filter => {
@@ -136,7 +144,33 @@ impl RuleTreeBuilder {
             QueryItem::Term { text, .. } => words_of(&self.analyzer, &text.text),
             _ => Vec::new(),
         };
-        RuleNode::Term(RuleTerm { id: self.next, item, words, by })
+        let id = self.next;
+        let segment = if self.is_typed && words.len() > 1 { self.segment(&item) } else { None };
+        RuleNode::Term(RuleTerm { id, item, words, by, segment })
+    }
+
+    /// Group of the words of a typed term; `None` if it stays in one piece: text in quotes, special tokens
+    /// and numbers.
+    fn segment(&mut self, item: &QueryItem) -> Option<Box<RuleNode>> {
+        let QueryItem::Term { field, text, matching: TermMatch::Word, annotations } = item else {
+            return None;
+        };
+        if text.together || text.text.parse::<f64>().is_ok() {
+            return None;
+        }
+        let mut words = Vec::new();
+        self.analyzer.tokens(&text.text, |token| {
+            words.push(QueryItem::Term {
+                field: field.clone(),
+                text: TermText::from(&text.text[token.range]),
+                matching: TermMatch::Word,
+                annotations: annotations.clone(),
+            });
+        });
+        let outer = std::mem::replace(&mut self.is_typed, false);
+        let words = words.into_iter().map(|word| self.term(word, None)).collect();
+        self.is_typed = outer;
+        Some(Box::new(group(RuleGroupKind::Segment, words)))
     }
 }
 
@@ -302,7 +336,7 @@ impl RuleGroup {
         };
         let all = |nodes: &[RuleNode]| nodes.iter().filter_map(RuleNode::item).collect::<Vec<_>>();
         match &self.kind {
-            RuleGroupKind::And => several(all(&self.children), QueryItem::And),
+            RuleGroupKind::And | RuleGroupKind::Segment => several(all(&self.children), QueryItem::And),
             RuleGroupKind::Or => several(all(&self.children), QueryItem::Or),
             RuleGroupKind::WeakAnd { target_hits, annotations } => {
                 let children = all(&self.children);

@@ -1,11 +1,13 @@
 //! Aggregations that take documents one by one: they keep buckets and figures, and no documents.
 //!
 //! A sample keeps the documents that it is going to have, and is divided when they are known; so are
-//! intervals of time that depend on all points. Some kinds look at all documents of a bucket together. A
-//! search with one of them keeps its documents.
+//! intervals of time that depend on all points. Two combinations look at documents again that have passed:
+//! values of all documents that are compared with all documents, and the documents of nested objects that
+//! are chosen or divided late. A search with one of them keeps its documents.
 
 mod answers;
 mod settling;
+mod streamed_hit;
 
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
@@ -16,6 +18,7 @@ use serde_json::{Map, Value};
 
 use self::answers::finish_all;
 use self::settling::DateUnits;
+use self::streamed_hit::{LastRoot, StreamedHit};
 use super::automatic::AutomaticDivision;
 use super::bucket_hits::BucketTopHits;
 use super::composite::{CompositeDivision, PlacedKey};
@@ -68,7 +71,7 @@ impl<'a> StreamedAggregations<'a> {
     /// # Errors
     /// There is no memory for one more bucket or value, or the document is not as an aggregation needs it.
     pub(crate) fn add(&mut self, hit: &SearchHit) -> Result<(), Error> {
-        add_all(&self.plans, &mut self.states, hit)
+        add_all(&self.plans, &mut self.states, StreamedHit::whole(hit))
     }
 
     /// Ends the documents that the query matches. True if an aggregation takes all documents then
@@ -93,7 +96,7 @@ impl<'a> StreamedAggregations<'a> {
     pub(crate) fn add_of_all(&mut self, hit: &SearchHit) -> Result<(), Error> {
         for (plan, state) in self.plans.iter().zip(&mut self.states) {
             if let (StreamWork::Global, StreamState::List(buckets)) = (&plan.work, state) {
-                plan.fill_places(buckets, [0], hit)?;
+                plan.fill_places(buckets, [0], StreamedHit::whole(hit))?;
             }
             plan.compare(hit)?;
         }
@@ -114,7 +117,7 @@ impl<'a> StreamedAggregations<'a> {
     }
 }
 
-fn add_all(plans: &[StreamPlan<'_>], states: &mut [StreamState], hit: &SearchHit) -> Result<(), Error> {
+fn add_all(plans: &[StreamPlan<'_>], states: &mut [StreamState], hit: StreamedHit<'_>) -> Result<(), Error> {
     plans.iter().zip(states).try_for_each(|(plan, state)| plan.add(state, hit))
 }
 
@@ -131,7 +134,8 @@ struct StreamPlan<'a> {
 enum StreamWork {
     /// None: it reads finished buckets.
     Pipeline,
-    Terms(FieldSource, WantedTerms),
+    /// With the values of all documents, which all buckets share, if those without documents are shown.
+    Terms(FieldSource, WantedTerms, Option<RefCell<BTreeSet<AggregatedValue>>>),
     /// Values that have this number of documents at most.
     RareTerms(FieldSource, WantedTerms, usize),
     MultiTerms(Vec<FieldSource>),
@@ -151,6 +155,8 @@ enum StreamWork {
     Global,
     Missing(FieldSource),
     Nested(String),
+    /// The documents that have the nested objects, each once.
+    ReverseNested,
     ValueCount(FieldSource),
     Cardinality(FieldSource),
     Weighted([FieldSource; 2]),
@@ -162,7 +168,7 @@ impl StreamWork {
     /// Bytes that its regular expressions take, about.
     fn pattern_bytes(&self) -> usize {
         match self {
-            StreamWork::Terms(_, wanted) | StreamWork::RareTerms(_, wanted, _) => wanted.pattern_bytes(),
+            StreamWork::Terms(_, wanted, _) | StreamWork::RareTerms(_, wanted, _) => wanted.pattern_bytes(),
             StreamWork::Filter(query) => query.pattern_bytes(),
             StreamWork::Filters(queries) => queries.iter().map(SearchQuery::pattern_bytes).sum(),
             StreamWork::Adjacency(division) => division.pattern_bytes(),
@@ -180,6 +186,8 @@ enum StreamState {
     Placed(BTreeMap<PlacedKey, BucketState>),
     Intervals(BTreeMap<i64, BucketState>),
     List(Vec<BucketState>),
+    /// The document that came last, and the bucket of all.
+    Roots(LastRoot, BucketState),
     Pairs(BTreeMap<FilterPair, BucketState>),
     /// Number of the documents, and buckets of their values.
     Compared(usize, BTreeMap<AggregatedValue, BucketState>),
@@ -221,11 +229,11 @@ impl<'a> StreamPlan<'a> {
         let one = OneAggregation { asked, scope, hits: &[] };
         let work = match asked.kind.as_str() {
             kind if PipelineKind::of(kind).is_some() => StreamWork::Pipeline,
-            // Those without documents have the values of all others.
-            "terms" if one.count_of("min_doc_count", 1)? > 0 => {
+            "terms" => {
                 let source = one.source()?;
                 let wanted = WantedTerms::parse(&asked.options, &source)?;
-                StreamWork::Terms(source, wanted)
+                let shows_empty = one.count_of("min_doc_count", 1)? == 0;
+                StreamWork::Terms(source, wanted, shows_empty.then(RefCell::default))
             }
             "rare_terms" => {
                 let source = one.source()?;
@@ -246,9 +254,13 @@ impl<'a> StreamPlan<'a> {
             "sampler" => StreamWork::Sampler(one.count_of("shard_size", 100)?),
             "auto_date_histogram" => StreamWork::Automatic(one.automatic_division()?),
             // What is inside would need all documents again.
-            "global" if !asked.inner.iter().any(AskedAggregation::reads_everything) => StreamWork::Global,
+            "global" if !asked.inner.iter().any(AskedAggregation::compares) => StreamWork::Global,
             "missing" => StreamWork::Missing(one.source()?),
-            "nested" => StreamWork::Nested(one.nested_path()?),
+            // The objects of a document would not be together any more where one asks for the document.
+            "nested" if !asked.inner.iter().any(AskedAggregation::divides_roots_late) => {
+                StreamWork::Nested(one.nested_path()?)
+            }
+            "reverse_nested" => StreamWork::ReverseNested,
             "value_count" => StreamWork::ValueCount(one.source()?),
             "cardinality" => StreamWork::Cardinality(one.source()?),
             "weighted_avg" => StreamWork::Weighted(one.weighted_sources()?),
@@ -274,6 +286,7 @@ impl<'a> StreamPlan<'a> {
             StreamWork::Adjacency(_) => Ok(StreamState::Pairs(BTreeMap::new())),
             StreamWork::Significant(..) => Ok(StreamState::Compared(0, BTreeMap::new())),
             StreamWork::Sampler(_) => Ok(StreamState::Sample(BucketSample::default(), self.bucket()?)),
+            StreamWork::ReverseNested => Ok(StreamState::Roots(LastRoot::default(), self.bucket()?)),
             StreamWork::Automatic(division) => Ok(StreamState::Units(DateUnits::new(division))),
             StreamWork::MultiTerms(_) => Ok(StreamState::Combined(BTreeMap::new())),
             StreamWork::Composite(_) => Ok(StreamState::Placed(BTreeMap::new())),
@@ -318,7 +331,7 @@ impl<'a> StreamPlan<'a> {
     }
 
     /// Adds a document to a bucket.
-    fn fill(&self, bucket: &mut BucketState, hit: &SearchHit) -> Result<(), Error> {
+    fn fill(&self, bucket: &mut BucketState, hit: StreamedHit<'_>) -> Result<(), Error> {
         bucket.documents += 1;
         let before = self.memory.taken();
         add_all(&self.inner, &mut bucket.inner, hit)?;
@@ -332,7 +345,7 @@ impl<'a> StreamPlan<'a> {
         &self,
         parts: &mut BTreeMap<K, BucketState>,
         key: K,
-        hit: &SearchHit,
+        hit: StreamedHit<'_>,
     ) -> Result<(), Error> {
         let bucket = match parts.entry(key) {
             Entry::Occupied(bucket) => bucket.into_mut(),
@@ -346,21 +359,22 @@ impl<'a> StreamPlan<'a> {
         &self,
         buckets: &mut [BucketState],
         places: impl IntoIterator<Item = usize>,
-        hit: &SearchHit,
+        hit: StreamedHit<'_>,
     ) -> Result<(), Error> {
         places.into_iter().try_for_each(|place| self.fill(&mut buckets[place], hit))
     }
 
     /// Adds a document.
-    fn add(&self, state: &mut StreamState, hit: &SearchHit) -> Result<(), Error> {
+    fn add(&self, state: &mut StreamState, streamed: StreamedHit<'_>) -> Result<(), Error> {
+        let hit = streamed.hit;
         match (&self.work, state) {
             (StreamWork::Pipeline | StreamWork::Global, _) => Ok(()),
-            (StreamWork::Terms(source, wanted), StreamState::Values(parts)) => {
+            (StreamWork::Terms(source, wanted, _), StreamState::Values(parts)) => {
                 for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
                     if !parts.contains_key(&value) {
                         take(self.memory, value_bytes(&value))?;
                     }
-                    self.fill_at(parts, value, hit)?;
+                    self.fill_at(parts, value, streamed)?;
                 }
                 check_values(parts.len())
             }
@@ -372,7 +386,7 @@ impl<'a> StreamPlan<'a> {
                         Some(_) => {}
                         None => take(self.memory, value_bytes(&value))?,
                     }
-                    self.fill_at(parts, value, hit)?;
+                    self.fill_at(parts, value, streamed)?;
                 }
                 check_values(parts.len())
             }
@@ -381,7 +395,7 @@ impl<'a> StreamPlan<'a> {
                     if !parts.contains_key(&key) {
                         take(self.memory, key.iter().map(value_bytes).sum())?;
                     }
-                    self.fill_at(parts, key, hit)?;
+                    self.fill_at(parts, key, streamed)?;
                 }
                 check_values(parts.len())
             }
@@ -395,7 +409,7 @@ impl<'a> StreamPlan<'a> {
                     if !parts.contains_key(&key) {
                         take(self.memory, key_bytes(&key))?;
                     }
-                    self.fill_at(parts, key, hit)?;
+                    self.fill_at(parts, key, streamed)?;
                     if parts.len() > division.size
                         && let Some((key, bucket)) = parts.pop_last()
                     {
@@ -406,24 +420,24 @@ impl<'a> StreamPlan<'a> {
             }
             (StreamWork::Numbers(division), StreamState::Intervals(parts)) => {
                 let keys = self.one().number_keys(division, hit)?;
-                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, hit))
+                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, streamed))
             }
             (StreamWork::Dates(division), StreamState::Intervals(parts)) => {
                 let keys = self.one().date_keys(division, hit)?;
-                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, hit))
+                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, streamed))
             }
             (StreamWork::Ranges(division), StreamState::List(buckets)) => {
-                self.fill_places(buckets, division.places(hit), hit)
+                self.fill_places(buckets, division.places(hit), streamed)
             }
             (StreamWork::Filter(query), StreamState::List(buckets)) => {
                 let is_match = searched(hit).score(query, &mut Vec::new())?.is_some();
-                self.fill_places(buckets, is_match.then_some(0), hit)
+                self.fill_places(buckets, is_match.then_some(0), streamed)
             }
             (StreamWork::Filters(queries), StreamState::List(buckets)) => {
-                self.fill_places(buckets, filter_places(queries, hit)?, hit)
+                self.fill_places(buckets, filter_places(queries, hit)?, streamed)
             }
             (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
-                division.pairs(hit)?.into_iter().try_for_each(|pair| self.fill_at(parts, pair, hit))
+                division.pairs(hit)?.into_iter().try_for_each(|pair| self.fill_at(parts, pair, streamed))
             }
             (StreamWork::Significant(division, _), StreamState::Compared(documents, parts)) => {
                 *documents += 1;
@@ -431,7 +445,7 @@ impl<'a> StreamPlan<'a> {
                     if !parts.contains_key(&value) {
                         take(self.memory, value_bytes(&value))?;
                     }
-                    self.fill_at(parts, value, hit)?;
+                    self.fill_at(parts, value, streamed)?;
                 }
                 check_values(parts.len())
             }
@@ -439,14 +453,21 @@ impl<'a> StreamPlan<'a> {
                 sample.add(hit, *most, self.memory)
             }
             (StreamWork::Automatic(division), StreamState::Units(units)) => {
-                self.add_to_units(division, units, hit)
+                self.add_to_units(division, units, streamed)
             }
             (StreamWork::Missing(source), StreamState::List(buckets)) => {
-                self.fill_places(buckets, source.all(hit).is_empty().then_some(0), hit)
+                self.fill_places(buckets, source.all(hit).is_empty().then_some(0), streamed)
             }
             (StreamWork::Nested(path), StreamState::List(buckets)) => {
                 let mut parts = nested::part_hits(hit, path).into_iter();
-                parts.try_for_each(|part| self.fill_places(buckets, [0], &part))
+                parts.try_for_each(|part| self.fill_places(buckets, [0], streamed.part(&part)))
+            }
+            (StreamWork::ReverseNested, StreamState::Roots(last, bucket)) => {
+                // The objects of a document come one after the other.
+                match last.is_next(streamed.root, self.memory)? {
+                    true => self.fill(bucket, StreamedHit::whole(streamed.root)),
+                    false => Ok(()),
+                }
             }
             (StreamWork::ValueCount(source), StreamState::Count(count)) => {
                 *count += source.all(hit).len();

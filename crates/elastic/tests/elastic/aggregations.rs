@@ -28,8 +28,13 @@ fn door(directory: &tempfile::TempDir) -> TestDoor {
     door
 }
 
+/// An aggregation that needs all documents together, with which those beside it get them together, too.
+pub(crate) fn together() -> Value {
+    json!({ "global": {}, "aggs": { "x": { "significant_terms": { "field": "k" } } } })
+}
+
 /// Keys and counts of buckets, with the figures in them: `key:count{name=value}`.
-fn brief(answer: &Value) -> String {
+pub(crate) fn brief(answer: &Value) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -431,7 +436,7 @@ fn documents_one_by_one_and_together_give_the_same() {
                 door.get("GET /a,n,empty/_search", &body)["aggregations"]["x"].clone()
             };
             let alone = ask(json!({ "x": asked }));
-            let other = json!({ "terms": { "field": "k", "min_doc_count": 0 } });
+            let other = together();
             assert_eq!(alone, ask(json!({ "x": asked, "other": other })), "{asked}");
         }
     }
@@ -497,7 +502,7 @@ fn documents_that_wait_and_that_are_compared_give_the_same() {
                 door.get("GET /a,empty/_search", &body)["aggregations"]["o"].clone()
             };
             let alone = ask(json!({ "o": asked }));
-            let other = json!({ "terms": { "field": "k", "min_doc_count": 0 } });
+            let other = together();
             assert_eq!(alone, ask(json!({ "o": asked, "other": other })), "{asked}");
         }
     }
@@ -556,8 +561,8 @@ fn aggregations_keep_no_documents() {
         (&answer["days"]["interval"], &answer["days"]["buckets"][8]["n"]["value"]),
         (&json!("1d"), &json!(192.0))
     );
-    // One that needs the values of all documents has to keep them.
-    let compared = r#"{"size":0,"aggs":{"k":{"terms":{"field":"k","min_doc_count":0}}}}"#;
-    let (status, answer) = door.ask("GET /a/_search", compared);
+    // One that needs all documents together has to keep them.
+    let compared = json!({ "size": 0, "aggs": { "k": together() } }).to_string();
+    let (status, answer) = door.ask("GET /a/_search", &compared);
     assert_eq!((status, &answer["error"]["type"]), (400, &json!("illegal_argument_exception")), "{answer}");
 }

@@ -382,6 +382,7 @@ fn every_refusal_has_its_type_and_status() {
         ("POST /a/_update/9", r#"{"doc":{}}"#, 404, "document_missing_exception"),
         ("POST /a/_update/1", r#"{"script":"x"}"#, 400, "illegal_argument_exception"),
         ("POST /a/_update/1", "{}", 400, "action_request_validation_exception"),
+        ("POST /a/_update/1", r#"{"doc":{"n":3},"if_seq_no":"x"}"#, 400, "x_content_parse_exception"),
         ("DELETE /none/_doc/1", "", 404, "index_not_found_exception"),
         ("POST /_bulk", "", 400, "action_request_validation_exception"),
         ("POST /_bulk", "{}\n", 400, "illegal_argument_exception"),

@@ -12,4 +12,5 @@ mod otlp;
 mod protobuf;
 mod search_forms;
 mod search_pages;
+mod streamed_aggregations;
 mod types;

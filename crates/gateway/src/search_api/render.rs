@@ -26,6 +26,7 @@ pub(super) fn result(
         tensors: query.presentation.tensors.unwrap_or_default(),
         maps_as_lists: query.presentation.maps_as_lists,
         sets_as_lists: query.presentation.sets_as_lists,
+        raw_as_hex: query.presentation.raw_as_hex,
     };
     let (hits, groupings) = (&found.result.hits[found.hits.clone()], &found.result.groupings[..]);
     let groups: Vec<SourceGroup<'_>> = found

@@ -98,6 +98,7 @@ impl ParameterReader<'_> {
             timing: self.truth("presentation.timing", self.truth("trace.profile", false)?)?,
             maps_as_lists: !self.truth("renderer.json.jsonMaps", true)?,
             sets_as_lists: !self.truth("renderer.json.jsonWsets", true)?,
+            raw_as_hex: !self.truth("renderer.json.rawAsBase64", true)?,
         })
     }
 

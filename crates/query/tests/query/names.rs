@@ -12,7 +12,7 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
     ("jsoncallback", "", ""),
     ("renderer.json.jsonMaps", "", "false"),
     ("renderer.json.jsonWsets", "", "false"),
-    ("renderer.json.rawAsBase64", "", "true"),
+    ("renderer.json.rawAsBase64", "", "false"),
     ("offset", "start", "3"),
     ("queryProfile", "queryprofile", "default"),
     ("searchChain", "searchchain", "vespa"),

@@ -98,6 +98,37 @@ fn feed_clients_may_shake_hands() {
 }
 
 #[test]
+fn dry_runs_are_writes_of_one_document() {
+    let server = TestServer::with_notes();
+    server.put("/document/v1/n/note/docid/1", r#"{"title":"one"}"#);
+    let many = "cluster=notes&selection=true&";
+    for (method, place, others, body, status) in [
+        (Method::POST, "n/note/docid/1", "", r#"{"fields":{"title":"two"}}"#, 200),
+        (Method::PUT, "n/note/docid/1", "", r#"{"fields":{"title":{"assign":"two"}}}"#, 200),
+        (Method::DELETE, "n/note/docid/1", "", "", 200),
+        (Method::DELETE, "n/note/group/ann/1", "", "", 200),
+        (Method::GET, "n/note/docid/1", "", "", 400),
+        (Method::GET, "n/note/group/ann/1", "", "", 400),
+        (Method::GET, "n/note/number/7/1", "", "", 400),
+        (Method::GET, "", "", "", 400),
+        (Method::GET, "n/note/docid/", "", "", 400),
+        (Method::GET, "n/note/group/ann/", "", "", 400),
+        (Method::POST, "n/note/docid/", "", r#"{"fields":{"title":"two"}}"#, 400),
+        (Method::PUT, "n/note/docid/", many, r#"{"fields":{"title":{"assign":"two"}}}"#, 400),
+        (Method::DELETE, "n/note/docid/", many, "", 400),
+    ] {
+        for value in ["true", "false"].into_iter().filter(|value| status == 400 || *value == "true") {
+            let path = format!("/document/v1/{place}?{others}dryRun={value}");
+            let (found, answer) = server.call(method.clone(), &path, body);
+            assert_eq!(found, status, "{method} {path}: {answer}");
+            let names = answer["message"].as_str().is_some_and(|message| message.contains("dryRun"));
+            assert_eq!(names, status == 400, "{method} {path}: {answer}");
+        }
+    }
+    assert_eq!(server.get("/document/v1/n/note/docid/1").1["fields"], json!({ "title": "one" }));
+}
+
+#[test]
 fn writes_are_traced() {
     let server = TestServer::with_notes();
     let trace = |level: &str| {

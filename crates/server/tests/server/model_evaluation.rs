@@ -102,6 +102,33 @@ fn functions_are_evaluated() {
 }
 
 #[test]
+fn values_have_the_form_that_is_asked_for() {
+    let server = server();
+    let ask = |path: &str, form: &str| {
+        let path = format!("/model-evaluation/v1/{path}&format.tensors={form}");
+        let request = OutgoingRequest::new(Method::GET, &path);
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+        assert_eq!(answer.status.as_u16(), 200, "{path}");
+        answer
+    };
+    let (linear, light) = ("linear/score/eval?features=[[1,2,3]]", "deep_light_v2/eval?size=7");
+    for (path, form, expected) in [
+        (linear, "string", "tensor<float>(d0[1],d1[1]):[[321.0]]"),
+        (linear, "String", "tensor<float>(d0[1],d1[1]):[[321.0]]"),
+        (light, "string", "tensor():{2.0}"),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&ask(path, form).body), expected, "{path} {form}");
+    }
+    for (form, expected) in [
+        ("short-value", json!([[321.0]])),
+        ("SHORT-VALUE", json!([[321.0]])),
+        ("short", json!({ "type": "tensor<float>(d0[1],d1[1])", "values": [[321.0]] })),
+    ] {
+        assert_eq!(ask(linear, form).json(), expected, "{form}");
+    }
+}
+
+#[test]
 fn what_cannot_be_evaluated_is_told() {
     let server = server();
     for (path, status, expected) in [

@@ -1,5 +1,6 @@
 //! Answers of aggregations, from what they have collected.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -46,10 +47,14 @@ impl StreamPlan<'_> {
         let one = self.one();
         let figure = |kind: &'static str, value: Value| Ok((kind, json!({ "value": value })));
         match (&self.work, state) {
-            (StreamWork::Terms(source, _), StreamState::Values(parts)) => {
-                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
-                    parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
-                one.finish_terms(source, parts)
+            (StreamWork::Terms(source, _, all), StreamState::Values(parts)) => {
+                let all = all.as_ref().map(RefCell::borrow);
+                let mut buckets: BTreeMap<&AggregatedValue, KeptBucket<'_>> = BTreeMap::new();
+                if let Some(all) = &all {
+                    buckets.extend(all.iter().map(|value| (value, self.empty())));
+                }
+                buckets.extend(parts.iter().map(|(value, bucket)| (value, self.kept(bucket))));
+                one.finish_terms(source, buckets)
             }
             (StreamWork::RareTerms(source, _, most), StreamState::Values(parts)) => {
                 let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
@@ -68,6 +73,9 @@ impl StreamPlan<'_> {
             }
             (StreamWork::Sampler(_), StreamState::Sample(_, bucket)) => {
                 one.single("sampler", &self.kept(bucket))
+            }
+            (StreamWork::ReverseNested, StreamState::Roots(_, bucket)) => {
+                one.single("reverse_nested", &self.kept(bucket))
             }
             (StreamWork::Automatic(division), StreamState::Units(units)) => {
                 let parts = units.parts.iter().map(|(start, bucket)| (*start, self.kept(bucket))).collect();

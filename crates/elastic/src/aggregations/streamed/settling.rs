@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::super::automatic::{AutomaticDivision, interval_of};
+use super::super::terms::check_values;
+use super::streamed_hit::StreamedHit;
 use super::{BucketState, StreamPlan, StreamState, StreamWork, mixed_up, value_bytes};
 use crate::Error;
 use crate::kept_hits::{bytes_of, take};
@@ -39,14 +41,27 @@ impl DateUnits {
 impl StreamPlan<'_> {
     /// True if the aggregation, or one inside, takes all documents after those that match.
     pub(super) fn reads_everything(&self) -> bool {
-        matches!(self.work, StreamWork::Global | StreamWork::Significant(..))
+        matches!(self.work, StreamWork::Global | StreamWork::Significant(..) | StreamWork::Terms(.., Some(_)))
             || self.inner.iter().any(StreamPlan::reads_everything)
     }
 
-    /// Counts one of all documents for the comparisons with them.
+    /// Counts one of all documents for the comparisons with them, and for the values that all have.
     pub(super) fn compare(&self, hit: &SearchHit) -> Result<(), Error> {
-        if let StreamWork::Significant(division, background) = &self.work {
-            background.borrow_mut().count(division, hit)?;
+        match &self.work {
+            StreamWork::Significant(division, background) => {
+                background.borrow_mut().count(division, hit)?;
+            }
+            StreamWork::Terms(source, wanted, Some(all)) => {
+                let mut all = all.borrow_mut();
+                for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
+                    let bytes = value_bytes(&value);
+                    if all.insert(value) {
+                        take(self.memory, bytes)?;
+                    }
+                }
+                check_values(all.len())?;
+            }
+            _ => {}
         }
         self.inner.iter().try_for_each(|inner| inner.compare(hit))
     }
@@ -67,7 +82,7 @@ impl StreamPlan<'_> {
                 let hits = sample.finish(*most, self.memory);
                 for hit in &hits {
                     self.give_way()?;
-                    self.fill(bucket, hit)?;
+                    self.fill(bucket, StreamedHit::whole(hit))?;
                 }
                 self.memory.give_back(hits.iter().map(bytes_of).sum());
             }
@@ -106,8 +121,9 @@ impl StreamPlan<'_> {
         &self,
         division: &AutomaticDivision,
         units: &mut DateUnits,
-        hit: &SearchHit,
+        streamed: StreamedHit<'_>,
     ) -> Result<(), Error> {
+        let hit = streamed.hit;
         let mut starts = Vec::new();
         for point in division.points(hit) {
             // Others are beyond the calendar.
@@ -121,7 +137,7 @@ impl StreamPlan<'_> {
         match starts.as_slice() {
             [] => Ok(()),
             [start] => {
-                self.fill_at(&mut units.parts, *start, hit)?;
+                self.fill_at(&mut units.parts, *start, streamed)?;
                 self.limit_units(division, units)
             }
             _ => {
@@ -175,7 +191,8 @@ impl StreamPlan<'_> {
             let mut own: Vec<i64> = points.filter_map(|point| interval_of(&starts, point)).collect();
             own.sort_unstable();
             own.dedup();
-            own.into_iter().try_for_each(|start| self.fill_at(&mut intervals, start, &hit))?;
+            let streamed = StreamedHit::whole(&hit);
+            own.into_iter().try_for_each(|start| self.fill_at(&mut intervals, start, streamed))?;
             self.memory.give_back(bytes_of(&hit));
         }
         (units.step, units.parts) = (step, intervals);
@@ -231,6 +248,8 @@ impl StreamPlan<'_> {
             (_, StreamState::List(own), StreamState::List(other)) => {
                 own.iter_mut().zip(other).try_for_each(|(own, other)| self.merge(own, other))?;
             }
+            // No document is in both: its objects are together in one bucket.
+            (_, StreamState::Roots(_, own), StreamState::Roots(_, other)) => self.merge(own, other)?,
             (_, StreamState::Count(own), StreamState::Count(other)) => *own += other,
             (_, StreamState::Different(own), StreamState::Different(other)) => own.extend(other),
             (_, StreamState::Weighted(own), StreamState::Weighted(other)) => own.merge(other),
@@ -269,7 +288,7 @@ impl StreamState {
             StreamState::Pairs(parts) => parts.values_mut().collect(),
             StreamState::Units(units) => units.parts.values_mut().collect(),
             StreamState::List(buckets) => buckets.iter_mut().collect(),
-            StreamState::Sample(_, bucket) => vec![bucket],
+            StreamState::Sample(_, bucket) | StreamState::Roots(_, bucket) => vec![bucket],
             StreamState::Nothing
             | StreamState::Count(_)
             | StreamState::Different(_)

@@ -10,7 +10,7 @@ use millrace_schema::{PackageFindings, PackageMistakes};
 const FIELDS: [&str; 7] = ["title", "brand", "company", "category", "name", "place", "artist"];
 
 /// Typed text whose words must all match.
-fn typed(text: &str) -> QueryItem {
+pub(crate) fn typed(text: &str) -> QueryItem {
     let grammar =
         QueryGrammar { composite: WordComposite::And, syntax: TextSyntax::Simple, ..QueryGrammar::default() };
     composed(text, grammar)
@@ -50,7 +50,11 @@ fn bases(files: &[(&str, &str)]) -> RuleBases {
     bases
 }
 
-fn rewriting(rules: &str, query: &QueryItem, parameters: &[(&str, &str)]) -> Option<QueryRewriting> {
+pub(crate) fn rewriting(
+    rules: &str,
+    query: &QueryItem,
+    parameters: &[(&str, &str)],
+) -> Option<QueryRewriting> {
     let parameters =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     bases(&[("x.sr", rules)]).get("x").expect("the rule base").rewrite(query, &parameters, true)
@@ -67,7 +71,7 @@ fn rewritten(rules: &str, query: &QueryItem, parameters: &[(&str, &str)]) -> Str
     }
 }
 
-fn check(rules: &str, cases: &[(&str, &str)]) {
+pub(crate) fn check(rules: &str, cases: &[(&str, &str)]) {
     for (query, expected) in cases {
         assert_eq!(rewritten(rules, &typed(query), &[]), *expected, "{query} by {rules}");
     }
