@@ -136,8 +136,11 @@ impl PlacedIndexes {
 
     /// Gauges of the node's copies, and of its feed; none where it places no indexes and has no copies.
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
-        let Some(service) = self.service.get() else { return Vec::new() };
-        let reports = service.copies.lock().reports();
+        if self.service.get().is_none() {
+            return Vec::new();
+        }
+        // What was published last: changes hold the copies while they work on the disk.
+        let reports = Arc::clone(&self.news.reports().borrow());
         if reports.copies.is_empty() && !self.places_any() {
             return Vec::new();
         }

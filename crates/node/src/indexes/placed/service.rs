@@ -103,6 +103,8 @@ pub(super) struct PlacedService {
     pub definitions: Arc<KnownDefinitions>,
     pub place: Arc<CopyPlace>,
     pub copies: Mutex<NodeCopies>,
+    /// Held by the task that waits for the copies.
+    looking: Arc<tokio::sync::Mutex<()>>,
     pub runtime: Handle,
     pub exports: Mutex<HeldExports>,
     pub base: Instant,
@@ -126,6 +128,7 @@ impl PlacedService {
         let run = unix_time().as_micros() as u64;
         let service = Arc::new(PlacedService {
             copies: Mutex::new(NodeCopies::new(Arc::clone(&place), cluster.own(), run)),
+            looking: Arc::default(),
             place,
             cluster,
             source,
@@ -263,14 +266,14 @@ impl PlacedService {
                     self.runtime.spawn(async move {
                         let positions = service.positions(owners).await;
                         service.change(move |copies| copies.catch_up(copy, &positions, now())).await;
-                        service.report();
+                        service.report().await;
                     });
                 }
                 CopyAction::Import(order) => {
                     self.runtime.spawn(async move {
                         let outcome = service.import(&order).await;
                         service.change(move |copies| copies.imported(&order, outcome, now())).await;
-                        service.report();
+                        service.report().await;
                     });
                 }
             }
@@ -278,9 +281,42 @@ impl PlacedService {
     }
 
     /// Publishes the reports.
-    fn report(&self) {
-        let reports = self.copies.lock().reports();
-        self.news.report(reports);
+    async fn report(self: &Arc<Self>) {
+        if let Ok(reports) = self.look(|copies| copies.reports()).await {
+            self.news.report(reports);
+        }
+    }
+
+    /// Looks at the copies from a task. A change holds them while it works on the disk, so that a task which
+    /// waited for them itself would stop all others of its thread.
+    ///
+    /// # Errors
+    /// The look has panicked, or the runtime ends.
+    pub async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&NodeCopies) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let look = match self.look_now(look) {
+            Ok(looked) => return Ok(looked),
+            Err(look) => look,
+        };
+        // One of them waits on a thread, the others here: many together would take all threads that may wait.
+        let turn = Arc::clone(&self.looking).lock_owned().await;
+        let service = Arc::clone(self);
+        let work = move || {
+            let looked = look(&service.copies.lock());
+            drop(turn);
+            looked
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// Looks at the copies if nothing holds them; else returns `look`.
+    fn look_now<T, L: FnOnce(&NodeCopies) -> T>(&self, look: L) -> Result<T, L> {
+        match self.copies.try_lock() {
+            Some(copies) => Ok(look(&copies)),
+            None => Err(look),
+        }
     }
 
     /// Changes copies, on a thread that may wait, and carries out what they need then.

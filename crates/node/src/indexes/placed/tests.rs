@@ -1,6 +1,8 @@
 //! Nodes with stores and copies in one process, without a network, and the planner as the leader: copies have
 //! what the documents say, at once, while nodes are cut off, start again, join, and hand copies over.
 
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak, mpsc};
