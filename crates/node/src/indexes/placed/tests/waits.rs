@@ -1,10 +1,55 @@
 //! Waits for copies that are being changed.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use millrace_bucket::BucketId;
+use millrace_document::DocumentGroup;
+use millrace_keys::KeyRange;
+use millrace_model::BusyCores;
+use millrace_store::ViewScope;
+
 use super::super::message::CopyScan;
-use super::{DOCUMENT_NODES, PlacedTestCluster, entries, run, written};
+use super::super::narrowing::{ScannedSlices, UsableIndex};
+use super::super::service::PlacedService;
+use super::{DOCUMENT_NODES, PATIENCE, PlacedTestCluster, defined, entries, run, written};
+use crate::pool::{WorkFlow, WorkPool};
+
+/// Time after which a change of copies ends by itself, so that a test which waits for it fails.
+const CHANGE: Duration = Duration::from_secs(60);
+
+/// A change of copies that works on the disk until it is ended.
+struct LongChange {
+    end: Sender<()>,
+    thread: JoinHandle<Result<(), RecvTimeoutError>>,
+}
+
+impl LongChange {
+    /// Begins a change of the copies of a node.
+    fn of(service: &Arc<PlacedService>) -> Self {
+        let service = Arc::clone(service);
+        let (begun, begins) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let copies = service.copies.lock();
+            begun.send(()).expect("the test waits for it");
+            let ended = ends.recv_timeout(CHANGE);
+            drop(copies);
+            ended
+        });
+        begins.recv().expect("it begins");
+        LongChange { end, thread }
+    }
+
+    /// Ends it. Panics if it has ended by itself.
+    fn end(self) {
+        // The thread may have left.
+        let _ = self.end.send(());
+        self.thread.join().expect("it does not panic").expect("others do not wait for the change");
+    }
+}
 
 #[test]
 fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
@@ -14,18 +59,7 @@ fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
         cluster.settle(3).await;
         let (slice, copy) = cluster.copies().swap_remove(0);
         let service = Arc::clone(&cluster.nodes.lock()[&copy.node]).service();
-        // A change that works on the disk.
-        let changing = Arc::clone(&service);
-        let (begun, begins) = mpsc::channel();
-        let (end, ends) = mpsc::channel::<()>();
-        let change = std::thread::spawn(move || {
-            let copies = changing.copies.lock();
-            begun.send(()).expect("the test waits");
-            let ended = ends.recv_timeout(Duration::from_secs(60));
-            drop(copies);
-            ended
-        });
-        begins.recv().expect("it begins");
+        let change = LongChange::of(&service);
         let scan = |patience_ms| CopyScan {
             slice,
             copy: copy.id,
@@ -45,14 +79,46 @@ fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
         for other in others {
             other.await.expect("it ends");
         }
-        // The change has ended by itself if they had to wait for it.
-        let _ = end.send(());
-        let ended = change.join().expect("it does not panic");
-        ended.expect("other tasks do not wait for the change");
+        change.end();
         for scan in scans {
             let scanned = scan.await.expect("it ends").expect("the copy is read");
             let found = entries(&scanned);
             assert!(!found.is_empty() && found.keys().all(|id| expected.contains_key(id)));
         }
+    });
+}
+
+#[test]
+fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
+    run(async {
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
+        let expected = written(&cluster);
+        cluster.settle(3).await;
+        let (slice, copy) = cluster.copies().swap_remove(0);
+        let service = Arc::clone(&cluster.nodes.lock()[&copy.node]).service();
+        let pool = Arc::new(WorkPool::new(1, 16, &BusyCores::default()).expect("threads"));
+        let change = LongChange::of(&service);
+        let index = UsableIndex {
+            definition: defined().swap_remove(0),
+            number: slice.index,
+            slices: 4,
+            ranges: vec![KeyRange { low: Vec::new(), high: None }],
+            conditions: 1,
+        };
+        let (begun, begins) = mpsc::channel();
+        let query = move || {
+            begun.send(()).expect("the test waits for it");
+            service.wait_for_slices(&index, &[BucketId::ROOT], 10_000, Some(PATIENCE))
+        };
+        let querying = Arc::clone(&pool);
+        let query =
+            tokio::spawn(async move { querying.run_in(WorkFlow::of_scope(&ViewScope::All), query).await });
+        begins.recv().expect("it begins");
+        let other = WorkFlow::of_group(&DocumentGroup::Number(1));
+        pool.run_in(other, || ()).await.expect("it has the place");
+        change.end();
+        let scanned = query.await.expect("it ends").expect("it has its place again");
+        let Ok(ScannedSlices::Entries(found, missing)) = scanned else { panic!("the copies are read") };
+        assert_eq!((found.len(), missing), (expected.len(), Vec::new()));
     });
 }
