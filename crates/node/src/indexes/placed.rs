@@ -28,6 +28,7 @@ mod verify;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use millrace_env::RealDisk;
 use millrace_index_placement::{CopyProgress, NodeCopyReport};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -117,6 +118,7 @@ impl PlacedIndexes {
             table: links.table,
             definitions: Arc::clone(&self.definitions),
             root: self.root.clone(),
+            disk: Arc::new(RealDisk),
             runtime: Handle::current(),
         });
         if let Err(second) = self.service.set(service) {

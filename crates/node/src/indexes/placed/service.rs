@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::NodeKey;
 use millrace_document::Timestamp;
-use millrace_env::{RealDisk, unix_time};
+use millrace_env::{Disk, unix_time};
 use millrace_index::{BlockCache, Error as CopyError, HeldExports};
 use millrace_index_feed::OwnerPosition;
 use millrace_index_placement::{CopyId, PlacementSettings, PlacementTable};
@@ -49,6 +49,7 @@ pub(super) struct PlacedServiceParts {
     pub definitions: Arc<KnownDefinitions>,
     /// Directory of the copies.
     pub root: std::path::PathBuf,
+    pub disk: Arc<dyn Disk>,
     pub runtime: Handle,
 }
 
@@ -103,6 +104,8 @@ pub(super) struct PlacedService {
     pub definitions: Arc<KnownDefinitions>,
     pub place: Arc<CopyPlace>,
     pub copies: Mutex<NodeCopies>,
+    /// Held while copies are written for which it is time.
+    writing: Mutex<()>,
     /// Held by the task that waits for the copies.
     looking: Arc<tokio::sync::Mutex<()>>,
     pub runtime: Handle,
@@ -121,13 +124,12 @@ impl PlacedService {
     /// Starts the service, which does nothing before the application declares placed indexes or the table
     /// gives the node copies.
     pub fn start(parts: PlacedServiceParts) -> Arc<Self> {
-        let PlacedServiceParts { cluster, source, news, table, definitions, root, runtime } = parts;
-        let place =
-            CopyPlace { root, disk: Arc::new(RealDisk), cache: Arc::new(BlockCache::new(CACHE_BYTES)) };
-        let place = Arc::new(place);
+        let PlacedServiceParts { cluster, source, news, table, definitions, root, disk, runtime } = parts;
+        let place = Arc::new(CopyPlace { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) });
         let run = unix_time().as_micros() as u64;
         let service = Arc::new(PlacedService {
             copies: Mutex::new(NodeCopies::new(Arc::clone(&place), cluster.own(), run)),
+            writing: Mutex::default(),
             looking: Arc::default(),
             place,
             cluster,
@@ -205,13 +207,23 @@ impl PlacedService {
             let actions = service.look_after(has_table);
             service.carry_out(actions);
             service.source.tick(&service.cluster, &service.runtime, number.is_multiple_of(CLOSING_TICKS));
-            let due = service.copies.lock().due_flushes(false);
-            service.flush(due);
             service.exports.lock().expire(service.base.elapsed());
+            service.write_due();
         });
         if let Err(error) = looked.await {
             tracing::error!(%error, "copies of indexes were not looked after");
         }
+    }
+
+    /// Writes the copies for which it is time, beside the next looks after them: merges may take long.
+    fn write_due(self: &Arc<Self>) {
+        let service = Arc::clone(self);
+        self.runtime.spawn_blocking(move || {
+            // What becomes due while others are written is written by a later call.
+            let Some(_writing) = service.writing.try_lock() else { return };
+            let due = service.copies.lock().due_flushes(false);
+            service.flush(due);
+        });
     }
 
     /// Adopts the state and the table, and goes on with what waits.

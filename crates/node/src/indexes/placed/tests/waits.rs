@@ -1,12 +1,15 @@
 //! Waits for copies that are being changed.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_document::DocumentGroup;
+use millrace_env::{Disk, DiskOperation, ObservedDisk, RealDisk};
 use millrace_keys::KeyRange;
 use millrace_model::BusyCores;
 use millrace_store::ViewScope;
@@ -14,7 +17,9 @@ use millrace_store::ViewScope;
 use super::super::message::CopyScan;
 use super::super::narrowing::{ScannedSlices, UsableIndex};
 use super::super::service::PlacedService;
-use super::{DOCUMENT_NODES, PATIENCE, PlacedTestCluster, defined, entries, run, written};
+use super::{
+    DOCUMENT_NODES, PATIENCE, PlacedTestCluster, TestNode, defined, entries, run, state, up, written,
+};
 use crate::pool::{WorkFlow, WorkPool};
 
 /// Time after which a change of copies ends by itself, so that a test which waits for it fails.
@@ -49,6 +54,67 @@ impl LongChange {
         let _ = self.end.send(());
         self.thread.join().expect("it does not panic").expect("others do not wait for the change");
     }
+}
+
+/// A disk on which no run of a copy begins before it is opened.
+#[derive(Default)]
+struct RunGate {
+    is_reached: AtomicBool,
+    is_open: AtomicBool,
+    /// True if it has opened by itself.
+    was_late: AtomicBool,
+}
+
+impl RunGate {
+    fn disk(self: &Arc<Self>) -> Arc<dyn Disk> {
+        let gate = Arc::clone(self);
+        let observer = move |operation: DiskOperation, path: &Path| -> std::io::Result<()> {
+            let is_run = path.extension().is_some_and(|extension| extension == "run");
+            if is_run && operation == DiskOperation::Create {
+                gate.pass();
+            }
+            Ok(())
+        };
+        Arc::new(ObservedDisk::new(Arc::new(RealDisk), Arc::new(observer)))
+    }
+
+    fn pass(&self) {
+        self.is_reached.store(true, Ordering::SeqCst);
+        let began = Instant::now();
+        while !self.is_open.load(Ordering::SeqCst) {
+            if began.elapsed() > CHANGE {
+                self.was_late.store(true, Ordering::SeqCst);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn copies_are_looked_after_while_others_are_written() {
+    run(async {
+        let gate = Arc::<RunGate>::default();
+        let cluster = PlacedTestCluster::with_disk(DOCUMENT_NODES, gate.disk());
+        let expected = written(&cluster);
+        let began = Instant::now();
+        while !gate.is_reached.load(Ordering::SeqCst) {
+            assert!(began.elapsed() < PATIENCE, "no copy is written");
+            cluster.lead();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        cluster.set_state(state(2, &up(DOCUMENT_NODES)));
+        let acts = |node: &Arc<TestNode>| node.service().copies.lock().version() == 2;
+        let began = Instant::now();
+        while !cluster.all().iter().all(acts) {
+            assert!(began.elapsed() < PATIENCE, "nodes do not act by the new state");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(!gate.was_late.load(Ordering::SeqCst), "nodes act by the state while they write");
+        gate.is_open.store(true, Ordering::SeqCst);
+        cluster.settle(3).await;
+        cluster.check(&expected, "after the writing").await;
+    });
 }
 
 #[test]
