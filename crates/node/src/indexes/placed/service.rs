@@ -106,8 +106,10 @@ pub(super) struct PlacedService {
     pub copies: Mutex<NodeCopies>,
     /// Held while copies are written for which it is time.
     writing: Mutex<()>,
-    /// Held by the task that waits for the copies.
+    /// Held by the task that waits for a look at the copies.
     looking: Arc<tokio::sync::Mutex<()>>,
+    /// Held by the task that changes the copies, or waits for that.
+    changing: Arc<tokio::sync::Mutex<()>>,
     pub runtime: Handle,
     pub exports: Mutex<HeldExports>,
     pub base: Instant,
@@ -131,6 +133,7 @@ impl PlacedService {
             copies: Mutex::new(NodeCopies::new(Arc::clone(&place), cluster.own(), run)),
             writing: Mutex::default(),
             looking: Arc::default(),
+            changing: Arc::default(),
             place,
             cluster,
             source,
@@ -336,9 +339,12 @@ impl PlacedService {
         self: &Arc<Self>,
         change: impl FnOnce(&mut NodeCopies) -> Vec<CopyAction> + Send + 'static,
     ) {
+        // As for a look. A caller that leaves while it waits here has changed nothing.
+        let turn = Arc::clone(&self.changing).lock_owned().await;
         let service = Arc::clone(self);
         let changed = tokio::task::spawn_blocking(move || {
             let actions = change(&mut service.copies.lock());
+            drop(turn);
             service.carry_out(actions);
             service.applied.send_replace(());
         });

@@ -188,3 +188,31 @@ fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
         assert_eq!((found.len(), missing), (expected.len(), Vec::new()));
     });
 }
+
+#[test]
+fn changes_that_wait_for_another_leave_threads_to_other_work() {
+    let (threads, changes) = (16, 64);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2).max_blocking_threads(threads).enable_all();
+    let runtime = runtime.build().expect("a runtime");
+    runtime.block_on(async {
+        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
+        let service = cluster.all().swap_remove(0).service();
+        let long = LongChange::of(&service);
+        let mut waiting: Vec<_> = (0..changes)
+            .map(|_| {
+                let service = Arc::clone(&service);
+                Box::pin(async move { service.change(|_| Vec::new()).await })
+            })
+            .collect();
+        for change in &mut waiting {
+            let begun = tokio::time::timeout(Duration::ZERO, change).await;
+            assert!(begun.is_err(), "it waits for the long one");
+        }
+        tokio::task::spawn_blocking(|| ()).await.expect("it has a thread");
+        long.end();
+        for change in waiting {
+            change.await;
+        }
+    });
+}
