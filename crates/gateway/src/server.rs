@@ -18,8 +18,9 @@ use crate::elastic_api::ElasticApi;
 use crate::{GatewayState, PortError, Settings, config_api, http};
 use millrace_node::Node;
 
-/// Maximum number of connections of nodes that wait to be served: each node makes one or two.
-const HANDED_MAX: usize = 64;
+/// Maximum number of connections of nodes that wait to be served: each node makes up to eight, and all of a
+/// large cluster may come at once, after a start.
+const HANDED_MAX: usize = 512;
 
 /// Intake for connections over which other nodes of the cluster forward requests: each is served like one to
 /// the data port.

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use millrace_env::Disk;
 use millrace_keys::KeyRange;
@@ -10,7 +10,7 @@ use crate::cursor::RunMergeCursor;
 use crate::files::{remove_others, run_path};
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
-use crate::merging::{self, MergeDisposal};
+use crate::merging::{self, MergeDisposal, MergeEnd};
 use crate::record::{DocumentRecord, KEY_LIMIT};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
@@ -125,6 +125,8 @@ pub struct IndexCopy {
     pub(crate) state: RwLock<CopyState>,
     /// Held while files are written, with the content of the manifest; `None` once the copy is discarded.
     manifest: Mutex<Option<CopyManifest>>,
+    /// True once the copy is to be discarded, when `manifest` may still be held.
+    pub(crate) is_discarded: AtomicBool,
     /// Held while changes are applied, so that each sees the keys that the one before has left.
     applying: Mutex<()>,
     /// Number of exports that are open.
@@ -166,7 +168,14 @@ impl IndexCopy {
         let (complete_until, built) = (manifest.complete_until, manifest.built);
         let state = CopyState { runs, complete_until, built, ..CopyState::default() };
         let (state, manifest) = (RwLock::new(state), Mutex::new(Some(manifest)));
-        Ok(IndexCopy { options, state, manifest, applying: Mutex::new(()), exports: Arc::default() })
+        Ok(IndexCopy {
+            options,
+            state,
+            manifest,
+            is_discarded: AtomicBool::new(false),
+            applying: Mutex::new(()),
+            exports: Arc::default(),
+        })
     }
 
     /// Takes versions of documents in. They may come in any order and again; of each document the newest
@@ -400,9 +409,10 @@ impl IndexCopy {
     }
 
     /// Ends the writing of files, so that the directory can be removed, or be that of another copy. Waits
-    /// for a flush or a merge that is under way. Later ones do nothing; what they would write stays in
+    /// for a flush that is under way; a merge gives up. Later ones do nothing; what they would write stays in
     /// memory.
     pub fn discard(&self) {
+        self.is_discarded.store(true, Ordering::SeqCst);
         *self.manifest.lock() = None;
     }
 
@@ -449,7 +459,21 @@ impl IndexCopy {
         let (options, path) = (&self.options, run_path(&self.options.directory, number));
         let is_bottom = kept.is_empty() && !is_loading;
         let disposal = MergeDisposal { is_bottom, forget_before, slice: &options.slice };
-        let sums = merging::merge(&*options.disk, &path, options.definition, merged, disposal)?;
+        // Those that discard the copy do not wait for all of it.
+        let proceed = || match self.is_discarded.load(Ordering::Relaxed) {
+            true => Err(MergeEnd::Discarded),
+            false => Ok(()),
+        };
+        let (disk, definition) = (&*options.disk, options.definition);
+        let sums = match merging::merge_while(disk, &path, definition, merged, disposal, proceed) {
+            Ok(sums) => sums,
+            Err(MergeEnd::Failed(error)) => return Err(error),
+            Err(MergeEnd::Discarded) => {
+                // Its directory is about to be removed, and the next opening removes files of no manifest.
+                let _ = disk.unlink(&path);
+                return Ok(false);
+            }
+        };
         let run = Arc::new(IndexRun::open_written(&*options.disk, &path, &options.cache, sums)?);
         next.write(&*options.disk, &options.directory)?;
         *manifest = next;

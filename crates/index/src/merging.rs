@@ -55,6 +55,19 @@ impl MergeDisposal<'_> {
     }
 }
 
+/// Reason for which a merge ends early.
+pub(crate) enum MergeEnd {
+    /// The copy is not needed any more.
+    Discarded,
+    Failed(Error),
+}
+
+impl From<Error> for MergeEnd {
+    fn from(error: Error) -> Self {
+        MergeEnd::Failed(error)
+    }
+}
+
 /// Writes the rows of these runs as one. Returns the checksums of its parcels of the usual length.
 pub(crate) fn merge(
     disk: &dyn Disk,
@@ -63,11 +76,25 @@ pub(crate) fn merge(
     runs: &[Arc<IndexRun>],
     disposal: MergeDisposal<'_>,
 ) -> Result<Vec<u64>, Error> {
+    merge_while(disk, path, definition, runs, disposal, || Ok(()))
+}
+
+/// As [`merge`]. Ends with the error of `proceed`, which is called before each row, and leaves an unfinished
+/// file then.
+pub(crate) fn merge_while<E: From<Error>>(
+    disk: &dyn Disk,
+    path: &Path,
+    definition: u64,
+    runs: &[Arc<IndexRun>],
+    disposal: MergeDisposal<'_>,
+    proceed: impl Fn() -> Result<(), E>,
+) -> Result<Vec<u64>, E> {
     let mut writer = RunWriter::create(disk, path, definition)?;
     let mut key = Vec::new();
     let SliceRange { low, high } = disposal.slice;
     let mut documents = RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], low, high.as_deref(), false)?;
     while let Some(record) = documents.next(&mut key)? {
+        proceed()?;
         if disposal.slice.is_below(&key) {
             break;
         }
@@ -77,16 +104,59 @@ pub(crate) fn merge(
     }
     let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], &[], None, false)?;
     while let Some(record) = entries.next(&mut key)? {
+        proceed()?;
         if !disposal.drops_entry(&key, &record) {
             writer.entry(&key, &record)?;
         }
     }
-    writer.finish()
+    Ok(writer.finish()?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::choose;
+    use std::sync::atomic::Ordering;
+    use std::sync::{OnceLock, Weak};
+
+    use millrace_env::{DiskOperation, ObservedDisk, RealDisk};
+
+    use super::*;
+    use crate::{BlockCache, FlushMark, IndexChange, IndexCopy, IndexOptions};
+
+    #[test]
+    fn a_merge_ends_when_its_copy_is_discarded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let merging: Arc<OnceLock<Weak<IndexCopy>>> = Arc::default();
+        let known = Arc::clone(&merging);
+        // The first file that is made once the copy is known is that of the merge.
+        let observer = move |operation: DiskOperation, _: &Path| -> std::io::Result<()> {
+            let copy = known.get().filter(|_| operation == DiskOperation::Create);
+            if let Some(copy) = copy.and_then(Weak::upgrade) {
+                let discarded = Arc::clone(&copy);
+                std::thread::spawn(move || discarded.discard());
+                while !copy.is_discarded.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            }
+            Ok(())
+        };
+        let copy = IndexCopy::open(IndexOptions {
+            directory: directory.path().join("copy"),
+            definition: 7,
+            slice: SliceRange::default(),
+            disk: Arc::new(ObservedDisk::new(Arc::new(RealDisk), Arc::new(observer))),
+            cache: Arc::new(BlockCache::new(1 << 20)),
+        });
+        let copy = Arc::new(copy.expect("it opens"));
+        for number in 0..SIMILAR {
+            let document = number.to_string().into_bytes();
+            let change = IndexChange { keys: vec![document.clone()], document, timestamp: 1 };
+            copy.apply(vec![change]).expect("it is taken in");
+            copy.flush(FlushMark { complete_until: 1, built: true }).expect("it is written");
+        }
+        merging.set(Arc::downgrade(&copy)).expect("it is set once");
+        assert!(!copy.merge(0).expect("the disk works"), "the copy is not needed any more");
+        assert_eq!(copy.status().runs, SIMILAR);
+    }
 
     #[test]
     fn neighbours_of_similar_size_are_merged() {

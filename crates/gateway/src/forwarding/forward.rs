@@ -72,10 +72,28 @@ impl ForwardedRequest {
 /// Connections to other nodes, kept open: to their data ports, or, if nodes have certificates, to the ports
 /// for communication between nodes.
 pub(crate) struct NodeForwarder {
-    /// Each has its own connection to each node: one connection carries only a limited number of requests at
-    /// a time.
-    ways: Vec<ForwardWay>,
+    /// For answers that this node reads itself, and for those to writes, which are short.
+    own: ForwardWays,
+    /// For answers that are passed on to clients. One that its client does not read keeps a place among the
+    /// requests of its connection: many of them stop only requests of their kind.
+    passed_on: ForwardWays,
+}
+
+/// Clients of other nodes, in turns. Each has its own connection to each node: one connection carries only a
+/// limited number of requests at a time.
+struct ForwardWays {
+    ways: [ForwardWay; WAYS],
     next: AtomicUsize,
+}
+
+impl ForwardWays {
+    fn new(way: impl Fn() -> ForwardWay) -> Self {
+        ForwardWays { ways: std::array::from_fn(|_| way()), next: AtomicUsize::new(0) }
+    }
+
+    fn next(&self) -> &ForwardWay {
+        &self.ways[self.next.fetch_add(1, Ordering::Relaxed) % WAYS]
+    }
 }
 
 /// A client of other nodes.
@@ -84,7 +102,7 @@ enum ForwardWay {
     Encrypted(Client<TrustedConnector, Body>),
 }
 
-/// Number of connections to each other node.
+/// Number of connections to each other node, for each kind of answers.
 const WAYS: usize = 4;
 
 /// Maximum number of bytes of an answer that another node may send before they are read.
@@ -114,7 +132,7 @@ impl NodeForwarder {
                 ForwardWay::Plain(builder.build(connector))
             }
         };
-        NodeForwarder { ways: std::iter::repeat_with(way).take(WAYS).collect(), next: AtomicUsize::new(0) }
+        NodeForwarder { own: ForwardWays::new(&way), passed_on: ForwardWays::new(&way) }
     }
 
     /// Sends a request to a node. The answer's body is passed on as it arrives.
@@ -148,6 +166,7 @@ impl NodeForwarder {
         let uri: Uri = format!("http://{remote}{target}")
             .parse()
             .map_err(|error: hyper::http::uri::InvalidUri| unreachable(error.to_string(), false))?;
+        let ways = if is_passed_on(&method, target, stage) { &self.passed_on } else { &self.own };
         let mut outgoing = Request::new(body);
         *outgoing.method_mut() = method;
         *outgoing.uri_mut() = uri;
@@ -156,7 +175,7 @@ impl NodeForwarder {
             outgoing.headers_mut().remove(name);
         }
         hop::mark(outgoing.headers_mut(), remote, stage);
-        let answer = match &self.ways[self.next.fetch_add(1, Ordering::Relaxed) % WAYS] {
+        let answer = match ways.next() {
             ForwardWay::Plain(client) => client.request(outgoing).await,
             ForwardWay::Encrypted(client) => client.request(outgoing).await,
         };
@@ -166,6 +185,11 @@ impl NodeForwarder {
         })?;
         Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
     }
+}
+
+/// True if the answer to a request is for a client, which may read it slowly, and can be long.
+fn is_passed_on(method: &Method, target: &str, stage: &ForwardKind) -> bool {
+    *stage != ForwardKind::Share && (*method == Method::GET || target.starts_with("/search/"))
 }
 
 /// True if the other node has reported that it has not processed the request: it is stopping, or has too many
@@ -183,7 +207,7 @@ fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
 mod tests {
     use axum::Router;
     use axum::routing::get;
-    use millrace_cluster::Incarnation;
+    use millrace_cluster::{Incarnation, NodeKey};
     use tokio::net::TcpListener;
     use tokio::sync::watch;
 
@@ -193,42 +217,83 @@ mod tests {
     /// Answers of each connection that are not read.
     const UNREAD: usize = 16;
 
-    #[tokio::test]
-    async fn answers_that_are_not_read_do_not_stop_others_of_their_connection() {
+    /// A node with a large and a small answer, of which a connection carries so many at a time.
+    async fn other_node(streams_max: u32) -> (RemoteNode, watch::Sender<bool>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound").to_string();
         let large = || async { vec![0; 1 << 20] };
         let endpoints = Router::new().route("/large", get(large)).route("/small", get(|| async { "small" }));
-        let (_running, stop) = watch::channel(false);
-        let limits = PortLimits::new(&RequestLimits::default());
+        let (running, stop) = watch::channel(false);
+        let limits = PortLimits::new(&RequestLimits { streams_max, ..RequestLimits::default() });
         tokio::spawn(crate::serve(listener, None, limits, crate::routed(endpoints), stop, Duration::ZERO));
-        let forwarder = NodeForwarder::new(None);
-        let remote =
-            RemoteNode { address, incarnation: Incarnation::NEVER, protocol: millrace_cluster::PROTOCOL };
-        let ask = |path| {
-            forwarder.stream(
-                &remote,
-                (Method::GET, path),
-                HeaderMap::new(),
-                Body::empty(),
-                &ForwardKind::Share,
-            )
-        };
-        let mut unread = Vec::new();
-        for _ in 0..UNREAD * WAYS {
-            unread.push(ask("/large").await.expect("it is answered"));
-        }
+        let protocol = millrace_cluster::PROTOCOL;
+        (RemoteNode { address, incarnation: Incarnation::NEVER, protocol }, running)
+    }
+
+    async fn ask(
+        (forwarder, remote): (&NodeForwarder, &RemoteNode),
+        path: &str,
+        stage: &ForwardKind,
+    ) -> Response {
+        let answer =
+            forwarder.stream(remote, (Method::GET, path), HeaderMap::new(), Body::empty(), stage).await;
+        answer.expect("it is answered")
+    }
+
+    /// Asks for the small answer over each connection for answers that the node reads.
+    async fn check_others(node: (&NodeForwarder, &RemoteNode)) {
         for _ in 0..WAYS {
             let small = async {
-                let answer = ask("/small").await.expect("it is answered");
+                let answer = ask(node, "/small", &ForwardKind::Share).await;
                 answer.into_body().collect().await.expect("it is whole").to_bytes()
             };
             let small = tokio::time::timeout(Duration::from_secs(60), small).await;
             assert_eq!(small.expect("the others do not stop it"), "small");
         }
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_not_read_do_not_stop_others_of_their_connection() {
+        let (remote, _running) = other_node(128).await;
+        let forwarder = NodeForwarder::new(None);
+        let node = (&forwarder, &remote);
+        let mut unread = Vec::new();
+        for _ in 0..UNREAD * WAYS {
+            unread.push(ask(node, "/large", &ForwardKind::Share).await);
+        }
+        check_others(node).await;
         for answer in unread {
             let bytes = answer.into_body().collect().await.expect("it is whole").to_bytes();
             assert_eq!(bytes.len(), 1 << 20);
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_that_clients_do_not_read_stop_none_that_the_node_reads() {
+        let (remote, _running) = other_node(UNREAD as u32).await;
+        let forwarder = NodeForwarder::new(None);
+        let node = (&forwarder, &remote);
+        let mut unread = Vec::new();
+        // As many as the other node answers at a time.
+        for _ in 0..UNREAD * WAYS {
+            unread.push(ask(node, "/large", &ForwardKind::Owner(NodeKey(1), None)).await);
+        }
+        check_others(node).await;
+    }
+
+    #[test]
+    fn long_answers_for_clients_have_connections_of_their_own() {
+        let owner = ForwardKind::Owner(NodeKey(1), None);
+        let visit = "/document/v1/mail/mail/group/ann/?stream=true";
+        for (method, target, stage, expected) in [
+            (Method::GET, visit, &owner, true),
+            (Method::DELETE, visit, &owner, false),
+            (Method::POST, "/search/", &owner, true),
+            (Method::POST, "/search/", &ForwardKind::Share, false),
+            (Method::POST, "/feed/v1?timeout=5s", &owner, false),
+            (Method::POST, "/state/v1/cluster/documents", &ForwardKind::Share, false),
+        ] {
+            assert_eq!(is_passed_on(&method, target, stage), expected, "{method} {target}");
         }
     }
 }

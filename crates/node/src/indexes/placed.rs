@@ -28,6 +28,7 @@ mod verify;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use millrace_env::RealDisk;
 use millrace_index_placement::{CopyProgress, NodeCopyReport};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -117,6 +118,7 @@ impl PlacedIndexes {
             table: links.table,
             definitions: Arc::clone(&self.definitions),
             root: self.root.clone(),
+            disk: Arc::new(RealDisk),
             runtime: Handle::current(),
         });
         if let Err(second) = self.service.set(service) {
@@ -136,8 +138,11 @@ impl PlacedIndexes {
 
     /// Gauges of the node's copies, and of its feed; none where it places no indexes and has no copies.
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
-        let Some(service) = self.service.get() else { return Vec::new() };
-        let reports = service.copies.lock().reports();
+        if self.service.get().is_none() {
+            return Vec::new();
+        }
+        // What was published last: changes hold the copies while they work on the disk.
+        let reports = Arc::clone(&self.news.reports().borrow());
         if reports.copies.is_empty() && !self.places_any() {
             return Vec::new();
         }

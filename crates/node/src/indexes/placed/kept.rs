@@ -13,6 +13,7 @@ use millrace_index::{
 };
 use millrace_index_feed::{CopyMarks, FeedRow};
 use millrace_index_placement::CopyId;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::super::opened::remove_directory;
@@ -58,6 +59,8 @@ pub(super) struct KeptCopy {
     pub copy: IndexCopy,
     marks_path: PathBuf,
     disk: Arc<dyn Disk>,
+    /// True once it is discarded; held while the marks are written.
+    is_discarded: Mutex<bool>,
 }
 
 /// Part of a bucket, as a page covers it.
@@ -177,6 +180,7 @@ impl CopyPlace {
             copy: opened,
             marks_path: self.marks_path(copy),
             disk: Arc::clone(&self.disk),
+            is_discarded: Mutex::new(false),
         }
     }
 
@@ -201,6 +205,7 @@ impl KeptCopy {
     /// Ends the writing of files.
     pub fn discard(&self) {
         self.copy.discard();
+        *self.is_discarded.lock() = true;
     }
 
     pub fn status(&self) -> CopyStatus {
@@ -401,6 +406,11 @@ impl KeptCopy {
     /// # Errors
     /// The system refuses.
     pub fn write_marks(&self, marks: &CopyMarks) -> Result<(), CopyError> {
+        let is_discarded = self.is_discarded.lock();
+        if *is_discarded {
+            // Its files are being removed.
+            return Ok(());
+        }
         let marks = marks.0.iter().map(|(bucket, until)| (*bucket, *until)).collect();
         let written = WrittenMarks { copy: self.definition.clone(), marks };
         let bytes = serde_json::to_vec(&written).expect("texts and numbers always have a JSON form");
@@ -531,6 +541,18 @@ mod tests {
         assert_eq!((&*names(&copy), found), ("", CopyMarks::default()), "another definition");
         drop(copy);
         place.remove(CopyId(4)).expect("removed");
+        assert_eq!(place.list().expect("a list"), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_writing_that_is_under_way_leaves_no_marks_of_a_discarded_copy() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = place(directory.path());
+        let (copy, marks) = place.open(CopyId(1), &definition()).expect("it opens");
+        copy.apply(&[row(3, "a", 5)]).expect("taken in");
+        copy.discard();
+        place.remove(CopyId(1)).expect("removed");
+        copy.flush(&marks).expect("nothing is written");
         assert_eq!(place.list().expect("a list"), BTreeSet::new());
     }
 

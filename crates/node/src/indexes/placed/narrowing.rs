@@ -24,6 +24,7 @@ use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
 use super::pages::slice_bucket;
 use super::service::PlacedService;
 use crate::Error;
+use crate::pool::wait_without_place;
 
 /// Entries of a slice that are asked for at first.
 const FIRST: usize = 4096;
@@ -38,16 +39,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 type ScannedEntries = Vec<(Vec<u8>, Vec<u8>, u64)>;
 
 /// An index that can answer a query now.
-struct UsableIndex {
-    definition: Arc<IndexDefinition>,
-    number: IndexNumber,
-    slices: usize,
-    ranges: Vec<KeyRange>,
-    conditions: usize,
+pub(super) struct UsableIndex {
+    pub definition: Arc<IndexDefinition>,
+    pub number: IndexNumber,
+    pub slices: usize,
+    pub ranges: Vec<KeyRange>,
+    pub conditions: usize,
 }
 
 /// Outcome of the scans of an index.
-enum ScannedSlices {
+pub(super) enum ScannedSlices {
     /// All of them, and the buckets of which some may be missing.
     Entries(ScannedEntries, Vec<BucketId>),
     /// There are more than the query may have.
@@ -114,7 +115,7 @@ impl PlacedIndexes {
             Some("eventual") => None,
             _ => Some(plan.timeout / 2),
         };
-        let scanned = service.runtime.block_on(service.scan_slices(&index, within, limit, patience));
+        let scanned = service.wait_for_slices(&index, within, limit, patience);
         let name = index.definition.name();
         let (entries, missing) = match scanned {
             Ok(ScannedSlices::Entries(entries, missing)) => (entries, missing),
@@ -204,6 +205,21 @@ impl PlacedIndexes {
 }
 
 impl PlacedService {
+    /// As [`PlacedService::scan_slices`], on a thread of the pool: while it waits for copies, which may be
+    /// behind or on nodes that do not answer, others have its place.
+    ///
+    /// # Errors
+    /// Those of [`PlacedService::scan_slices`].
+    pub fn wait_for_slices(
+        self: &Arc<Self>,
+        index: &UsableIndex,
+        within: &[BucketId],
+        limit: usize,
+        patience: Option<Duration>,
+    ) -> Result<ScannedSlices, Error> {
+        wait_without_place(|| self.runtime.block_on(self.scan_slices(index, within, limit, patience)))
+    }
+
     /// Entries of all slices that have documents of some buckets, of one moment of the cluster.
     ///
     /// # Errors

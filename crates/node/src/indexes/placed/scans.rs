@@ -9,6 +9,7 @@ use millrace_index_feed::CopyFreshness;
 use millrace_index_placement::{CopyId, SliceId};
 use millrace_keys::KeyRange;
 
+use super::copies::NodeCopies;
 use super::message::{CopyScan, CopyScanned};
 use super::service::{PlacedService, now};
 use crate::Error;
@@ -29,17 +30,18 @@ impl PlacedService {
     /// The node does not have the copy, or it does not have all of that in time; a file cannot be read.
     pub async fn scan(self: &Arc<Self>, scan: CopyScan) -> Result<CopyScanned, Error> {
         let missing = || Error::Unsettled(format!("copy {} of {} is not here", scan.copy.0, scan.slice));
-        let found = self.copies.lock().readable(scan.copy, scan.slice).ok_or_else(missing)?;
+        let (copy, slice) = (scan.copy, scan.slice);
+        let found = self.look(move |copies| copies.readable(copy, slice)).await?.ok_or_else(missing)?;
         let (version, missing) = match scan.patience_ms {
             Some(patience) => {
                 let deadline = Instant::now() + Duration::from_millis(patience);
-                self.wait_until_fresh((scan.copy, scan.slice), deadline).await?
+                self.wait_until_fresh((copy, slice), deadline).await?
             }
             None => (0, BTreeSet::new()),
         };
         let missing: Vec<BucketId> = missing.into_iter().collect();
-        let (copy, service) = (scan.copy, Arc::clone(self));
-        let read = tokio::task::spawn_blocking(move || {
+        let service = Arc::clone(self);
+        let read = move || {
             let ranges = scan.ranges.into_iter().map(|(low, high)| KeyRange { low, high });
             let ranges: Vec<KeyRange> = ranges.collect();
             let (index, limit) = (&found.kept.copy, scan.limit.min(PAGE_MAX));
@@ -59,9 +61,10 @@ impl PlacedService {
                 continuation: page.continuation,
                 missing,
             })
-        });
-        let read = read.await.map_err(|error| Error::Internal(error.to_string()))?;
-        Ok(read.inspect_err(|error| service.failed(copy, error))?)
+        };
+        let read =
+            tokio::task::spawn_blocking(move || read().inspect_err(|error| service.failed(copy, error)));
+        Ok(read.await.map_err(|error| Error::Internal(error.to_string()))??)
     }
 
     /// Waits until the copy has everything that was acknowledged before the call. Returns the version of the
@@ -77,20 +80,21 @@ impl PlacedService {
         // What the last comparison has shown.
         let mut last = None;
         loop {
-            let version = self.adopt_state().await;
-            let found = self.copies.lock().readable(copy, slice);
+            let version = self.adopt_state().await?;
+            let found = self.look(move |copies| copies.readable(copy, slice)).await?;
             let owners = found.ok_or_else(behind)?.owners;
             let asked = self.positions(owners);
             let Ok(positions) = tokio::time::timeout_at(deadline.into(), asked).await else { break };
+            let positions = Arc::new(positions);
             let incomplete: BTreeSet<BucketId> =
                 positions.values().flat_map(|position| &position.incomplete).copied().collect();
             // Positions by another state say nothing about the copy.
             while positions.values().all(|position| position.version == version) {
                 applied.borrow_and_update();
-                let (freshness, present) = {
-                    let copies = self.copies.lock();
-                    (copies.freshness(copy, version, &positions), copies.version())
-                };
+                let compared = Arc::clone(&positions);
+                let compare =
+                    move |copies: &NodeCopies| (copies.freshness(copy, version, &compared), copies.version());
+                let (freshness, present) = self.look(compare).await?;
                 match freshness {
                     CopyFreshness::Fresh => return Ok((version, BTreeSet::new())),
                     CopyFreshness::Missing(missing) if missing.is_subset(&incomplete) => {
@@ -117,12 +121,12 @@ impl PlacedService {
     }
 
     /// Lets the copies act by the newest state. Returns its version.
-    async fn adopt_state(self: &Arc<Self>) -> u64 {
+    async fn adopt_state(self: &Arc<Self>) -> Result<u64, Error> {
         let state = self.cluster.state();
-        let known = self.copies.lock().version();
+        let known = self.look(NodeCopies::version).await?;
         if let Some(state) = state.filter(|state| state.version().number() > known) {
             self.change(move |copies| copies.adopt_state(&state, now())).await;
         }
-        self.copies.lock().version()
+        self.look(NodeCopies::version).await
     }
 }

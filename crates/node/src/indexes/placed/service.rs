@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::NodeKey;
 use millrace_document::Timestamp;
-use millrace_env::{RealDisk, unix_time};
+use millrace_env::{Disk, unix_time};
 use millrace_index::{BlockCache, Error as CopyError, HeldExports};
 use millrace_index_feed::OwnerPosition;
 use millrace_index_placement::{CopyId, PlacementSettings, PlacementTable};
@@ -49,6 +49,7 @@ pub(super) struct PlacedServiceParts {
     pub definitions: Arc<KnownDefinitions>,
     /// Directory of the copies.
     pub root: std::path::PathBuf,
+    pub disk: Arc<dyn Disk>,
     pub runtime: Handle,
 }
 
@@ -103,6 +104,12 @@ pub(super) struct PlacedService {
     pub definitions: Arc<KnownDefinitions>,
     pub place: Arc<CopyPlace>,
     pub copies: Mutex<NodeCopies>,
+    /// Held while copies are written for which it is time.
+    writing: Mutex<()>,
+    /// Held by the task that waits for a look at the copies.
+    looking: Arc<tokio::sync::Mutex<()>>,
+    /// Held by the task that changes the copies, or waits for that.
+    changing: Arc<tokio::sync::Mutex<()>>,
     pub runtime: Handle,
     pub exports: Mutex<HeldExports>,
     pub base: Instant,
@@ -119,13 +126,14 @@ impl PlacedService {
     /// Starts the service, which does nothing before the application declares placed indexes or the table
     /// gives the node copies.
     pub fn start(parts: PlacedServiceParts) -> Arc<Self> {
-        let PlacedServiceParts { cluster, source, news, table, definitions, root, runtime } = parts;
-        let place =
-            CopyPlace { root, disk: Arc::new(RealDisk), cache: Arc::new(BlockCache::new(CACHE_BYTES)) };
-        let place = Arc::new(place);
+        let PlacedServiceParts { cluster, source, news, table, definitions, root, disk, runtime } = parts;
+        let place = Arc::new(CopyPlace { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) });
         let run = unix_time().as_micros() as u64;
         let service = Arc::new(PlacedService {
             copies: Mutex::new(NodeCopies::new(Arc::clone(&place), cluster.own(), run)),
+            writing: Mutex::default(),
+            looking: Arc::default(),
+            changing: Arc::default(),
             place,
             cluster,
             source,
@@ -202,13 +210,23 @@ impl PlacedService {
             let actions = service.look_after(has_table);
             service.carry_out(actions);
             service.source.tick(&service.cluster, &service.runtime, number.is_multiple_of(CLOSING_TICKS));
-            let due = service.copies.lock().due_flushes(false);
-            service.flush(due);
             service.exports.lock().expire(service.base.elapsed());
+            service.write_due();
         });
         if let Err(error) = looked.await {
             tracing::error!(%error, "copies of indexes were not looked after");
         }
+    }
+
+    /// Writes the copies for which it is time, beside the next looks after them: merges may take long.
+    fn write_due(self: &Arc<Self>) {
+        let service = Arc::clone(self);
+        self.runtime.spawn_blocking(move || {
+            // What becomes due while others are written is written by a later call.
+            let Some(_writing) = service.writing.try_lock() else { return };
+            let due = service.copies.lock().due_flushes(false);
+            service.flush(due);
+        });
     }
 
     /// Adopts the state and the table, and goes on with what waits.
@@ -263,14 +281,14 @@ impl PlacedService {
                     self.runtime.spawn(async move {
                         let positions = service.positions(owners).await;
                         service.change(move |copies| copies.catch_up(copy, &positions, now())).await;
-                        service.report();
+                        service.report().await;
                     });
                 }
                 CopyAction::Import(order) => {
                     self.runtime.spawn(async move {
                         let outcome = service.import(&order).await;
                         service.change(move |copies| copies.imported(&order, outcome, now())).await;
-                        service.report();
+                        service.report().await;
                     });
                 }
             }
@@ -278,9 +296,42 @@ impl PlacedService {
     }
 
     /// Publishes the reports.
-    fn report(&self) {
-        let reports = self.copies.lock().reports();
-        self.news.report(reports);
+    async fn report(self: &Arc<Self>) {
+        if let Ok(reports) = self.look(|copies| copies.reports()).await {
+            self.news.report(reports);
+        }
+    }
+
+    /// Looks at the copies from a task. A change holds them while it works on the disk, so that a task which
+    /// waited for them itself would stop all others of its thread.
+    ///
+    /// # Errors
+    /// The look has panicked, or the runtime ends.
+    pub async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&NodeCopies) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let look = match self.look_now(look) {
+            Ok(looked) => return Ok(looked),
+            Err(look) => look,
+        };
+        // One of them waits on a thread, the others here: many together would take all threads that may wait.
+        let turn = Arc::clone(&self.looking).lock_owned().await;
+        let service = Arc::clone(self);
+        let work = move || {
+            let looked = look(&service.copies.lock());
+            drop(turn);
+            looked
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// Looks at the copies if nothing holds them; else returns `look`.
+    fn look_now<T, L: FnOnce(&NodeCopies) -> T>(&self, look: L) -> Result<T, L> {
+        match self.copies.try_lock() {
+            Some(copies) => Ok(look(&copies)),
+            None => Err(look),
+        }
     }
 
     /// Changes copies, on a thread that may wait, and carries out what they need then.
@@ -288,9 +339,12 @@ impl PlacedService {
         self: &Arc<Self>,
         change: impl FnOnce(&mut NodeCopies) -> Vec<CopyAction> + Send + 'static,
     ) {
+        // As for a look. A caller that leaves while it waits here has changed nothing.
+        let turn = Arc::clone(&self.changing).lock_owned().await;
         let service = Arc::clone(self);
         let changed = tokio::task::spawn_blocking(move || {
             let actions = change(&mut service.copies.lock());
+            drop(turn);
             service.carry_out(actions);
             service.applied.send_replace(());
         });

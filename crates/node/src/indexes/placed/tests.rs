@@ -1,6 +1,8 @@
 //! Nodes with stores and copies in one process, without a network, and the planner as the leader: copies have
 //! what the documents say, at once, while nodes are cut off, start again, join, and hand copies over.
 
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak, mpsc};
@@ -14,6 +16,7 @@ use millrace_cluster::{
 use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
 };
+use millrace_env::{Disk, RealDisk};
 use millrace_index_feed::{BucketStanding, FollowRequest, FollowSession};
 use millrace_index_placement::{
     IndexNode, PlacedCopy, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
@@ -85,6 +88,7 @@ struct AskedQuestions {
 
 /// The cluster of a test.
 struct PlacedTestCluster {
+    disk: Arc<dyn Disk>,
     state: Mutex<Arc<ClusterState>>,
     table: watch::Sender<Option<Arc<PlacementTable>>>,
     nodes: Mutex<BTreeMap<NodeKey, Arc<TestNode>>>,
@@ -197,6 +201,7 @@ impl TestNode {
             table: cluster.table.subscribe(),
             definitions: known,
             root: root.path().join("placed"),
+            disk: Arc::clone(&cluster.disk),
             runtime: Handle::current(),
         })
     }
@@ -204,7 +209,13 @@ impl TestNode {
 
 impl PlacedTestCluster {
     fn new(nodes: u16) -> Arc<Self> {
+        PlacedTestCluster::with_disk(nodes, Arc::new(RealDisk))
+    }
+
+    /// The nodes have their copies on this disk.
+    fn with_disk(nodes: u16, disk: Arc<dyn Disk>) -> Arc<Self> {
         let cluster = Arc::new(PlacedTestCluster {
+            disk,
             state: Mutex::new(state(1, &up(nodes))),
             table: watch::Sender::new(Some(Arc::default())),
             nodes: Mutex::default(),

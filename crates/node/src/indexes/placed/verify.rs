@@ -253,13 +253,14 @@ impl PlacedService {
     /// The node does not have the copy, or it is behind; a file cannot be read.
     pub async fn recorded(self: &Arc<Self>, asked: CopyRecords) -> Result<PlacedAnswer, Error> {
         let missing = || Error::Unsettled(format!("copy {} of {} is not here", asked.copy.0, asked.slice));
-        let found = self.copies.lock().readable(asked.copy, asked.slice).ok_or_else(missing)?;
+        let (copy, slice) = (asked.copy, asked.slice);
+        let found = self.look(move |copies| copies.readable(copy, slice)).await?.ok_or_else(missing)?;
         let deadline = Instant::now() + Duration::from_millis(asked.patience_ms);
-        let (_, missing) = self.wait_until_fresh((asked.copy, asked.slice), deadline).await?;
+        let (_, missing) = self.wait_until_fresh((copy, slice), deadline).await?;
         if missing.contains(&asked.bucket) {
             return Err(Error::IndexNotReady(format!("copy {} of an index is behind", asked.copy.0)));
         }
-        let (copy, service) = (asked.copy, Arc::clone(self));
+        let service = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
             let part = BucketPart {
                 bucket: asked.bucket,
@@ -267,10 +268,10 @@ impl PlacedService {
                 after: asked.after.as_deref(),
                 until: asked.until.as_deref(),
             };
-            found.kept.records(&part, RECORDS_MAX)
+            found.kept.records(&part, RECORDS_MAX).inspect_err(|error| service.failed(copy, error))
         });
         let read = read.await.map_err(|error| Error::Internal(error.to_string()))?;
-        Ok(PlacedAnswer::Recorded(read.inspect_err(|error| service.failed(copy, error))?))
+        Ok(PlacedAnswer::Recorded(read?))
     }
 }
 
