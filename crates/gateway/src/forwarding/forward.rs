@@ -87,7 +87,7 @@ struct ForwardWays {
 }
 
 impl ForwardWays {
-    fn new(way: impl Fn() -> ForwardWay) -> Self {
+    fn new(way: &impl Fn() -> ForwardWay) -> Self {
         ForwardWays { ways: std::array::from_fn(|_| way()), next: AtomicUsize::new(0) }
     }
 
