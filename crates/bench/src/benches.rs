@@ -19,6 +19,8 @@ mod grouping;
 mod heal;
 mod index_apply;
 mod index_build;
+mod index_move;
+mod index_scale_out;
 mod index_scan;
 mod index_visible;
 mod maxsim;
@@ -66,6 +68,8 @@ pub struct Settings {
     pub program: Option<PathBuf>,
     /// Filter of the cases of `model`.
     pub only: CaseFilter,
+    /// Amounts of data of benchmarks of placed indexes.
+    pub counts: DataCounts,
     /// Receiver of progress reports.
     pub progress: BenchProgress,
 }
@@ -77,6 +81,15 @@ pub struct CaseFilter {
     pub case: Option<String>,
     /// Run only cases with one of these numbers of clients.
     pub clients: Vec<usize>,
+}
+
+/// Amounts of data of a benchmark; its own where none is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DataCounts {
+    /// Number of indexes.
+    pub indexes: Option<u64>,
+    /// Number of documents, independent of [`Settings::size`].
+    pub documents: Option<u64>,
 }
 
 impl CaseFilter {
@@ -95,6 +108,7 @@ impl Default for Settings {
             size: 1.0,
             program: None,
             only: CaseFilter::default(),
+            counts: DataCounts::default(),
             progress: BenchProgress::default(),
         }
     }
@@ -178,6 +192,8 @@ pub const BENCHES: &[Benchmark] = &[
     index_build::BENCH,
     index_scan::BENCH,
     index_visible::BENCH,
+    index_scale_out::BENCH,
+    index_move::BENCH,
     placement::BENCH,
     scan_large::BENCH,
     moving::BENCH,

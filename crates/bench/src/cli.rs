@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _, value_parser};
 use millrace_bench::{BENCHES, Benchmark};
 
 const EXAMPLES: &str = "\
@@ -20,6 +20,8 @@ Examples:
   millrace-bench nn --json --plot nn.svg     # JSON lines, and the curves
   millrace-bench model --case 'minilm 32' --clients 1,32
                                              # some of its cases
+  millrace-bench index-scale-out --documents 100000
+                                             # so many documents in each index
   millrace-bench all --json > figures.jsonl  # everything, some minutes
 
 A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare \
@@ -46,6 +48,12 @@ pub struct BenchOptions {
     /// Of model: only these numbers of clients, such as 1,8,64.
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub clients: Vec<usize>,
+    /// Of index-scale-out: number of indexes; 100 by default.
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u64).range(4..=1024))]
+    pub indexes: Option<u64>,
+    /// Of index-scale-out and index-move: number of documents; 10,000 and 500,000 by default.
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u64).range(1000..=100_000_000))]
+    pub documents: Option<u64>,
     /// Print one JSON object for each figure.
     #[arg(long)]
     pub json: bool,

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest};
@@ -152,9 +152,31 @@ impl HttpClients {
         requests: &Requests,
     ) -> Result<PacedLatencies, Error> {
         let count = (per_second * how_long.as_secs_f64()).ceil() as u64;
+        let paced = PacedRequests { per_second, first, requests, is_refused: is_too_many };
+        self.promptly(&paced, |number| number < count)
+    }
+
+    /// [`at_rate`](Self::at_rate) until it is over, for servers that refuse requests also by other answers
+    /// than 429. Returns also the number of the next request.
+    pub fn at_rate_until(
+        &self,
+        over: &AtomicBool,
+        paced: &PacedRequests<'_>,
+    ) -> Result<(PacedLatencies, u64), Error> {
+        let seen = self.promptly(paced, |_| !over.load(Ordering::Relaxed))?;
+        let next = paced.first + seen.seen.times.len();
+        Ok((seen, next))
+    }
+
+    /// Sends requests on a thread that is not late, for as long as `is_more` holds for the next one.
+    fn promptly(
+        &self,
+        paced: &PacedRequests<'_>,
+        is_more: impl Fn(u64) -> bool + Send,
+    ) -> Result<PacedLatencies, Error> {
         let sending = || {
             ThreadClass::Prompt.enter();
-            self.send_when_due(per_second, count, first, requests)
+            self.send_when_due(paced, is_more)
         };
         std::thread::scope(|scope| {
             let failed = |_| Err(Error::failed("the thread that sends ended before its time"));
@@ -164,21 +186,22 @@ impl HttpClients {
 
     fn send_when_due(
         &self,
-        per_second: f64,
-        count: u64,
-        first: u64,
-        requests: &Requests,
+        &PacedRequests { per_second, first, requests, is_refused }: &PacedRequests<'_>,
+        is_more: impl Fn(u64) -> bool,
     ) -> Result<PacedLatencies, Error> {
         let mut tasks: JoinSet<Result<ClientReply, Error>> = JoinSet::new();
         let mut paced = PacedLatencies::default();
         let began = Instant::now();
-        for (number, client) in (0..count).zip(self.clients.iter().cycle()) {
+        for (number, client) in (0_u64..).zip(self.clients.iter().cycle()) {
+            if !is_more(number) {
+                break;
+            }
             let due = began + Duration::from_secs_f64(number as f64 / per_second);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let (client, requests) = (client.clone(), Arc::clone(requests));
             let put = async move {
                 let late = due.elapsed();
-                let (_, refused) = until_taken(&client, &|| requests(first + number), is_too_many).await?;
+                let (_, refused) = until_taken(&client, &|| requests(first + number), is_refused).await?;
                 Ok(ClientReply { late, time: due.elapsed(), refused })
             };
             tasks.spawn_on(put, self.runtime.handle());
@@ -192,6 +215,18 @@ impl HttpClients {
         paced.seen.lasted = began.elapsed();
         Ok(paced)
     }
+}
+
+/// Requests that are sent at a rate.
+pub(crate) struct PacedRequests<'a> {
+    /// Requests per second.
+    pub per_second: f64,
+    /// Number of the first one.
+    pub first: u64,
+    /// The requests.
+    pub requests: &'a Requests,
+    /// True for answers after which a request is sent again.
+    pub is_refused: IsRefused,
 }
 
 /// Observations of clients that send at a rate.

@@ -1,5 +1,6 @@
 //! A cluster on this machine: etcd and servers, each a process of its own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,12 +13,16 @@ use serde_json::Value;
 use crate::Error;
 use crate::application;
 use crate::clients::HttpClients;
+use crate::measure::process_time_of;
 use crate::process::free_port;
 
 /// Maximum time for nodes to become a cluster.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval between checks.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Roles of a node by default.
+const ALL_ROLES: &str = "gateway,content,controller,index";
 
 /// Message if etcd is not installed.
 pub(crate) const NO_ETCD: &str =
@@ -62,6 +67,27 @@ impl LocalCluster {
         (nodes, replicas): (usize, usize),
         slow: Option<(usize, Duration)>,
     ) -> Result<Option<Self>, Error> {
+        let Some(mut cluster) = Self::empty(program, directory)? else { return Ok(None) };
+        cluster.slow = slow;
+        cluster.populate(&vec![ALL_ROLES; nodes], &application::files_with_replicas(replicas))?;
+        Ok(Some(cluster))
+    }
+
+    /// Starts a node with each of these lists of roles and deploys an application, and waits until the nodes
+    /// have nothing to do. `None`: etcd is not installed.
+    pub fn start_with_roles(
+        program: &Path,
+        directory: &Path,
+        roles: &[&str],
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<Option<Self>, Error> {
+        let Some(mut cluster) = Self::empty(program, directory)? else { return Ok(None) };
+        cluster.populate(roles, files)?;
+        Ok(Some(cluster))
+    }
+
+    /// Starts etcd alone; `None` if it is not installed.
+    fn empty(program: &Path, directory: &Path) -> Result<Option<Self>, Error> {
         let (client, peer) = (address()?, address()?);
         let etcd = Command::new("etcd")
             .arg("--data-dir")
@@ -78,30 +104,31 @@ impl LocalCluster {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::file("etcd")(error)),
         };
-        let mut cluster = LocalCluster {
+        Ok(Some(LocalCluster {
             program: program.to_owned(),
             directory: directory.to_owned(),
             coordination: client.replace("http://", "etcd://"),
             etcd,
             nodes: Vec::new(),
-            slow,
-        };
-        for _ in 0..nodes {
-            cluster.add()?;
-        }
-        cluster.deploy(replicas)?;
-        cluster.until(PATIENCE, "become a cluster", |cluster| cluster.is_ideal(nodes))?;
-        Ok(Some(cluster))
+            slow: None,
+        }))
     }
 
-    /// Starts one more node.
-    pub fn add(&mut self) -> Result<(), Error> {
+    fn populate(&mut self, roles: &[&str], files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+        roles.iter().try_for_each(|roles| self.add(roles))?;
+        self.deploy(files)?;
+        self.until(PATIENCE, "become a cluster", |cluster| cluster.is_ideal(roles.len()))?;
+        Ok(())
+    }
+
+    /// Starts one more node, with these roles.
+    fn add(&mut self, roles: &str) -> Result<(), Error> {
         let name = format!("n{}", self.nodes.len());
         let (port, config_port, peer_port) = (free_port()?, free_port()?, free_port()?);
         let delay = self.slow.filter(|(slow, _)| *slow == self.nodes.len()).map(|(_, delay)| delay);
         let process = Command::new(&self.program)
             .env("MILLRACE_SYNC_DELAY_MS", delay.unwrap_or_default().as_millis().to_string())
-            .args(["serve", "--cluster", &self.coordination, "--name", &name])
+            .args(["serve", "--cluster", &self.coordination, "--name", &name, "--roles", roles])
             .args(["--port", &port.to_string(), "--config-port", &config_port.to_string()])
             .args(["--peer-port", &peer_port.to_string()])
             .arg("--data-dir")
@@ -116,9 +143,9 @@ impl LocalCluster {
         Ok(())
     }
 
-    fn deploy(&self, replicas: usize) -> Result<(), Error> {
-        let files = application::files_with_replicas(replicas);
-        let archive = millrace_node::pack(&files).map_err(Error::failed)?;
+    /// Deploys an application.
+    pub fn deploy(&self, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+        let archive = millrace_node::pack(files).map_err(Error::failed)?;
         let path = "/application/v2/tenant/default/prepareandactivate";
         self.until(PATIENCE, "take the application", |cluster| {
             let request = OutgoingRequest::new(Method::POST, path).body("application/zip", archive.clone());
@@ -148,6 +175,21 @@ impl LocalCluster {
     /// Clients of a node.
     pub fn clients(&self, node: usize) -> &HttpClients {
         &self.nodes[node].clients
+    }
+
+    /// Clients of the config port of a node.
+    pub fn config_clients(&self, node: usize) -> &HttpClients {
+        &self.nodes[node].config
+    }
+
+    /// Processor time of a node.
+    pub fn used(&self, node: usize) -> Result<Duration, Error> {
+        process_time_of(self.nodes[node].process.id())
+    }
+
+    /// Data directory of a node.
+    pub fn data_directory(&self, node: usize) -> PathBuf {
+        self.directory.join(format!("n{node}"))
     }
 
     /// Figures of the nodes; those that do not answer are left out.

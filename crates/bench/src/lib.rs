@@ -32,13 +32,14 @@ mod load;
 mod mailbox;
 pub mod measure;
 mod node;
+mod placed;
 mod process;
 mod puts;
 pub mod random;
 mod recorder;
 mod report;
 
-pub use benches::{BENCHES, Benchmark, CaseFilter, Settings, find};
+pub use benches::{BENCHES, Benchmark, CaseFilter, DataCounts, Settings, find};
 pub use error::Error;
 pub use report::{
     BenchProgress, BenchReport, CurvePlot, Figure, FigureGoal, FigureUnit, PlotAxis, PlotCurve,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cli::{BenchCommand, BenchOptions};
 use millrace_bench::{
-    BENCHES, BenchProgress, BenchReport, Benchmark, CaseFilter, CurvePlot, Error, Settings, find,
+    BENCHES, BenchProgress, BenchReport, Benchmark, CaseFilter, CurvePlot, DataCounts, Error, Settings, find,
 };
 
 #[global_allocator]
@@ -84,6 +84,16 @@ fn settings(name: &str, options: &BenchOptions) -> Result<Settings, Error> {
     if only != CaseFilter::default() && name != "model" {
         return Err(Error::failed("--case and --clients choose among the cases of 'model'"));
     }
+    let counts = DataCounts { indexes: options.indexes, documents: options.documents };
+    let has_place = match name {
+        "index-scale-out" => true,
+        "index-move" => counts.indexes.is_none(),
+        _ => counts == DataCounts::default(),
+    };
+    if !has_place {
+        let reason = "--documents is for 'index-scale-out' and 'index-move', and --indexes for the first; others take --size";
+        return Err(Error::failed(reason));
+    }
     if !(options.size > 0.0 && options.size <= 100.0) {
         return Err(Error::failed(format!("size {}: it is a share of the data, such as 0.1", options.size)));
     }
@@ -95,6 +105,7 @@ fn settings(name: &str, options: &BenchOptions) -> Result<Settings, Error> {
         size: options.size,
         program: program(),
         only,
+        counts,
         progress: BenchProgress { figure, step: |step| eprintln!("{step}") },
     })
 }

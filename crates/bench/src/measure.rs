@@ -129,6 +129,28 @@ pub fn thread_time() -> Duration {
     of_clock(ClockId::ThreadCPUTime)
 }
 
+/// Processor time of another process, of all its threads.
+///
+/// # Errors
+/// The process has ended, or the system does not report it.
+pub(crate) fn process_time_of(process: u32) -> Result<Duration, Error> {
+    let path = format!("/proc/{process}/stat");
+    let stat = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
+    let time = time_of_stat(&stat);
+    time.ok_or_else(|| Error::Failed(format!("{path} does not say how much processor time was used")))
+}
+
+/// Times in user and in system mode from the text of `/proc/PROCESS/stat`.
+fn time_of_stat(stat: &str) -> Option<Duration> {
+    /// Length of a tick in `/proc`: a constant of Linux.
+    const TICK: Duration = Duration::from_millis(10);
+    // The second field is the name of the program, which may have spaces and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut times = rest.split_whitespace().skip(11).map(|field| field.parse::<u32>().ok());
+    let (user, system) = (times.next()??, times.next()??);
+    Some(TICK * user + TICK * system)
+}
+
 fn of_clock(clock: ClockId) -> Duration {
     let time = rustix::time::clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -237,6 +259,14 @@ mod tests {
         }
         let spent = process_time().saturating_sub(before);
         assert!(spent > Duration::ZERO, "{spent:?}");
+    }
+
+    #[test]
+    fn times_of_processes_are_read_from_the_files_of_proc() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 0 0 0 0 0 250 50 0 0 20 0 9 0 1000 99 5";
+        assert_eq!(time_of_stat(stat), Some(Duration::from_secs(3)));
+        assert_eq!((time_of_stat("7 (a) S 1"), time_of_stat("")), (None, None));
+        assert!(process_time_of(std::process::id()).is_ok());
     }
 
     #[test]

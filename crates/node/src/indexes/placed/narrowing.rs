@@ -191,7 +191,11 @@ impl PlacedIndexes {
             };
             let Some(placed) = table.indexes().get(&number) else { continue };
             // An earlier definition serves until the present one can.
-            let Some(definition) = self.definitions.get(placed.definition.0) else { continue };
+            let serving = match definition.hash == placed.definition.0 {
+                true => Some(Arc::clone(definition)),
+                false => self.definitions.get(placed.definition.0),
+            };
+            let Some(definition) = serving else { continue };
             let Ok(conditions) = conditions(&definition, plan) else { continue };
             let ranges = definition.layout.ranges(&conditions);
             let mut ranges = ranges.map_err(|error| Error::BadRequest(error.to_string()))?;

@@ -56,6 +56,9 @@ pub(super) struct PlacedServiceParts {
 /// Placed definitions of the active application, by their hashes.
 #[derive(Default)]
 pub(super) struct KnownDefinitions {
+    /// Those of the present application, in the order of their declaration. Indexes with the same keys have
+    /// one hash, and are all here.
+    present: RwLock<Vec<Arc<IndexDefinition>>>,
     by_hash: RwLock<BTreeMap<u64, Arc<IndexDefinition>>>,
     /// Earlier ones, which serve until those that replace them can.
     former: RwLock<BTreeMap<u64, Arc<IndexDefinition>>>,
@@ -65,6 +68,7 @@ pub(super) struct KnownDefinitions {
 
 impl KnownDefinitions {
     pub fn set(&self, definitions: &[Arc<IndexDefinition>]) {
+        *self.present.write() = definitions.to_vec();
         let by_hash = definitions.iter().map(|definition| (definition.hash, Arc::clone(definition)));
         let former = std::mem::replace(&mut *self.by_hash.write(), by_hash.collect());
         self.former.write().extend(former);
@@ -84,14 +88,15 @@ impl KnownDefinitions {
         self.by_hash.read().is_empty()
     }
 
+    /// A definition of this hash; of several any, since all have the same entries.
     pub fn get(&self, hash: u64) -> Option<Arc<IndexDefinition>> {
         let present = self.by_hash.read().get(&hash).cloned();
         present.or_else(|| self.former.read().get(&hash).cloned())
     }
 
-    /// All of the present application.
+    /// All of the present application, in the order of their declaration.
     pub fn all(&self) -> Vec<Arc<IndexDefinition>> {
-        self.by_hash.read().values().cloned().collect()
+        self.present.read().clone()
     }
 }
 

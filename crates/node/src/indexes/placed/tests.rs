@@ -60,7 +60,11 @@ const DOCUMENT_NODES: u16 = 3;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn application() -> Application {
-    let files = [("services.xml", SERVICES), ("schemas/note.sd", NOTE)];
+    application_of(SERVICES)
+}
+
+fn application_of(services: &str) -> Application {
+    let files = [("services.xml", services), ("schemas/note.sd", NOTE)];
     let files: BTreeMap<String, Vec<u8>> =
         files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
     Application::from_files(files).expect("an application")
@@ -418,6 +422,21 @@ fn written(cluster: &PlacedTestCluster) -> BTreeMap<String, String> {
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(test);
+}
+
+#[test]
+fn indexes_with_the_same_keys_are_known_by_all_of_their_names() {
+    let another = "<index name='again' document='note'><key field='owner'/></index>";
+    let services = SERVICES.replace("</index-service>", &format!("{another}</index-service>"));
+    let declared = definitions(&application_of(&services), &mut PackageFindings::default());
+    assert_eq!(declared[0].hash, declared[1].hash, "the name is no part of the entries");
+    let known = KnownDefinitions::default();
+    let names = || known.all().iter().map(|definition| definition.name().to_owned()).collect::<Vec<_>>();
+    known.set(&declared);
+    assert_eq!(names(), ["by-owner", "again"], "in the order of their declaration");
+    assert!(known.get(declared[0].hash).is_some());
+    known.set(&defined());
+    assert_eq!(names(), ["by-owner"]);
 }
 
 #[test]
