@@ -127,18 +127,18 @@ fn selection(number: u64) -> String {
 }
 
 /// A cluster with placed indexes.
-pub(crate) struct PlacedCluster {
+pub(crate) struct PlacedIndexBench {
     cluster: LocalCluster,
     layout: PlacedLayout,
 }
 
-impl PlacedCluster {
+impl PlacedIndexBench {
     /// Starts one without indexes; `None`: etcd is not installed.
     pub fn start(program: &Path, directory: &Path, layout: PlacedLayout) -> Result<Option<Self>, Error> {
         let role = |node: usize| if node < layout.data_nodes { DATA_ROLES } else { COPY_ROLES };
         let roles: Vec<&str> = (0..layout.nodes()).map(role).collect();
         let started = LocalCluster::start_with_roles(program, directory, &roles, &layout.files(false))?;
-        Ok(started.map(|cluster| PlacedCluster { cluster, layout }))
+        Ok(started.map(|cluster| PlacedIndexBench { cluster, layout }))
     }
 
     /// The nodes.

@@ -15,7 +15,7 @@ use super::moving::plain_speed;
 use super::{Benchmark, Settings};
 use crate::cluster::NO_ETCD;
 use crate::limit::drop_page_cache;
-use crate::placed::{PATIENCE, PlacedCluster, PlacedLayout};
+use crate::placed::{PATIENCE, PlacedIndexBench, PlacedLayout};
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
 pub(super) const BENCH: Benchmark = Benchmark {
@@ -48,7 +48,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let documents = settings.counts.documents.unwrap_or_else(|| settings.sized(DOCUMENTS));
     let layout =
         PlacedLayout { data_nodes: DATA_NODES, copy_nodes: COPY_NODES, indexes: 1, key: "message_id" };
-    let Some(cluster) = PlacedCluster::start(settings.program()?, directory.path(), layout)? else {
+    let Some(cluster) = PlacedIndexBench::start(settings.program()?, directory.path(), layout)? else {
         report.note(NO_ETCD);
         return Ok(report);
     };
@@ -106,7 +106,7 @@ struct CopyRounds {
 
 impl CopyRounds {
     /// Moves the copy to the other node; returns the bytes of its files.
-    fn add(&mut self, cluster: &PlacedCluster, method: &str) -> Result<u64, Error> {
+    fn add(&mut self, cluster: &PlacedIndexBench, method: &str) -> Result<u64, Error> {
         cluster.change_settings(&json!({ "method": method }))?;
         let from = cluster.place(0)?;
         let to = if from == ONE { OTHER } else { ONE };

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Benchmark, Settings};
 use crate::clients::{ClientLatencies, PacedLatencies, PacedRequests, Requests};
 use crate::cluster::NO_ETCD;
-use crate::placed::{PATIENCE, PlacedCluster, PlacedLayout, is_balanced, is_refused, mixed, puts, scans};
+use crate::placed::{PATIENCE, PlacedIndexBench, PlacedLayout, is_balanced, is_refused, mixed, puts, scans};
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
 pub(super) const BENCH: Benchmark = Benchmark {
@@ -77,7 +77,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let indexes = settings.counts.indexes.unwrap_or(INDEXES);
     let documents = settings.counts.documents.unwrap_or_else(|| settings.sized(DOCUMENTS));
     let layout = PlacedLayout { data_nodes: DATA_NODES, copy_nodes: COPY_NODES, indexes, key: "date" };
-    let Some(cluster) = PlacedCluster::start(settings.program()?, directory.path(), layout)? else {
+    let Some(cluster) = PlacedIndexBench::start(settings.program()?, directory.path(), layout)? else {
         report.note(NO_ETCD);
         return Ok(report);
     };
@@ -134,7 +134,7 @@ fn compare(turns: &[SeenTurn], report: &mut BenchReport) {
 
 /// Writes and scans at half of the rate that the machine sustains.
 struct ScaleOutLoad<'a> {
-    cluster: &'a PlacedCluster,
+    cluster: &'a PlacedIndexBench,
     puts: Requests,
     scans: Requests,
     /// Requests per second.
@@ -163,7 +163,7 @@ impl<'a> ScaleOutLoad<'a> {
     /// Measures the rate that the machine sustains: clients whose scans wait until the indexes have their
     /// writes.
     fn new(
-        cluster: &'a PlacedCluster,
+        cluster: &'a PlacedIndexBench,
         settings: &Settings,
         documents: u64,
         indexes: u64,
@@ -261,7 +261,7 @@ type SeenMoves = BTreeSet<(String, String)>;
 
 /// Has the new node come, and watches until it has its copies. Returns the moves, and the time from the
 /// beginning of the rebalance to its end.
-fn watch(cluster: &PlacedCluster) -> Result<(SeenMoves, Duration), Error> {
+fn watch(cluster: &PlacedIndexBench) -> Result<(SeenMoves, Duration), Error> {
     let (asked, mut moves) = (Instant::now(), SeenMoves::new());
     let mut began: Option<Instant> = None;
     cluster.change_state(NEW, "up")?;
