@@ -181,7 +181,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("there is a place for temporary files");
         let inner = directory.path().join("copy-1/runs");
         std::fs::create_dir_all(&inner).expect("it can be made");
-        let paths = [directory.path().join("copy-1.json"), inner.join("1")];
+        // In their order: a directory is before a file whose name begins with its own.
+        let paths = [inner.join("1"), directory.path().join("copy-1.json")];
         paths.iter().for_each(|path| std::fs::write(path, "xy").expect("it can be written"));
         let mut found = files(directory.path()).expect("it can be read");
         found.sort();
