@@ -41,7 +41,7 @@ pub trait Disk: Send + Sync + Debug {
     /// Those of the system.
     fn unlink(&self, path: &Path) -> io::Result<()>;
 
-    /// The names in a directory, sorted.
+    /// Paths of what is in a directory, which begin with the path of the directory, sorted.
     ///
     /// # Errors
     /// Those of the system.

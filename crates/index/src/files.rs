@@ -30,7 +30,6 @@ pub(crate) fn remove_others(disk: &dyn Disk, directory: &Path, kept: &[PathBuf])
     let failed = |error: std::io::Error| Error::io("list", directory, &error);
     let mut found = false;
     for path in disk.list(directory).map_err(failed)? {
-        let path = directory.join(path);
         let is_known = path.extension().is_some_and(|kind| kind == "run" || kind == "next" || kind == "part");
         if (is_known || path.file_name().is_some_and(|name| name == PLAN)) && !kept.contains(&path) {
             disk.unlink(&path).map_err(|error| Error::io("remove", &path, &error))?;
@@ -38,4 +37,30 @@ pub(crate) fn remove_others(disk: &dyn Disk, directory: &Path, kept: &[PathBuf])
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_env::RealDisk;
+
+    use super::*;
+
+    #[test]
+    fn other_files_are_removed_below_a_relative_path_too() {
+        let absolute = tempfile::tempdir().expect("a directory");
+        let here = std::env::current_dir().expect("it is there");
+        let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
+        let relative = up.join(absolute.path().strip_prefix("/").expect("it is absolute"));
+        for directory in [absolute.path(), &relative] {
+            let kept = run_path(directory, 1);
+            for path in [&kept, &run_path(directory, 2), &part_path(directory, 3), &directory.join("marks")] {
+                std::fs::write(path, b"").expect("written");
+            }
+            let found = remove_others(&RealDisk, directory, std::slice::from_ref(&kept));
+            assert!(found.expect("they are removed"), "{}", directory.display());
+            let left = RealDisk.list(directory).expect("listed");
+            assert_eq!(left, [kept, directory.join("marks")]);
+            assert!(!remove_others(&RealDisk, directory, &left).expect("nothing is to be removed"));
+        }
+    }
 }
