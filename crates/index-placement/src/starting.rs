@@ -69,7 +69,7 @@ impl PlacementDraft<'_> {
                 }
             }
         });
-        // What an operator has moved away from a node is not brought back because the node is empty now.
+        // Copies that an operator has moved away from a node are not brought back because it is empty now.
         left.retain(|node| !self.has_staying(*node));
         self.table.unfilled.extend(left);
     }

@@ -192,7 +192,7 @@ impl RuleRewriter<'_> {
             for (at, child) in children.iter().enumerate() {
                 let RuleNode::Term(RuleTerm { segment: Some(segment), .. }) = child else { continue };
                 let RuleNode::Group(words) = &**segment else { continue };
-                // What holds without words holds around them, too.
+                // A rule that holds without words holds around them, too.
                 let wanted =
                     |found: &ConditionMatch| !found.taken.is_empty() && wanted(found, &words.children);
                 let mut matcher =

@@ -253,7 +253,7 @@ impl<'a> StreamPlan<'a> {
             }
             "sampler" => StreamWork::Sampler(one.count_of("shard_size", 100)?),
             "auto_date_histogram" => StreamWork::Automatic(one.automatic_division()?),
-            // What is inside would need all documents again.
+            // Aggregations inside would need all documents again.
             "global" if !asked.inner.iter().any(AskedAggregation::compares) => StreamWork::Global,
             "missing" => StreamWork::Missing(one.source()?),
             // The objects of a document would not be together any more where one asks for the document.

@@ -48,7 +48,7 @@ fn answers_of_many_documents_are_bounded() {
     let done = items.iter().filter(|item| item["status"] == 200).count();
     assert!(items.len() == ITEMS && (1..ITEMS).contains(&done), "{done} of {}", items.len());
     assert!(items.iter().all(|item| item["status"] == 200 || item["status"] == 400));
-    // What was refused was not done.
+    // Refused operations were not done.
     assert_eq!(door.get("GET /a/_doc/big?_source=false", "")["_version"], 1 + done);
     assert_eq!(door.get("POST /a/_update/big?_source=true", r#"{"doc":{"n":-1}}"#)["get"]["found"], true);
 }

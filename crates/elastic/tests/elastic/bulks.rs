@@ -88,7 +88,7 @@ fn a_document_with_many_values_is_refused_alone() {
     let of = |at: usize, action: &str| answer["items"][at][action].clone();
     assert_eq!(of(0, "index")["status"], 400, "{answer}");
     assert!(reason(&of(0, "index")).contains("element-bytes-max"), "{answer}");
-    assert_eq!(of(1, "index")["status"], 201, "signs in a text are no values");
+    assert_eq!(of(1, "index")["status"], 201, "signs in a text are not values");
     assert_eq!(of(2, "update")["status"], 400, "{answer}");
     for (request, body) in
         [("PUT /a/_doc/3", many.clone()), ("POST /a/_update/2", format!("{{\"doc\":{many}}}"))]

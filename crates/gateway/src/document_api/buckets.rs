@@ -212,7 +212,7 @@ impl VisitPosition {
                 Ok((status, body)) => return Ok(BucketAnswer::There(status, body)),
                 // The other node may have changed documents, and must not be asked twice.
                 Err(error) if request.method != Method::GET => return Err(Error::Unknown(error.message())),
-                // What only reads is asked for again: the node may have been frozen or restarted.
+                // Reads are asked for again: the node may have been frozen or restarted.
                 Err(error) if !backoff.again().await => return Err(error),
                 Err(_) => {}
             }

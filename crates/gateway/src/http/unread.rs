@@ -39,7 +39,7 @@ impl SentAnswers {
     /// Ends the answers of which the client took nothing for `patience`. Returns their number.
     pub(crate) fn end_unread(&self, patience: Duration) -> usize {
         let answers: Vec<Arc<WatchedAnswer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        // What is dropped may wake the task that makes the stream: no lock is held then.
+        // A dropped body may wake the task that makes the stream: no lock is held then.
         let ended = answers.iter().filter_map(|answer| answer.0.lock().take_unread(patience));
         ended.count()
     }

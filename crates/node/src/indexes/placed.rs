@@ -141,7 +141,7 @@ impl PlacedIndexes {
         if self.service.get().is_none() {
             return Vec::new();
         }
-        // What was published last: changes hold the copies while they work on the disk.
+        // The reports that were published last: changes hold the copies while they work on the disk.
         let reports = Arc::clone(&self.news.reports().borrow());
         if reports.copies.is_empty() && !self.places_any() {
             return Vec::new();

@@ -160,7 +160,7 @@ impl QueryProfiles {
             profile.variants.iter().filter(applies).map(|variant| &variant.part).collect();
         collection.varied |= !parts.is_empty();
         parts.push(&profile.own);
-        // What a variant does not say of a field, a less specific one may, or the profile.
+        // A field that a variant leaves open is set by a less specific one, or by the profile.
         let mut overridable: BTreeMap<&str, bool> = BTreeMap::new();
         for entry in parts.iter().copied().flat_map(|part| part.entries.iter().rev()) {
             if let Some(said) = entry.overridable {

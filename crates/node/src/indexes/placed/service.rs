@@ -227,7 +227,7 @@ impl PlacedService {
     fn write_due(self: &Arc<Self>) {
         let service = Arc::clone(self);
         self.runtime.spawn_blocking(move || {
-            // What becomes due while others are written is written by a later call.
+            // Copies that become due while others are written are written by a later call.
             let Some(_writing) = service.writing.try_lock() else { return };
             let due = service.copies.lock().due_flushes(false);
             service.flush(due);

@@ -191,7 +191,7 @@ impl PlacedSource {
         inner.definitions.extend(new);
         inner.is_fed = passed.is_any;
         if !passed.is_any {
-            // What changes from now on is in no queue.
+            // Changes from now on are in no queue.
             inner.feed = new_feed(now);
         } else if passed.is_more {
             // Late versions of these types may have passed by.

@@ -429,7 +429,7 @@ fn indexes_with_the_same_keys_are_known_by_all_of_their_names() {
     let another = "<index name='again' document='note'><key field='owner'/></index>";
     let services = SERVICES.replace("</index-service>", &format!("{another}</index-service>"));
     let declared = definitions(&application_of(&services), &mut PackageFindings::default());
-    assert_eq!(declared[0].hash, declared[1].hash, "the name is no part of the entries");
+    assert_eq!(declared[0].hash, declared[1].hash, "the name is not a part of the entries");
     let known = KnownDefinitions::default();
     let names = || known.all().iter().map(|definition| definition.name().to_owned()).collect::<Vec<_>>();
     known.set(&declared);
