@@ -1,12 +1,14 @@
+use std::cmp::Reverse;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use millrace_bucket::DocumentSortKey;
-use millrace_column::ColumnForm;
+use millrace_column::{BytesColumn, ColumnForm};
 use millrace_document::{Document, DocumentId, DocumentVersion, ReversedLocation, Timestamp};
 
 use crate::Error;
 use crate::read::columns::{self, ValueColumn};
-use crate::read::masks::{SegmentChunks, ids, removed_rows, timestamps};
+use crate::read::masks::{SegmentChunks, document_id, ids, removed_rows, timestamps};
 use crate::shared::StoreContext;
 use crate::state::StoreState;
 use crate::tail::{RowKey, TailRow};
@@ -112,7 +114,12 @@ fn find_in_segments(
 ) -> Result<Option<SegmentVersion>, Error> {
     let short = location.high();
     let mut best: Option<SegmentVersion> = None;
-    for segment in state.bucket(location).open_segments()? {
+    let mut segments = state.bucket(location).open_segments()?;
+    segments.sort_unstable_by_key(|segment| Reverse(segment.newest()));
+    for segment in segments {
+        if best.as_ref().is_some_and(|best| best.timestamp >= segment.newest()) {
+            break;
+        }
         let Some(section) = segment.section(id.document_type()) else { continue };
         let mut entries = Vec::new();
         segment.groups(section, short, |entry| {
@@ -131,8 +138,7 @@ fn find_in_segments(
             for (chunk, info) in infos.iter().enumerate().take(after).skip(before.saturating_sub(1)) {
                 let number = entry.first_chunk + chunk as u32;
                 let column = &ids(&source, number..number + 1)?[0];
-                let wanted = Some(id.as_str().as_bytes());
-                let Some(row) = (0..column.len()).find(|row| column.get(*row) == wanted) else { continue };
+                let Some(row) = row_of(column, segment.path(), id, location)? else { continue };
                 let timestamp = timestamps(&source, number..number + 1)?[0].cells::<u64>()[row];
                 if best.as_ref().is_none_or(|best| timestamp > best.timestamp) {
                     let removed = info.removed > 0 && removed_rows(&source, number)?.contains(&row);
@@ -148,6 +154,34 @@ fn find_in_segments(
         }
     }
     Ok(best)
+}
+
+/// Returns the row of a document in the ids of a chunk, which are in the order of their locations.
+fn row_of(
+    ids: &BytesColumn,
+    path: &Path,
+    id: &DocumentId,
+    location: ReversedLocation,
+) -> Result<Option<usize>, Error> {
+    let (mut row, mut end) = (0, ids.len());
+    while row < end {
+        let middle = row.midpoint(end);
+        match document_id(path, ids, middle)?.location().reversed() < location {
+            true => row = middle + 1,
+            false => end = middle,
+        }
+    }
+    // Different documents can have one location.
+    while row < ids.len() {
+        if ids.get(row) == Some(id.as_str().as_bytes()) {
+            return Ok(Some(row));
+        }
+        if document_id(path, ids, row)?.location().reversed() > location {
+            break;
+        }
+        row += 1;
+    }
+    Ok(None)
 }
 
 fn read(shared: &StoreContext, id: &DocumentId, found: &SegmentVersion) -> Result<Document, Error> {

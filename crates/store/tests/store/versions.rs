@@ -75,3 +75,34 @@ fn few_changes_of_many_sealed_documents() {
     store.seal().expect("sealed");
     assert_eq!(view(&store), expected);
 }
+
+#[test]
+fn sealed_documents_are_found_by_their_ids() {
+    const DOCUMENTS: u64 = 3000;
+    let schemes = ["id:n:mail:g=ann:", "id:n:mail:n=7:", "id:n:mail::"];
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let put_all = |first: u64, step: usize, base: u64| {
+        for scheme in schemes {
+            let numbers = (first..DOCUMENTS).step_by(step);
+            let versions = numbers.map(|number| version(&format!("{scheme}{number}"), base + number, true).0);
+            apply(&store, versions.collect());
+        }
+        store.seal().expect("sealed");
+    };
+    // Of every fourth document there is a later version in a segment of its own, and of every twelfth an earlier one.
+    put_all(0, 1, 100_000);
+    put_all(0, 4, 200_000);
+    put_all(0, 12, 1_000);
+    for scheme in schemes {
+        for number in 0..DOCUMENTS {
+            let base = if number % 4 == 0 { 200_000 } else { 100_000 };
+            assert_eq!(
+                get(&store, &format!("{scheme}{number}")),
+                Some((base + number) as i64),
+                "{scheme}{number}"
+            );
+            assert_eq!(get(&store, &format!("{scheme}{number}x")), None, "{scheme}{number}x");
+        }
+    }
+}
