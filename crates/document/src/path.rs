@@ -113,7 +113,8 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, Data
     }
 }
 
-/// Parses the key up to the closing brace, quoted or plain, after spaces. Returns the key and the text after the brace.
+/// Parses the key up to the closing brace, quoted or plain, after spaces. Returns the key and the text after
+/// the brace.
 fn subscript(text: &str) -> Result<(String, &str), Error> {
     let text = text.trim_start();
     let Some(quoted) = text.strip_prefix('"') else {

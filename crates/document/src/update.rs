@@ -2,8 +2,8 @@
 //!
 //! An update follows each [`UpdatePath`] to its value. Assignments, additions and arithmetic create the map
 //! keys, the elements of weighted sets and the struct members along their path; arithmetic starts from 0.
-//! Elements of arrays are never created, nor is anything where a path leads to every element. Other operations
-//! on something that does not exist have no effect.
+//! Elements of arrays are never created, nor is anything where a path leads to every element. Other
+//! operations on something that does not exist have no effect.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub enum ValueChange {
     Clear,
     /// Appends elements to an array.
     AddElements(Vec<DocumentValue>),
-    /// Adds elements with weights to a weighted set; the weight of an existing element is replaced. A weight of
-    /// 0 removes the element if the type says so.
+    /// Adds elements with weights to a weighted set; the weight of an existing element is replaced. A weight
+    /// of 0 removes the element if the type says so.
     AddWeights(Vec<(DocumentValue, i32)>),
     /// Removes all elements of an array, or elements of a weighted set or keys of a map, that equal one of
     /// these.

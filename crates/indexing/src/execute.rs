@@ -340,9 +340,10 @@ fn entry<'v>(value: &'v DocumentValue, key: &str) -> Option<&'v DocumentValue> {
 
 /// Joins arrays, or weighted sets, any of which may be missing; all other values are concatenated as text.
 fn concat(values: Vec<Current>, collects: bool) -> Result<Current, StatementFailure> {
-    let are = |kind: fn(&DocumentValue) -> bool| values.iter().flatten().all(kind);
-    let are_sets = are(|value| matches!(value, DocumentValue::WeightedSet(_)));
-    if collects && (are_sets || are(|value| matches!(value, DocumentValue::Array(_)))) {
+    let is_array = |value: &DocumentValue| matches!(value, DocumentValue::Array(_));
+    let is_set = |value: &DocumentValue| matches!(value, DocumentValue::WeightedSet(_));
+    let known = || values.iter().flatten();
+    if collects && (known().all(is_array) || known().all(is_set)) {
         return Ok(values.into_iter().flatten().reduce(joined));
     }
     let mut text = String::new();
