@@ -33,8 +33,11 @@ pub struct FieldUpdate {
 /// Effect of an update on the value at its path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueChange {
-    /// Replaces the existing value.
+    /// Sets the value.
     Assign(DocumentValue),
+    /// Sets the value if there is one: `match` on an element of a weighted set without
+    /// `create-if-nonexistent`.
+    Replace(DocumentValue),
     /// Removes the value, or the entry of a map or weighted set.
     Clear,
     /// Appends elements to an array.
@@ -125,7 +128,8 @@ impl ValueChange {
             ValueChange::AddElements(new) => !new.is_empty(),
             ValueChange::AddWeights(new) => !new.is_empty(),
             ValueChange::ModifyCells(modify) => modify.create,
-            ValueChange::Clear
+            ValueChange::Replace(_)
+            | ValueChange::Clear
             | ValueChange::RemoveElements(_)
             | ValueChange::Arithmetic(_, _, MissingNumber::Skip)
             | ValueChange::RemoveCells(_) => false,
@@ -297,6 +301,11 @@ impl ValueChange {
     fn apply_here(&self, value: &mut Option<DocumentValue>, data_type: &DataType) -> Result<(), Error> {
         match self {
             ValueChange::Assign(new) => *value = Some(new.clone()),
+            ValueChange::Replace(new) => {
+                if let Some(there) = value {
+                    *there = new.clone();
+                }
+            }
             ValueChange::Clear => *value = None,
             ValueChange::AddElements(new) => {
                 match value.get_or_insert_with(|| DocumentValue::Array(Vec::new())) {

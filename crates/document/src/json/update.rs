@@ -114,9 +114,10 @@ impl ValueOperations<'_> {
         let refuse =
             || A::Error::custom(format!("'{operation}' does not work on {}; use assign", self.data_type));
         Ok(match (operation, self.data_type) {
-            ("assign", data_type) => match map.next_value_seed(value(data_type))? {
-                Some(new) => ValueChange::Assign(new),
-                None => ValueChange::Clear,
+            ("assign", data_type) => match (map.next_value_seed(value(data_type))?, self.missing) {
+                (Some(new), MissingNumber::Zero) => ValueChange::Assign(new),
+                (Some(new), MissingNumber::Skip) => ValueChange::Replace(new),
+                (None, _) => ValueChange::Clear,
             },
             (
                 "remove",

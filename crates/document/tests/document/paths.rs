@@ -115,6 +115,11 @@ const PATHS: &[(&str, &str, &str)] = &[
     // A weight of 0 removes, if the type says so.
     (r#"{"tracks":{"a":1}}"#, r#"{"tracks":{"add":{"a":0,"b":0}}}"#, "{}"),
     (r#"{"codes":{"1":1}}"#, r#"{"codes":{"add":{"1":0}}}"#, r#"{"codes":{"1":0}}"#),
+    // A matched element of a weighted set is created if the type says so; one that a path names, always.
+    ("{}", r#"{"tracks":{"match":{"element":"a","assign":5}}}"#, r#"{"tracks":{"a":5}}"#),
+    (r#"{"codes":{"1":1}}"#, r#"{"codes":{"match":{"element":1,"assign":5}}}"#, r#"{"codes":{"1":5}}"#),
+    (r#"{"codes":{"1":1}}"#, r#"{"codes":{"match":{"element":2,"assign":5}}}"#, r#"{"codes":{"1":1}}"#),
+    (r#"{"codes":{"1":1}}"#, r#"{"codes{2}":{"assign":5}}"#, r#"{"codes":{"1":1,"2":5}}"#),
     (r#"{"contacts":{"a b":{"age":1}}}"#, r#"{"contacts{ \"a b\" }.age":{"assign":5}}"#, r#"{"contacts":{"a b":{"age":5}}}"#),
     ("{}", r#"{"contacts{ a}.age":{"assign":5}}"#, r#"{"contacts":{"a":{"age":5}}}"#),
     ("{}", r#"{"contacts.key":{"assign":"a"}}"#, "!the keys of a map are not changed"),
