@@ -113,8 +113,10 @@ fn step<'t>(text: &'t str, data_type: &DataType) -> Result<(UpdatePathStep, Data
     }
 }
 
-/// Parses the key up to the closing brace, quoted or plain. Returns the key and the text after the brace.
+/// Parses the key up to the closing brace, quoted or plain, after spaces. Returns the key and the text after
+/// the brace.
 fn subscript(text: &str) -> Result<(String, &str), Error> {
+    let text = text.trim_start();
     let Some(quoted) = text.strip_prefix('"') else {
         let (key, rest) = text.split_once('}').ok_or_else(|| Error::value("'{' is not closed"))?;
         return Ok((key.to_owned(), rest));
@@ -130,6 +132,7 @@ fn subscript(text: &str) -> Result<(String, &str), Error> {
             '\\' => escaped = true,
             '"' => {
                 let rest = quoted[at + 1..]
+                    .trim_start()
                     .strip_prefix('}')
                     .ok_or_else(|| Error::value("expected '}' after the quoted key"))?;
                 return Ok((key, rest));

@@ -1,9 +1,9 @@
 //! Partial updates: changes to parts of a document.
 //!
-//! An update follows each [`UpdatePath`] to its value. Assignments and arithmetic create the map keys, the
-//! elements of weighted sets and the struct members along their path; arithmetic starts from 0. Elements of
-//! arrays are never created, nor is anything where a path leads to every element. Other operations on
-//! something that does not exist have no effect.
+//! An update follows each [`UpdatePath`] to its value. Assignments, additions and arithmetic create the map
+//! keys, the elements of weighted sets and the struct members along their path; arithmetic starts from 0.
+//! Elements of arrays are never created, nor is anything where a path leads to every element. Other
+//! operations on something that does not exist have no effect.
 
 use std::sync::Arc;
 
@@ -33,13 +33,17 @@ pub struct FieldUpdate {
 /// Effect of an update on the value at its path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueChange {
-    /// Replaces the existing value.
+    /// Sets the value.
     Assign(DocumentValue),
+    /// Sets the value if there is one: `match` on an element of a weighted set without
+    /// `create-if-nonexistent`.
+    Replace(DocumentValue),
     /// Removes the value, or the entry of a map or weighted set.
     Clear,
     /// Appends elements to an array.
     AddElements(Vec<DocumentValue>),
-    /// Adds elements with weights to a weighted set; the weight of an existing element is replaced.
+    /// Adds elements with weights to a weighted set; the weight of an existing element is replaced. A weight
+    /// of 0 removes the element if the type says so.
     AddWeights(Vec<(DocumentValue, i32)>),
     /// Removes all elements of an array, or elements of a weighted set or keys of a map, that equal one of
     /// these.
@@ -116,8 +120,20 @@ impl FieldUpdate {
 
 impl ValueChange {
     /// True if missing parts of the path are created.
-    const fn creates(&self) -> bool {
-        matches!(self, ValueChange::Assign(_) | ValueChange::Arithmetic(_, _, MissingNumber::Zero))
+    fn creates(&self) -> bool {
+        match self {
+            ValueChange::Assign(_)
+            | ValueChange::Arithmetic(_, _, MissingNumber::Zero)
+            | ValueChange::AddCells(_) => true,
+            ValueChange::AddElements(new) => !new.is_empty(),
+            ValueChange::AddWeights(new) => !new.is_empty(),
+            ValueChange::ModifyCells(modify) => modify.create,
+            ValueChange::Replace(_)
+            | ValueChange::Clear
+            | ValueChange::RemoveElements(_)
+            | ValueChange::Arithmetic(_, _, MissingNumber::Skip)
+            | ValueChange::RemoveCells(_) => false,
+        }
     }
 
     /// A value that the type hides, since it was written under another schema, counts as none; it stays where
@@ -285,6 +301,11 @@ impl ValueChange {
     fn apply_here(&self, value: &mut Option<DocumentValue>, data_type: &DataType) -> Result<(), Error> {
         match self {
             ValueChange::Assign(new) => *value = Some(new.clone()),
+            ValueChange::Replace(new) => {
+                if let Some(there) = value {
+                    *there = new.clone();
+                }
+            }
             ValueChange::Clear => *value = None,
             ValueChange::AddElements(new) => {
                 match value.get_or_insert_with(|| DocumentValue::Array(Vec::new())) {
@@ -293,11 +314,15 @@ impl ValueChange {
                 }
             }
             ValueChange::AddWeights(new) => {
+                let removes_zero = matches!(data_type, DataType::WeightedSet { remove_if_zero: true, .. });
                 match value.get_or_insert_with(|| DocumentValue::WeightedSet(Vec::new())) {
                     DocumentValue::WeightedSet(elements) => {
                         for (element, weight) in new {
-                            match elements.iter_mut().find(|(there, _)| there == element) {
-                                Some((_, there)) => *there = *weight,
+                            let removes = removes_zero && *weight == 0;
+                            match elements.iter().position(|(there, _)| there == element) {
+                                Some(at) if removes => drop(elements.remove(at)),
+                                Some(at) => elements[at].1 = *weight,
+                                None if removes => {}
                                 None => elements.push((element.clone(), *weight)),
                             }
                         }

@@ -28,7 +28,7 @@ pub type Files = BTreeMap<ModelFile, PathBuf>;
 pub enum EmbeddedText<'t> {
     /// One text with one embedding.
     One(&'t str),
-    /// Texts with one embedding each; the index of a text is its label.
+    /// Texts with one embedding each, but those without words; the index of a text is its label.
     Chunks(&'t [&'t str]),
 }
 
@@ -158,32 +158,40 @@ impl TextEmbedder {
         };
         let fail = |reason: ShapeFault| Error::Shape { embedder: self.id.clone(), reason };
         let shape = self.shape(target, chunks, arguments).map_err(fail)?;
-        let texts: Vec<Cow<'_, str>> =
-            texts.iter().map(|text| self.with_prepended(text, caller.purpose)).collect();
+        // Chunks without words have no embedding; the others keep their numbers.
+        let (numbers, texts): (Vec<usize>, Vec<Cow<'_, str>>) = texts
+            .iter()
+            .enumerate()
+            .filter(|(_, text)| !chunks || !text.trim().is_empty())
+            .map(|(number, text)| (number, self.with_prepended(text, caller.purpose)))
+            .unzip();
         let mut builder = TensorBuilder::new(target);
+        if texts.is_empty() {
+            return Ok(builder.finish());
+        }
         match &self.means {
             EmbeddingMeans::Model(model) => {
                 let sequences = texts
                     .iter()
                     .map(|text| model.tokenize(text, caller.purpose))
                     .collect::<Result<Vec<TokenizedText>, Error>>()?;
-                for (number, states) in model.lane.run(sequences, caller)?.iter().enumerate() {
-                    model.add(&mut builder, shape, number, states).map_err(fail)?;
+                for (number, states) in numbers.iter().zip(&model.lane.run(sequences, caller)?) {
+                    model.add(&mut builder, shape, *number, states).map_err(fail)?;
                 }
             }
             EmbeddingMeans::Tokens(tokenizer) => {
-                for (number, text) in texts.iter().enumerate() {
+                for (number, text) in numbers.iter().zip(&texts) {
                     let mut tokens: Vec<f32> = tokenizer.ids(text)?.iter().map(|&id| id as f32).collect();
                     tokens.resize(shape.cells, 0.0);
-                    shape.add(&mut builder, number, None, &tokens).map_err(fail)?;
+                    shape.add(&mut builder, *number, None, &tokens).map_err(fail)?;
                 }
             }
             EmbeddingMeans::Remote(remote) => {
                 let (shape, cells) = remote.shape(target, chunks, arguments).map_err(fail)?;
                 let texts = texts.into_iter().map(Cow::into_owned).collect();
-                for (number, mut vector) in remote.embed(texts, cells, caller)?.into_iter().enumerate() {
+                for (number, mut vector) in numbers.iter().zip(remote.embed(texts, cells, caller)?) {
                     vector.truncate(shape.cells);
-                    shape.add(&mut builder, number, None, &vector).map_err(fail)?;
+                    shape.add(&mut builder, *number, None, &vector).map_err(fail)?;
                 }
             }
         }

@@ -21,6 +21,7 @@ mod fail_stop;
 mod faulty;
 mod forgetful;
 mod histogram;
+mod host;
 mod observed;
 pub mod pace;
 mod ports;
@@ -38,6 +39,7 @@ pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_ex
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::PowerLossDisk;
 pub use histogram::LatencyHistogram;
+pub use host::host_name;
 pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;

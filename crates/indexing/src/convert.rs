@@ -44,11 +44,16 @@ impl ValueFunction {
             }
             ValueFunction::Lowercase => map_text(value, &|text| text.to_lowercase()),
             ValueFunction::Normalize => map_text(value, &normalize),
-            ValueFunction::Trim => map_text(value, &|text| text.trim().to_owned()),
+            // Control characters are spaces; those of other scripts are not.
+            ValueFunction::Trim => map_text(value, &|text| text.trim_matches(|c: char| c <= ' ').to_owned()),
             ValueFunction::Substring(from, to) => map_text(value, &|text| substring(text, *from, *to)),
             ValueFunction::Split(pattern) => {
                 let text = text_of(&value)?;
                 let mut parts: Vec<&str> = pattern.split(&text).collect();
+                // A match of nothing at the start separates nothing.
+                if pattern.find(&text).is_some_and(|first| first.end() == 0) {
+                    parts.remove(0);
+                }
                 while parts.last().is_some_and(|part| part.is_empty()) {
                     parts.pop();
                 }
@@ -60,12 +65,12 @@ impl ValueFunction {
                 let DocumentValue::Array(elements) = value else {
                     return Err(StatementFailure::value("join needs an array"));
                 };
-                let parts: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
+                let parts: Vec<String> = elements.iter().map(listed_text_of).collect::<Result<_, _>>()?;
                 DocumentValue::String(parts.join(delimiter))
             }
             ValueFunction::Base64Decode => DocumentValue::Long(match value {
-                DocumentValue::String(text) => base64_decode(&text)?,
-                // Only statements that were active before this was refused get here.
+                DocumentValue::String(text) if !text.is_empty() => base64_decode(&text)?,
+                // The empty text; and other values in statements that were active before they were refused.
                 _ => i64::MIN,
             }),
             ValueFunction::Base64Encode => match value {
@@ -73,9 +78,7 @@ impl ValueFunction {
                 _ => return Ok(None),
             },
             ValueFunction::HexDecode => DocumentValue::Long(match value {
-                DocumentValue::String(text) => u64::from_str_radix(text.trim(), 16).map_err(|_| {
-                    StatementFailure::value(format!("'{text}' is not a hexadecimal number of 64 bits"))
-                })? as i64,
+                DocumentValue::String(text) if !text.is_empty() => hex_decode(&text)?,
                 // As above.
                 _ => i64::MIN,
             }),
@@ -105,10 +108,11 @@ pub(crate) fn convert(value: DocumentValue, to: &DataType) -> Result<DocumentVal
             return Ok(DocumentValue::Bool(match &value {
                 DocumentValue::Bool(value) => *value,
                 DocumentValue::String(text) => !text.is_empty(),
+                // Fractions are cut off, as by the other conversions.
                 other => {
-                    number(other)
-                        .ok_or_else(|| StatementFailure::value("to_bool needs a string or a number"))?
-                        != 0.0
+                    let number = number(other)
+                        .ok_or_else(|| StatementFailure::value("to_bool needs a string or a number"))?;
+                    number as i64 != 0
                 }
             }));
         }
@@ -127,9 +131,8 @@ pub(crate) fn convert(value: DocumentValue, to: &DataType) -> Result<DocumentVal
         ) => {
             return Ok(scalar::parse(if *value { "1" } else { "0" }, to)?);
         }
-        (DocumentValue::Array(elements), DataType::String) => {
-            let elements: Vec<String> = elements.iter().map(text_of).collect::<Result<_, _>>()?;
-            return Ok(DocumentValue::String(format!("[{}]", elements.join(", "))));
+        (DocumentValue::Array(_), DataType::String) => {
+            return Ok(DocumentValue::String(listed_text_of(&value)?));
         }
         _ => {}
     }
@@ -242,6 +245,16 @@ fn base64_decode(text: &str) -> Result<i64, StatementFailure> {
     Ok(bytes.iter().rev().fold(0i64, |number, byte| number << 8 | i64::from(*byte)))
 }
 
+/// Decodes a hexadecimal number of 64 bits; from 2^63 on it stands for a negative one.
+fn hex_decode(text: &str) -> Result<i64, StatementFailure> {
+    let range = -(1_i128 << 64)..1_i128 << 64;
+    i128::from_str_radix(text.trim(), 16)
+        .ok()
+        .filter(|number| range.contains(number))
+        .map(|number| number as i64)
+        .ok_or_else(|| StatementFailure::value(format!("'{text}' is not a hexadecimal number of 64 bits")))
+}
+
 /// Seconds since 1970 of an ISO 8601 instant of the years 0 to 9999, with `Z` or an offset; fractions of a
 /// second are dropped.
 fn epoch_second(text: &str) -> Option<i64> {
@@ -272,10 +285,17 @@ fn epoch_second(text: &str) -> Option<i64> {
     if parts.next().is_some() {
         return None;
     }
+    // The end of a day is the start of the next one; a leap second is the second before.
+    let (hour, second, days) = match (hour, minute, second) {
+        (24, 0, 0) => (0, 0, 1),
+        (23, 59, 60) => (23, 59, 0),
+        _ => (hour, second, 0),
+    };
     let small = |number: i64| i8::try_from(number).ok();
     let date = Date::new(year.try_into().ok()?, small(month)?, small(day)?).ok()?;
     let time = Time::new(small(hour)?, small(minute)?, small(second)?, 0).ok()?;
-    Some(date.to_datetime(time).duration_since(civil::date(1970, 1, 1).at(0, 0, 0, 0)).as_secs() - offset)
+    let since = date.to_datetime(time).duration_since(civil::date(1970, 1, 1).at(0, 0, 0, 0));
+    Some(since.as_secs() + days * 86_400 - offset)
 }
 
 /// Parses at most nine digits, so that calculations with the number cannot overflow.

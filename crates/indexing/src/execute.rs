@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 
-use millrace_document::{DataType, Document, DocumentValue};
+use millrace_document::{DataType, Document, DocumentValue, unique_keys};
 use millrace_schema::Schema;
 
 use crate::convert::{fit, hash, listed_text_of, number, text_of};
+use crate::resolve::{ENTRY_KEY, ENTRY_VALUE};
 use crate::script::{
     BinaryOperator, IfComparison, IfExpression, IndexingExpression, IndexingScript, IndexingStatement,
     IndexingStep, SwitchExpression,
@@ -101,9 +102,9 @@ impl ScriptExecution<'_> {
                 let (left, right) = (self.step(left, input.clone())?, self.step(right, input)?);
                 left.zip(right).map(|(left, right)| operator.apply(&left, &right)).transpose()
             }
-            IndexingExpression::Concat(left, right) => {
-                let (left, right) = (self.step(left, input.clone())?, self.step(right, input)?);
-                concat(left, right)
+            IndexingExpression::Concat { parts, collects } => {
+                let values: Result<_, _> = parts.iter().map(|part| self.step(part, input.clone())).collect();
+                concat(values?, *collects)
             }
             IndexingExpression::Choice(steps) => {
                 for step in steps {
@@ -136,6 +137,8 @@ impl ScriptExecution<'_> {
                 input.map(|value| text_of(&value).map(|text| hash(&text, *long))).transpose()
             }
             IndexingExpression::Embed { call, target } => match input {
+                // A text without words has no meaning that could be embedded.
+                Some(DocumentValue::String(text)) if text.trim().is_empty() => Ok(None),
                 Some(value) => self.component(call, &DataType::Tensor(target.clone()), value, |of, value| {
                     of.components
                         .embed(call, value, target, of.caller)
@@ -161,7 +164,7 @@ impl ScriptExecution<'_> {
                 Ok(input)
             }
             IndexingExpression::GetLanguage => {
-                Ok(Some(DocumentValue::String(self.language.clone().unwrap_or_else(|| "un".to_owned()))))
+                Ok(Some(DocumentValue::String(language_code(self.language.as_deref().unwrap_or_default()))))
             }
             IndexingExpression::Now => Ok(Some(DocumentValue::Long(self.surroundings.now_s()))),
             IndexingExpression::Random(most) => {
@@ -270,7 +273,16 @@ impl ScriptExecution<'_> {
                 }
                 DocumentValue::Struct(results)
             }
-            _ => return Err(StatementFailure::value("for_each needs an array, weighted set or struct")),
+            DocumentValue::Map(entries) => {
+                let mut results = Vec::with_capacity(entries.len());
+                for (key, value) in entries {
+                    let entry =
+                        DocumentValue::Struct(vec![(ENTRY_KEY.into(), key), (ENTRY_VALUE.into(), value)]);
+                    results.extend(self.script(script, &Some(entry))?);
+                }
+                DocumentValue::Array(results)
+            }
+            _ => return Err(StatementFailure::value("for_each needs an array, weighted set, map or struct")),
         })
     }
 
@@ -298,9 +310,27 @@ impl ScriptExecution<'_> {
     }
 }
 
+/// Value of a member of a struct; of an entry of a map, also that of a member of its value.
 fn member<'v>(value: &'v DocumentValue, name: &str) -> Option<&'v DocumentValue> {
-    let DocumentValue::Struct(members) = value else { return None };
-    members.iter().find(|(member, _)| &**member == name).map(|(_, value)| value)
+    let own = |wanted: &str| {
+        let DocumentValue::Struct(members) = value else { return None };
+        members.iter().find(|(member, _)| &**member == wanted).map(|(_, value)| value)
+    };
+    own(name).or_else(|| member(own(ENTRY_VALUE)?, name))
+}
+
+/// Code of the language that a tag names, as in `de` of `de-CH`.
+fn language_code(tag: &str) -> String {
+    let tag = tag.replace('_', "-").to_ascii_lowercase();
+    let mut subtags = tag.split('-');
+    let code = match subtags.next().unwrap_or_default() {
+        "" | "und" | "unknown" => "un",
+        "no" => "nb",
+        "zh" if subtags.any(|subtag| matches!(subtag, "cn" | "hans")) => "zh-hans",
+        "zh" => "zh-hant",
+        other => other,
+    };
+    code.to_owned()
 }
 
 fn entry<'v>(value: &'v DocumentValue, key: &str) -> Option<&'v DocumentValue> {
@@ -308,20 +338,35 @@ fn entry<'v>(value: &'v DocumentValue, key: &str) -> Option<&'v DocumentValue> {
     entries.iter().find(|(name, _)| text_of(name).is_ok_and(|name| name == key)).map(|(_, value)| value)
 }
 
-/// Concatenates two arrays, either of which may be missing; all other values are concatenated as text.
-fn concat(left: Current, right: Current) -> Result<Current, StatementFailure> {
+/// Joins arrays, or weighted sets, any of which may be missing; all other values are concatenated as text.
+fn concat(values: Vec<Current>, collects: bool) -> Result<Current, StatementFailure> {
+    let is_array = |value: &DocumentValue| matches!(value, DocumentValue::Array(_));
+    let is_set = |value: &DocumentValue| matches!(value, DocumentValue::WeightedSet(_));
+    let known = || values.iter().flatten();
+    if collects && (known().all(is_array) || known().all(is_set)) {
+        return Ok(values.into_iter().flatten().reduce(joined));
+    }
+    let mut text = String::new();
+    for value in &values {
+        let Some(value) = value else { return Ok(None) };
+        text += &listed_text_of(value)?;
+    }
+    Ok(Some(DocumentValue::String(text)))
+}
+
+/// Joins two arrays, or two weighted sets: of equal elements the last counts.
+fn joined(left: DocumentValue, right: DocumentValue) -> DocumentValue {
     match (left, right) {
-        (Some(DocumentValue::Array(mut left)), Some(DocumentValue::Array(right))) => {
+        (DocumentValue::WeightedSet(mut left), DocumentValue::WeightedSet(right)) => {
             left.extend(right);
-            Ok(Some(DocumentValue::Array(left)))
+            DocumentValue::WeightedSet(unique_keys(left))
         }
-        (Some(only @ DocumentValue::Array(_)), None) | (None, Some(only @ DocumentValue::Array(_))) => {
-            Ok(Some(only))
+        (DocumentValue::Array(mut left), DocumentValue::Array(right)) => {
+            left.extend(right);
+            DocumentValue::Array(left)
         }
-        (Some(left), Some(right)) => {
-            Ok(Some(DocumentValue::String(listed_text_of(&left)? + &listed_text_of(&right)?)))
-        }
-        _ => Ok(None),
+        // The caller has checked that both are of one kind.
+        (left, _) => left,
     }
 }
 
@@ -353,6 +398,9 @@ impl BinaryOperator {
                 "arithmetic needs numbers; convert with to_int or to_double",
             ));
         };
+        if b == 0.0 && matches!(self, BinaryOperator::Divide | BinaryOperator::Remainder) {
+            return Err(StatementFailure::value("division by zero"));
+        }
         let result = match self {
             BinaryOperator::Add => a + b,
             BinaryOperator::Subtract => a - b,

@@ -52,9 +52,14 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<IndexingToken>, (usize, String)> 
             let (kind, length) = number(rest).map_err(|fault| (start, fault.to_string()))?;
             cursor.skip(length);
             kind
-        } else if first.is_alphabetic() || first == '_' {
-            let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-            IndexingTokenKind::Name(cursor.take_while(is_part).to_owned())
+        } else if first.is_alphabetic()
+            || first == '_'
+            || first == '$' && rest[1..].starts_with(char::is_alphabetic)
+        {
+            // `$key` and `$value` are the parts of an entry of a map.
+            cursor.skip(usize::from(first == '$'));
+            cursor.take_while(|c: char| c.is_alphanumeric() || c == '_' || c == '-');
+            IndexingTokenKind::Name(rest[..cursor.offset() - start].to_owned())
         } else if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| cursor.take(symbol)) {
             IndexingTokenKind::Symbol(symbol)
         } else {
@@ -87,18 +92,20 @@ enum LiteralFault {
 }
 
 fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), LiteralFault> {
-    let mut value = String::new();
+    // Bytes, because `\x` writes single ones, of which several may make a character.
+    let mut value: Vec<u8> = Vec::new();
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         if c == quote {
-            return Ok((IndexingTokenKind::Text(value), at + 1));
+            let text = String::from_utf8_lossy(&value).into_owned();
+            return Ok((IndexingTokenKind::Text(text), at + 1));
         }
         if c != '\\' {
-            value.push(c);
+            value.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             continue;
         }
         let Some((_, escaped)) = chars.next() else { break };
-        value.push(match escaped {
+        let c = match escaped {
             'n' => '\n',
             't' => '\t',
             'r' => '\r',
@@ -110,10 +117,15 @@ fn quoted(text: &str, quote: char) -> Result<(IndexingTokenKind, usize), Literal
                     let digit = chars.next().and_then(|(_, c)| c.to_digit(16));
                     code = code * 16 + digit.ok_or(LiteralFault::Digits { escape: escaped, digits })?;
                 }
+                if escaped == 'x' {
+                    value.push(code as u8);
+                    continue;
+                }
                 char::from_u32(code).ok_or(LiteralFault::Character(code))?
             }
             other => other,
-        });
+        };
+        value.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
     Err(LiteralFault::Unclosed(quote))
 }
@@ -133,7 +145,7 @@ fn number(text: &str) -> Result<(IndexingTokenKind, usize), LiteralFault> {
     }
     let mut length = digits(text);
     let mut fraction = false;
-    if text[length..].starts_with('.') && text[length + 1..].starts_with(|c: char| c.is_ascii_digit()) {
+    if text[length..].starts_with('.') {
         length += 1 + digits(&text[length + 1..]);
         fraction = true;
     }

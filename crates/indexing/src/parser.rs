@@ -99,16 +99,17 @@ impl IndexingParser<'_> {
     }
 
     fn concat(&mut self) -> Result<IndexingStep, Error> {
-        let mut left = self.sum()?;
-        while self.sees(".") {
-            let place = self.operator()?;
-            let right = self.sum()?;
-            left = IndexingStep {
-                expression: IndexingExpression::Concat(Box::new(left), Box::new(right)),
-                place,
-            };
+        let place = self.place();
+        let first = self.sum()?;
+        if !self.sees(".") {
+            return Ok(first);
         }
-        Ok(left)
+        let mut parts = vec![first];
+        while self.sees(".") {
+            self.operator()?;
+            parts.push(self.sum()?);
+        }
+        Ok(IndexingStep { expression: IndexingExpression::Concat { parts, collects: false }, place })
     }
 
     fn sum(&mut self) -> Result<IndexingStep, Error> {
@@ -220,10 +221,11 @@ impl IndexingParser<'_> {
         Ok(ComponentCall { id: words.next(), arguments: words.collect() })
     }
 
-    /// Parses a field name with struct members. A dot without spaces selects a member; a dot between spaces
-    /// concatenates texts.
-    fn path(&mut self) -> Result<Vec<String>, Error> {
-        let mut path = vec![self.name("a field name")?];
+    /// Parses a field name with struct members; the field of the statements, if there is none. A dot without
+    /// spaces, or within quotes, selects a member; a dot between spaces concatenates texts.
+    fn path(&mut self) -> Vec<String> {
+        let Some(name) = self.optional_name() else { return vec![self.field.to_owned()] };
+        let mut path: Vec<String> = name.split('.').map(str::to_owned).collect();
         while let [name, dot, member, ..] = &self.tokens[self.at - 1..] {
             let touches = name.end == dot.start && dot.end == member.start;
             match &member.kind {
@@ -234,11 +236,14 @@ impl IndexingParser<'_> {
             }
             self.at += 2;
         }
-        Ok(path)
+        path
     }
 
+    /// Reads a name, which may be in quotes.
     fn optional_name(&mut self) -> Option<String> {
-        let IndexingTokenKind::Name(name) = &self.peek().kind else { return None };
+        let (IndexingTokenKind::Name(name) | IndexingTokenKind::Text(name)) = &self.peek().kind else {
+            return None;
+        };
         let name = name.clone();
         self.at += 1;
         Some(name)

@@ -2,8 +2,9 @@
 //! the type returned by an embedder, generator or hash.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
 use millrace_schema::{Schema, SourcePosition};
 use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
@@ -12,6 +13,10 @@ use crate::{Error, IndexingComponents, StatementFailure};
 
 /// Type of a value before execution, if it is known.
 type Known = Option<DataType>;
+
+/// Members of an entry of a map, which is a struct within `for_each`.
+pub(crate) const ENTRY_KEY: &str = "$key";
+pub(crate) const ENTRY_VALUE: &str = "$value";
 
 /// Validator of one field's statements.
 pub(crate) struct StatementResolver<'a> {
@@ -103,11 +108,14 @@ impl StatementResolver<'_> {
             IndexingExpression::This => Ok(input.clone()),
             IndexingExpression::Input(path) => self.input(path, &place).map(Some),
             IndexingExpression::GetField(name) => match input {
-                Some(DataType::Struct(struct_type)) => match struct_type.field(name) {
-                    Some(member) => Ok(Some(member.data_type.clone())),
+                Some(DataType::Struct(struct_type)) => match member_type(struct_type, name) {
+                    Some(member) => Ok(Some(member.clone())),
                     None => self.fail(&place, format!("struct {} has no field '{name}'", struct_type.name)),
                 },
-                Some(other) => self.fail(&place, format!("get_field needs a struct, not a {other}")),
+                Some(other) => self.fail(
+                    &place,
+                    format!("get_field needs a struct, or within for_each an entry of a map, not a {other}"),
+                ),
                 None => Ok(None),
             },
             IndexingExpression::GetValue(_) => match input {
@@ -137,12 +145,16 @@ impl StatementResolver<'_> {
                 }
                 Ok(left.zip(right).map(|(left, right)| arithmetic_type(&left, &right)))
             }
-            IndexingExpression::Concat(left, right) => {
-                let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
-                Ok(match (left, right) {
-                    (Some(left @ DataType::Array(_)), Some(DataType::Array(_)) | None) => Some(left),
-                    (None, _) | (_, None) => None,
-                    _ => Some(DataType::String),
+            IndexingExpression::Concat { parts, collects } => {
+                let mut types = Vec::with_capacity(parts.len());
+                for part in parts {
+                    types.push(self.step(part, input, &None)?);
+                }
+                *collects = are_joined(&types);
+                Ok(match *collects {
+                    true if types.contains(&None) => None,
+                    true => types.swap_remove(0),
+                    false => Some(DataType::String),
                 })
             }
             IndexingExpression::Choice(steps) => {
@@ -187,6 +199,12 @@ impl StatementResolver<'_> {
                 let is_of_any_type =
                     matches!(function, ValueFunction::Base64Decode | ValueFunction::HexDecode);
                 let input = if self.is_active && is_of_any_type { &None } else { input };
+                if let ValueFunction::Substring(from, to) = function
+                    && to < from
+                    && !self.is_active
+                {
+                    return self.fail(&place, format!("substring ends at {to}, before it begins at {from}"));
+                }
                 function.result_type(input).or_else(|reason| self.fail(&place, reason))
             }
             IndexingExpression::Hash { long } => {
@@ -287,9 +305,17 @@ impl StatementResolver<'_> {
                 }
                 Ok(Some(whole.clone()))
             }
-            Some(other) => {
-                self.fail(place, format!("for_each needs an array, weighted set or struct, not a {other}"))
+            Some(DataType::Map(key, value)) => {
+                let members = [(ENTRY_KEY, key), (ENTRY_VALUE, value)];
+                let fields = members
+                    .map(|(name, of)| DocumentField { name: name.into(), data_type: (**of).clone() })
+                    .into();
+                let entry = DataType::Struct(Arc::new(StructType { name: "map entry".to_owned(), fields }));
+                let element = self.script(script, &Some(entry), &wanted)?;
+                Ok(element.map(|element| DataType::Array(Box::new(element))))
             }
+            Some(other) => self
+                .fail(place, format!("for_each needs an array, weighted set, map or struct, not a {other}")),
         }
     }
 
@@ -347,6 +373,24 @@ impl StatementResolver<'_> {
         let reason = reason.to_string();
         Err(Error::Script { place: place.clone(), field: self.field.to_owned(), reason })
     }
+}
+
+/// Type of a member of a struct; of an entry of a map, also that of a member of its value.
+fn member_type<'t>(of: &'t StructType, name: &str) -> Option<&'t DataType> {
+    match (of.field(name), of.field(ENTRY_VALUE).map(|value| &value.data_type)) {
+        (Some(member), _) => Some(&member.data_type),
+        (None, Some(DataType::Struct(value))) => value.field(name).map(|member| &member.data_type),
+        (None, _) => None,
+    }
+}
+
+/// True if values of these types can be joined to one collection; types that are unknown are left to the
+/// values.
+fn are_joined(types: &[Known]) -> bool {
+    let mut known = types.iter().flatten();
+    let Some(first) = known.next() else { return true };
+    matches!(first, DataType::Array(_) | DataType::WeightedSet { .. })
+        && known.all(|other| assignable(other, first))
 }
 
 /// The expression that converts one type to another, as the end of a message.

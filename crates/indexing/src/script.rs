@@ -38,7 +38,11 @@ pub(crate) enum IndexingExpression {
     /// Writes to a field; by default that of the script.
     Output(String),
     Binary(BinaryOperator, Box<IndexingStep>, Box<IndexingStep>),
-    Concat(Box<IndexingStep>, Box<IndexingStep>),
+    /// One text; or with `collects`, which depends on the types, one array or weighted set.
+    Concat {
+        parts: Vec<IndexingStep>,
+        collects: bool,
+    },
     Choice(Vec<IndexingStep>),
     Nested(IndexingScript),
     ForEach(IndexingScript),
@@ -197,10 +201,12 @@ impl IndexingExpression {
             | IndexingExpression::Hostname
             | IndexingExpression::DocumentId(_)
             | IndexingExpression::ClearState => false,
-            IndexingExpression::Binary(_, left, right) | IndexingExpression::Concat(left, right) => {
+            IndexingExpression::Binary(_, left, right) => {
                 left.expression.needs_input() || right.expression.needs_input()
             }
-            IndexingExpression::Choice(steps) => steps.iter().any(|step| step.expression.needs_input()),
+            IndexingExpression::Choice(steps) | IndexingExpression::Concat { parts: steps, .. } => {
+                steps.iter().any(|step| step.expression.needs_input())
+            }
             IndexingExpression::Nested(script) => script.needs_input(),
             IndexingExpression::If(of) => {
                 of.left.expression.needs_input() || of.right.expression.needs_input() || of.then.needs_input()
@@ -212,11 +218,13 @@ impl IndexingExpression {
     pub fn visit(&self, visit: &mut impl FnMut(&IndexingExpression)) {
         visit(self);
         match self {
-            IndexingExpression::Binary(_, left, right) | IndexingExpression::Concat(left, right) => {
+            IndexingExpression::Binary(_, left, right) => {
                 left.expression.visit(visit);
                 right.expression.visit(visit);
             }
-            IndexingExpression::Choice(steps) => steps.iter().for_each(|step| step.expression.visit(visit)),
+            IndexingExpression::Choice(steps) | IndexingExpression::Concat { parts: steps, .. } => {
+                steps.iter().for_each(|step| step.expression.visit(visit))
+            }
             IndexingExpression::Nested(script) | IndexingExpression::ForEach(script) => script.visit(visit),
             IndexingExpression::If(of) => {
                 of.left.expression.visit(visit);

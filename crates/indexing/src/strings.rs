@@ -1,6 +1,5 @@
 use millrace_document::DocumentValue;
 use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
 
 /// Replaces all texts in a value at any depth, except keys of maps.
 pub(crate) fn map_text(value: DocumentValue, change: &impl Fn(&str) -> String) -> DocumentValue {
@@ -30,9 +29,9 @@ pub(crate) fn map_text(value: DocumentValue, change: &impl Fn(&str) -> String) -
     }
 }
 
-/// Removes accents from text, and replaces compatibility forms.
+/// Removes accents from text: the combining diacritical marks, not the vowels that some scripts combine.
 pub(crate) fn normalize(text: &str) -> String {
-    text.nfkd().filter(|c| !is_combining_mark(*c)).nfc().collect()
+    text.nfd().filter(|c| !('\u{300}'..='\u{36f}').contains(c)).nfc().collect()
 }
 
 /// The characters in `from..to`, both limited to the text.

@@ -148,8 +148,11 @@ impl CompiledApplication {
             && languages.len() == configured.language_models.len()
             && embedders.len() == configured.embedders.len();
         let components = Arc::new(ApplicationComponents::new(embedders, generators, complete));
-        let surroundings =
-            Arc::new(IndexingEnvironment::new(Arc::new(SystemClock), "localhost", now.as_nanos() as u64));
+        let surroundings = Arc::new(IndexingEnvironment::new(
+            Arc::new(SystemClock),
+            millrace_env::host_name(),
+            now.as_nanos() as u64,
+        ));
         let rank_models = RankModels::new(models, &application);
         let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
         for schema in application.schemas.values() {

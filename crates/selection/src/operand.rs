@@ -22,7 +22,7 @@ pub(crate) enum OperandValue<'d> {
     Text(Cow<'d, str>),
     /// The location of a document, which is compared with the id of a bucket.
     Location(Location),
-    /// An existing value that cannot be compared: a tensor, bytes, a position.
+    /// An existing value that cannot be compared: a tensor, bytes.
     Opaque,
     /// Elements of a collection, keys of a map, members of a struct: a comparison holds if it holds for one
     /// of them. Several, or under variables.
@@ -190,9 +190,14 @@ fn add_leaves<'d>(
         DocumentValue::Float(value) => OperandValue::Float(f64::from(*value)),
         DocumentValue::Double(value) => OperandValue::Float(*value),
         DocumentValue::String(text) => OperandValue::Text(Cow::Borrowed(text)),
-        DocumentValue::Raw(_) | DocumentValue::Position { .. } | DocumentValue::Tensor(_) => {
-            OperandValue::Opaque
+        // A struct of two numbers.
+        DocumentValue::Position { latitude, longitude } => {
+            return found.extend([longitude, latitude].map(|degrees| BoundValue {
+                assignment: assignment.clone(),
+                value: OperandValue::Integer(i128::from(*degrees)),
+            }));
         }
+        DocumentValue::Raw(_) | DocumentValue::Tensor(_) => OperandValue::Opaque,
         DocumentValue::Array(elements) => {
             return elements.iter().for_each(|element| add_leaves(element, assignment, found));
         }

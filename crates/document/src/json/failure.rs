@@ -2,12 +2,15 @@ use std::cell::{Cell, RefCell};
 
 use millrace_tensor::{TENSOR_BYTES_MAX, Tensor};
 
+use super::operation::ParseOptions;
 use crate::{DocumentType, DocumentValue, Error};
 
 /// Path in the fields of a document at which a reader failed, built from the inside out while the error
 /// propagates.
 pub(super) struct FieldFailure {
-    element_bytes_max: usize,
+    options: ParseOptions,
+    /// True once a field was skipped that its type lacks.
+    ignored: Cell<bool>,
     segments: RefCell<Vec<String>>,
     unknown_field: RefCell<Option<String>>,
     /// Bytes of elements read so far, and of tensors.
@@ -16,10 +19,11 @@ pub(super) struct FieldFailure {
 }
 
 impl FieldFailure {
-    /// Creates the state of a reader whose collections may take so many bytes.
-    pub(super) fn new(element_bytes_max: usize) -> Self {
+    /// Creates the state of a reader.
+    pub(super) fn new(options: ParseOptions) -> Self {
         FieldFailure {
-            element_bytes_max,
+            options,
+            ignored: Cell::default(),
             segments: RefCell::default(),
             unknown_field: RefCell::default(),
             elements: Cell::default(),
@@ -44,7 +48,21 @@ impl FieldFailure {
     /// # Errors
     /// The document takes more memory with them than it may.
     pub(super) fn take<E: serde::de::Error>(&self, values: usize) -> Result<(), E> {
-        take(&self.elements, values * size_of::<DocumentValue>(), "collections", self.element_bytes_max)
+        let most = self.options.element_bytes_max;
+        take(&self.elements, values * size_of::<DocumentValue>(), "collections", most)
+    }
+
+    /// True if fields are skipped that the document type, or a struct, lacks. One is about to be.
+    pub(super) fn skips_unknown(&self) -> bool {
+        if self.options.ignore_undefined_fields {
+            self.ignored.set(true);
+        }
+        self.options.ignore_undefined_fields
+    }
+
+    /// True if a field was skipped.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.ignored.get()
     }
 
     /// Counts one more tensor, and hands it on.

@@ -1,6 +1,5 @@
 //! Parser for the body of one operation and its fields.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::{
 /// Options for parsing operations.
 #[derive(Debug, Clone, Copy)]
 pub struct ParseOptions {
-    /// True to skip fields that the document type lacks; otherwise they are errors.
+    /// True to skip fields that the document type, or a struct, lacks; otherwise they are errors.
     pub ignore_undefined_fields: bool,
     /// Maximum memory in bytes of the elements of all collections of a document, without their text: an
     /// element of two bytes of JSON takes many times that, and as much again while a list grows.
@@ -68,9 +67,8 @@ pub fn parse(
     if let Some(at) = too_deep(json) {
         return Err(at_place(at, format!("an operation is nested deeper than {DEPTH}")));
     }
-    let failure = FieldFailure::new(options.element_bytes_max);
-    let ignored = Cell::new(false);
-    let reader = OperationJsonReader { document_type, options, failure: &failure, ignored: &ignored };
+    let failure = FieldFailure::new(options);
+    let reader = OperationJsonReader { document_type, failure: &failure };
     let mut deserializer = sonic_rs::Deserializer::from_str(text);
     let body = reader.body(kind).deserialize(&mut deserializer).and_then(|body| {
         deserializer.end()?;
@@ -89,7 +87,7 @@ pub fn parse(
         action,
         condition: body.condition,
         create: body.create,
-        ignored_fields: ignored.get(),
+        ignored_fields: failure.has_skipped(),
     })
 }
 
@@ -97,10 +95,7 @@ pub fn parse(
 #[derive(Clone, Copy)]
 struct OperationJsonReader<'a> {
     document_type: &'a DocumentType,
-    options: ParseOptions,
     failure: &'a FieldFailure,
-    /// Set when a field is skipped.
-    ignored: &'a Cell<bool>,
 }
 
 impl<'a> OperationJsonReader<'a> {
@@ -240,12 +235,9 @@ impl<'a> Visitor<'_> for FieldName<'a> {
 
     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Self::Value, E> {
         let field = self.0.document_type.field(name);
-        if field.is_none() && !self.0.options.ignore_undefined_fields {
+        if field.is_none() && !self.0.failure.skips_unknown() {
             self.0.failure.at_unknown_field(name);
             return Err(E::custom("unknown field"));
-        }
-        if field.is_none() {
-            self.0.ignored.set(true);
         }
         Ok(field)
     }
@@ -270,14 +262,13 @@ impl<'de> Visitor<'de> for UpdatesSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let OperationJsonReader { document_type, options, failure, ignored } = self.0;
+        let OperationJsonReader { document_type, failure } = self.0;
         let mut updates = Vec::new();
         while let Some(path) = map.next_key::<String>()? {
             let name = &path[..path.find(['{', '[', '.']).unwrap_or(path.len())];
             if document_type.field(name).is_none() {
-                if options.ignore_undefined_fields {
+                if failure.skips_unknown() {
                     map.next_value::<SkippedValue>()?;
-                    ignored.set(true);
                     continue;
                 }
                 failure.at_unknown_field(name);

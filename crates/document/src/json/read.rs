@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_tensor::Tensor;
-use millrace_tensor::json::TensorSeed;
+use millrace_tensor::json::{SkippedValue, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::failure::{FieldFailure, reason};
@@ -20,7 +20,7 @@ pub fn read_value(json: &str, data_type: &DataType) -> Result<Option<DocumentVal
     if too_deep(json.as_bytes()).is_some() {
         return Err(Error::value(format!("it is nested deeper than {DEPTH}")));
     }
-    let failure = FieldFailure::new(ParseOptions::default().element_bytes_max);
+    let failure = FieldFailure::new(ParseOptions::default());
     let mut deserializer = sonic_rs::Deserializer::from_str(json);
     let value = ValueSeed { data_type, failure: &failure }.deserialize(&mut deserializer).and_then(|value| {
         deserializer.end()?;
@@ -257,10 +257,14 @@ impl<'a> ValueSeed<'a> {
         let mut members: Vec<(Arc<str>, DocumentValue)> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             let segment = || format!(".{name}");
-            let member = struct_type.field(&name).ok_or_else(|| {
-                A::Error::custom(format!("struct {} has no field '{name}'", struct_type.name))
-            });
-            let member = self.failure.within(member, segment)?;
+            let Some(member) = struct_type.field(&name) else {
+                if self.failure.skips_unknown() {
+                    map.next_value::<SkippedValue>()?;
+                    continue;
+                }
+                let reason = format!("struct {} has no field '{name}'", struct_type.name);
+                return self.failure.within(Err(A::Error::custom(reason)), segment);
+            };
             let seed = ValueSeed { data_type: &member.data_type, failure: self.failure };
             if let Some(value) = self.failure.within(map.next_value_seed(seed), segment)? {
                 self.failure.take(1)?;

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use millrace_tensor::json::{ModifySeed, RemoveSeed, SkippedValue, TensorSeed};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::failure::FieldFailure;
 use super::read::ValueSeed;
@@ -35,6 +35,7 @@ pub(super) fn read_field_update<'de, A: MapAccess<'de>>(
     };
     let changes = map.next_value_seed(ValueOperations {
         data_type: &data_type,
+        is_inside: !path.steps.is_empty(),
         is_entry,
         missing: MissingNumber::Zero,
         failure,
@@ -53,6 +54,8 @@ type MatchedChange = (Vec<UpdatePathStep>, ValueChange);
 /// Operations on one value, for example `{"assign": …}`.
 struct ValueOperations<'a> {
     data_type: &'a DataType,
+    /// True if the value is within that of a field.
+    is_inside: bool,
     is_entry: bool,
     missing: MissingNumber,
     failure: &'a FieldFailure,
@@ -111,10 +114,21 @@ impl ValueOperations<'_> {
         let refuse =
             || A::Error::custom(format!("'{operation}' does not work on {}; use assign", self.data_type));
         Ok(match (operation, self.data_type) {
-            ("assign", data_type) => match map.next_value_seed(value(data_type))? {
-                Some(new) => ValueChange::Assign(new),
-                None => ValueChange::Clear,
+            ("assign", data_type) => match (map.next_value_seed(value(data_type))?, self.missing) {
+                (Some(new), MissingNumber::Zero) => ValueChange::Assign(new),
+                (Some(new), MissingNumber::Skip) => ValueChange::Replace(new),
+                (None, _) => ValueChange::Clear,
             },
+            (
+                "remove",
+                DataType::Array(element) | DataType::WeightedSet { element, .. } | DataType::Map(element, _),
+            ) => {
+                let (is_inside, failure) = (self.is_inside, self.failure);
+                match map.next_value_seed(RemovedElements { data_type: element, is_inside, failure })? {
+                    Some(elements) => ValueChange::RemoveElements(elements),
+                    None => ValueChange::Clear,
+                }
+            }
             ("remove", _) if self.is_entry => {
                 map.next_value::<SkippedValue>()?;
                 ValueChange::Clear
@@ -150,12 +164,6 @@ impl ValueOperations<'_> {
                 }
                 ValueChange::RemoveCells(map.next_value_seed(RemoveSeed(tensor_type))?)
             }
-            (
-                "remove",
-                DataType::Array(element) | DataType::WeightedSet { element, .. } | DataType::Map(element, _),
-            ) => ValueChange::RemoveElements(
-                map.next_value_seed(RemovedElements { data_type: element, failure: self.failure })?,
-            ),
             ("increment" | "decrement" | "multiply" | "divide", data_type) => {
                 if !is_number(data_type) {
                     return Err(refuse());
@@ -200,14 +208,22 @@ const fn is_number(data_type: &DataType) -> bool {
     )
 }
 
-/// Elements to remove: a list, or the keys of an object.
+/// Elements to remove: a list, or the keys of an object. `None` for a single value, which stands for the
+/// whole collection if that is within a value.
 struct RemovedElements<'a> {
     data_type: &'a DataType,
+    is_inside: bool,
     failure: &'a FieldFailure,
 }
 
+impl RemovedElements<'_> {
+    fn whole<E: serde::de::Error>(self, found: Unexpected<'_>) -> Result<Option<Vec<DocumentValue>>, E> {
+        if self.is_inside { Ok(None) } else { Err(E::invalid_type(found, &self)) }
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for RemovedElements<'_> {
-    type Value = Vec<DocumentValue>;
+    type Value = Option<Vec<DocumentValue>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
@@ -215,7 +231,7 @@ impl<'de> DeserializeSeed<'de> for RemovedElements<'_> {
 }
 
 impl<'de> Visitor<'de> for RemovedElements<'_> {
-    type Value = Vec<DocumentValue>;
+    type Value = Option<Vec<DocumentValue>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "elements to remove, each {}", scalar::with_article(self.data_type))
@@ -228,7 +244,7 @@ impl<'de> Visitor<'de> for RemovedElements<'_> {
             self.failure.take(1)?;
             elements.extend(element);
         }
-        Ok(elements)
+        Ok(Some(elements))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -238,7 +254,31 @@ impl<'de> Visitor<'de> for RemovedElements<'_> {
             elements.push(scalar::parse(&key, self.data_type).map_err(A::Error::custom)?);
             map.next_value::<SkippedValue>()?;
         }
-        Ok(elements)
+        Ok(Some(elements))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
+        self.whole(Unexpected::Unit)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Self::Value, E> {
+        self.whole(Unexpected::Bool(value))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Self::Value, E> {
+        self.whole(Unexpected::Signed(number))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        self.whole(Unexpected::Unsigned(number))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Self::Value, E> {
+        self.whole(Unexpected::Float(number))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        self.whole(Unexpected::Str(text))
     }
 }
 
@@ -275,8 +315,13 @@ impl<'de> Visitor<'de> for ElementMatch<'_> {
             DataType::WeightedSet { create_if_nonexistent: false, .. } => MissingNumber::Skip,
             _ => MissingNumber::Zero,
         };
-        let operations =
-            ValueOperations { data_type: inner_type, is_entry: true, missing, failure: self.failure };
+        let operations = ValueOperations {
+            data_type: inner_type,
+            is_inside: true,
+            is_entry: true,
+            missing,
+            failure: self.failure,
+        };
         let (mut key, mut changes) = (None, Vec::new());
         while let Some(name) = map.next_key::<String>()? {
             if name == "element" {

@@ -1,11 +1,11 @@
-//! Updates on field paths that lead to several elements, or to members of structs: JSON in, JSON out.
+//! Updates on field paths, and members of structs: JSON in, JSON out.
 
 use std::sync::Arc;
 
 use millrace_document::json::{self, ParseOptions};
 use millrace_document::{
-    DataType, DocumentField, DocumentId, DocumentOperation, DocumentType, FieldSet, OperationAction,
-    OperationKind, StructType,
+    DataType, Document, DocumentField, DocumentId, DocumentOperation, DocumentType, FieldSet,
+    OperationAction, OperationKind, StructType,
 };
 
 fn field(name: &str, data_type: DataType) -> DocumentField {
@@ -31,7 +31,11 @@ fn weighted_set(element: DataType, remove_if_zero: bool) -> DataType {
 fn music() -> DocumentType {
     let person = DataType::Struct(Arc::new(StructType {
         name: "person".to_owned(),
-        fields: vec![field("first", DataType::String), field("age", DataType::Int)],
+        fields: vec![
+            field("first", DataType::String),
+            field("age", DataType::Int),
+            field("nicks", array(DataType::String)),
+        ],
     }));
     DocumentType::new(
         "music",
@@ -48,11 +52,20 @@ fn music() -> DocumentType {
     )
 }
 
-fn parse(kind: OperationKind, fields: &str) -> Result<DocumentOperation, String> {
+fn parse_with(options: ParseOptions, kind: OperationKind, fields: &str) -> Result<DocumentOperation, String> {
     let id = DocumentId::parse("id:ns:music::1").expect("an id");
     let body = format!(r#"{{"fields": {fields}}}"#);
-    json::parse(body.as_bytes(), kind, id, &music(), ParseOptions::default())
-        .map_err(|error| error.to_string())
+    json::parse(body.as_bytes(), kind, id, &music(), options).map_err(|error| error.to_string())
+}
+
+fn parse(kind: OperationKind, fields: &str) -> Result<DocumentOperation, String> {
+    parse_with(ParseOptions::default(), kind, fields)
+}
+
+fn shown(document: &Document) -> String {
+    let music = music();
+    let all = json::fields(document, Some(&music), &FieldSet::Document, Default::default());
+    serde_json::to_string(&all).expect("it can be written")
 }
 
 /// The document with the fields `before` after an update, as JSON; or an error after `!`.
@@ -64,16 +77,12 @@ fn updated(before: &str, fields: &str) -> String {
         update.apply(Some(document), &music()).map_err(|error| error.to_string())
     });
     match outcome {
-        Ok(document) => {
-            let music = music();
-            let all = json::fields(&document, Some(&music), &FieldSet::Document, Default::default());
-            serde_json::to_string(&all).expect("it can be written")
-        }
+        Ok(document) => shown(&document),
         Err(error) => format!("!{error}"),
     }
 }
 
-/// Documents, updates on paths that lead to several elements or to a member of a struct, and what is left.
+/// Documents, updates on paths, and what is left.
 #[rustfmt::skip]
 const PATHS: &[(&str, &str, &str)] = &[
     (r#"{"people":[{"age":1},{"age":2}]}"#, r#"{"people.age":{"increment":1}}"#, r#"{"people":[{"age":2},{"age":3}]}"#),
@@ -92,6 +101,27 @@ const PATHS: &[(&str, &str, &str)] = &[
     (r#"{"codes":{"3":1,"4":2}}"#, r#"{"codes{$k}":{"assign":0}}"#, r#"{"codes":{"3":0,"4":0}}"#),
     (r#"{"lead":{"age":1,"first":"a"}}"#, r#"{"lead.first":{"remove":0}}"#, r#"{"lead":{"age":1}}"#),
     (r#"{"lead":{"age":1}}"#, r#"{"lead.age":{"remove":0}}"#, "{}"),
+    // What is added to a collection creates it, with all around it.
+    ("{}", r#"{"lead.nicks":{"add":["a"]}}"#, r#"{"lead":{"nicks":["a"]}}"#),
+    ("{}", r#"{"lead.nicks":{"add":[]}}"#, "{}"),
+    ("{}", r#"{"contacts{x}.nicks":{"add":["a"]}}"#, r#"{"contacts":{"x":{"nicks":["a"]}}}"#),
+    // One value removes the whole, a list removes elements.
+    (r#"{"lead":{"age":1,"nicks":["a","b"]}}"#, r#"{"lead.nicks":{"remove":["a"]}}"#, r#"{"lead":{"age":1,"nicks":["b"]}}"#),
+    (r#"{"lead":{"age":1,"nicks":["a","b"]}}"#, r#"{"lead.nicks":{"remove":0}}"#, r#"{"lead":{"age":1}}"#),
+    (r#"{"matrix":[[1,2],[3]]}"#, r#"{"matrix[0]":{"remove":[1]}}"#, r#"{"matrix":[[2],[3]]}"#),
+    (r#"{"matrix":[[1,2],[3]]}"#, r#"{"matrix[0]":{"remove":0}}"#, r#"{"matrix":[[3]]}"#),
+    (r#"{"matrix":[[1,2],[3]]}"#, r#"{"matrix":{"match":{"element":0,"remove":[1]}}}"#, r#"{"matrix":[[2],[3]]}"#),
+    (r#"{"tags":["a"]}"#, r#"{"tags":{"remove":0}}"#, "!expected elements to remove"),
+    // A weight of 0 removes, if the type says so.
+    (r#"{"tracks":{"a":1}}"#, r#"{"tracks":{"add":{"a":0,"b":0}}}"#, "{}"),
+    (r#"{"codes":{"1":1}}"#, r#"{"codes":{"add":{"1":0}}}"#, r#"{"codes":{"1":0}}"#),
+    // A matched element of a weighted set is created if the type says so; one that a path names, always.
+    ("{}", r#"{"tracks":{"match":{"element":"a","assign":5}}}"#, r#"{"tracks":{"a":5}}"#),
+    (r#"{"codes":{"1":1}}"#, r#"{"codes":{"match":{"element":1,"assign":5}}}"#, r#"{"codes":{"1":5}}"#),
+    (r#"{"codes":{"1":1}}"#, r#"{"codes":{"match":{"element":2,"assign":5}}}"#, r#"{"codes":{"1":1}}"#),
+    (r#"{"codes":{"1":1}}"#, r#"{"codes{2}":{"assign":5}}"#, r#"{"codes":{"1":1,"2":5}}"#),
+    (r#"{"contacts":{"a b":{"age":1}}}"#, r#"{"contacts{ \"a b\" }.age":{"assign":5}}"#, r#"{"contacts":{"a b":{"age":5}}}"#),
+    ("{}", r#"{"contacts{ a}.age":{"assign":5}}"#, r#"{"contacts":{"a":{"age":5}}}"#),
     ("{}", r#"{"contacts.key":{"assign":"a"}}"#, "!the keys of a map are not changed"),
     ("{}", r#"{"contacts.age":{"assign":1}}"#, "!a map has .value, not '.age'"),
     ("{}", r#"{"people.name":{"assign":"a"}}"#, "!has no field 'name'"),
@@ -113,4 +143,16 @@ fn updates_reach_every_element() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn unknown_members_of_structs_are_skipped_on_request() {
+    let fields = r#"{"people":[{"age":1,"shoe":{"size":[4]}},{"shoe":2,"age":3}]}"#;
+    let error = parse(OperationKind::Put, fields).expect_err("it is unknown");
+    assert!(error.contains("struct person has no field 'shoe'"), "{error}");
+    let options = ParseOptions { ignore_undefined_fields: true, ..ParseOptions::default() };
+    let operation = parse_with(options, OperationKind::Put, fields).expect("it is skipped");
+    assert!(operation.ignored_fields);
+    let OperationAction::Put(document) = operation.action else { panic!("a put is a put") };
+    assert_eq!(shown(&document), r#"{"people":[{"age":1},{"age":3}]}"#);
 }

@@ -75,7 +75,10 @@ const LISTS: &[NameList] = &[
     NameList {
         sources: &["indexinglanguage/src/main/javacc/IndexingParser.jj"],
         names: tokens,
-        tables: &["crates/indexing/tests/scripts.rs"],
+        tables: &[
+            "crates/indexing/tests/indexing/scripts.rs",
+            "crates/indexing/tests/indexing/expressions.rs",
+        ],
         without: &[("create_if_non_existent", "an older way to write what `weightedset` of the field says")],
     },
     NameList {

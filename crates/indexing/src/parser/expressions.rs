@@ -44,13 +44,13 @@ pub(crate) static EXPRESSIONS: &[IndexingKeywordRow<IndexingExpression>] = words
     "_" | "this", "_", "The previous value.", |_| Ok(IndexingExpression::This);
     "true", "true", "The boolean.", |_| Ok(IndexingExpression::Constant(DocumentValue::Bool(true)));
     "false", "false", "The boolean.", |_| Ok(IndexingExpression::Constant(DocumentValue::Bool(false)));
-    "input", "input person.name", "The value of a field of the document, or of a member of its struct.",
-        |parser| Ok(IndexingExpression::Input(parser.path()?));
+    "input", "input person.name", "The value of a field of the document, or of a member of its struct; of the field itself without a name.",
+        |parser| Ok(IndexingExpression::Input(parser.path()));
     "attribute", "attribute", "Sets the field, or another one that is named, and makes it an attribute.", output;
     "index", "index", "Sets the field, or another one that is named, and makes it searchable.", output;
     "summary", "summary", "Sets the field, or another one that is named, and adds it to the default summary.", output;
     "passthrough", "passthrough", "Sets the field, or another one that is named.", output;
-    "get_field", "get_field name", "A member of a struct.",
+    "get_field", "get_field name", "A member of a struct; of an entry of a map, `$key`, `$value`, or a member of the value.",
         |parser| Ok(IndexingExpression::GetField(parser.name("a field name")?));
     "get_value", "get_value \"key\"", "The value of a key in a map.",
         |parser| Ok(IndexingExpression::GetValue(parser.word("a key")?));
@@ -58,7 +58,7 @@ pub(crate) static EXPRESSIONS: &[IndexingKeywordRow<IndexingExpression>] = words
         |parser| Ok(IndexingExpression::GetVariable(parser.name("a variable name")?));
     "set_var", "set_var total", "Sets a variable; the value is passed on.",
         |parser| Ok(IndexingExpression::SetVariable(parser.name("a variable name")?));
-    "for_each", "for_each { lowercase }", "Statements on each element, or on each member of a struct.",
+    "for_each", "for_each { lowercase }", "Statements on each element, on each member of a struct, or on each entry of a map, which makes an array.",
         |parser| Ok(IndexingExpression::ForEach(parser.block()?));
     "guard", "guard { input title | index }", "The statements.",
         |parser| Ok(IndexingExpression::Nested(parser.block()?));
@@ -70,7 +70,7 @@ pub(crate) static EXPRESSIONS: &[IndexingKeywordRow<IndexingExpression>] = words
     "set_language", "set_language", "Makes the value the language of the texts.", |_| Ok(IndexingExpression::SetLanguage);
     "get_language", "get_language", "The language of the texts.", |_| Ok(IndexingExpression::GetLanguage);
     "now", "now", "The time in seconds since 1970.", |_| Ok(IndexingExpression::Now);
-    "hostname", "hostname", "The name of the host.", |_| Ok(IndexingExpression::Hostname);
+    "hostname", "hostname", "The name of the machine, without its domain.", |_| Ok(IndexingExpression::Hostname);
     "documentid", "documentid", "The id of the document, or the part of it that is named.", document_id;
     "clear_state", "clear_state", "Removes the variables.", |_| Ok(IndexingExpression::ClearState);
     "echo", "echo", "Writes the value to the log, and passes it on.", |_| Ok(IndexingExpression::Echo);

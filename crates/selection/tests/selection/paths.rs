@@ -52,6 +52,9 @@ base.person < base.person                                     => false invalid
 base.person < 5                                               => invalid invalid
 base.person == "x"                                            => invalid false
 base.place.x == 10400000 and base.place.y > 63000000          => true false
+base.place == 10400000 and base.place > 63000000              => true false
+base.place == 1                                               => false false
+base.place != null                                            => true false
 
 # Collections: true if it is for one element; for another collection, if it is for all of them.
 base.numbers == 84                                            => true false

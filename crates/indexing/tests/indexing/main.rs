@@ -1,0 +1,4 @@
+//! Indexing statements, and columns of documents.
+
+mod expressions;
+mod scripts;
