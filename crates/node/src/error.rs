@@ -197,6 +197,17 @@ pub enum Error {
     /// Too many requests are waiting.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
     Overloaded,
+    /// As many streams of operations are under way as there may be, or as their client gets.
+    #[error(
+        "no place for another stream of operations now: there are {most} at a time, which may take {bytes} bytes together, \
+         and a client gets as many as it leaves free; end one, or try again in a moment"
+    )]
+    TooManyStreams {
+        /// Maximum number of streams of this kind.
+        most: usize,
+        /// Memory that all streams may take, in bytes.
+        bytes: usize,
+    },
     /// A client has used up its quota.
     #[error(
         "'{id}' has asked more than its rate.quota of {quota} a second; ask again in a second, or with a higher quota"
@@ -427,6 +438,7 @@ impl Error {
             | Error::OverBudget { .. }
             | Error::SessionsFull { .. } => ErrorKind::TooLarge,
             Error::OverConcurrency { .. }
+            | Error::TooManyStreams { .. }
             | Error::Overloaded
             | Error::OverQuota { .. }
             | Error::OverRate { .. }
