@@ -330,6 +330,11 @@ pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
     }
 }
 
+/// True if a request reads the next page of a scroll, which is read once.
+pub(crate) fn turns_page(request: &DoorRequest) -> bool {
+    find(request).is_ok_and(|found| found.route.operation == Do::NextPage)
+}
+
 /// True if a request reads the documents of whole indexes.
 pub(crate) fn is_search(request: &DoorRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);

@@ -313,7 +313,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     let mut backoff = RouteBackoff::until(deadline);
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
-        let access = AccessKind::Write;
+        let access = access_of(shown);
         match forwarding::hand_on(&api.node, subject, access, &hop, &request, deadline).await? {
             RoutingOutcome::There(response) => return Ok(response),
             RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
@@ -323,6 +323,15 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
             Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.again().await => {}
             outcome => return outcome,
         }
+    }
+}
+
+/// Kind of access of a request, all of which the owner of the door's documents answers.
+fn access_of(shown: &DoorRequest) -> AccessKind {
+    match ElasticDoor::right_of(shown) {
+        RouteRight::Write => AccessKind::Write,
+        RouteRight::Any | RouteRight::Read if ElasticDoor::repeats(shown) => AccessKind::OwnerRead,
+        RouteRight::Any | RouteRight::Read => AccessKind::OwnerReadOnce,
     }
 }
 
@@ -465,6 +474,25 @@ fn written(answer: DoorAnswer) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_changes_and_pages_of_scrolls_are_not_repeated() {
+        for (method, path, expected) in [
+            ("POST", "/_bulk", AccessKind::Write),
+            ("PUT", "/logs/_doc/1", AccessKind::Write),
+            ("POST", "/v1/logs", AccessKind::Write),
+            ("POST", "/logs/_search", AccessKind::OwnerRead),
+            ("GET", "/logs/_doc/1", AccessKind::OwnerRead),
+            ("GET", "/_cat/indices", AccessKind::OwnerRead),
+            ("POST", "/logs/_refresh", AccessKind::OwnerRead),
+            ("POST", "/_search/scroll", AccessKind::OwnerReadOnce),
+            ("DELETE", "/_search/scroll", AccessKind::OwnerRead),
+        ] {
+            let (method, path) = (method.to_owned(), path.to_owned());
+            let shown = DoorRequest { method, path, ..DoorRequest::default() };
+            assert_eq!(access_of(&shown), expected, "{} {}", shown.method, shown.path);
+        }
+    }
 
     #[test]
     fn the_client_of_a_forwarded_request_is_named() {

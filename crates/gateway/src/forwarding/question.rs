@@ -11,10 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::message::MessageProtocol;
+use super::refusal::refused_by;
 use super::{ForwardedRequest, NodeForwarder, is_unsettled, unsettled};
 use crate::edge::caller_of;
 use crate::http::BodyBounds;
-use crate::status::{HttpError, kind_of};
+use crate::status::HttpError;
 use crate::{GatewayState, http};
 
 /// Maximum bytes of a question and of an answer. The largest name all buckets, about a million, or as many
@@ -63,9 +64,7 @@ pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
         .await
         .map_err(|error| unread(format!("the answer of node {remote} broke off: {error}")))?;
     if status != StatusCode::OK {
-        let reason = String::from_utf8_lossy(&body);
-        let message = format!("node {remote} does not answer {path}: {status} {reason}");
-        return Err(Error::Remote { kind: kind_of(status), message });
+        return Err(refused_by(&remote.address, status, &body));
     }
     protocol
         .decode(&body)
