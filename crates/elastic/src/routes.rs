@@ -322,12 +322,8 @@ pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
 /// True if a request is about the health of the cluster: it has an answer also while none of the others has.
 pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
     let Ok(found) = find(request) else { return false };
-    let table = found.rest.first().map(String::as_str);
-    match found.route.operation {
-        Do::Health => true,
-        Do::Tables => matches!(table, Some("health" | "nodes")),
-        _ => false,
-    }
+    let (operation, table) = (found.route.operation, found.rest.first().map(String::as_str));
+    operation == Do::Health || operation == Do::Tables && matches!(table, Some("health" | "nodes"))
 }
 
 /// True if a request reads the next page of a scroll, which is read once.

@@ -197,7 +197,7 @@ pub enum Error {
     /// Too many requests are waiting.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
     Overloaded,
-    /// As many streams of operations are under way as there may be, or as their client gets.
+    /// No place is free for another stream of operations, or its client has as many as it gets.
     #[error(
         "no place for another stream of operations now: there are {most} at a time, which may take {bytes} bytes together, \
          and a client gets as many as it leaves free; end one, or try again in a moment"

@@ -80,7 +80,7 @@ pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
 pub(super) async fn read<Q: DeserializeOwned>(node: &GatewayState, request: Request) -> Result<Q, Error> {
     caller_of(&request)?.permit(WantedGroups::All)?;
     let protocol = MessageProtocol::of_request(request.headers());
-    let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
+    let bounds = BodyBounds { bytes: BYTES_MAX, is_question: true, ..node.body_bounds() };
     let body = http::collect(node, request.into_body(), bounds).await?;
     protocol.decode(&body).map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))
 }

@@ -149,7 +149,7 @@ pub(crate) async fn answer_share(
     let mut asks = BodyMessageReader::new(
         request.into_body(),
         MESSAGE_BYTES_MAX,
-        FrameMemory::Bodies(state.budget().share()),
+        FrameMemory::Bodies(state.budget().question()),
     );
     let begin = asks.next().await.map_err(|fault| unreadable(fault.to_string()))?;
     let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;
