@@ -185,9 +185,9 @@ pub(crate) fn deadline() -> Instant {
 /// Write under way.
 type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
 
-/// Writes documents of a client together, and waits until all are durable or refused; the outcomes have their
-/// order. The writes of one document are done in their order. The store of a node that runs alone takes all of
-/// them on, or none; while it is behind, clients wait for their shares of it.
+/// Writes documents of a client together, and waits until all are durable or refused; the outcomes have
+/// their order. The writes of one document are done in their order. The store of a node that runs alone takes
+/// all of them on, or none; while it is behind, clients wait for their shares of it.
 pub(crate) fn write_all(
     node: &Node,
     permit: &Permit,
@@ -454,9 +454,9 @@ pub(crate) struct AddedDocuments {
 /// Outcome of the addition of a document: false if there is one of its id.
 pub(crate) type AddOutcome = Result<bool, Error>;
 
-/// Adds documents of a client to groups, all at the same time, and waits until they are durable or refused; the outcomes
-/// have their order. Each group's owner takes them only if it acts by the cluster state `version`. The guard
-/// of a group is dropped when its outcomes are known.
+/// Adds documents of a client to groups, all at the same time, and waits until they are durable or refused;
+/// the outcomes have their order. Each group's owner takes them only if it acts by the cluster state
+/// `version`. The guard of a group is dropped when its outcomes are known.
 pub(crate) fn add_all<G: Send + 'static>(
     node: &Arc<Node>,
     version: ClusterVersion,

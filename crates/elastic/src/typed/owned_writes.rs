@@ -74,8 +74,8 @@ struct WriteRound<'a> {
 }
 
 impl<'a> WriteRound<'a> {
-    /// Asks the owners, and notes the results of writes that are not to be tried again. After the deadline those
-    /// that owners do not take on are not, either.
+    /// Asks the owners, and notes the results of writes that are not to be tried again. After the deadline
+    /// those that owners do not take on are not, either.
     fn of(
         door: &ElasticDoor,
         writes: Vec<OwnedWrite<'a>>,

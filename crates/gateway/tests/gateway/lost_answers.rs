@@ -1,5 +1,5 @@
-//! Answers of other nodes that are lost, or that are refusals: reads are sent again, or elsewhere; changes are
-//! not, and an error says which of the two it is about.
+//! Answers of other nodes that are lost, or that are refusals: reads are sent again, or elsewhere; changes
+//! are not, and an error says which of the two it is about.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};

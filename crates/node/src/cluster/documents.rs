@@ -394,8 +394,8 @@ async fn read_here(
 /// has this version; the answers have the order of the questions. The guard of a question is dropped when its
 /// answer is there.
 ///
-/// [`Error::Unsettled`] and [`Error::Unreachable`] mean that nothing was begun. After other errors the outcome
-/// may not be known.
+/// [`Error::Unsettled`] and [`Error::Unreachable`] mean that nothing was begun. After other errors the
+/// outcome may not be known.
 pub async fn ask_owners<G: Send + 'static>(
     node: &Arc<Node>,
     version: ClusterVersion,

@@ -106,8 +106,8 @@ impl StreamPlace {
     /// Takes a place for a stream of a client, or of another node.
     ///
     /// # Errors
-    /// [`Error::TooManyStreams`]: all are taken, or a client has as many, or as much memory, as it would leave
-    /// to others.
+    /// [`Error::TooManyStreams`]: all are taken, or a client has as many, or as much memory, as it would
+    /// leave to others.
     pub(crate) fn take(
         hop: &ForwardKind,
         writer: WriterId,
