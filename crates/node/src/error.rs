@@ -199,8 +199,8 @@ pub enum Error {
     Overloaded,
     /// No place is free for another stream of operations, or its client has as many as it gets.
     #[error(
-        "no place for another stream of operations now: there are {most} at a time, which may take {bytes} bytes together, \
-         and a client gets as many as it leaves free; end one, or try again in a moment"
+        "no place for another stream of operations now: there are {most} at a time at most, which may take {bytes} bytes \
+         together, and a client gets as many as it leaves free; end one, or try again in a moment"
     )]
     TooManyStreams {
         /// Maximum number of streams of this kind.
