@@ -8,6 +8,7 @@ use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
 use millrace_document::json::ParseOptions;
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_node::cluster::ChangeLimits;
+use millrace_store::WriterId;
 
 use crate::Error;
 use crate::scrolls::ScrollOwner;
@@ -80,12 +81,25 @@ pub struct DoorCaller {
     limits: Option<Arc<dyn GroupAdmission>>,
     /// Network of a client without a credential.
     network: Option<IpAddr>,
+    /// The client, among which batches of writes and places of requests are shared.
+    client: WriterId,
 }
 
 impl DoorCaller {
     /// Creates the caller that a credential identifies.
     pub fn new(caller: Arc<RequestCaller>, limits: Arc<dyn GroupAdmission>) -> Self {
-        DoorCaller { caller, limits: Some(limits), network: None }
+        DoorCaller { caller, limits: Some(limits), network: None, client: WriterId::default() }
+    }
+
+    /// The caller as a client that shares batches of writes with others.
+    #[must_use]
+    pub fn by_client(self, client: WriterId) -> Self {
+        DoorCaller { client, ..self }
+    }
+
+    /// The client, as [`DoorCaller::by_client`] has named it.
+    pub fn client(&self) -> WriterId {
+        self.client
     }
 
     /// The caller with the network by which it is known if it has no credential.
@@ -208,7 +222,12 @@ impl DoorCaller {
 impl Default for DoorCaller {
     /// The caller of a door that no port serves: all rights, and no limits.
     fn default() -> Self {
-        DoorCaller { caller: Arc::new(RequestCaller::unrestricted("local")), limits: None, network: None }
+        DoorCaller {
+            caller: Arc::new(RequestCaller::unrestricted("local")),
+            limits: None,
+            network: None,
+            client: WriterId::default(),
+        }
     }
 }
 

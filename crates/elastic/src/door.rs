@@ -233,6 +233,11 @@ impl ElasticDoor {
         routes::right_of(request)
     }
 
+    /// True if a request can be sent again, also where a node may have answered it.
+    pub fn repeats(request: &DoorRequest) -> bool {
+        routes::right_of(request) != RouteRight::Write && !routes::turns_page(request)
+    }
+
     /// Kind of the work over the body of a request: what it takes in memory, and the bounds that it has.
     pub fn work_kind(request: &DoorRequest) -> WorkKind {
         routes::work_kind(request)

@@ -49,44 +49,7 @@ pub(crate) fn create_of(
     if change.with_alias(name).next().is_some() {
         return Err(Error::IndexName { name: name.to_owned(), reason: "already exists as alias".to_owned() });
     }
-    let mut settings = BTreeMap::new();
-    let (mut mappings, mut aliases) = (Map::new(), BTreeMap::new());
-    for part in templates::matching(change, name).into_iter().chain([body]) {
-        for (member, value) in part {
-            match (member.as_str(), value) {
-                ("settings", Value::Object(of)) => flatten(&of, "", &mut settings),
-                ("mappings", Value::Object(of)) => {
-                    // Clients before version 7 name a type around the mapping.
-                    let inner = of.get("_doc").and_then(Value::as_object).cloned().unwrap_or(of);
-                    mapping::check(&inner)?;
-                    mapping::merge(&mut mappings, &inner)?;
-                }
-                ("aliases", Value::Object(of)) => {
-                    for (alias, options) in of {
-                        let alias = alias.replace("{index}", name);
-                        check_alias_name(change, &alias)?;
-                        if alias == name {
-                            return Err(Error::AliasName {
-                                name: alias,
-                                reason: "an index or data stream exists with the same name as the alias"
-                                    .to_owned(),
-                            });
-                        }
-                        let options = options.as_object().cloned().unwrap_or_default();
-                        aliases.insert(alias, alias_options(options)?);
-                    }
-                }
-                // Of data streams.
-                ("lifecycle", _) | (_, Value::Null) => {}
-                ("settings" | "mappings" | "aliases", _) => {
-                    return Err(Error::Parsing(format!("key [{member}] must be an object")));
-                }
-                (other, _) => {
-                    return Err(Error::Parsing(format!("unknown key [{other}] for create index")));
-                }
-            }
-        }
-    }
+    let DeclaredIndex { mut settings, mappings, aliases } = DeclaredIndex::of(change, name, body)?;
     check_settings(&settings)?;
     settings.retain(|_, value| !value.is_null());
     let is_log = log_settings::is_logs_mode(&settings)?;
@@ -114,6 +77,65 @@ pub(crate) fn create_of(
         observed: Map::new(),
     };
     change.put_index(entry)
+}
+
+/// Settings, mappings and aliases of an index to be made, from the templates that match its name and the body
+/// of its request.
+#[derive(Default)]
+struct DeclaredIndex {
+    settings: BTreeMap<String, Value>,
+    mappings: Map<String, Value>,
+    aliases: BTreeMap<String, Map<String, Value>>,
+}
+
+impl DeclaredIndex {
+    fn of(change: &CatalogChange<'_>, name: &str, body: Map<String, Value>) -> Result<Self, Error> {
+        let mut declared = DeclaredIndex::default();
+        for part in templates::matching(change, name).into_iter().chain([body]) {
+            for (member, value) in part {
+                match (member.as_str(), value) {
+                    ("settings", Value::Object(of)) => flatten(&of, "", &mut declared.settings),
+                    ("mappings", Value::Object(of)) => {
+                        // Clients before version 7 name a type around the mapping.
+                        let inner = of.get("_doc").and_then(Value::as_object).cloned().unwrap_or(of);
+                        mapping::check(&inner)?;
+                        mapping::merge(&mut declared.mappings, &inner)?;
+                    }
+                    ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of)?,
+                    // Of data streams.
+                    ("lifecycle", _) | (_, Value::Null) => {}
+                    ("settings" | "mappings" | "aliases", _) => {
+                        return Err(Error::Parsing(format!("key [{member}] must be an object")));
+                    }
+                    (other, _) => {
+                        return Err(Error::Parsing(format!("unknown key [{other}] for create index")));
+                    }
+                }
+            }
+        }
+        Ok(declared)
+    }
+
+    fn add_aliases(
+        &mut self,
+        change: &CatalogChange<'_>,
+        name: &str,
+        aliases: Map<String, Value>,
+    ) -> Result<(), Error> {
+        for (alias, options) in aliases {
+            let alias = alias.replace("{index}", name);
+            check_alias_name(change, &alias)?;
+            if alias == name {
+                return Err(Error::AliasName {
+                    name: alias,
+                    reason: "an index or data stream exists with the same name as the alias".to_owned(),
+                });
+            }
+            let options = options.as_object().cloned().unwrap_or_default();
+            self.aliases.insert(alias, alias_options(options)?);
+        }
+        Ok(())
+    }
 }
 
 /// Options of an alias as they are kept: `routing` stands for both kinds.

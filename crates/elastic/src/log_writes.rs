@@ -137,7 +137,7 @@ fn write_once(
             }
         }
     }
-    let written = shelf::add_all(&door.node, held.version(), added);
+    let written = shelf::add_all(&door.node, held.version(), door.caller.client(), added);
     drop(held);
     for (outcome, written) in unsettled.into_iter().zip(&written) {
         outcome.settle(written.iter().any(|result| result.as_ref().is_err_and(Error::is_for_later)));

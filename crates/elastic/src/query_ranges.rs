@@ -1,5 +1,6 @@
 //! Range queries: on fields of single values, and on fields of ranges.
 
+use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv6Addr};
 
 use jiff::tz::TimeZone;
@@ -211,17 +212,9 @@ impl SearchedDocument<'_> {
     }
 
     pub(crate) fn is_in_range(&self, field: &str, bounds: &RangeBounds) -> Result<bool, Error> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
         if let Some(own) = self.meta(field) {
             let own = Value::from(own);
-            let lower = bounds.from.as_ref().is_none_or(|(from, includes)| {
-                compare_numbers(&own, from)
-                    .is_some_and(|order| order == Greater || *includes && order == Equal)
-            });
-            let upper = bounds.to.as_ref().is_none_or(|(to, includes)| {
-                compare_numbers(&own, to).is_some_and(|order| order == Less || *includes && order == Equal)
-            });
-            return Ok(lower && upper);
+            return Ok(is_between(&bounds.from, &bounds.to, |bound| compare_numbers(&own, bound)));
         }
         let Some((definition, place)) = self.field(field) else { return Ok(false) };
         let definition = &*definition;
@@ -255,14 +248,7 @@ impl SearchedDocument<'_> {
         };
         let (from, to) = (limit(&bounds.from, false)?, limit(&bounds.to, true)?);
         if kind == FieldValueKind::Number {
-            for (value, _) in [&from, &to].into_iter().flatten() {
-                if number_of(value).is_none() {
-                    return Err(Error::IllegalArgument(format!(
-                        "failed to create query: For input string: \"{}\"",
-                        text_of(value)
-                    )));
-                }
-            }
+            [&from, &to].into_iter().flatten().try_for_each(|(value, _)| check_number(value))?;
         }
         let own_format = definition.get("format").and_then(Value::as_str);
         let compare = |own: &Value, bound: &Value| match kind {
@@ -281,14 +267,34 @@ impl SearchedDocument<'_> {
         };
         let mut found = false;
         each_at(self.source, &place, &mut |own| {
-            let lower = from.as_ref().is_none_or(|(from, includes)| {
-                compare(own, from).is_some_and(|order| order == Greater || *includes && order == Equal)
-            });
-            let upper = to.as_ref().is_none_or(|(to, includes)| {
-                compare(own, to).is_some_and(|order| order == Less || *includes && order == Equal)
-            });
-            found |= lower && upper;
+            found |= is_between(&from, &to, |bound| compare(own, bound));
         });
         Ok(found)
+    }
+}
+
+/// True if a value is between two bounds, each of which may be left open, and may be included. `order_to` is
+/// its order to a bound, if there is one.
+fn is_between(
+    from: &Option<(Value, bool)>,
+    to: &Option<(Value, bool)>,
+    order_to: impl Fn(&Value) -> Option<Ordering>,
+) -> bool {
+    let is_kept = |end: &Option<(Value, bool)>, side: Ordering| {
+        end.as_ref().is_none_or(|(bound, includes)| {
+            order_to(bound).is_some_and(|order| order == side || *includes && order == Ordering::Equal)
+        })
+    };
+    is_kept(from, Ordering::Greater) && is_kept(to, Ordering::Less)
+}
+
+/// Checks that a bound is a number.
+fn check_number(value: &Value) -> Result<(), Error> {
+    match number_of(value) {
+        Some(_) => Ok(()),
+        None => Err(Error::IllegalArgument(format!(
+            "failed to create query: For input string: \"{}\"",
+            text_of(value)
+        ))),
     }
 }

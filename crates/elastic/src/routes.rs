@@ -322,12 +322,13 @@ pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
 /// True if a request is about the health of the cluster: it has an answer also while none of the others has.
 pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
     let Ok(found) = find(request) else { return false };
-    let table = found.rest.first().map(String::as_str);
-    match found.route.operation {
-        Do::Health => true,
-        Do::Tables => matches!(table, Some("health" | "nodes")),
-        _ => false,
-    }
+    let (operation, table) = (found.route.operation, found.rest.first().map(String::as_str));
+    operation == Do::Health || operation == Do::Tables && matches!(table, Some("health" | "nodes"))
+}
+
+/// True if a request reads the next page of a scroll, which is read once.
+pub(crate) fn turns_page(request: &DoorRequest) -> bool {
+    find(request).is_ok_and(|found| found.route.operation == Do::NextPage)
 }
 
 /// True if a request reads the documents of whole indexes.

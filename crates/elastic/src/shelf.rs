@@ -185,12 +185,13 @@ pub(crate) fn deadline() -> Instant {
 /// Write under way.
 type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
 
-/// Writes documents together, and waits until all are durable or refused; the outcomes have their order. The
-/// writes of one document are done in their order. The store of a node that runs alone takes all of them on,
-/// or none.
+/// Writes documents of a client together, and waits until all are durable or refused; the outcomes have
+/// their order. The writes of one document are done in their order. The store of a node that runs alone takes
+/// all of them on, or none; while it is behind, clients wait for their shares of it.
 pub(crate) fn write_all(
     node: &Node,
     permit: &Permit,
+    client: WriterId,
     writes: Vec<DocumentWrite>,
 ) -> Vec<Result<CommittedWrite, Error>> {
     if writes.is_empty() {
@@ -212,7 +213,7 @@ pub(crate) fn write_all(
         };
         let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
         let store = node.permitted_store(permit, WantedGroups::These(&groups));
-        return match store.write_batch(writes, WriterId::default(), WriteDurability::Synced, told) {
+        return match store.write_batch(writes, client, WriteDurability::Synced, told) {
             Err(refused) => vec![Err(refused.error.into()); count],
             Ok(wait) => {
                 let until = Instant::now() + wait;
@@ -314,7 +315,7 @@ pub(crate) fn put_all(
 ) -> Result<(), Error> {
     let writes = documents.iter().map(|(name, source)| write_of(group, name, source.as_deref()));
     let writes: Vec<DocumentWrite> = writes.collect::<Result<_, _>>()?;
-    let outcomes = write_all(node, &Permit::of_server(), writes);
+    let outcomes = write_all(node, &Permit::of_server(), WriterId::default(), writes);
     outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
 }
 
@@ -453,17 +454,18 @@ pub(crate) struct AddedDocuments {
 /// Outcome of the addition of a document: false if there is one of its id.
 pub(crate) type AddOutcome = Result<bool, Error>;
 
-/// Adds documents to groups, all at the same time, and waits until they are durable or refused; the outcomes
-/// have their order. Each group's owner takes them only if it acts by the cluster state `version`. The guard
-/// of a group is dropped when its outcomes are known.
+/// Adds documents of a client to groups, all at the same time, and waits until they are durable or refused;
+/// the outcomes have their order. Each group's owner takes them only if it acts by the cluster state
+/// `version`. The guard of a group is dropped when its outcomes are known.
 pub(crate) fn add_all<G: Send + 'static>(
     node: &Arc<Node>,
     version: ClusterVersion,
+    client: WriterId,
     added: Vec<(AddedDocuments, G)>,
 ) -> Vec<Vec<AddOutcome>> {
     if node.cluster().is_alone() {
         let (added, _guards): (_, Vec<G>) = added.into_iter().unzip();
-        return add_here(node, added);
+        return add_here(node, client, added);
     }
     let counts: Vec<usize> = added.iter().map(|(added, _)| added.documents.len()).collect();
     let questions = added.into_iter().map(|(AddedDocuments { group, documents }, guard)| {
@@ -488,7 +490,7 @@ pub(crate) fn add_all<G: Send + 'static>(
 }
 
 /// [`add_all`] to this node's own store.
-fn add_here(node: &Arc<Node>, added: Vec<AddedDocuments>) -> Vec<Vec<AddOutcome>> {
+fn add_here(node: &Arc<Node>, client: WriterId, added: Vec<AddedDocuments>) -> Vec<Vec<AddOutcome>> {
     let counts: Vec<usize> = added.iter().map(|added| added.documents.len()).collect();
     let write = |(document, is_new): (Document, bool)| {
         let id = document.id.clone();
@@ -501,7 +503,7 @@ fn add_here(node: &Arc<Node>, added: Vec<AddedDocuments>) -> Vec<Vec<AddOutcome>
         DocumentWrite { id, change }
     };
     let writes = added.into_iter().flat_map(|added| added.documents).map(write).collect();
-    let mut outcomes = write_all(node, &Permit::of_server(), writes).into_iter();
+    let mut outcomes = write_all(node, &Permit::of_server(), client, writes).into_iter();
     let of_group = |count| outcomes.by_ref().take(count).map(|outcome| Ok(outcome?.changed)).collect();
     counts.into_iter().map(of_group).collect()
 }

@@ -261,7 +261,7 @@ fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Writ
         let groups: Vec<DocumentGroup> =
             writes.iter().map(|write: &DocumentWrite| write.id.group().clone()).collect();
         let committed = match door.caller.permit_wanted(WantedGroups::These(&groups)) {
-            Ok(permit) => shelf::write_all(&door.node, &permit, writes),
+            Ok(permit) => shelf::write_all(&door.node, &permit, door.caller.client(), writes),
             Err(error) => vec![Err(error); tried],
         };
         drop(held);

@@ -21,6 +21,7 @@ use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
 
 use crate::edge::{AdmissionDecision, RequestGuard, StandingCredential, shared_with};
+use crate::http::UncountedAnswer;
 use crate::{
     GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
     model_evaluation, page, search_api, spans, status_api,
@@ -58,6 +59,7 @@ impl Service<Request<Body>> for DataPort {
 
     fn call(&self, mut request: Request<Body>) -> Self::Future {
         let is_in_words = forwarding::is_in_words(request.headers());
+        let is_from_client = self.node.is_from_client(request.headers());
         let api = ApiKind::of(request.uri().path());
         let traced = self.node.spans().and_then(|exporter| spans::begin(exporter, &mut request));
         let (answer, node) = (self.admitted(request), Arc::clone(&self.node));
@@ -72,6 +74,10 @@ impl Service<Request<Body>> for DataPort {
                 }
                 if is_in_words {
                     forwarding::answer_in_words(response.headers_mut());
+                }
+                if !is_from_client {
+                    // A node that has shown a certificate is known by its connection, others by the header.
+                    response.extensions_mut().insert(UncountedAnswer);
                 }
             }
             answer

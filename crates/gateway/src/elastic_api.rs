@@ -29,10 +29,12 @@ use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff,
 use millrace_node::pool::WorkFlow;
 use millrace_node::work::WorkKind;
 use millrace_node::{CancelOnDrop, Error};
+use millrace_store::WriterId;
 use tokio::runtime::Handle;
 
 use self::places::{RequestPlace, RequestPlaces};
 use crate::access_log::ConnectionPeer;
+use crate::document_api::feed::writer_of;
 use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{BodyBounds, BudgetReservation};
@@ -58,6 +60,9 @@ const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// Header of a forwarded request whose caller may not read. Nodes that have shown their certificates may all,
 /// and an update may show its document.
 const CANNOT_READ: HeaderName = HeaderName::from_static("millrace-cannot-read");
+
+/// Header of a forwarded request with the client that has sent it to the other node, as that knows it.
+const CLIENT: HeaderName = HeaderName::from_static("millrace-client");
 
 /// Limits on groups that all interfaces count together.
 struct CountedGroups(Arc<GatewayState>);
@@ -146,11 +151,19 @@ impl ElasticApi {
     }
 
     /// The sender of a request. Without a credential it is known by its network, and what another node
-    /// forwards by that of the node.
-    fn caller(&self, caller: Arc<RequestCaller>, peer: Option<&ConnectionPeer>) -> DoorCaller {
+    /// forwards by that of the node. Its client is the one that the other node has named.
+    fn caller(
+        &self,
+        caller: Arc<RequestCaller>,
+        headers: &HeaderMap,
+        peer: Option<&ConnectionPeer>,
+    ) -> DoorCaller {
+        let forwarded = if self.node.is_from_client(headers) { None } else { forwarded_client(headers) };
+        let client = forwarded.unwrap_or_else(|| writer_of(&caller, peer));
         let network = peer.filter(|peer| caller.is_anonymous() || peer.is_node);
         let network = network.map(|peer| client_network(&peer.address));
-        DoorCaller::new(caller, Arc::new(CountedGroups(Arc::clone(&self.node)))).from_network(network)
+        let limits = Arc::new(CountedGroups(Arc::clone(&self.node)));
+        DoorCaller::new(caller, limits).from_network(network).by_client(client)
     }
 
     /// Bounds of the body of a request. What is no write of documents has those of a query.
@@ -225,7 +238,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         caller
     });
     let peer = request.extensions().get::<ConnectionPeer>();
-    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller, peer)) {
+    let outcome = match admitted.map(|caller| shown.caller = api.caller(caller, request.headers(), peer)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
         Err(error) => Err(error),
@@ -294,12 +307,13 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     if !caller.rights.has(AccessRight::Read) {
         request.headers.insert(CANNOT_READ, HeaderValue::from_static("true"));
     }
+    request.headers.insert(CLIENT, client_header(shown.caller.client()));
     let home = ElasticDoor::home();
     let location = millrace_document::Location::new(u64::from(home.location_bits().unwrap_or(0)));
     let mut backoff = RouteBackoff::until(deadline);
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
-        let access = AccessKind::Write;
+        let access = access_of(shown);
         match forwarding::hand_on(&api.node, subject, access, &hop, &request, deadline).await? {
             RoutingOutcome::There(response) => return Ok(response),
             RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
@@ -309,6 +323,15 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
             Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.again().await => {}
             outcome => return outcome,
         }
+    }
+}
+
+/// Kind of access of a request, all of which the owner of the door's documents answers.
+fn access_of(shown: &DoorRequest) -> AccessKind {
+    match ElasticDoor::right_of(shown) {
+        RouteRight::Write => AccessKind::Write,
+        RouteRight::Any | RouteRight::Read if ElasticDoor::repeats(shown) => AccessKind::OwnerRead,
+        RouteRight::Any | RouteRight::Read => AccessKind::OwnerReadOnce,
     }
 }
 
@@ -335,6 +358,17 @@ fn as_sent(caller: Arc<RequestCaller>, headers: &HeaderMap) -> Arc<RequestCaller
     let kept = AccessRight::ALL.into_iter().filter(|right| *right != AccessRight::Read);
     let rights: Vec<AccessRight> = kept.filter(|right| caller.rights.has(*right)).collect();
     Arc::new(RequestCaller { rights: rights.into(), ..(*caller).clone() })
+}
+
+/// The client of a request that another node forwards, if the node names it.
+fn forwarded_client(headers: &HeaderMap) -> Option<WriterId> {
+    let text = headers.get(CLIENT)?.to_str().ok()?;
+    u64::from_str_radix(text, 16).ok().map(WriterId)
+}
+
+/// Value of [`CLIENT`].
+fn client_header(client: WriterId) -> HeaderValue {
+    HeaderValue::try_from(format!("{:x}", client.0)).expect("hexadecimal digits are valid in a header")
 }
 
 /// Counts the bytes that a client writes. Their groups count them as documents of types are written; those of
@@ -391,9 +425,9 @@ async fn operate(
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
     room.work(ElasticDoor::work_kind(&shown), &body).await?;
     let scope = api.door.search_scope(&shown);
-    let place = api.places.take(scope.as_ref());
+    let place = api.places.take(shown.caller.client(), scope.as_ref());
     let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, place);
-    let Ok(Ok(place)) = waits.await else { return Err(Error::Overloaded) };
+    let Ok(place) = waits.await else { return Err(Error::Overloaded) };
     let door = Arc::clone(&api.door);
     // A search ends when this future is dropped, since its client has left.
     let client = CancelOnDrop::default();
@@ -435,4 +469,40 @@ fn written(answer: DoorAnswer) -> Response {
     headers.extend(HeaderValue::from_str(&answer.content_type).ok().map(|value| (CONTENT_TYPE, value)));
     headers.extend(answer.retry_after_s.map(|after| (RETRY_AFTER, HeaderValue::from(after))));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_changes_and_pages_of_scrolls_are_not_repeated() {
+        for (method, path, expected) in [
+            ("POST", "/_bulk", AccessKind::Write),
+            ("PUT", "/logs/_doc/1", AccessKind::Write),
+            ("POST", "/v1/logs", AccessKind::Write),
+            ("POST", "/logs/_search", AccessKind::OwnerRead),
+            ("GET", "/logs/_doc/1", AccessKind::OwnerRead),
+            ("GET", "/_cat/indices", AccessKind::OwnerRead),
+            ("POST", "/logs/_refresh", AccessKind::OwnerRead),
+            ("POST", "/_search/scroll", AccessKind::OwnerReadOnce),
+            ("DELETE", "/_search/scroll", AccessKind::OwnerRead),
+        ] {
+            let (method, path) = (method.to_owned(), path.to_owned());
+            let shown = DoorRequest { method, path, ..DoorRequest::default() };
+            assert_eq!(access_of(&shown), expected, "{} {}", shown.method, shown.path);
+        }
+    }
+
+    #[test]
+    fn the_client_of_a_forwarded_request_is_named() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(forwarded_client(&headers), None, "an older version names none");
+        for client in [0, 9, u64::MAX].map(WriterId) {
+            headers.insert(CLIENT, client_header(client));
+            assert_eq!(forwarded_client(&headers), Some(client));
+        }
+        headers.insert(CLIENT, HeaderValue::from_static("ann"));
+        assert_eq!(forwarded_client(&headers), None);
+    }
 }

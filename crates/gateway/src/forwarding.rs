@@ -15,6 +15,7 @@ mod placed;
 mod protocol_1;
 mod question;
 mod readers;
+mod refusal;
 mod share;
 mod snapshots;
 
@@ -36,6 +37,7 @@ use self::hop::{ask_others, others};
 pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
 pub(crate) use self::placed::{PLACED_INDEXES_PATH, tell_placed_indexes};
 pub(crate) use self::readers::{READERS_PATH, tell_readers};
+pub(crate) use self::refusal::{broke_off, refused_part};
 pub(crate) use self::share::answer_share;
 pub(crate) use self::snapshots::{SNAPSHOTS_PATH, tell_snapshots};
 use crate::{GatewayState, http};
@@ -97,7 +99,8 @@ impl ForwardableRequest for SendableRequest<'_> {
     type Answer = Response;
 
     async fn send(&self, node: &RemoteNode, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
-        let answer = self.forwarder.send(node, ForwardedRequest::clone(&self.request), hop).await?;
+        let mut answer = self.forwarder.send(node, ForwardedRequest::clone(&self.request), hop).await?;
+        answer.extensions_mut().insert(AnsweringNode(node.address.clone()));
         Ok(match others(answer.headers()) {
             _ if is_unsettled(answer.headers()) => ForwardAnswer::Unsettled,
             Some((version, readers)) => ForwardAnswer::Readers(version, readers),
@@ -108,6 +111,20 @@ impl ForwardableRequest for SendableRequest<'_> {
     fn refusal(answer: &Response) -> Option<String> {
         (!answer.status().is_success()).then(|| answer.status().to_string())
     }
+
+    fn is_busy(answer: &Response) -> bool {
+        [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&answer.status())
+    }
+}
+
+/// Address of the node that has given an answer, as an extension of it.
+#[derive(Debug, Clone)]
+struct AnsweringNode(String);
+
+/// Name of the node that has given an answer, for messages.
+pub(crate) fn name_of_sender(answer: &Response) -> String {
+    let sender = answer.extensions().get::<AnsweringNode>();
+    sender.map_or_else(|| "of the cluster".to_owned(), |AnsweringNode(address)| address.clone())
 }
 
 /// Questions of a node to others, over its connections.

@@ -231,15 +231,10 @@ async fn asked(
         let parts = apart.iter_mut().flat_map(SourceQueries::queries_mut);
         std::iter::once(&mut query).chain(parts).for_each(|query| search::imply_group(group, query));
     }
-    // A prompt without a search reads no documents, and names no group.
     let searches = question.as_ref().is_none_or(PromptRequest::searches);
-    let permit = match searches {
-        true => {
-            let parts = apart.iter().flat_map(SourceQueries::queries);
-            search::permit(&caller, std::iter::once(&query).chain(parts))?
-        }
-        false => search::permit(&caller, std::iter::empty())?,
-    };
+    // A prompt without a search reads no documents, and names no group.
+    let searched = std::iter::once(&query).chain(apart.iter().flat_map(SourceQueries::queries));
+    let permit = search::permit(&caller, searched.filter(|_| searches))?;
     if is_from_client && searches {
         node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?;
     }

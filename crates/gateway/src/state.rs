@@ -235,6 +235,7 @@ impl GatewayState {
             setting: "request-bytes-max",
             patience: limits.body_patience,
             is_reserved: false,
+            is_question: false,
         }
     }
 

@@ -133,17 +133,25 @@ pub(crate) fn kind_of(status: StatusCode) -> ErrorKind {
         StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
         StatusCode::TOO_MANY_REQUESTS => ErrorKind::Overloaded,
         StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
-        StatusCode::GATEWAY_TIMEOUT => ErrorKind::Timeout,
+        StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => ErrorKind::Timeout,
         StatusCode::INSUFFICIENT_STORAGE => ErrorKind::Storage,
         _ => ErrorKind::Internal,
     }
 }
 
-/// Message of the body of an error: its member `message`, or else its text.
+/// Message of the body of an error, in the form of any interface; or else its text.
 pub(crate) fn message_of(body: &[u8]) -> String {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-    let message = answer["message"].as_str().map(str::to_owned);
-    message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
+    let of_query = &answer["root"]["errors"][0];
+    let messages = [
+        &answer["message"],
+        &of_query["message"],
+        &of_query["summary"],
+        &answer["error"]["reason"],
+        &answer["error"],
+    ];
+    let message = messages.into_iter().find_map(Value::as_str);
+    message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
 }
 
 /// Returns the HTTP status of a kind of error.
@@ -192,9 +200,17 @@ mod tests {
 
     #[test]
     fn an_error_has_its_message_or_its_text() {
-        for (body, expected) in
-            [(r#"{"message":"full","code":1}"#, "full"), ("[1]", "[1]"), ("busy", "busy"), ("", "")]
-        {
+        for (body, expected) in [
+            (r#"{"message":"full","code":1}"#, "full"),
+            (r#"{"root":{"errors":[{"code":8,"summary":"Error in search","message":"late"}]}}"#, "late"),
+            (r#"{"root":{"errors":[{"code":8,"summary":"Error in search"}]}}"#, "Error in search"),
+            (r#"{"error":{"type":"exception","reason":"stopped"},"status":503}"#, "stopped"),
+            (r#"{"error":"stopped","status":503}"#, "stopped"),
+            (r#"{"root":{"errors":[]}}"#, r#"{"root":{"errors":[]}}"#),
+            ("[1]", "[1]"),
+            ("busy", "busy"),
+            ("", ""),
+        ] {
             assert_eq!(message_of(body.as_bytes()), expected);
         }
     }

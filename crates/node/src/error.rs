@@ -197,6 +197,17 @@ pub enum Error {
     /// Too many requests are waiting.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
     Overloaded,
+    /// No place is free for another stream of operations, or its client has as many as it gets.
+    #[error(
+        "no place for another stream of operations now: there are {most} at a time at most, which may take {bytes} bytes \
+         together, and a client gets as many as it leaves free; end one, or try again in a moment"
+    )]
+    TooManyStreams {
+        /// Maximum number of streams of this kind.
+        most: usize,
+        /// Memory that all streams may take, in bytes.
+        bytes: usize,
+    },
     /// A client has used up its quota.
     #[error(
         "'{id}' has asked more than its rate.quota of {quota} a second; ask again in a second, or with a higher quota"
@@ -295,7 +306,7 @@ pub enum Error {
     #[error("{0}; wait for it with 'millrace index wait', or let the query stream with index.use=none")]
     IndexNotReady(String),
     /// The node that has to answer cannot be reached.
-    #[error("node {address} cannot be reached: {reason}; try again in a moment")]
+    #[error("node {address} {outcome}: {reason}; try again in a moment", outcome = outcome_of(*sent))]
     Unreachable {
         /// Its `host:port`.
         address: String,
@@ -318,6 +329,11 @@ pub enum Error {
     /// An internal error, which should not occur.
     #[error("{0}")]
     Internal(String),
+}
+
+/// Words for a node that may have received a request, or has not.
+const fn outcome_of(sent: bool) -> &'static str {
+    if sent { "did not answer" } else { "cannot be reached" }
 }
 
 /// Category of a failed request, by the action that the caller can take.
@@ -388,6 +404,18 @@ impl Error {
         }
     }
 
+    /// The error of a request that changes something: where a node may have received it, and does not answer,
+    /// the outcome is not known, and the request must not be sent again.
+    #[must_use]
+    pub fn of_change(self) -> Self {
+        match self {
+            Error::Unreachable { address, reason, sent: true } => {
+                Error::Unknown(format!("node {address} was asked, and did not answer: {reason}"))
+            }
+            error => error,
+        }
+    }
+
     /// True if no node has begun the request, because none could be found for it.
     pub fn changed_nothing(&self) -> bool {
         matches!(self, Error::Unsettled(_) | Error::Unreachable { sent: false, .. })
@@ -427,6 +455,7 @@ impl Error {
             | Error::OverBudget { .. }
             | Error::SessionsFull { .. } => ErrorKind::TooLarge,
             Error::OverConcurrency { .. }
+            | Error::TooManyStreams { .. }
             | Error::Overloaded
             | Error::OverQuota { .. }
             | Error::OverRate { .. }
@@ -532,5 +561,35 @@ fn search_kind(error: &millrace_search::Error) -> ErrorKind {
         | Search::Share
         | Search::Memory(_)
         | Search::Read(_) => ErrorKind::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_does_not_answer_leaves_only_changes_unknown() {
+        for (sent, read, change, is_open) in [
+            (
+                false,
+                "node b:1 cannot be reached: reset; try again in a moment",
+                "node b:1 cannot be reached",
+                false,
+            ),
+            (
+                true,
+                "node b:1 did not answer: reset; try again in a moment",
+                "whether it was written is not known",
+                true,
+            ),
+        ] {
+            let error = || Error::Unreachable { address: "b:1".to_owned(), reason: "reset".to_owned(), sent };
+            assert_eq!((error().message(), error().kind()), (read.to_owned(), ErrorKind::Unavailable));
+            assert_eq!(error().changed_nothing(), !sent);
+            let changed = error().of_change();
+            assert!(changed.message().contains(change), "{changed}");
+            assert_eq!(matches!(changed, Error::Unknown(_)), is_open);
+        }
     }
 }

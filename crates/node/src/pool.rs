@@ -40,6 +40,9 @@ const ASLEEP_MAX: usize = 64;
 /// Divisor of the whole queue: one flow may fill this part of it.
 const FLOW_SHARE: usize = 4;
 
+/// Divisor of the whole queue: so much more may wait of what other nodes ask for.
+const QUESTIONS_PART: usize = 16;
+
 /// Number of places beyond the number of cores that only short work may use.
 const SHORT_PLACES: usize = 1;
 
@@ -49,6 +52,8 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Threads for work. They end when the pool is dropped, after the queued work.
 pub struct WorkPool {
     shared: Arc<PoolShared>,
+    /// Number of pieces of work of other nodes that may wait beyond the queues of clients.
+    questions: usize,
 }
 
 struct PoolShared {
@@ -397,7 +402,7 @@ impl WorkPool {
             places,
             cores: cores.clone(),
         });
-        let pool = WorkPool { shared };
+        let pool = WorkPool { shared, questions: (capacity / QUESTIONS_PART).max(1) };
         let mut state = pool.shared.lock();
         for _ in 0..places + SHORT_PLACES {
             PoolShared::start_thread(&pool.shared, &mut state)?;
@@ -437,18 +442,39 @@ impl WorkPool {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
+        self.run_beyond(flow, 0, work).await
+    }
+
+    /// Runs work that another node asks for, as [`WorkPool::run_in`] does. It waits where the queues are full
+    /// with work of clients: those of two nodes must not keep both from answering each other.
+    ///
+    /// # Errors
+    /// As for [`WorkPool::run_in`].
+    pub(crate) async fn run_question<T, F>(&self, flow: WorkFlow, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.run_beyond(flow, self.questions, work).await
+    }
+
+    async fn run_beyond<T, F>(&self, flow: WorkFlow, beyond: usize, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
         let (caller, receiver) = oneshot::channel();
-        self.submit(&flow, Box::new(RequestJob { caller, work }));
+        self.submit(&flow, beyond, Box::new(RequestJob { caller, work }));
         receiver
             .await
             .map_err(|_| Error::Internal("the request's work ended in a panic; see the log".to_owned()))?
     }
 
-    fn submit(&self, flow: &WorkFlow, job: Box<dyn PoolJob>) {
+    fn submit(&self, flow: &WorkFlow, beyond: usize, job: Box<dyn PoolJob>) {
         let is_abandoned =
             |waiting: &WaitingJob| matches!(waiting, WaitingJob::Job(job) if job.is_abandoned());
         let mut state = self.shared.lock();
-        let refused = match state.turns.push(flow, WaitingJob::Job(job), &is_abandoned) {
+        let refused = match state.turns.push(flow, beyond, WaitingJob::Job(job), &is_abandoned) {
             TurnAdmission::Queued => None,
             TurnAdmission::QueuedInsteadOf(work) | TurnAdmission::Refused(work) => Some(work),
         };

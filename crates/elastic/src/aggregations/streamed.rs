@@ -5,6 +5,7 @@
 //! values of all documents that are compared with all documents, and the documents of nested objects that
 //! are chosen or divided late. A search with one of them keeps its documents.
 
+mod adding;
 mod answers;
 mod settling;
 mod streamed_hit;
@@ -22,21 +23,19 @@ use self::streamed_hit::{LastRoot, StreamedHit};
 use super::automatic::AutomaticDivision;
 use super::bucket_hits::BucketTopHits;
 use super::composite::{CompositeDivision, PlacedKey};
-use super::filters::{AdjacencyDivision, FilterPair, filter_places};
+use super::filters::{AdjacencyDivision, FilterPair};
 use super::histograms::{DateDivision, NumberDivision};
 use super::metrics::{self, NumberSummary, WeightedSums};
 use super::pipelines::PipelineKind;
 use super::ranges::RangeDivision;
 use super::samples::BucketSample;
 use super::significant::{SignificantDivision, TermBackground};
-use super::terms::{WantedTerms, check_values, combinations};
+use super::terms::WantedTerms;
 use super::values::{AggregatedValue, FieldSource};
 use super::{AggregationScope, AskedAggregation, OneAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
-use crate::hit_scan::searched;
 use crate::kept_hits::take;
-use crate::nested;
 use crate::query::{self, SearchQuery};
 use crate::search::SearchHit;
 
@@ -362,143 +361,6 @@ impl<'a> StreamPlan<'a> {
         hit: StreamedHit<'_>,
     ) -> Result<(), Error> {
         places.into_iter().try_for_each(|place| self.fill(&mut buckets[place], hit))
-    }
-
-    /// Adds a document.
-    fn add(&self, state: &mut StreamState, streamed: StreamedHit<'_>) -> Result<(), Error> {
-        let hit = streamed.hit;
-        match (&self.work, state) {
-            (StreamWork::Pipeline | StreamWork::Global, _) => Ok(()),
-            (StreamWork::Terms(source, wanted, _), StreamState::Values(parts)) => {
-                for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
-                    if !parts.contains_key(&value) {
-                        take(self.memory, value_bytes(&value))?;
-                    }
-                    self.fill_at(parts, value, streamed)?;
-                }
-                check_values(parts.len())
-            }
-            (StreamWork::RareTerms(source, wanted, most), StreamState::Values(parts)) => {
-                for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
-                    match parts.get(&value) {
-                        // It is not shown any more, and takes no more memory.
-                        Some(bucket) if bucket.documents > *most => continue,
-                        Some(_) => {}
-                        None => take(self.memory, value_bytes(&value))?,
-                    }
-                    self.fill_at(parts, value, streamed)?;
-                }
-                check_values(parts.len())
-            }
-            (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
-                for key in combinations(sources, hit)? {
-                    if !parts.contains_key(&key) {
-                        take(self.memory, key.iter().map(value_bytes).sum())?;
-                    }
-                    self.fill_at(parts, key, streamed)?;
-                }
-                check_values(parts.len())
-            }
-            (StreamWork::Composite(division), StreamState::Placed(parts)) => {
-                for key in self.one().composite_keys(division, hit)? {
-                    // Only the first ones are wanted.
-                    let is_full = parts.len() >= division.size;
-                    if is_full && parts.last_key_value().is_some_and(|(last, _)| key > *last) {
-                        continue;
-                    }
-                    if !parts.contains_key(&key) {
-                        take(self.memory, key_bytes(&key))?;
-                    }
-                    self.fill_at(parts, key, streamed)?;
-                    if parts.len() > division.size
-                        && let Some((key, bucket)) = parts.pop_last()
-                    {
-                        self.memory.give_back(key_bytes(&key) + bucket.bytes);
-                    }
-                }
-                Ok(())
-            }
-            (StreamWork::Numbers(division), StreamState::Intervals(parts)) => {
-                let keys = self.one().number_keys(division, hit)?;
-                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, streamed))
-            }
-            (StreamWork::Dates(division), StreamState::Intervals(parts)) => {
-                let keys = self.one().date_keys(division, hit)?;
-                keys.into_iter().try_for_each(|key| self.fill_at(parts, key, streamed))
-            }
-            (StreamWork::Ranges(division), StreamState::List(buckets)) => {
-                self.fill_places(buckets, division.places(hit), streamed)
-            }
-            (StreamWork::Filter(query), StreamState::List(buckets)) => {
-                let is_match = searched(hit).score(query, &mut Vec::new())?.is_some();
-                self.fill_places(buckets, is_match.then_some(0), streamed)
-            }
-            (StreamWork::Filters(queries), StreamState::List(buckets)) => {
-                self.fill_places(buckets, filter_places(queries, hit)?, streamed)
-            }
-            (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
-                division.pairs(hit)?.into_iter().try_for_each(|pair| self.fill_at(parts, pair, streamed))
-            }
-            (StreamWork::Significant(division, _), StreamState::Compared(documents, parts)) => {
-                *documents += 1;
-                for value in division.values(hit) {
-                    if !parts.contains_key(&value) {
-                        take(self.memory, value_bytes(&value))?;
-                    }
-                    self.fill_at(parts, value, streamed)?;
-                }
-                check_values(parts.len())
-            }
-            (StreamWork::Sampler(most), StreamState::Sample(sample, _)) => {
-                sample.add(hit, *most, self.memory)
-            }
-            (StreamWork::Automatic(division), StreamState::Units(units)) => {
-                self.add_to_units(division, units, streamed)
-            }
-            (StreamWork::Missing(source), StreamState::List(buckets)) => {
-                self.fill_places(buckets, source.all(hit).is_empty().then_some(0), streamed)
-            }
-            (StreamWork::Nested(path), StreamState::List(buckets)) => {
-                let mut parts = nested::part_hits(hit, path).into_iter();
-                parts.try_for_each(|part| self.fill_places(buckets, [0], streamed.part(&part)))
-            }
-            (StreamWork::ReverseNested, StreamState::Roots(last, bucket)) => {
-                // The objects of a document come one after the other.
-                match last.is_next(streamed.root, self.memory)? {
-                    true => self.fill(bucket, StreamedHit::whole(streamed.root)),
-                    false => Ok(()),
-                }
-            }
-            (StreamWork::ValueCount(source), StreamState::Count(count)) => {
-                *count += source.all(hit).len();
-                Ok(())
-            }
-            (StreamWork::Cardinality(source), StreamState::Different(values)) => {
-                for value in source.of(hit) {
-                    let bytes = value_bytes(&value);
-                    if values.insert(value) {
-                        take(self.memory, bytes)?;
-                    }
-                }
-                Ok(())
-            }
-            (StreamWork::Weighted(sources), StreamState::Weighted(sums)) => {
-                sums.add(&self.asked.name, sources, hit)
-            }
-            (StreamWork::Figures(source), StreamState::Summary(summary)) => {
-                source.numbers(hit).into_iter().for_each(|number| summary.add(number));
-                Ok(())
-            }
-            (StreamWork::Figures(source), StreamState::Numbers(numbers)) => {
-                let own = source.numbers(hit);
-                // They are sorted in a copy.
-                take(self.memory, own.len() * 2 * size_of::<f64>())?;
-                numbers.extend(own);
-                Ok(())
-            }
-            (StreamWork::TopHits(page), StreamState::Hits(top)) => top.add(page, hit, self.memory),
-            _ => Err(mixed_up()),
-        }
     }
 }
 

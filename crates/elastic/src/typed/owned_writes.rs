@@ -43,48 +43,12 @@ pub(crate) fn write_at_owners(
             Err(error) => results[at] = Some(Err(error)),
         }
     }
-    let limits = door.caller.size_limits();
     let (mut deadline, mut pause) = (Instant::now() + PATIENCE, PAUSES[0]);
     while !waiting.is_empty() {
         let mut in_turn: HashSet<DocumentId> = HashSet::new();
         let (turns, later): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|write: &OwnedWrite<'_>| in_turn.insert(write.reader.id.clone()));
-        let (mut changes, mut asked) = (Vec::new(), Vec::new());
-        for write in turns {
-            match write.attempt() {
-                WriteAttempt::Settled(result) => results[write.at] = Some(result),
-                WriteAttempt::Change(change, planned) => {
-                    changes.push(change);
-                    asked.push((write, planned));
-                }
-            }
-        }
-        let tried = asked.len();
-        let groups: Vec<_> = changes.iter().map(|change| change.id.group().clone()).collect();
-        let outcomes = match door.caller.permit_wanted(WantedGroups::These(&groups)) {
-            Ok(permit) => shelf::change_all(&door.node, &permit, changes, limits),
-            Err(error) => vec![Err(error); tried],
-        };
-        let is_over = Instant::now() >= deadline;
-        let (mut left, mut refused) = (Vec::new(), 0);
-        for ((mut write, planned), outcome) in asked.into_iter().zip(outcomes) {
-            let result = match outcome {
-                Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
-                    refused += 1;
-                    // The owner may have changed, to this node.
-                    write.admit(door).err().map(Err)
-                }
-                Err(error) => Some(Err(error)),
-                Ok(SettledChange::Done { timestamp, existed }) => {
-                    Some(write.done(planned, timestamp, existed))
-                }
-                Ok(SettledChange::Conflict(state)) => write.refused(state),
-            };
-            match result {
-                Some(result) => results[write.at] = Some(result),
-                None => left.push(write),
-            }
-        }
+        let WriteRound { left, tried, refused } = WriteRound::of(door, turns, deadline, &mut results);
         if refused < tried {
             (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
         }
@@ -97,6 +61,65 @@ pub(crate) fn write_at_owners(
         waiting.extend(later);
     }
     results.into_iter().flatten().collect()
+}
+
+/// An attempt to have the owners of different documents write them.
+struct WriteRound<'a> {
+    /// Writes that are to be tried again.
+    left: Vec<OwnedWrite<'a>>,
+    /// Number of the writes that owners were asked for.
+    tried: usize,
+    /// Number of these that owners have not taken on.
+    refused: usize,
+}
+
+impl<'a> WriteRound<'a> {
+    /// Asks the owners, and notes the results of writes that are not to be tried again. After the deadline
+    /// those that owners do not take on are not, either.
+    fn of(
+        door: &ElasticDoor,
+        writes: Vec<OwnedWrite<'a>>,
+        deadline: Instant,
+        results: &mut [Option<Result<WriteResult, Error>>],
+    ) -> Self {
+        let (mut changes, mut asked) = (Vec::new(), Vec::new());
+        for write in writes {
+            match write.attempt() {
+                WriteAttempt::Settled(result) => results[write.at] = Some(result),
+                WriteAttempt::Change(change, planned) => {
+                    changes.push(change);
+                    asked.push((write, planned));
+                }
+            }
+        }
+        let tried = asked.len();
+        let groups: Vec<_> = changes.iter().map(|change| change.id.group().clone()).collect();
+        let outcomes = match door.caller.permit_wanted(WantedGroups::These(&groups)) {
+            Ok(permit) => shelf::change_all(&door.node, &permit, changes, door.caller.size_limits()),
+            Err(error) => vec![Err(error); tried],
+        };
+        let is_over = Instant::now() >= deadline;
+        let mut round = WriteRound { left: Vec::new(), tried, refused: 0 };
+        for ((mut write, planned), outcome) in asked.into_iter().zip(outcomes) {
+            let result = match outcome {
+                Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
+                    round.refused += 1;
+                    // The owner may have changed, to this node.
+                    write.admit(door).err().map(Err)
+                }
+                Err(error) => Some(Err(error)),
+                Ok(SettledChange::Done { timestamp, existed }) => {
+                    Some(write.done(planned, timestamp, existed))
+                }
+                Ok(SettledChange::Conflict(state)) => write.refused(state),
+            };
+            match result {
+                Some(result) => results[write.at] = Some(result),
+                None => round.left.push(write),
+            }
+        }
+        round
+    }
 }
 
 /// A write on its way to the owner of its document.

@@ -15,7 +15,6 @@ use millrace_env::text_with_causes;
 use crate::GatewayState;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{RequestParameters, form_encode};
-use crate::status::{kind_of, message_of};
 use millrace_node::Error;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 
@@ -50,8 +49,35 @@ pub(super) struct VisitPosition {
 pub(super) enum BucketAnswer {
     /// This node answers; its reads count if this holds afterwards.
     Here(ReadFence),
-    /// Status and body of another node's answer.
-    There(StatusCode, Bytes),
+    /// Answer of another node.
+    There(WholeAnswer),
+}
+
+/// Answer of another node with its whole body.
+#[derive(Debug)]
+pub(super) struct WholeAnswer {
+    /// Name of the node.
+    node: String,
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+}
+
+impl WholeAnswer {
+    /// Receives the body of an answer.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`]: it breaks off, or is too long.
+    pub(super) async fn of(answer: Response) -> Result<Self, Error> {
+        let (node, status) = (forwarding::name_of_sender(&answer), answer.status());
+        let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
+        let body = body.map_err(|error| forwarding::broke_off(&node, &text_with_causes(&error)))?;
+        Ok(WholeAnswer { node, status, body })
+    }
+
+    /// Error for an answer that is no success.
+    pub(super) fn refusal(&self) -> Error {
+        forwarding::refused_part(&self.node, self.status, &self.body)
+    }
 }
 
 impl VisitedBuckets {
@@ -208,10 +234,10 @@ impl VisitPosition {
                     return Err(Error::Unsettled("a group has been divided".to_owned()));
                 }
             };
-            match whole_answer(answer).await {
-                Ok((status, body)) => return Ok(BucketAnswer::There(status, body)),
+            match WholeAnswer::of(answer).await {
+                Ok(answer) => return Ok(BucketAnswer::There(answer)),
                 // The other node may have changed documents, and must not be asked twice.
-                Err(error) if request.method != Method::GET => return Err(Error::Unknown(error.message())),
+                Err(error) if request.method != Method::GET => return Err(error.of_change()),
                 // Reads are asked for again: the node may have been frozen or restarted.
                 Err(error) if !backoff.again().await => return Err(error),
                 Err(_) => {}
@@ -237,16 +263,6 @@ pub(super) fn request_from(
     ForwardedRequest { target, ..request.clone() }
 }
 
-/// Status and body of another node's answer.
-pub(super) async fn whole_answer(answer: Response) -> Result<(StatusCode, Bytes), Error> {
-    let status = answer.status();
-    let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await.map_err(|error| {
-        let causes = text_with_causes(&error);
-        Error::Internal(format!("the answer of another node broke off: {causes}"))
-    })?;
-    Ok((status, body))
-}
-
 impl fmt::Display for VisitPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number < self.buckets.others() {
@@ -266,11 +282,6 @@ impl fmt::Display for VisitPosition {
 /// numbers of buckets begin with other characters.
 fn is_of_store(continuation: &str) -> bool {
     continuation.starts_with(['g', 'u'])
-}
-
-/// Error for another node's refusal, with the message of that node.
-pub(super) fn refused(status: StatusCode, body: &[u8]) -> Error {
-    Error::Remote { kind: kind_of(status), message: message_of(body) }
 }
 
 #[cfg(test)]

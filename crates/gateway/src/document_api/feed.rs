@@ -46,7 +46,7 @@ use self::answered::{KeyState, KeyUnderWay};
 use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
-pub(crate) use self::places::{StreamPlace, streams_max, writer_of};
+pub(crate) use self::places::{StreamPlace, StreamUse, streams_max, writer_of};
 use self::source::PackedForm;
 use self::table::FeedFormat;
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
@@ -193,7 +193,8 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     }
     let digest = BodyDigest::new(request.headers(), &call.parameters);
     let bytes = STREAM_BYTES + form.bytes();
-    let place = StreamPlace::take(&call.hop, call.writer, bytes, limits.bodies_bytes_max)?;
+    let wanted = StreamUse::of_feed(bytes);
+    let place = StreamPlace::take(&call.hop, call.writer, wanted, limits.bodies_bytes_max)?;
     let mut room = call.node.budget().share();
     room.grow(bytes).await?;
     if requested == RequestedKey::Body {

@@ -19,7 +19,7 @@ use millrace_store::{DocumentWrite, StoreChange, StoreModification, WriteRefusal
 use serde_json::{Value, json as object};
 
 use super::DocumentCall;
-use super::buckets::{self, BucketAnswer, VisitedBuckets};
+use super::buckets::{BucketAnswer, VisitedBuckets};
 use super::group_drop::{GroupDrop, drop_all, drop_group};
 use super::path::DocumentScope;
 use super::visit::VisitPass;
@@ -243,8 +243,8 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
                 let part = Some(place.bucket());
                 going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
             }
-            Ok(BucketAnswer::There(StatusCode::OK, body)) => swept(&body),
-            Ok(BucketAnswer::There(status, body)) => Err(buckets::refused(status, &body)),
+            Ok(BucketAnswer::There(answer)) if answer.status == StatusCode::OK => swept(&answer.body),
+            Ok(BucketAnswer::There(answer)) => Err(answer.refusal()),
             Err(error) => Err(error),
         };
         let (changed, inner) = match outcome {

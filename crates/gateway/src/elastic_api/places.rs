@@ -1,13 +1,15 @@
 //! Places of requests of the door, each of which one has while it runs, or waits for its turn among other
 //! work of the node.
+//!
+//! Requests of one client, or of one group, leave places to others ([`SharedPlaces`]).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_document::DocumentGroup;
-use millrace_store::ViewScope;
+use millrace_store::{ViewScope, WriterId};
 use parking_lot::Mutex;
-use tokio::sync::{AcquireError, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 /// Requests of the door that run at a time, but for searches. Each has a thread, which waits for the disk
 /// most of the time.
@@ -21,11 +23,14 @@ const SEARCHES_MAX: usize = 64;
 /// many there are, those of named groups begin.
 const SCANS_MAX: usize = 64;
 
+/// Part of the places, as a divisor, that a client leaves to others however few of those there are.
+const LEFT_PART: usize = 8;
+
 /// The places of a node.
 pub(super) struct RequestPlaces {
-    running: Arc<Semaphore>,
-    searching: Arc<GroupPlaces>,
-    scanning: Arc<Semaphore>,
+    running: Arc<SharedPlaces<WriterId>>,
+    searching: Arc<SharedPlaces<DocumentGroup>>,
+    scanning: Arc<SharedPlaces<WriterId>>,
 }
 
 /// Place of a request, until it is dropped.
@@ -35,120 +40,127 @@ pub(super) struct RequestPlace {
 
 impl RequestPlaces {
     pub(super) fn new() -> Self {
-        let [running, scanning] = [RUNNING_MAX, SCANS_MAX].map(|most| Arc::new(Semaphore::new(most)));
-        RequestPlaces { running, searching: GroupPlaces::new(SEARCHES_MAX), scanning }
+        let of_clients = |most| SharedPlaces::new(most, |most, _| most - most / LEFT_PART);
+        RequestPlaces {
+            running: of_clients(RUNNING_MAX),
+            searching: SharedPlaces::new(SEARCHES_MAX, |_, free| free),
+            scanning: of_clients(SCANS_MAX),
+        }
     }
 
-    /// Waits for a place of a request, with the scope of a search.
-    ///
-    /// # Errors
-    /// The node is being stopped.
-    pub(super) async fn take(&self, scope: Option<&ViewScope>) -> Result<RequestPlace, AcquireError> {
+    /// Waits for a place of a request of a client, with the scope of a search.
+    pub(super) async fn take(&self, client: WriterId, scope: Option<&ViewScope>) -> RequestPlace {
         let places = match scope {
             None => &self.running,
             Some(ViewScope::All | ViewScope::Buckets(_)) => &self.scanning,
             Some(ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _)) => {
-                return Ok(RequestPlace { _held: Box::new(self.searching.take(groups).await) });
+                return RequestPlace { _held: Box::new(self.searching.take(groups).await) };
             }
         };
-        let permit = Arc::clone(places).acquire_owned().await?;
-        Ok(RequestPlace { _held: Box::new(permit) })
+        RequestPlace { _held: Box::new(places.take(&[client]).await) }
     }
 }
 
-/// Places of searches of named groups. They are given in the order in which searches come; one whose group
-/// has as many as it leaves free is passed over.
-struct GroupPlaces {
+/// Places that several owners share: clients, or groups. A free one goes to the request whose owner has the
+/// fewest, and to the first of several such. Requests of an owner that has as many as it may are passed over.
+struct SharedPlaces<K: Clone + Ord> {
     most: usize,
-    state: Mutex<GroupPlacesState>,
+    /// Number of places below which an owner gets another one, by the number of all and of free ones.
+    below: fn(usize, usize) -> usize,
+    state: Mutex<SharedPlacesState<K>>,
 }
 
-#[derive(Default)]
-struct GroupPlacesState {
+struct SharedPlacesState<K: Clone + Ord> {
     taken: usize,
-    /// Places of the searches of each group: one of several groups counts for each.
-    groups: HashMap<DocumentGroup, usize>,
-    waiting: VecDeque<WaitingSearch>,
+    /// Places of the requests of each owner: one of several owners counts for each.
+    owners: BTreeMap<K, usize>,
+    waiting: VecDeque<WaitingRequest<K>>,
 }
 
-/// A search that waits for a place.
-struct WaitingSearch {
-    groups: Arc<[DocumentGroup]>,
-    sender: oneshot::Sender<GroupPlace>,
+/// A request that waits for a place.
+struct WaitingRequest<K: Clone + Ord> {
+    owners: Arc<[K]>,
+    sender: oneshot::Sender<SharedPlace<K>>,
 }
 
-/// Place of a search of named groups, until it is dropped.
-struct GroupPlace {
-    places: Arc<GroupPlaces>,
-    groups: Arc<[DocumentGroup]>,
+/// One of the places that owners share, until it is dropped.
+struct SharedPlace<K: Clone + Ord> {
+    places: Arc<SharedPlaces<K>>,
+    owners: Arc<[K]>,
 }
 
-impl GroupPlaces {
-    fn new(most: usize) -> Arc<Self> {
-        Arc::new(GroupPlaces { most, state: Mutex::default() })
+impl<K: Clone + Ord> SharedPlaces<K> {
+    fn new(most: usize, below: fn(usize, usize) -> usize) -> Arc<Self> {
+        let state = SharedPlacesState { taken: 0, owners: BTreeMap::new(), waiting: VecDeque::new() };
+        Arc::new(SharedPlaces { most, below, state: Mutex::new(state) })
     }
 
     /// Waits for a place.
-    async fn take(self: &Arc<Self>, groups: &[DocumentGroup]) -> GroupPlace {
-        self.ask(groups).await.expect("a search that waits stays in the queue until it is sent a place")
+    async fn take(self: &Arc<Self>, owners: &[K]) -> SharedPlace<K> {
+        self.ask(owners).await.expect("a request that waits stays in the queue until it is sent a place")
     }
 
     /// Asks for a place, which is sent when there is one.
-    fn ask(self: &Arc<Self>, groups: &[DocumentGroup]) -> oneshot::Receiver<GroupPlace> {
-        let mut groups = groups.to_vec();
-        groups.sort_unstable();
-        groups.dedup();
+    fn ask(self: &Arc<Self>, owners: &[K]) -> oneshot::Receiver<SharedPlace<K>> {
+        let mut owners = owners.to_vec();
+        owners.sort_unstable();
+        owners.dedup();
         let (sender, receiver) = oneshot::channel();
-        self.state.lock().waiting.push_back(WaitingSearch { groups: groups.into(), sender });
+        self.state.lock().waiting.push_back(WaitingRequest { owners: owners.into(), sender });
         self.hand_out();
         receiver
     }
 
-    /// Gives places to searches that wait.
+    /// Gives places to requests that wait.
     fn hand_out(self: &Arc<Self>) {
         loop {
-            let next = self.state.lock().admit_next(self.most);
-            let Some(WaitingSearch { groups, sender }) = next else { return };
-            let place = GroupPlace { places: Arc::clone(self), groups };
-            // A search that was given up meanwhile gives its place back.
+            let next = self.state.lock().admit_next(self.most, self.below);
+            let Some(WaitingRequest { owners, sender }) = next else { return };
+            let place = SharedPlace { places: Arc::clone(self), owners };
+            // A request that was given up meanwhile gives its place back.
             drop(sender.send(place));
         }
     }
 }
 
-impl GroupPlacesState {
-    /// The first search that gets a place now, which it has from here on.
-    fn admit_next(&mut self, most: usize) -> Option<WaitingSearch> {
-        self.waiting.retain(|search| !search.sender.is_closed());
+impl<K: Clone + Ord> SharedPlacesState<K> {
+    /// The request that gets a place now, which it has from here on.
+    fn admit_next(&mut self, most: usize, below: fn(usize, usize) -> usize) -> Option<WaitingRequest<K>> {
+        self.waiting.retain(|request| !request.sender.is_closed());
         let free = most.saturating_sub(self.taken);
-        let own = |group: &DocumentGroup| self.groups.get(group).copied().unwrap_or(0);
-        let admits = |search: &WaitingSearch| search.groups.iter().map(own).max().unwrap_or(0) < free;
-        let at = self.waiting.iter().position(admits)?;
-        let search = self.waiting.remove(at)?;
-        self.taken += 1;
-        for group in search.groups.iter() {
-            *self.groups.entry(group.clone()).or_default() += 1;
+        if free == 0 {
+            return None;
         }
-        Some(search)
+        let most_of_one = below(most, free);
+        let places = |owner: &K| self.owners.get(owner).copied().unwrap_or(0);
+        let own = |request: &WaitingRequest<K>| request.owners.iter().map(places).max().unwrap_or(0);
+        let waiting = self.waiting.iter().map(own).enumerate().filter(|(_, own)| *own < most_of_one);
+        let (at, _) = waiting.min_by_key(|(_, own)| *own)?;
+        let request = self.waiting.remove(at)?;
+        self.taken += 1;
+        for owner in request.owners.iter() {
+            *self.owners.entry(owner.clone()).or_default() += 1;
+        }
+        Some(request)
     }
 
     /// Takes a place back.
-    fn end(&mut self, groups: &[DocumentGroup]) {
+    fn end(&mut self, owners: &[K]) {
         self.taken -= 1;
-        for group in groups {
-            if let Some(own) = self.groups.get_mut(group) {
+        for owner in owners {
+            if let Some(own) = self.owners.get_mut(owner) {
                 *own -= 1;
                 if *own == 0 {
-                    self.groups.remove(group);
+                    self.owners.remove(owner);
                 }
             }
         }
     }
 }
 
-impl Drop for GroupPlace {
+impl<K: Clone + Ord> Drop for SharedPlace<K> {
     fn drop(&mut self) {
-        self.places.state.lock().end(&self.groups);
+        self.places.state.lock().end(&self.owners);
         self.places.hand_out();
     }
 }
@@ -161,30 +173,32 @@ mod tests {
         names.iter().map(|name| DocumentGroup::Name((*name).to_owned())).collect()
     }
 
-    /// Searches that asked for places, in their order.
-    struct AskingSearches(Vec<oneshot::Receiver<GroupPlace>>);
+    /// Requests that asked for places, in their order.
+    struct AskingRequests<K: Clone + Ord>(Vec<oneshot::Receiver<SharedPlace<K>>>);
 
-    impl AskingSearches {
-        fn of(places: &Arc<GroupPlaces>, names: &[&str], number: usize) -> Self {
-            AskingSearches((0..number).map(|_| places.ask(&groups(names))).collect())
+    impl AskingRequests<DocumentGroup> {
+        fn of(places: &Arc<SharedPlaces<DocumentGroup>>, names: &[&str], number: usize) -> Self {
+            AskingRequests((0..number).map(|_| places.ask(&groups(names))).collect())
         }
+    }
 
+    impl<K: Clone + Ord> AskingRequests<K> {
         /// Places that were sent since the last call.
-        fn sent(&mut self) -> Vec<GroupPlace> {
+        fn sent(&mut self) -> Vec<SharedPlace<K>> {
             self.0.iter_mut().filter_map(|receiver| receiver.try_recv().ok()).collect()
         }
     }
 
     #[test]
     fn a_group_leaves_places_to_others() {
-        let places = GroupPlaces::new(64);
-        let mut ann = AskingSearches::of(&places, &["ann"], 100);
+        let places = SharedPlaces::new(64, |_, free| free);
+        let mut ann = AskingRequests::of(&places, &["ann"], 100);
         let anns = ann.sent();
         assert_eq!(anns.len(), 32);
-        let mut bob = AskingSearches::of(&places, &["bob"], 1);
+        let mut bob = AskingRequests::of(&places, &["bob"], 1);
         let bobs = bob.sent();
         assert_eq!(bobs.len(), 1, "it does not wait behind those of another group");
-        let mut both = AskingSearches::of(&places, &["bob", "ann", "bob"], 1);
+        let mut both = AskingRequests::of(&places, &["bob", "ann", "bob"], 1);
         assert_eq!(both.sent().len(), 0, "a search of several groups is one of each");
         drop(bobs);
         assert_eq!(ann.sent().len(), 0);
@@ -198,13 +212,13 @@ mod tests {
 
     #[test]
     fn places_of_searches_that_were_given_up_go_to_others() {
-        let places = GroupPlaces::new(2);
-        let mut first = AskingSearches::of(&places, &["ann"], 1);
+        let places = SharedPlaces::new(2, |_, free| free);
+        let mut first = AskingRequests::of(&places, &["ann"], 1);
         let ann = first.sent();
         assert_eq!(ann.len(), 1);
-        let waiting = AskingSearches::of(&places, &["ann"], 3);
-        let sent = AskingSearches::of(&places, &["bob"], 1);
-        let mut last = AskingSearches::of(&places, &["cleo"], 1);
+        let waiting = AskingRequests::of(&places, &["ann"], 3);
+        let sent = AskingRequests::of(&places, &["bob"], 1);
+        let mut last = AskingRequests::of(&places, &["cleo"], 1);
         assert_eq!(last.sent().len(), 0, "both places are taken");
         // One that gave up has its place already, the others wait.
         drop((sent, waiting));
@@ -212,6 +226,25 @@ mod tests {
         assert_eq!(cleo.len(), 1);
         drop((ann, cleo));
         let state = places.state.lock();
-        assert!(state.taken == 0 && state.groups.is_empty() && state.waiting.is_empty());
+        assert!(state.taken == 0 && state.owners.is_empty() && state.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_client_has_most_places_until_another_comes() {
+        let places = RequestPlaces::new().running;
+        let ask = |client: u64, number: usize| {
+            AskingRequests((0..number).map(|_| places.ask(&[WriterId(client)])).collect())
+        };
+        let mut first = ask(1, 100);
+        let mut firsts = first.sent();
+        assert_eq!(firsts.len(), 56, "the rest waits, and there are places for others");
+        let mut second = ask(2, 100);
+        let seconds = second.sent();
+        assert_eq!(seconds.len(), 8);
+        drop(firsts.split_off(20));
+        // Places that come free go to the one that has fewer, until both have as many.
+        let (more_firsts, more_seconds) = (first.sent(), second.sent());
+        assert_eq!((more_firsts.len(), more_seconds.len()), (12, 24));
+        drop((firsts, seconds, more_firsts, more_seconds));
     }
 }

@@ -27,7 +27,7 @@ use millrace_node::cluster::ForwardKind;
 use tokio::time::Instant;
 
 use super::{ElasticApi, PRODUCT, check_right, route, written};
-use crate::document_api::feed::{StreamPlace, writer_of};
+use crate::document_api::feed::{StreamPlace, StreamUse, writer_of};
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, counted_page};
 
@@ -72,7 +72,8 @@ pub(super) async fn answer(
         parts.headers.remove(name);
     }
     let bodies_bytes_max = api.node.settings().limits.bodies_bytes_max;
-    let place = StreamPlace::take(&ForwardKind::Client, writer, STREAM_BYTES, bodies_bytes_max)?;
+    let wanted = StreamUse::of_bulks(STREAM_BYTES);
+    let place = StreamPlace::take(&ForwardKind::Client, writer, wanted, bodies_bytes_max)?;
     let mut room = api.node.budget().share();
     room.grow(IDLE_BYTES).await?;
     let bounds = BodyBounds { bytes: usize::MAX, ..api.node.body_bounds() };

@@ -40,12 +40,20 @@ pub(super) async fn ask(
         | DocumentsQuestion::Page { .. }
         | DocumentsQuestion::BucketPage { .. } => Error::Unsettled,
     };
+    let is_drop = matches!(question, DocumentsQuestion::Drop { .. });
     let answer = question::ask_or(forwarder, remote, DOCUMENTS_PATH, &question, unread).await;
-    answer.map_err(|error| match error {
+    answer.map_err(|error| refused(error, is_drop))
+}
+
+/// Error of a question that a node has refused as a whole: it has begun none of it, but for a drop, which is
+/// one and may fail after its begin.
+fn refused(error: Error, is_drop: bool) -> Error {
+    match error {
         // An older version without the path: another node is looked for.
         Error::Remote { kind: ErrorKind::NotFound, message } => Error::Unsettled(message),
+        Error::Remote { kind: ErrorKind::Unavailable, message } if !is_drop => Error::Unsettled(message),
         error => error,
-    })
+    }
 }
 
 /// Answers another node about documents of this one.
@@ -136,6 +144,20 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn a_question_that_is_refused_as_a_whole_has_changed_nothing() {
+        for (kind, of_write, of_drop) in [
+            (ErrorKind::NotFound, true, true),
+            (ErrorKind::Unavailable, true, false),
+            (ErrorKind::Timeout, false, false),
+            (ErrorKind::Internal, false, false),
+        ] {
+            let error = || Error::Remote { kind, message: "node b:1: no".to_owned() };
+            assert_eq!(refused(error(), false).changed_nothing(), of_write, "{kind:?}");
+            assert_eq!(refused(error(), true).changed_nothing(), of_drop, "{kind:?}");
+        }
+    }
 
     /// Other versions read and write these bytes, from protocol 3 on.
     #[test]

@@ -11,10 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::message::MessageProtocol;
+use super::refusal::refused_by;
 use super::{ForwardedRequest, NodeForwarder, is_unsettled, unsettled};
 use crate::edge::caller_of;
 use crate::http::BodyBounds;
-use crate::status::{HttpError, kind_of};
+use crate::status::HttpError;
 use crate::{GatewayState, http};
 
 /// Maximum bytes of a question and of an answer. The largest name all buckets, about a million, or as many
@@ -63,9 +64,7 @@ pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
         .await
         .map_err(|error| unread(format!("the answer of node {remote} broke off: {error}")))?;
     if status != StatusCode::OK {
-        let reason = String::from_utf8_lossy(&body);
-        let message = format!("node {remote} does not answer {path}: {status} {reason}");
-        return Err(Error::Remote { kind: kind_of(status), message });
+        return Err(refused_by(&remote.address, status, &body));
     }
     protocol
         .decode(&body)
@@ -81,7 +80,7 @@ pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
 pub(super) async fn read<Q: DeserializeOwned>(node: &GatewayState, request: Request) -> Result<Q, Error> {
     caller_of(&request)?.permit(WantedGroups::All)?;
     let protocol = MessageProtocol::of_request(request.headers());
-    let bounds = BodyBounds { bytes: BYTES_MAX, ..node.body_bounds() };
+    let bounds = BodyBounds { bytes: BYTES_MAX, is_question: true, ..node.body_bounds() };
     let body = http::collect(node, request.into_body(), bounds).await?;
     protocol.decode(&body).map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))
 }

@@ -18,9 +18,8 @@ use millrace_search::{ShareReply, ShareRequest};
 use serde::{Deserialize, Serialize};
 
 use super::message::MessageProtocol;
-use super::{NodeForwarder, is_unsettled};
+use super::{NodeForwarder, is_unsettled, refusal, refused_part};
 use crate::http::{BodyMessageReader, FrameMemory, frame};
-use crate::status::kind_of;
 use crate::{GatewayState, spans};
 use millrace_node::cluster::{ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk};
 use millrace_node::search::{self, StartedShare};
@@ -71,8 +70,7 @@ pub(super) async fn open(
     if status != StatusCode::OK {
         let body = to_bytes(answer.into_body(), REFUSAL_BYTES_MAX).await;
         let body = body.map_err(|error| broke_off(&remote, &error.to_string()))?;
-        let message = String::from_utf8_lossy(&body).into_owned();
-        return Err(Error::Remote { kind: kind_of(status), message });
+        return Err(refused_part(&remote.address, status, &body));
     }
     let replies = BodyMessageReader::new(
         answer.into_body(),
@@ -103,8 +101,13 @@ impl HttpShareTalk {
         let reply = self.protocol.decode_reply(&reply);
         let reply = reply.map_err(|error| broke_off(&self.remote, &error.to_string()))?;
         if let ShareReply::Refused { is_overload, message } = reply {
-            let kind = if is_overload { ErrorKind::Overloaded } else { ErrorKind::BadRequest };
-            return Err(Error::Remote { kind, message });
+            return Err(match is_overload {
+                true => Error::Remote {
+                    kind: ErrorKind::Overloaded,
+                    message: format!("node {}: {message}", self.remote),
+                },
+                false => Error::Remote { kind: ErrorKind::BadRequest, message },
+            });
         }
         self.memory.take(reply.memory_bytes())?;
         Ok(reply)
@@ -123,11 +126,7 @@ impl ShareTalk for HttpShareTalk {
 }
 
 fn broke_off(remote: &RemoteNode, reason: &str) -> Error {
-    Error::Unreachable {
-        address: remote.address.clone(),
-        reason: format!("its answer broke off: {reason}"),
-        sent: true,
-    }
+    refusal::broke_off(&remote.address, reason)
 }
 
 /// Answers the gathering node.
@@ -150,7 +149,7 @@ pub(crate) async fn answer_share(
     let mut asks = BodyMessageReader::new(
         request.into_body(),
         MESSAGE_BYTES_MAX,
-        FrameMemory::Bodies(state.budget().share()),
+        FrameMemory::Bodies(state.budget().question()),
     );
     let begin = asks.next().await.map_err(|fault| unreadable(fault.to_string()))?;
     let begin = begin.ok_or_else(|| unreadable("there is none".to_owned()))?;

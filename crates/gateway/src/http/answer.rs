@@ -97,7 +97,7 @@ impl AsRef<[u8]> for CountedPage {
 }
 
 /// Mark of a response, as an extension, that is not counted: figures are wanted most when no memory is left
-/// for answers. Its size must have a bound.
+/// for answers, and another node reads what it has asked for. Its size must have a bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UncountedAnswer;
 

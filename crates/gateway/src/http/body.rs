@@ -61,6 +61,8 @@ pub(crate) struct BodyBounds {
     pub(crate) patience: Duration,
     /// True if the bytes as sent are in memory already, under a share of their own.
     pub(crate) is_reserved: bool,
+    /// True for the question of another node.
+    pub(crate) is_question: bool,
 }
 
 /// A body in memory, with its share of the budget, which is released when the body is dropped.
@@ -114,7 +116,8 @@ pub(crate) async fn read_body(
 /// # Errors
 /// As [`read_body`].
 pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds) -> Result<ReadBody, Error> {
-    let mut share = node.budget().share();
+    let budget = node.budget();
+    let mut share = if bounds.is_question { budget.question() } else { budget.share() };
     if bounds.is_reserved {
         // There is nothing to wait for, and nothing is copied.
         let bytes = body.collect().await.map_err(|error| Error::BadRequest(error.to_string()))?.to_bytes();
@@ -363,6 +366,7 @@ mod tests {
         setting: "request-bytes-max",
         patience: Duration::from_secs(2),
         is_reserved: false,
+        is_question: false,
     };
 
     fn gzip(data: &[u8]) -> Vec<u8> {

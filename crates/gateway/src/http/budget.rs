@@ -12,6 +12,7 @@
 
 mod heads;
 mod made;
+mod questions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -214,7 +215,7 @@ impl RequestBudget {
 
     /// Creates a share without any bytes yet.
     pub(crate) fn share(self: &Arc<Self>) -> BudgetReservation {
-        BudgetReservation { budget: Arc::clone(self), bytes: 0, work: 0 }
+        BudgetReservation { budget: Arc::clone(self), bytes: 0, work: 0, beyond: 0 }
     }
 
     /// State of the bytes of bodies.
@@ -301,6 +302,8 @@ pub(crate) struct BudgetReservation {
     budget: Arc<RequestBudget>,
     bytes: usize,
     work: usize,
+    /// Bytes that it may reserve for the body beyond those of all bodies.
+    beyond: usize,
 }
 
 impl BudgetReservation {
@@ -312,6 +315,7 @@ impl BudgetReservation {
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let bodies = &self.budget.bodies;
         let most = match self.bytes.saturating_add(bytes) {
+            _ if self.beyond > 0 => bodies.capacity + self.beyond,
             ..=SMALL_BYTES_MAX => bodies.capacity,
             _ => bodies.capacity - bodies.capacity / SMALL_PART,
         };

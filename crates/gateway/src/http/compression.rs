@@ -5,10 +5,13 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
-use hyper::HeaderMap;
 use hyper::body::Body as _;
-use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, VARY};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, RETRY_AFTER, VARY};
+use hyper::{HeaderMap, StatusCode};
 use libdeflater::{CompressionLvl, Compressor};
+use serde_json::json;
+
+use super::json;
 
 /// Maximum size of responses that are not compressed, in bytes: they fit a packet, and compression costs more
 /// than it saves.
@@ -32,9 +35,10 @@ pub(crate) async fn pack(response: Response) -> Response {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    // The body is in memory (its size is known), so this neither waits nor fails.
-    let Ok(plain) = body.collect().await.map(|collected| collected.to_bytes()) else {
-        return Response::from_parts(parts, Body::empty());
+    // The body is in memory, or has a known size and comes from another node, which can stop meanwhile.
+    let plain = match body.collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) => return broken_off(&error),
     };
     let packed = if plain.len() <= INLINE_BYTES_MAX {
         gzip(&plain)
@@ -48,6 +52,17 @@ pub(crate) async fn pack(response: Response) -> Response {
     parts.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(packed))
+}
+
+/// Answer in place of one of which only a part has come from another node.
+fn broken_off(error: &axum::Error) -> Response {
+    let causes = millrace_env::text_with_causes(error);
+    let message = format!(
+        "the answer of another node broke off: {causes}; try again in a moment, what the request changes may be changed"
+    );
+    let mut response = json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "message": message }));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// Returns the compressed bytes; `None` if compression fails.
@@ -78,6 +93,12 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use hyper::body::{Bytes, Frame, SizeHint};
+
     use super::*;
 
     #[test]
@@ -92,6 +113,35 @@ mod tests {
         check("deflate, GZIP;q=0.5", true);
         check("br", false);
         check("gzip;q=0", false);
+    }
+
+    /// A body of a known size that breaks off, as one of another node.
+    struct BrokenBody;
+
+    impl hyper::body::Body for BrokenBody {
+        type Data = Bytes;
+        type Error = io::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+            Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())))
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(PLAIN_BYTES_MAX + 1)
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_before_it_is_sent_is_an_error() {
+        let response = pack(Response::new(Body::new(BrokenBody))).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(response.headers().contains_key(RETRY_AFTER));
+        let body = response.into_body().collect().await.expect("it is in memory").to_bytes();
+        let message = crate::status::message_of(&body);
+        assert!(message.starts_with("the answer of another node broke off: "), "{message}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod dropped_types;
 mod groups;
 mod http2;
 mod logs;
+mod lost_answers;
 mod placed_indexes;
 mod prompt_threads;
 mod reindexing;

@@ -448,11 +448,7 @@ async fn ask_remote(
         Error::Unreachable { address, reason, sent: false } => {
             Error::Unsettled(format!("node {address} cannot be reached: {reason}"))
         }
-        // The change must not be sent again: the other node may have made it, or be about to.
-        Error::Unreachable { address, reason, sent: true } => {
-            Error::Unknown(format!("node {address} was asked, and cannot be heard: {reason}"))
-        }
-        error => error,
+        error => error.of_change(),
     })
 }
 

@@ -394,8 +394,8 @@ async fn read_here(
 /// has this version; the answers have the order of the questions. The guard of a question is dropped when its
 /// answer is there.
 ///
-/// [`Error::Unsettled`], and [`Error::Unreachable`] that was not sent, mean that nothing was begun. After
-/// other errors the outcome may not be known.
+/// [`Error::Unsettled`] and [`Error::Unreachable`] mean that nothing was begun. After other errors the
+/// outcome may not be known.
 pub async fn ask_owners<G: Send + 'static>(
     node: &Arc<Node>,
     version: ClusterVersion,
@@ -443,12 +443,8 @@ async fn ask_owner(
         NodeAddress::At(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
             match tokio::time::timeout_at((deadline + GRACE).into(), asked).await {
-                Ok(answer) => answer,
-                Err(_) => Err(Error::Unreachable {
-                    address: remote.address,
-                    reason: "it has not answered in time".to_owned(),
-                    sent: true,
-                }),
+                Ok(answer) => answer.map_err(Error::of_change),
+                Err(_) => Err(Error::Unknown(format!("node {remote} has not answered in time"))),
             }
         }
     }

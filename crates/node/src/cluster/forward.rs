@@ -76,6 +76,9 @@ pub trait ForwardableRequest: Sync {
 
     /// Status of an answer that is an error.
     fn refusal(answer: &Self::Answer) -> Option<String>;
+
+    /// True if the node has refused the request because it has too much to do, or cannot serve now.
+    fn is_busy(answer: &Self::Answer) -> bool;
 }
 
 /// Answer of another node to a forwarded request.

@@ -27,11 +27,25 @@ pub enum AccessKind {
     Write,
     /// Change documents that must be found first.
     Sweep,
+    /// Read at the owner, which gathers what it needs from other nodes.
+    OwnerRead,
+    /// The same for a read that must not be repeated, such as that of the next page of a scroll.
+    OwnerReadOnce,
 }
 
 impl AccessKind {
     fn changes(self) -> bool {
         matches!(self, AccessKind::Write | AccessKind::Sweep)
+    }
+
+    /// True if a request can be sent again after a node may have answered it.
+    fn repeats(self) -> bool {
+        !self.changes() && self != AccessKind::OwnerReadOnce
+    }
+
+    /// True if only the owner answers.
+    fn is_of_owner(self) -> bool {
+        matches!(self, AccessKind::Write | AccessKind::OwnerRead | AccessKind::OwnerReadOnce)
     }
 }
 
@@ -183,15 +197,9 @@ pub async fn hand_on<R: ForwardableRequest>(
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only the node that the client asked tries again: the others' answers come back to it.
-        let may_look_again = *hop == ForwardKind::Client && !(may_have_arrived && access.changes());
+        let may_look_again = *hop == ForwardKind::Client && !(may_have_arrived && !access.repeats());
         if !(may_look_again && backoff.again().await) {
-            return Err(match error {
-                // The request must not be sent again: the other node may have written it, or be about to.
-                Error::Unreachable { address, reason, sent: true } if access.changes() => {
-                    Error::Unknown(format!("node {address} was asked, and cannot be heard: {reason}"))
-                }
-                error => error,
-            });
+            return Err(if access.changes() { error.of_change() } else { error });
         }
     }
 }
@@ -245,7 +253,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
 
     /// Routes the request with this node as the owner.
     async fn as_owner(&self) -> Result<RoutingDecision<R::Answer>, Error> {
-        if self.access == AccessKind::Write {
+        if self.access.is_of_owner() {
             return Ok(RoutingDecision::Here(ReadFence::default()));
         }
         let me = self.cluster.own().key;
@@ -270,11 +278,10 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         if readers.soon && !readers.full {
             return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
         }
-        let is_here = match self.access {
-            AccessKind::Sweep => readers.nodes.contains(&me),
-            AccessKind::Get | AccessKind::Read | AccessKind::Search | AccessKind::Write => {
-                readers.nodes.first() == Some(&me)
-            }
+        let is_here = if self.access == AccessKind::Sweep {
+            readers.nodes.contains(&me)
+        } else {
+            readers.nodes.first() == Some(&me)
         };
         match self.hop {
             _ if is_here => Ok(RoutingDecision::Here(ReadFence {
@@ -334,12 +341,14 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
     }
 
     /// Reads at the first of these nodes that answers; by a cluster state of this version, if one is given.
+    /// A refusal for want of room is the answer only if all others refuse, too, or do not answer.
     async fn read_at(
         &self,
         version: Option<ClusterVersion>,
         readers: &BucketReaders,
     ) -> Result<RoutingDecision<R::Answer>, Error> {
         let mut last = Error::Unsettled("no node has all of the documents now".to_owned());
+        let mut busy = None;
         let all = if readers.full { ReplicaCompleteness::Yes } else { ReplicaCompleteness::Perhaps };
         for node in &readers.nodes {
             let outcome = match self.cluster.place(*node) {
@@ -354,6 +363,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                 Err(error) => Err(error.into()),
             };
             match outcome {
+                Ok(SentAnswer::Answer(answer)) if R::is_busy(&answer) => busy = Some(answer),
                 Ok(SentAnswer::Answer(answer)) => {
                     ReadFence { version, ..ReadFence::default() }.check(self.node)?;
                     return Ok(RoutingDecision::There(answer));
@@ -364,7 +374,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                 Err(error) => last = error,
             }
         }
-        Err(last)
+        busy.map_or(Err(last), |answer| Ok(RoutingDecision::There(answer)))
     }
 
     async fn send(&self, remote: &RemoteNode, hop: &ForwardKind) -> Result<SentAnswer<R::Answer>, Error> {

@@ -170,26 +170,34 @@ impl<W> TurnScheduler<W> {
         self.waiting.iter().sum()
     }
 
-    /// Adds work to its queue. If that is full, or all queues together are, work that `is_abandoned` is
-    /// dropped first: of its own queue, or of the longest.
+    /// Adds work to its queue, where as much as `beyond` may wait beyond the bounds. If that is full, or all
+    /// queues together are, work that `is_abandoned` is dropped first: of its own queue, or of the longest.
     ///
     /// Cost: constant, unless all are full: then all queues are examined.
-    pub fn push(&mut self, flow: &WorkFlow, work: W, is_abandoned: &dyn Fn(&W) -> bool) -> TurnAdmission<W> {
+    pub fn push(
+        &mut self,
+        flow: &WorkFlow,
+        beyond: usize,
+        work: W,
+        is_abandoned: &dyn Fn(&W) -> bool,
+    ) -> TurnAdmission<W> {
+        let QueueBounds { flow: flow_max, all: all_max } = self.bounds;
+        let (flow_max, all_max) = (flow_max + beyond, all_max + beyond);
         let own = self.indexes.get(flow).copied();
         let length = own.map_or(0, |at| self.flow(at).queued.len());
-        if length >= self.bounds.flow
+        if length >= flow_max
             && let Some(own) = own
         {
             self.drop_abandoned(own, is_abandoned);
-            if self.flow(own).queued.len() >= self.bounds.flow {
+            if self.flow(own).queued.len() >= flow_max {
                 return TurnAdmission::Refused(work);
             }
         }
         let mut instead = None;
-        if self.waiting() >= self.bounds.all {
+        if self.waiting() >= all_max {
             let Some(longest) = self.longest() else { return TurnAdmission::Refused(work) };
             self.drop_abandoned(longest, is_abandoned);
-            if self.waiting() >= self.bounds.all {
+            if self.waiting() >= all_max {
                 if self.flow(longest).queued.len() <= length + 1 {
                     return TurnAdmission::Refused(work);
                 }

@@ -21,6 +21,7 @@ use crate::{CompiledApplication, Error, Node};
 /// A query over documents of this node, during the conversation.
 pub struct LocalShare {
     prepared: Arc<PreparedQuery>,
+    asker: ShareAsker,
     /// `None` while it works on an answer, and after a failed one.
     session: Option<(ShareSession, SearchDeadline)>,
     /// Indexes in use, until an answer names them.
@@ -29,20 +30,43 @@ pub struct LocalShare {
     observation: Option<ShareObservation>,
 }
 
+/// The node that gathers the shares of a query.
+#[derive(Clone, Copy)]
+enum ShareAsker {
+    ThisNode,
+    OtherNode,
+}
+
+impl ShareAsker {
+    /// Runs work for a share in the pool.
+    async fn run<T, F>(self, node: &Node, flow: WorkFlow, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        match self {
+            ShareAsker::ThisNode => node.pool().run_in(flow, work).await,
+            ShareAsker::OtherNode => node.pool().run_question(flow, work).await,
+        }
+    }
+}
+
 impl LocalShare {
     /// Starts a planned query over the documents of these buckets.
     pub async fn begin(prepared: Arc<PreparedQuery>, buckets: Vec<BucketId>) -> Result<Self, Error> {
         let (node, flow) = (Arc::clone(&prepared.request.node), prepared.flow());
-        Self::start(&node, flow, buckets, || Ok(prepared)).await
+        Self::start(ShareAsker::ThisNode, &node, flow, buckets, || Ok(prepared)).await
     }
 
     /// Plans a query, and starts it over the documents of these buckets.
     async fn plan(request: QueryRequest, buckets: Vec<BucketId>) -> Result<Self, Error> {
         let (node, flow) = (Arc::clone(&request.node), request.flow()?);
-        Self::start(&node, flow, buckets, || PreparedQuery::new(request).map(Arc::new)).await
+        let plan = || PreparedQuery::new(request).map(Arc::new);
+        Self::start(ShareAsker::OtherNode, &node, flow, buckets, plan).await
     }
 
     async fn start(
+        asker: ShareAsker,
         node: &Node,
         flow: WorkFlow,
         buckets: Vec<BucketId>,
@@ -53,9 +77,10 @@ impl LocalShare {
             let prepared = plan()?;
             let PreparedShare { session, deadline, used } = prepared.share(&wanted)?;
             let observation = prepared.request.observer.as_ref().map(ShareObservation::begin);
-            Ok::<_, Error>(LocalShare { prepared, session: Some((session, deadline)), used, observation })
+            let session = Some((session, deadline));
+            Ok::<_, Error>(LocalShare { prepared, asker, session, used, observation })
         };
-        let share = node.pool().run_in(flow, work).await??;
+        let share = asker.run(node, flow, work).await??;
         if let Some(cluster) = node.cluster().view()? {
             check_held(cluster, &buckets)?;
         }
@@ -69,7 +94,8 @@ impl LocalShare {
             let reply = session.answer(ask, &deadline);
             (reply, (session, deadline))
         };
-        let (reply, session) = self.prepared.request.node.pool().run_in(self.prepared.flow(), answer).await?;
+        let (node, flow) = (&self.prepared.request.node, self.prepared.flow());
+        let (reply, session) = self.asker.run(node, flow, answer).await?;
         if let Some(observation) = &mut self.observation {
             observation.traces = session.0.traces().collect();
         }

@@ -264,6 +264,8 @@ fn streams_have_places_and_little_room_while_they_are_idle() {
     support::poll("the streams have little room", || server.metric("millrace_bodies_bytes") == little);
     let (status, answer) = server.call(Method::POST, "/elastic/a/_bulk/stream", ITEM);
     assert_eq!(status, 429, "{answer}");
+    let reason = answer["error"]["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("256 at a time") && reason.contains("9437184 bytes"), "{answer}");
     // Feeds have the same places.
     let (status, answer) = server.call(Method::POST, "/feed/v1", "");
     assert_eq!(status, 429, "{answer}");

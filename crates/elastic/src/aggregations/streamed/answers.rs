@@ -45,7 +45,6 @@ impl StreamPlan<'_> {
     /// Answer of the aggregation, with its kind.
     pub(super) fn finish(&self, state: &StreamState) -> Result<(&'static str, Value), Error> {
         let one = self.one();
-        let figure = |kind: &'static str, value: Value| Ok((kind, json!({ "value": value })));
         match (&self.work, state) {
             (StreamWork::Terms(source, _, all), StreamState::Values(parts)) => {
                 let all = all.as_ref().map(RefCell::borrow);
@@ -121,6 +120,14 @@ impl StreamPlan<'_> {
                 let bucket = buckets.first().map_or_else(|| self.empty(), |bucket| self.kept(bucket));
                 one.single(kind, &bucket)
             }
+            (_, state) => self.finish_figure(state),
+        }
+    }
+
+    /// Answer of an aggregation without buckets.
+    fn finish_figure(&self, state: &StreamState) -> Result<(&'static str, Value), Error> {
+        let figure = |kind: &'static str, value: Value| Ok((kind, json!({ "value": value })));
+        match (&self.work, state) {
             (StreamWork::ValueCount(_), StreamState::Count(count)) => figure("value_count", json!(count)),
             (StreamWork::Cardinality(_), StreamState::Different(values)) => {
                 figure("cardinality", json!(values.len()))

@@ -22,8 +22,11 @@ const STREAMS_PART: usize = 2;
 /// The same for streams of other nodes.
 const NODE_STREAMS_PART: usize = 4;
 
-/// Number of streams at a time, however much memory there is: each has a thread of its own.
-const STREAMS_MAX: usize = 32;
+/// Number of streams at a time, however much memory there is.
+const STREAMS_MAX: usize = 256;
+
+/// Number of streams at a time that have a thread of their own.
+const THREADS_MAX: usize = 32;
 
 /// Maximum number of streams at a time. They may stop reading their bodies for long: while the store is slow,
 /// or while their clients do not read.
@@ -38,23 +41,44 @@ pub(crate) fn writer_of(caller: &RequestCaller, peer: Option<&ConnectionPeer>) -
     WriterId(HASHER.hash_one((&caller.name, network)))
 }
 
-/// Streams, and the memory in bytes that they may take.
+/// Streams, their threads, and the memory in bytes that they may take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct StreamUse {
+pub(crate) struct StreamUse {
     streams: usize,
+    threads: usize,
     bytes: usize,
 }
 
 impl StreamUse {
+    /// A stream of `/feed/v1`, which has a thread of its own, and may take so many bytes.
+    pub(crate) const fn of_feed(bytes: usize) -> Self {
+        StreamUse { streams: 1, threads: 1, bytes }
+    }
+
+    /// A stream of `_bulk/stream`, which may take so many bytes.
+    pub(crate) const fn of_bulks(bytes: usize) -> Self {
+        StreamUse { streams: 1, threads: 0, bytes }
+    }
+
     fn and(self, other: Self) -> Self {
-        StreamUse { streams: self.streams + other.streams, bytes: self.bytes + other.bytes }
+        StreamUse {
+            streams: self.streams + other.streams,
+            threads: self.threads + other.threads,
+            bytes: self.bytes + other.bytes,
+        }
     }
 
     fn without(self, other: Self) -> Self {
         StreamUse {
             streams: self.streams.saturating_sub(other.streams),
+            threads: self.threads.saturating_sub(other.threads),
             bytes: self.bytes.saturating_sub(other.bytes),
         }
+    }
+
+    /// True if there is as much as this of everything of which it wants some.
+    fn fits(self, free: Self) -> bool {
+        self.streams <= free.streams && self.threads <= free.threads && self.bytes <= free.bytes
     }
 }
 
@@ -79,25 +103,26 @@ pub(crate) struct StreamPlace {
 }
 
 impl StreamPlace {
-    /// Takes a place for a stream of a client, or of another node, that may take so many bytes.
+    /// Takes a place for a stream of a client, or of another node.
     ///
     /// # Errors
-    /// [`Error::Overloaded`]: all are taken, or a client has as many, or as much memory, as it would leave to
-    /// others.
+    /// [`Error::TooManyStreams`]: all are taken, or a client has as many, or as much memory, as it would
+    /// leave to others.
     pub(crate) fn take(
         hop: &ForwardKind,
         writer: WriterId,
-        bytes: usize,
+        wanted: StreamUse,
         bodies_bytes_max: usize,
     ) -> Result<Self, Error> {
         let is_client = matches!(hop, ForwardKind::Client);
         let (streams, part) = if is_client { (&CLIENTS, STREAMS_PART) } else { (&NODES, NODE_STREAMS_PART) };
-        let most = StreamUse { streams: STREAMS_MAX, bytes: bodies_bytes_max / part };
-        let wanted = StreamUse { streams: 1, bytes };
+        let bytes = bodies_bytes_max / part;
+        let most = StreamUse { streams: STREAMS_MAX, threads: THREADS_MAX, bytes };
         let mut taken = streams.lock();
         let own = taken.get(&writer).copied().unwrap_or_default();
         if !admits(own, taken.values().copied().sum(), wanted, most, is_client) {
-            return Err(Error::Overloaded);
+            let number = if wanted.threads > 0 { THREADS_MAX } else { STREAMS_MAX };
+            return Err(Error::TooManyStreams { most: number, bytes });
         }
         taken.insert(writer, own.and(wanted));
         Ok(StreamPlace { taken: streams, writer, own: wanted })
@@ -109,8 +134,12 @@ impl StreamPlace {
 /// share all of them. A stream that is alone is admitted however little memory there is.
 fn admits(own: StreamUse, taken: StreamUse, wanted: StreamUse, most: StreamUse, is_client: bool) -> bool {
     let free = most.without(taken);
-    let needed = if is_client { own.and(wanted) } else { wanted };
-    taken.streams == 0 || (needed.streams <= free.streams && needed.bytes <= free.bytes)
+    let mut needed = if is_client { own.and(wanted) } else { wanted };
+    if wanted.threads == 0 {
+        // Its other streams need not leave threads to it.
+        needed.threads = 0;
+    }
+    taken.streams == 0 || needed.fits(free)
 }
 
 impl Drop for StreamPlace {
@@ -128,6 +157,7 @@ impl Drop for StreamPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::HttpError;
 
     const MB: usize = 1 << 20;
 
@@ -139,7 +169,7 @@ mod tests {
         while was_admitted {
             was_admitted = false;
             for (client, bytes) in clients.iter().enumerate() {
-                let wanted = StreamUse { streams: 1, bytes: *bytes };
+                let wanted = StreamUse::of_bulks(*bytes);
                 if admits(own[client], own.iter().copied().sum(), wanted, most, true) {
                     own[client] = own[client].and(wanted);
                     was_admitted = true;
@@ -151,14 +181,15 @@ mod tests {
 
     #[test]
     fn a_client_leaves_places_to_others() {
-        let most = |streams| StreamUse { streams, bytes: 1000 * MB };
+        let most = |streams| StreamUse { streams, threads: 4, bytes: 1000 * MB };
+        assert_eq!(shares(most(256), &[0]), [128]);
         assert_eq!(shares(most(32), &[0]), [16]);
         assert_eq!(shares(most(32), &[0; 2]), [11, 11]);
         assert_eq!(shares(most(32), &[0; 7]), [4; 7]);
         assert_eq!(shares(most(1), &[0]), [1]);
         // One that had all that it gets, and another that comes then.
         let admits = |own: usize, taken: usize, is_client: bool| {
-            let of = |streams: usize| StreamUse { streams, bytes: 0 };
+            let of = |streams: usize| StreamUse { streams, threads: 0, bytes: 0 };
             super::admits(of(own), of(taken), of(1), most(32), is_client)
         };
         assert!(!admits(16, 16, true) && admits(0, 16, true) && admits(7, 23, true) && !admits(8, 24, true));
@@ -166,24 +197,40 @@ mod tests {
     }
 
     #[test]
+    fn streams_with_threads_leave_places_to_those_without() {
+        let most = StreamUse { streams: 8, threads: 4, bytes: MB };
+        let [feed, bulks] = [StreamUse::of_feed(0), StreamUse::of_bulks(0)];
+        let admits = |own, taken, wanted| super::admits(own, taken, wanted, most, true);
+        let feeds = feed.and(feed);
+        assert!(admits(feed, feed, feed) && !admits(feeds, feeds, feed), "it leaves two threads free");
+        assert!(admits(feeds, feeds, bulks), "it needs no thread");
+        let all = feeds.and(feeds);
+        assert!(!admits(StreamUse::default(), all, feed) && admits(StreamUse::default(), all, bulks));
+    }
+
+    #[test]
     fn a_client_leaves_memory_to_others() {
-        let most = StreamUse { streams: 32, bytes: 48 * MB };
+        let most = StreamUse { streams: 32, threads: 32, bytes: 48 * MB };
         assert_eq!(shares(most, &[3 * MB]), [8]);
         // Those that are packed by zstd take more, and leave room for some that are not.
         assert_eq!(shares(most, &[19 * MB]), [1]);
         assert_eq!(shares(most, &[19 * MB, 19 * MB, 3 * MB]), [1, 1, 2]);
         // One alone is admitted in any case.
-        let little = StreamUse { streams: 32, bytes: MB };
+        let little = StreamUse { streams: 32, threads: 32, bytes: MB };
         assert_eq!(shares(little, &[19 * MB, 3 * MB]), [1, 0]);
-        assert_eq!([1, 96, 1000].map(|megabytes| streams_max(megabytes * MB)), [1, 16, STREAMS_MAX]);
+        assert_eq!([1, 96, 6000].map(|megabytes| streams_max(megabytes * MB)), [1, 16, STREAMS_MAX]);
     }
 
     #[test]
     fn a_place_is_given_back_with_its_memory() {
         let [one, other] = [WriterId(u64::MAX), WriterId(u64::MAX - 1)];
-        let take = |writer, bytes| StreamPlace::take(&ForwardKind::Share, writer, bytes, 4 * 10 * MB);
+        let take = |writer, bytes| {
+            StreamPlace::take(&ForwardKind::Share, writer, StreamUse::of_feed(bytes), 4 * 10 * MB)
+        };
         let first = take(one, 6 * MB).expect("all is free");
-        assert!(take(other, 6 * MB).is_err(), "4 MB are free");
+        let refused = take(other, 6 * MB).err().expect("4 MB are free");
+        assert_eq!(refused.status(), hyper::StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.retry_after().is_some() && refused.to_string().contains("32 at a time"), "{refused}");
         let second = take(other, 4 * MB).expect("4 MB are free");
         drop(first);
         let third = take(one, 6 * MB).expect("it was given back");

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::{PAGE, VisitPass};
 use crate::GatewayState;
 use crate::document_api::DocumentCall;
-use crate::document_api::buckets::{self, BucketAnswer, VisitedBuckets};
+use crate::document_api::buckets::{self, BucketAnswer, VisitedBuckets, WholeAnswer};
 use crate::document_api::format::DocumentFormat;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use millrace_node::Error;
@@ -210,13 +210,13 @@ impl VisitPages {
             match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
                 RoutingOutcome::Here(fence) => *known.lock() = Some(fence),
                 RoutingOutcome::There(answer) => {
-                    let (status, body) = match buckets::whole_answer(answer).await {
+                    let answer = match WholeAnswer::of(answer).await {
                         Ok(answer) => answer,
                         // The node may have been frozen or restarted.
                         Err(error) if !backoff.again().await => return Err(error),
                         Err(_) => continue,
                     };
-                    let mut page = self.of_answer(status, &body)?;
+                    let mut page = self.of_answer(&answer)?;
                     page.next = page.next.map(|next| self.pass.position(&next)).transpose()?;
                     return Ok(page);
                 }
@@ -273,10 +273,10 @@ impl VisitPages {
         let count = wanted.clamp(1, PAGE).to_string();
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let asked = place.request(request, &parameters);
-        let (status, body) = loop {
+        let answer = loop {
             let fence = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
                 BucketAnswer::Here(fence) => fence,
-                BucketAnswer::There(status, body) => break (status, body),
+                BucketAnswer::There(answer) => break answer,
             };
             let pass = Arc::new(self.pass.within(place.bucket()));
             let page = self.of_this_node(pass, place.inner(), wanted).await;
@@ -286,25 +286,23 @@ impl VisitPages {
                 Err(_) => tokio::time::sleep(PATIENCE).await,
             }
         };
-        self.of_answer(status, &body)
+        self.of_answer(&answer)
     }
 
     /// The page in the answer of another node.
-    fn of_answer(&self, status: StatusCode, body: &[u8]) -> Result<WrittenPage, Error> {
-        match status {
-            StatusCode::OK => {
-                let answer: RemotePage<'_> = serde_json::from_slice(body).map_err(|error| {
-                    Error::Internal(format!("the answer of another node cannot be read: {error}"))
-                })?;
-                let mut page = WrittenPage { next: answer.continuation, ..WrittenPage::default() };
-                for document in answer.documents {
-                    self.add(&mut page, document.get().as_bytes());
-                }
-                self.learn_size(&page);
-                Ok(page)
-            }
-            status => Err(buckets::refused(status, body)),
+    fn of_answer(&self, answer: &WholeAnswer) -> Result<WrittenPage, Error> {
+        if answer.status != StatusCode::OK {
+            return Err(answer.refusal());
         }
+        let shown: RemotePage<'_> = serde_json::from_slice(&answer.body).map_err(|error| {
+            Error::Internal(format!("the answer of another node cannot be read: {error}"))
+        })?;
+        let mut page = WrittenPage { next: shown.continuation, ..WrittenPage::default() };
+        for document in shown.documents {
+            self.add(&mut page, document.get().as_bytes());
+        }
+        self.learn_size(&page);
+        Ok(page)
     }
 
     /// Adds a document that another node has written, as in a list.

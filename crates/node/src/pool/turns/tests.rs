@@ -66,7 +66,7 @@ impl TurnSimulation {
 
     fn push(&mut self, name: &str, left: Duration) {
         let task = SimulatedTask { name: name.to_owned(), left, begun: false };
-        assert_eq!(self.turns.push(&flow(name), task, &nobody), TurnAdmission::Queued);
+        assert_eq!(self.turns.push(&flow(name), 0, task, &nobody), TurnAdmission::Queued);
     }
 
     fn grant(&mut self) {
@@ -220,7 +220,7 @@ fn debts_are_paid_by_turns() {
     // A thread that was held for 40 ms without a break is paid back before the flow has its next turn.
     let mut turns = scheduler(10, 10);
     for name in ["a", "a", "b", "b"] {
-        assert_eq!(turns.push(&flow(name), name, &nobody), TurnAdmission::Queued);
+        assert_eq!(turns.push(&flow(name), 0, name, &nobody), TurnAdmission::Queued);
     }
     let first = turns.next(false).expect("work waits");
     turns.charge(first.flow, millis(40));
@@ -239,24 +239,39 @@ fn full_queues_drop_what_was_abandoned_then_the_newest_of_the_longest() {
     let is_abandoned = |name: &&str| *name == "gone";
     let mut turns = scheduler(4, 6);
     for (name, work) in [("a", "a1"), ("a", "gone"), ("a", "a2"), ("a", "gone"), ("b", "b1"), ("c", "c1")] {
-        assert_eq!(turns.push(&flow(name), work, &is_abandoned), TurnAdmission::Queued);
+        assert_eq!(turns.push(&flow(name), 0, work, &is_abandoned), TurnAdmission::Queued);
     }
-    assert_eq!(turns.push(&flow("a"), "a3", &is_abandoned), TurnAdmission::Queued, "two had left");
-    assert_eq!(turns.push(&flow("a"), "a4", &is_abandoned), TurnAdmission::Queued);
+    assert_eq!(turns.push(&flow("a"), 0, "a3", &is_abandoned), TurnAdmission::Queued, "two had left");
+    assert_eq!(turns.push(&flow("a"), 0, "a4", &is_abandoned), TurnAdmission::Queued);
     assert_eq!(
-        turns.push(&flow("a"), "a5", &is_abandoned),
+        turns.push(&flow("a"), 0, "a5", &is_abandoned),
         TurnAdmission::Refused("a5"),
         "the flow's own bound"
     );
-    assert_eq!(turns.push(&flow("d"), "d1", &is_abandoned), TurnAdmission::QueuedInsteadOf("a4"));
-    assert_eq!(turns.push(&flow("d"), "d2", &is_abandoned), TurnAdmission::QueuedInsteadOf("a3"));
+    assert_eq!(turns.push(&flow("d"), 0, "d1", &is_abandoned), TurnAdmission::QueuedInsteadOf("a4"));
+    assert_eq!(turns.push(&flow("d"), 0, "d2", &is_abandoned), TurnAdmission::QueuedInsteadOf("a3"));
     assert_eq!(
-        turns.push(&flow("d"), "d3", &is_abandoned),
+        turns.push(&flow("d"), 0, "d3", &is_abandoned),
         TurnAdmission::Refused("d3"),
         "no other is longer"
     );
     let order: Vec<&str> = std::iter::from_fn(|| turns.next(false)).map(|turn| turn.work).collect();
     assert_eq!(order, ["a1", "a2", "b1", "c1", "d1", "d2"]);
+}
+
+#[test]
+fn questions_wait_where_others_are_refused() {
+    let mut turns = scheduler(1, 2);
+    for name in ["a", "b"] {
+        assert_eq!(turns.push(&flow(name), 0, name, &nobody), TurnAdmission::Queued);
+    }
+    for name in ["a", "c"] {
+        assert_eq!(turns.push(&flow(name), 0, "client", &nobody), TurnAdmission::Refused("client"), "{name}");
+    }
+    assert_eq!(turns.push(&flow("a"), 1, "question", &nobody), TurnAdmission::Queued);
+    assert_eq!(turns.push(&flow("c"), 1, "another", &nobody), TurnAdmission::QueuedInsteadOf("question"));
+    let order: Vec<&str> = std::iter::from_fn(|| turns.next(false)).map(|turn| turn.work).collect();
+    assert_eq!(order, ["a", "b", "another"]);
 }
 
 /// A call of the scheduler.
@@ -324,7 +339,7 @@ proptest! {
             match event {
                 SimulatedEvent::Push(name) => {
                     number += 1;
-                    match turns.push(&flow(NAMES[name]), (name, number, false), &nobody) {
+                    match turns.push(&flow(NAMES[name]), 0, (name, number, false), &nobody) {
                         TurnAdmission::Queued => {}
                         TurnAdmission::QueuedInsteadOf(work) | TurnAdmission::Refused(work) => {
                             prop_assert!(!work.2, "work that was begun is never refused");
