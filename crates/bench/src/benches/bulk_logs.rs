@@ -1,6 +1,7 @@
 //! Logs in partitions: their retention under load, searches over them, and the bytes that an event takes.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,8 @@ const IN_BULK: u64 = 1_000;
 /// Time of the first event, and milliseconds between two partitions.
 const FIRST_MS: u64 = 1_700_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
+/// Time without a merge after which the segments of the partitions stay as they are.
+const SETTLED: Duration = Duration::from_secs(2);
 const DROP_MAX_S: f64 = 10e-3;
 const SPACE_MAX_S: f64 = 10.0;
 const P99_MAX: f64 = 1.2;
@@ -126,6 +129,27 @@ fn partitions(clients: &HttpClients, stream: &str) -> Result<u64, Error> {
     Ok(indexes.filter_map(|(_, index)| index["partitions"].as_u64()).sum())
 }
 
+/// Files of segments, once no merge has changed them for some time.
+fn settled_segments(data: &Path) -> Result<Vec<PathBuf>, Error> {
+    let directory = data.join("segments");
+    let list = || -> std::io::Result<Vec<PathBuf>> {
+        let mut files = std::fs::read_dir(&directory)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<Vec<_>>>()?;
+        files.sort_unstable();
+        Ok(files)
+    };
+    let mut before = list().map_err(Error::file(&directory))?;
+    loop {
+        std::thread::sleep(SETTLED);
+        let after = list().map_err(Error::file(&directory))?;
+        if after == before {
+            return Ok(after);
+        }
+        before = after;
+    }
+}
+
 fn retention(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
@@ -133,12 +157,16 @@ fn retention(settings: &Settings) -> Result<BenchReport, Error> {
     // Partitions are of whole bulks.
     let events = settings.sized(DROPPED_EVENTS).next_multiple_of(IN_BULK);
     put_template(&clients, events)?;
+    let store = local.node().store();
+    let mut of_old = Vec::new();
     for stream in ["logs-old-a", "logs-new-a"] {
         load(&clients, &bulks(stream, 0, 1_000), events * PARTITIONS / 2)?;
+        store.seal().map_err(Error::failed)?;
+        if of_old.is_empty() {
+            of_old = settled_segments(directory.path())?;
+        }
     }
     let there = [partitions(&clients, "logs-old-a")?, partitions(&clients, "logs-new-a")?];
-    let store = local.node().store();
-    store.seal().map_err(Error::failed)?;
     let written = bulks("logs-live-a", 0, 1_000);
     let (full, next) = clients.at_once(IN_FLIGHT, settings.time_per_case * 2, 0, &written)?;
     let rate = full.rate() / 2.0;
@@ -153,10 +181,8 @@ fn retention(settings: &Settings) -> Result<BenchReport, Error> {
         let request = OutgoingRequest::new(Method::DELETE, "/elastic/_data_stream/logs-old-a");
         HttpClients::new(local.url())?.ask(request)?;
         drop_time = began.elapsed();
-        // What the live bulks add meanwhile is in the tail; segments shrink by those of the partitions.
-        let least = before.segment_bytes / 3;
         while began.elapsed() < Duration::from_secs(60) {
-            if before.segment_bytes.saturating_sub(store.status().segment_bytes) >= least {
+            if !of_old.iter().any(|file| file.exists()) {
                 space_time = Some(began.elapsed());
                 break;
             }

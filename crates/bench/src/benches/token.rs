@@ -71,11 +71,14 @@ struct ServerWithClients {
 impl ServerWithClients {
     fn start(
         settings: &Settings,
-        prepare: impl FnOnce(&mut millrace_gateway::Settings) -> Result<(), Error>,
+        prepare: impl FnOnce(&mut millrace_gateway::Settings, &Path) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let directory = settings.workplace()?;
-        let mut of_node = node::settings(directory.path());
-        prepare(&mut of_node)?;
+        // A data directory has files of the server alone.
+        let data = directory.path().join("data");
+        std::fs::create_dir(&data).map_err(Error::file(&data))?;
+        let mut of_node = node::settings(&data);
+        prepare(&mut of_node, directory.path())?;
         let local = LocalNode::start_as(of_node, application::application()?)?;
         Ok(ServerWithClients { clients: HttpClients::new(local.url())?, local, _directory: directory })
     }
@@ -116,9 +119,9 @@ fn compare(
     fill: impl Fn(&ServerWithClients) -> Result<(), Error>,
 ) -> Result<BenchReport, Error> {
     let mut headers = None;
-    let open = ServerWithClients::start(settings, |_| Ok(()))?;
-    let closed = ServerWithClients::start(settings, |of_node| {
-        headers = Some(write_credentials(of_node)?);
+    let open = ServerWithClients::start(settings, |_, _| Ok(()))?;
+    let closed = ServerWithClients::start(settings, |of_node, beside| {
+        headers = Some(write_credentials(of_node, beside)?);
         Ok(())
     })?;
     let [key, token] = headers.expect("the server was started with them");
@@ -174,7 +177,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Writes the files of an API key and of the key of a signed token, and returns the headers with both.
-fn write_credentials(of_node: &mut millrace_gateway::Settings) -> Result<[&'static str; 2], Error> {
+fn write_credentials(
+    of_node: &mut millrace_gateway::Settings,
+    beside: &Path,
+) -> Result<[&'static str; 2], Error> {
     let key = ApiKey::of_random(&[7; ApiKey::RANDOM_BYTES]);
     let record = KeyRecord {
         id: key.id().to_owned(),
@@ -191,7 +197,7 @@ fn write_credentials(of_node: &mut millrace_gateway::Settings) -> Result<[&'stat
     let signer = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).map_err(Error::failed)?;
     let public = URL_SAFE_NO_PAD.encode(signer.public_key().as_ref());
     let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "bench", "x": public }] });
-    let keys = of_node.credentials.access.with_file_name("token-keys.json");
+    let keys = beside.join("token-keys.json");
     write(&keys, &set.to_string())?;
     of_node.credentials.token_keys = Some(TokenKeySource::File(keys));
     let claims = json!({
