@@ -55,6 +55,7 @@ impl WorldCounts {
             "lookup",
             "read since",
             "read all",
+            "read for several",
         ] {
             assert!(self.0.contains_key(name), "there was nothing of: {name}");
         }
@@ -237,6 +238,7 @@ impl FeedWorld {
             (10, 3, "odd", BucketId::ROOT),
             (11, 4, "even", slice(0, 1)),
             (11, 5, "odd", slice(2, 2)),
+            (10, 6, "even", BucketId::ROOT),
         ] {
             let definition = CopyDefinition { document_type: document_type.to_owned(), slice };
             world.add_copy(NodeKey(node), CopyNumber(number), SimCopy::new(definition));
@@ -448,10 +450,9 @@ impl FeedWorld {
             }
             WorldEvent::Batch { owner, follower, mut batch } => {
                 if self.sabotage == Some(FeedSabotage::ClosedByAnotherState) {
-                    let known = self.indexes[&follower].state.0;
                     for change in &mut batch.changes {
                         if let FeedChange::Closed { version, .. } = change {
-                            *version = known;
+                            *version = self.indexes[&follower].state.0;
                         }
                     }
                 }
@@ -510,8 +511,9 @@ impl FeedWorld {
                 FollowEffect::Follow { owner, request } => {
                     self.send(WorldEvent::Follow { owner, follower: key, request });
                 }
-                FollowEffect::Read { owner, read, .. } => {
+                FollowEffect::Read { owner, copies, read } => {
                     self.count(match &read.scope {
+                        _ if copies.len() > 1 => "read for several",
                         FeedReadScope::Documents(_) => "lookup",
                         FeedReadScope::Since { from, .. } if from.0 > 0 => "read since",
                         FeedReadScope::Since { .. } => "read all",
@@ -558,9 +560,7 @@ impl FeedWorld {
     }
 
     pub fn dispatch(&mut self, write: SimWrite, node: NodeKey) {
-        let now = self.now;
-        let (is_late, sabotage) =
-            (self.sabotage == Some(FeedSabotage::FedAfterAcknowledgement), self.sabotage);
+        let (now, sabotage) = (self.now, self.sabotage);
         let known = self.document_node(node);
         known.store(write, now);
         let is_drop = write.change == SimChange::Drop;
@@ -569,7 +569,7 @@ impl FeedWorld {
         }
         let run = known.source.run();
         let is_old = write.timestamp.0 + millrace_index_feed::LATE_US < known.clock(now).0;
-        match is_late {
+        match sabotage == Some(FeedSabotage::FedAfterAcknowledgement) {
             true => {
                 let delay = self.random.millis(20, 2_000);
                 self.at(delay, WorldEvent::Feed { write, node, run });
