@@ -60,7 +60,7 @@ struct DoubtfulLookup {
 pub(crate) enum ReadNeed {
     /// All documents after a sort key.
     All(Option<Vec<u8>>),
-    /// The same of those that changed since some time. Copies take more of them in than they need.
+    /// Documents after a sort key that changed since some time. A copy may get earlier ones as well.
     Since(Option<Vec<u8>>),
     /// These documents.
     Documents(BTreeSet<Vec<u8>>),

@@ -45,8 +45,8 @@ struct FeedPair {
     reads: Vec<FeedRead>,
     /// Copies that each read was asked for, with the half of its bucket.
     asked: Vec<(u64, Vec<u64>)>,
-    /// Documents of a page.
-    page: usize,
+    /// Maximum number of documents of a page.
+    page_documents: usize,
     /// Copies that ask for positions.
     asking: Vec<CopyNumber>,
 }
@@ -61,7 +61,7 @@ impl FeedPair {
             stored: BTreeMap::new(),
             reads: Vec::new(),
             asked: Vec::new(),
-            page: usize::MAX,
+            page_documents: usize::MAX,
             asking: Vec::new(),
         };
         pair.source.adopt(1, &owned(BucketStanding::Settled));
@@ -130,8 +130,9 @@ impl FeedPair {
                     FeedReadScope::Documents(documents) => documents.contains(&row.document),
                 }
         };
-        let rows: Vec<FeedRow<u8>> = self.stored.values().filter(is_read).take(self.page).cloned().collect();
-        let last = rows.last().filter(|_| rows.len() == self.page);
+        let rows: Vec<FeedRow<u8>> =
+            self.stored.values().filter(is_read).take(self.page_documents).cloned().collect();
+        let last = rows.last().filter(|_| rows.len() == self.page_documents);
         PageContent { until: last.map(|last| last.document.clone()), rows }
     }
 
@@ -223,7 +224,7 @@ fn a_copy_reads_since_its_time_and_is_ready() {
 #[test]
 fn copies_of_a_type_are_read_together() {
     let mut pair = FeedPair::new();
-    pair.page = 2;
+    pair.page_documents = 2;
     (1..=5).for_each(|document| pair.commit(row(half(0), document, at(95))));
     let adopted = pair.follower.adopt(1, FeedPair::owners(), pair.now);
     pair.carry_out(adopted);

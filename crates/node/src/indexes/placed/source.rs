@@ -36,7 +36,7 @@ const READS_WAITING: usize = 64;
 /// Bytes of pages after which the further reads of a question are put off.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Time after which they are.
+/// Time after which the further reads of a question are put off.
 const READ_TIME: Duration = Duration::from_secs(1);
 
 /// Time in which a batch is to be taken in.
