@@ -271,9 +271,10 @@ impl PlacedService {
             }
             ahead.ask(import.header(), place, ask);
             let bytes = ahead.next().await?;
-            let cluster = Arc::clone(&self.cluster);
+            let (cluster, source) = (Arc::clone(&self.cluster), Arc::clone(&self.source));
             let taken = blocking(move || {
                 cluster.pace(bytes.0.len() as u64);
+                import.set_disk_free(!source.store().is_in_use());
                 let accepted = CopyParcel::decode(&bytes.0).and_then(|parcel| import.accept(&parcel));
                 (accepted, import)
             });
