@@ -10,7 +10,7 @@ use millrace_index_feed::{
 };
 
 use super::FeedSabotage;
-use super::copies::{CopyNode, SimCopy};
+use super::copies::{CopyNode, SimCopy, shown};
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimFieldValue, SimWrite};
 use super::queries::OpenQuery;
 use super::random::FeedRandom;
@@ -56,6 +56,7 @@ impl WorldCounts {
             "read since",
             "read all",
             "read for several",
+            "put off",
         ] {
             assert!(self.0.contains_key(name), "there was nothing of: {name}");
         }
@@ -417,9 +418,14 @@ impl FeedWorld {
             }
             WorldEvent::Read { owner, follower, read } => {
                 if self.is_reachable(owner) {
+                    let is_put_off = self.random.percent(3);
                     let source = &mut self.document_node(owner).source;
                     let run = source.run();
-                    if source.begin_read(follower, read.clone()) {
+                    if is_put_off {
+                        source.put_off_read(follower, &read);
+                        self.count("put off");
+                        self.pump(owner);
+                    } else if source.begin_read(follower, read.clone()) {
                         let delay = self.random.millis(0, 300);
                         self.at(delay, WorldEvent::ReadStore { owner, follower, read, run });
                     }
@@ -579,22 +585,5 @@ impl FeedWorld {
         if is_old {
             self.count("late");
         }
-    }
-}
-
-fn shown(effect: &FollowEffect<SimFieldValue>) -> String {
-    match effect {
-        FollowEffect::Apply { copy, row } => {
-            format!("{copy:?} apply {:?} {} {:?}", row.document, row.timestamp.0, row.body)
-        }
-        FollowEffect::Replace { copy, bucket, from, until, rows, .. } => {
-            let rows: Vec<_> = rows.iter().map(|row| (&row.document, row.timestamp.0, row.body)).collect();
-            format!("{copy:?} replace {bucket} from {} until {until:?}: {rows:?}", from.0)
-        }
-        FollowEffect::ReplaceDocuments { copy, documents, rows } => {
-            let rows: Vec<_> = rows.iter().map(|row| (&row.document, row.timestamp.0, row.body)).collect();
-            format!("{copy:?} replace {documents:?}: {rows:?}")
-        }
-        other => format!("{other:?}"),
     }
 }
