@@ -5,6 +5,7 @@ mod copies;
 mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::{DropScope, Timestamp};
@@ -62,8 +63,8 @@ pub enum FollowEffect<B> {
     Read {
         /// The owner.
         owner: NodeKey,
-        /// The copy that the page is for.
-        copy: CopyNumber,
+        /// The copies that the page is for, of one document type.
+        copies: BTreeSet<CopyNumber>,
         /// The request.
         read: FeedRead,
     },
@@ -115,7 +116,7 @@ pub enum FollowEffect<B> {
         /// The range ends with this sort key; `None` for the end of the bucket.
         until: Option<Vec<u8>>,
         /// Versions of the page.
-        rows: Vec<FeedRow<B>>,
+        rows: Arc<[FeedRow<B>]>,
     },
     /// Replace the records of these documents by these versions, newer ones too, and forget the records of
     /// those without a version.
@@ -125,7 +126,7 @@ pub enum FollowEffect<B> {
         /// The documents.
         documents: BTreeSet<Vec<u8>>,
         /// Their versions.
-        rows: Vec<FeedRow<B>>,
+        rows: Arc<[FeedRow<B>]>,
     },
     /// Ask the owners of the slice's buckets for their positions, for [`IndexFeedFollower::catch_up`].
     AskPositions {
@@ -140,7 +141,7 @@ pub enum FollowEffect<B> {
 }
 
 /// Follower of an index node: for all of its copies, one session with each owner, so that a row is sent once
-/// to the node.
+/// to the node. Copies of one document type that need the same page of a bucket get it by one read.
 #[derive(Debug)]
 pub struct IndexFeedFollower<B> {
     /// Run of the process; a later one is greater.
@@ -152,6 +153,8 @@ pub struct IndexFeedFollower<B> {
     owners: BTreeMap<BucketId, Option<NodeKey>>,
     sessions: BTreeMap<NodeKey, FollowerSession>,
     copies: BTreeMap<CopyNumber, FollowingCopy>,
+    /// Buckets of which something may have to be read.
+    due: BTreeSet<BucketId>,
     effects: Vec<FollowEffect<B>>,
 }
 
@@ -166,6 +169,7 @@ impl<B: Clone> IndexFeedFollower<B> {
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
             copies: BTreeMap::new(),
+            due: BTreeSet::new(),
             effects: Vec::new(),
         }
     }
@@ -182,15 +186,15 @@ impl<B: Clone> IndexFeedFollower<B> {
         self.copies.insert(number, FollowingCopy::new(definition, marks, &self.owners));
         self.follow(now);
         let owned: Vec<NodeKey> = self.sessions.keys().copied().collect();
-        owned.into_iter().for_each(|owner| self.attach(owner, now));
-        self.take_effects()
+        owned.into_iter().for_each(|owner| self.attach(owner));
+        self.take_effects(now)
     }
 
     /// Keeps a copy up no more.
     pub fn remove_copy(&mut self, number: CopyNumber, now: Timestamp) -> Vec<FollowEffect<B>> {
         self.copies.remove(&number);
         self.follow(now);
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// Adopts a cluster state: all buckets, and the owner of each; `None` for one that no node can own.
@@ -215,8 +219,8 @@ impl<B: Clone> IndexFeedFollower<B> {
         }
         self.follow(now);
         let owned: Vec<NodeKey> = self.sessions.keys().copied().collect();
-        owned.into_iter().for_each(|owner| self.attach(owner, now));
-        self.take_effects()
+        owned.into_iter().for_each(|owner| self.attach(owner));
+        self.take_effects(now)
     }
 
     /// Takes a batch in.
@@ -229,7 +233,7 @@ impl<B: Clone> IndexFeedFollower<B> {
         if session.run.is_some_and(|run| run != batch.run) {
             // The process of the owner is another one: what waited in the former one is lost.
             self.restart(owner, now);
-            return self.take_effects();
+            return self.take_effects(now);
         }
         session.run = Some(batch.run);
         // After a gap the source hands out again what was not confirmed.
@@ -248,7 +252,7 @@ impl<B: Clone> IndexFeedFollower<B> {
             let receipt = BatchReceipt { run: batch.run, session: batch.session, position };
             self.effects.push(FollowEffect::Confirm { owner, receipt });
         }
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// Takes in that a session was cut.
@@ -256,7 +260,7 @@ impl<B: Clone> IndexFeedFollower<B> {
         if self.sessions.get(&owner).is_some_and(|session| session.session == cut.session) {
             self.restart(owner, now);
         }
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// A [`FollowEffect::Replace`] was carried out: `unmatched` are the documents that were found.
@@ -270,10 +274,10 @@ impl<B: Clone> IndexFeedFollower<B> {
     ) -> Vec<FollowEffect<B>> {
         let followed = self.copies.get_mut(&copy).and_then(|copy| copy.buckets.get_mut(&bucket));
         if followed.is_some_and(|followed| followed.compared(read, unmatched)) {
-            self.ask_reads(copy, bucket, now);
+            self.due.insert(bucket);
             self.ask_positions(now);
         }
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// Sends again what has no answer. Called every second or so.
@@ -287,18 +291,16 @@ impl<B: Clone> IndexFeedFollower<B> {
                     .push(FollowEffect::Follow { owner: *owner, request: session.request(self.version) });
             }
         }
-        let mut late = Vec::new();
-        for (number, copy) in &mut self.copies {
+        for copy in self.copies.values_mut() {
             for (bucket, followed) in &mut copy.buckets {
                 if followed.forget_late_reads(now) {
-                    late.push((*number, *bucket));
+                    self.due.insert(*bucket);
                 }
             }
             copy.forget_late_question(now);
         }
-        late.into_iter().for_each(|(copy, bucket)| self.ask_reads(copy, bucket, now));
         self.ask_positions(now);
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// Takes in the positions that [`FollowEffect::AskPositions`] asked for: the copy is ready if it has
@@ -313,7 +315,7 @@ impl<B: Clone> IndexFeedFollower<B> {
             known.is_ready = true;
             self.effects.push(FollowEffect::Ready { copy });
         }
-        self.take_effects()
+        std::mem::take(&mut self.effects)
     }
 
     /// True if a copy has had everything once.
@@ -389,7 +391,9 @@ impl<B: Clone> IndexFeedFollower<B> {
         inside.filter(|inside| bucket.covers(*inside)).collect()
     }
 
-    fn take_effects(&mut self) -> Vec<FollowEffect<B>> {
+    /// Asks for the reads that are due, and hands all effects out.
+    fn take_effects(&mut self, now: Timestamp) -> Vec<FollowEffect<B>> {
+        self.ask_reads(now);
         std::mem::take(&mut self.effects)
     }
 
@@ -402,7 +406,7 @@ impl<B: Clone> IndexFeedFollower<B> {
                 // An answer to a request of before the bucket was given up does not count.
                 if let Some(known) = known.filter(|known| known.sequence <= sequence) {
                     known.disorder = Some(disorder);
-                    self.attach(owner, now);
+                    self.attach(owner);
                 }
             }
             FeedChange::Ended(bucket) => {
@@ -413,23 +417,19 @@ impl<B: Clone> IndexFeedFollower<B> {
                 self.each(owner, bucket, |_, followed, _| followed.detach());
                 self.follow(now);
             }
-            FeedChange::Row(row) => self.row(owner, row, now),
+            FeedChange::Row(row) => self.row(owner, row),
             FeedChange::Doubtful { bucket, document_type, document, timestamp } => {
                 self.disorder(owner, bucket);
                 let of_type = self.copies_of(owner, bucket, &document_type);
                 for copy in of_type {
-                    self.look_up(copy, bucket, document.clone(), timestamp, now);
+                    self.look_up(copy, bucket, document.clone(), timestamp);
                 }
             }
             FeedChange::Dropped { scope, part, until } => self.dropped(owner, &scope, part, until),
             FeedChange::Stale(bucket) => {
                 self.disorder(owner, bucket);
-                let mut stale = Vec::new();
-                self.each(owner, bucket, |copy, followed, _| {
-                    followed.read_from(Timestamp(0));
-                    stale.push(copy);
-                });
-                stale.into_iter().for_each(|copy| self.ask_reads(copy, bucket, now));
+                self.each(owner, bucket, |_, followed, _| followed.read_from(Timestamp(0)));
+                self.due.insert(bucket);
             }
             FeedChange::Closed { version, until, held } => {
                 if version != self.version {
@@ -443,16 +443,16 @@ impl<B: Clone> IndexFeedFollower<B> {
                     }
                 }
             }
-            FeedChange::Page(page) => self.page(owner, page, now),
+            FeedChange::Page(page) => self.page(owner, page),
         }
     }
 
-    fn row(&mut self, owner: NodeKey, row: FeedRow<B>, now: Timestamp) {
+    fn row(&mut self, owner: NodeKey, row: FeedRow<B>) {
         for copy in self.copies_of(owner, row.bucket, &row.document_type) {
             let followed = self.copies.get(&copy).and_then(|copy| copy.buckets.get(&row.bucket));
             // A removal of before W may have been forgotten.
             match followed.is_some_and(|followed| row.timestamp < followed.until) {
-                true => self.look_up(copy, row.bucket, row.document.clone(), row.timestamp, now),
+                true => self.look_up(copy, row.bucket, row.document.clone(), row.timestamp),
                 false => self.effects.push(FollowEffect::Apply { copy, row: row.clone() }),
             }
         }

@@ -74,7 +74,7 @@ pub enum FeedReadScope {
     Documents(BTreeSet<Vec<u8>>),
 }
 
-/// Request to read documents of a bucket in the store of a source.
+/// Request to read documents of a bucket in the store of a source, for one copy or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeedRead {
     /// Session that the page comes in.
@@ -105,7 +105,8 @@ pub struct FeedPage<B> {
     pub read: u64,
     /// Bucket of the documents.
     pub bucket: BucketId,
-    /// Content; `None` if the bucket changed meanwhile so that it must be read again.
+    /// Content; `None` if the documents must be asked for again: the bucket changed meanwhile, or the read
+    /// was put off.
     pub content: Option<PageContent<B>>,
 }
 

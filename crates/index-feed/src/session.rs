@@ -144,6 +144,13 @@ impl<B: Clone> SourceSession<B> {
         true
     }
 
+    /// Answers a read that is not carried out, so that it is asked for again.
+    pub fn put_off(&mut self, read: &FeedRead) {
+        if self.followed.contains_key(&read.bucket) {
+            self.push(FeedChange::Page(FeedPage { read: read.number, bucket: read.bucket, content: None }));
+        }
+    }
+
     /// Forgets a read that will not end.
     pub fn abandon_read(&mut self, number: u64) {
         self.reads.remove(&number);

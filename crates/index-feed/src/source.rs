@@ -373,6 +373,14 @@ impl<B: Clone> IndexFeedSource<B> {
         self.cut_those_over();
     }
 
+    /// Answers a read that has not begun, and is not carried out now. The follower asks again.
+    pub fn put_off_read(&mut self, follower: NodeKey, read: &FeedRead) {
+        if let Some(session) = self.session_of(follower, read.session) {
+            session.put_off(read);
+        }
+        self.cut_those_over();
+    }
+
     /// A read that has begun cannot be finished. The follower asks again.
     pub fn abandon_read(&mut self, follower: NodeKey, read: &FeedRead) {
         if let Some(session) = self.session_of(follower, read.session) {

@@ -6,12 +6,11 @@ use millrace_env::Disk;
 use millrace_keys::KeyRange;
 use parking_lot::{Mutex, RwLock};
 
-use crate::cursor::RunMergeCursor;
 use crate::files::{remove_others, run_path};
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal, MergeEnd};
-use crate::record::{DocumentRecord, KEY_LIMIT};
+use crate::record::{DocumentRecord, EntryRecord, KEY_LIMIT};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
 use crate::state::CopyState;
@@ -208,22 +207,21 @@ impl IndexCopy {
         let _one_at_a_time = self.applying.lock();
         changes.iter().try_for_each(IndexChange::check_length)?;
         let (mut new, mut known) = (Vec::with_capacity(changes.len()), Vec::new());
-        {
-            let state = self.state.read();
-            let mut until = state.loaded_until.clone();
-            for change in self.of_slice(changes) {
-                let is_new = until < change.document && state.newest_change(&change.document)?.is_none();
-                if is_new {
-                    until.clone_from(&change.document);
-                    new.push(change);
-                } else {
-                    known.push(change);
-                }
+        let mut until = self.state.read().loaded_until.clone();
+        for change in self.of_slice(changes) {
+            let mut sources = self.state.read().document_sources(&change.document);
+            let is_new = until < change.document && sources.newest_change(&change.document)?.is_none();
+            if is_new {
+                until.clone_from(&change.document);
+                new.push(change);
+            } else {
+                known.push(change);
             }
         }
         let loaded = new.len();
         let mut state = self.state.write();
-        new.iter().for_each(|change| state.loaded.push(change));
+        let rows = Arc::make_mut(&mut state.loaded);
+        new.iter().for_each(|change| rows.push(change));
         if let Some(last) = new.pop() {
             state.loaded_until = last.document;
         }
@@ -254,7 +252,7 @@ impl IndexCopy {
         let mut applied = 0;
         for change in self.of_slice(changes) {
             change.check_length()?;
-            let before = self.state.read().document(&change.document)?;
+            let before = self.document(&change.document)?;
             if before.as_ref().is_some_and(|before| !counts(before, &change)) {
                 continue;
             }
@@ -275,7 +273,7 @@ impl IndexCopy {
         let _one_at_a_time = self.applying.lock();
         let mut forgotten = 0;
         for document in documents {
-            let Some(before) = self.state.read().document(document)? else { continue };
+            let Some(before) = self.document(document)? else { continue };
             self.state.write().memory.apply(document, DocumentRecord::default(), &before.keys);
             forgotten += 1;
         }
@@ -291,7 +289,7 @@ impl IndexCopy {
         let _one_at_a_time = self.applying.lock();
         let mut removed = 0;
         for document in documents {
-            let before = self.state.read().document(document)?;
+            let before = self.document(document)?;
             let Some(before) = before.filter(|before| before.timestamp <= until && !before.keys.is_empty())
             else {
                 continue;
@@ -308,7 +306,8 @@ impl IndexCopy {
     /// # Errors
     /// A run cannot be read or is damaged.
     pub fn document(&self, document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
-        self.state.read().document(document)
+        let sources = self.state.read().document_sources(document);
+        sources.record(document)
     }
 
     /// Writes what is in memory as a run, and notes what the copy has then.
@@ -352,7 +351,7 @@ impl IndexCopy {
         let (frozen, at) = {
             let mut state = self.state.write();
             if state.frozen_loaded.is_none() && !state.loaded.is_empty() {
-                state.frozen_loaded = Some(Arc::new(std::mem::take(&mut state.loaded)));
+                state.frozen_loaded = Some(std::mem::take(&mut state.loaded));
             }
             (state.frozen_loaded.clone(), state.loaded_runs)
         };
@@ -446,7 +445,7 @@ impl IndexCopy {
         let Some(manifest) = manifest.as_mut() else { return Ok(false) };
         let (runs, loaded_runs, is_loading) = {
             let state = self.state.read();
-            (state.runs.clone(), state.loaded_runs, state.loaded_rows().iter().any(|rows| !rows.is_empty()))
+            (state.runs.clone(), state.loaded_runs, state.loaded_rows().any(|rows| !rows.is_empty()))
         };
         let count = choose(&runs.iter().map(|run| run.bytes).collect::<Vec<_>>(), loaded_runs);
         if count == 0 {
@@ -498,8 +497,9 @@ impl IndexCopy {
         limit: usize,
     ) -> Result<EntryPage, Error> {
         let mut page = EntryPage::default();
-        let mut last = Vec::new();
-        self.state.read().pass(ranges, continuation, &mut |key, record| {
+        let (from, mut last) = (continuation.unwrap_or_default(), Vec::new());
+        let sources = self.state.read().sources(ranges, from, limit, |_, record: &EntryRecord| record.live);
+        sources.pass(ranges, from, &mut |key, record| {
             if page.entries.len() == limit {
                 page.continuation = Some([&last[..], &[0]].concat());
                 return false;
@@ -524,9 +524,14 @@ impl IndexCopy {
         limit: u64,
         wanted: &dyn Fn(&[u8]) -> bool,
     ) -> Result<u64, Error> {
+        let counts = |key: &[u8], record: &EntryRecord| {
+            record.live && wanted(&key[record.key_length.min(key.len())..])
+        };
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let sources = self.state.read().sources(ranges, &[], most, counts);
         let mut count = 0;
-        self.state.read().pass(ranges, None, &mut |key, record| {
-            count += u64::from(wanted(&key[record.key_length.min(key.len())..]));
+        sources.pass(ranges, &[], &mut |key, record| {
+            count += u64::from(counts(key, record));
             count < limit
         })?;
         Ok(count)
@@ -537,12 +542,10 @@ impl IndexCopy {
     /// # Errors
     /// A run cannot be read or is damaged.
     pub fn documents(&self, from: &[u8], limit: usize) -> Result<DocumentPage, Error> {
-        let state = self.state.read();
-        let tables = state.tables();
-        let tables: Vec<_> = tables.iter().map(|table| &table.documents).collect();
-        let loaded = state.loaded_rows();
-        let mut cursor =
-            RunMergeCursor::<DocumentRecord>::new(&tables, &state.runs, &loaded, from, None, false)?;
+        let all = [KeyRange { low: Vec::new(), high: None }];
+        let is_known = |_: &[u8], record: &DocumentRecord| !record.is_forgotten();
+        let sources = self.state.read().sources(&all, from, limit, is_known);
+        let mut cursor = sources.cursor(from, None, false)?;
         let (mut page, mut key) = (DocumentPage::default(), Vec::new());
         while page.documents.len() < limit {
             let Some(record) = cursor.next(&mut key)? else {
@@ -569,8 +572,7 @@ impl IndexCopy {
     pub fn status(&self) -> CopyStatus {
         let state = self.state.read();
         let in_memory: i64 = state.tables().iter().map(|table| table.balance).sum();
-        let loaded = state.loaded_rows();
-        let in_load: usize = loaded.iter().map(|rows| rows.entries()).sum();
+        let in_load: usize = state.loaded_rows().map(|rows| rows.entries()).sum();
         let live: u64 = state.runs.iter().map(|run| run.catalog.live).sum();
         let gone: u64 = state.runs.iter().map(|run| run.catalog.gone).sum();
         CopyStatus {
@@ -578,7 +580,7 @@ impl IndexCopy {
             bytes: state.runs.iter().map(|run| run.bytes).sum(),
             runs: state.runs.len(),
             memory_bytes: state.tables().iter().map(|table| table.bytes).sum(),
-            loaded_bytes: loaded.iter().map(|rows| rows.memory_bytes()).sum(),
+            loaded_bytes: state.loaded_rows().map(|rows| rows.memory_bytes()).sum(),
             complete_until: state.complete_until,
             built: state.built,
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::block::{BlockPosition, RunBytes};
 use crate::loading::LoadedRows;
+use crate::memory::MemoryTable;
 use crate::record::{DocumentRecord, EntryRecord};
 use crate::run::{IndexRun, RunSection};
 
@@ -15,6 +16,9 @@ pub(crate) trait SectionRecord: Clone {
     const SECTION: RunSection;
 
     fn decode(bytes: &[u8]) -> Option<Self>;
+
+    /// The section of a table in memory.
+    fn of_table(table: &MemoryTable) -> &BTreeMap<Vec<u8>, Self>;
 
     /// A pass over the section of rows of a load, from a key on.
     fn loaded<'a>(rows: &'a LoadedRows, from: &[u8]) -> Box<dyn SectionCursor<Self> + 'a>;
@@ -27,6 +31,10 @@ impl SectionRecord for DocumentRecord {
         DocumentRecord::read(bytes)
     }
 
+    fn of_table(table: &MemoryTable) -> &BTreeMap<Vec<u8>, Self> {
+        &table.documents
+    }
+
     fn loaded<'a>(rows: &'a LoadedRows, from: &[u8]) -> Box<dyn SectionCursor<Self> + 'a> {
         Box::new(LoadedDocuments::new(rows, from))
     }
@@ -37,6 +45,10 @@ impl SectionRecord for EntryRecord {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         EntryRecord::read(bytes)
+    }
+
+    fn of_table(table: &MemoryTable) -> &BTreeMap<Vec<u8>, Self> {
+        &table.entries
     }
 
     fn loaded<'a>(rows: &'a LoadedRows, from: &[u8]) -> Box<dyn SectionCursor<Self> + 'a> {

@@ -52,6 +52,8 @@ pub struct CopyImport {
     part: Option<Box<dyn AppendFile>>,
     /// Parcels of the part that may not be durable.
     unsynced: u64,
+    /// True if no request waits for the disk.
+    is_disk_free: bool,
     moved: u64,
 }
 
@@ -111,7 +113,8 @@ impl CopyImport {
             plan.write(disk, directory)?;
         }
         let next = plan.header.first_place();
-        let mut import = CopyImport { options, plan, next, part: None, unsynced: 0, moved: 0 };
+        let (part, unsynced, is_disk_free, moved) = (None, 0, false, 0);
+        let mut import = CopyImport { options, plan, next, part, unsynced, is_disk_free, moved };
         import.enter_run()?;
         import.check_space()?;
         Ok(import)
@@ -134,6 +137,11 @@ impl CopyImport {
         let before: u64 = runs[..whole].iter().map(|run| run.length).sum();
         let received = before + self.next.map_or(0, |next| next.offset);
         ImportProgress { bytes: self.plan.header.bytes(), received, moved: self.moved }
+    }
+
+    /// Sets if no request waits for the disk: then parcels are written faster. Initially false.
+    pub fn set_disk_free(&mut self, is_free: bool) {
+        self.is_disk_free = is_free;
     }
 
     /// Takes the next parcel. The last one of a run takes as long as reading the run, since every byte is
@@ -209,6 +217,7 @@ impl CopyImport {
             None => disk.reopen(&path, parcel.place.offset).map_err(failed)?,
         };
         let part = self.part.insert(part);
+        part.set_alone(self.is_disk_free);
         part.append(&parcel.bytes).map_err(failed)?;
         self.unsynced += 1;
         if self.unsynced == SYNC_PARCELS {

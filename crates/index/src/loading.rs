@@ -8,7 +8,7 @@ use crate::record::{DocumentRecord, EntryRecord};
 use crate::{Error, IndexChange, run_writer::RunWriter};
 
 /// Documents in their order, with their keys, in one allocation.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct LoadedRows {
     /// For each row the key of the document, and those of its entries.
     bytes: Vec<u8>,
@@ -17,6 +17,7 @@ pub(crate) struct LoadedRows {
     ends: Vec<usize>,
 }
 
+#[derive(Clone)]
 struct LoadedRow {
     start: usize,
     timestamp: u64,

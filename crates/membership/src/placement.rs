@@ -16,6 +16,7 @@ mod situation;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_coordination::{KeyEntry, StoreRevision};
 use millrace_env::{RealDisk, replace_file};
@@ -29,6 +30,16 @@ use crate::membership::MembershipShared;
 
 pub(crate) use leading::lead;
 pub(crate) use requests::PlacementRequestEntry;
+
+/// Shortest and longest time between two plans, or two publications of reports.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// Time from the beginning of some work on coordination to that of the next: a copy that is ready makes room
+/// for another one soon, and large tables take a tenth of the time.
+fn interval_after(took: Duration) -> Duration {
+    let (shortest, longest) = INTERVALS;
+    took.saturating_mul(10).clamp(shortest, longest)
+}
 
 /// Indexes that the active application of this node places.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -134,6 +134,11 @@ impl Store {
         self.inner.shared.is_behind()
     }
 
+    /// True if a request waits for the store, or did until just now: then the disk is shared with it.
+    pub fn is_in_use(&self) -> bool {
+        self.inner.shared.is_in_use()
+    }
+
     /// Writes versions that have their timestamps already: those of other replicas. They may come in any
     /// order, and more than once; of each document the newest counts. All of them are kept or none; `done` is
     /// called as in [`Store::write`]. Timestamps that this store gives are above them from then on.

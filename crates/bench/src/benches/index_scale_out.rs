@@ -44,7 +44,7 @@ const WARM_UP: u32 = 2;
 const SUSTAINED: u32 = 6;
 const WITHOUT: u32 = 15;
 /// Interval between looks at the rebalance.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(50);
 /// Shortest processor time that the system tells apart.
 const SHORTEST: f64 = 0.01;
 const BY_3_MIN: f64 = 5.0;
@@ -280,7 +280,7 @@ fn watch(cluster: &PlacedIndexBench) -> Result<(SeenMoves, Duration), Error> {
 }
 
 /// Adds the moves under way. A copy is under way for longer than the interval between two looks: the leader
-/// plans at most once a second.
+/// plans at most ten times a second.
 fn add_moves(rebalance: &Value, moves: &mut SeenMoves) {
     for copy in rebalance["copies"].as_array().into_iter().flatten() {
         if let (Some(index), Some(to), Some(_)) =

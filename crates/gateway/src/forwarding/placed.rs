@@ -54,7 +54,7 @@ mod tests {
         FollowRequest, FollowSession, OwnerPosition, PageContent, SourceRun,
     };
     use millrace_index_placement::{CopyId, IndexNumber, SliceId};
-    use millrace_node::indexes::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes};
+    use millrace_node::indexes::{CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
 
@@ -83,7 +83,10 @@ mod tests {
             types: BTreeSet::from(["mail".to_owned()]),
             buckets: BTreeMap::from([(bucket, 1)]),
         };
-        let read = |scope| FeedRead { session, number: 3, bucket, document_type: "mail".to_owned(), scope };
+        let read = |scope| KeyedRead {
+            read: FeedRead { session, number: 3, bucket, document_type: "mail".to_owned(), scope },
+            definitions: BTreeSet::from([1, u64::MAX]),
+        };
         let row = FeedRow {
             bucket,
             document_type: "mail".to_owned(),
@@ -132,8 +135,8 @@ mod tests {
         };
         for question in [
             PlacedQuestion::Follow { follower: node, request, definitions: BTreeSet::from([1, u64::MAX]) },
-            PlacedQuestion::Read { follower: node, read: read(since), definition: 1 },
-            PlacedQuestion::Read { follower: node, read: read(documents), definition: 1 },
+            PlacedQuestion::Read { follower: node, reads: vec![read(since), read(documents)] },
+            PlacedQuestion::Read { follower: node, reads: Vec::new() },
             PlacedQuestion::Batch { owner: node, batch: FeedBatch { run, session, first: 40, changes } },
             PlacedQuestion::Cut { owner: node, cut: FeedCut { session } },
             PlacedQuestion::Position { follower: node },

@@ -55,6 +55,28 @@ struct DoubtfulLookup {
     documents: BTreeSet<Vec<u8>>,
 }
 
+/// Read that a copy needs of a bucket. One read serves all copies of a type that need the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ReadNeed {
+    /// All documents after a sort key.
+    All(Option<Vec<u8>>),
+    /// Documents after a sort key that changed since some time. A copy may get earlier ones as well.
+    Since(Option<Vec<u8>>),
+    /// These documents.
+    Documents(BTreeSet<Vec<u8>>),
+}
+
+impl ReadNeed {
+    /// Documents to read, of this time or later.
+    pub fn scope(self, from: Timestamp) -> FeedReadScope {
+        match self {
+            ReadNeed::All(after) => FeedReadScope::Since { from: Timestamp(0), after },
+            ReadNeed::Since(after) => FeedReadScope::Since { from, after },
+            ReadNeed::Documents(documents) => FeedReadScope::Documents(documents),
+        }
+    }
+}
+
 /// Meaning of a page that arrives.
 #[derive(Debug)]
 pub(crate) enum PagePlace {
@@ -113,24 +135,39 @@ impl FollowedBucket {
         }
     }
 
-    /// Reads to be asked for, with their numbers from `next` on.
-    pub fn due_reads(&mut self, now: Timestamp, mut next: impl FnMut() -> u64) -> Vec<(u64, FeedReadScope)> {
-        let mut due = Vec::new();
-        if let Some(reading) =
-            self.reading.as_mut().filter(|reading| matches!(reading.step, ReadingStep::Due))
-        {
-            let read = next();
-            reading.step = ReadingStep::Asked { read, at: now };
-            due.push((read, FeedReadScope::Since { from: reading.from, after: reading.after.clone() }));
+    /// True while a page is being compared.
+    pub fn is_comparing(&self) -> bool {
+        let is_compared = |reading: &BucketReading| matches!(reading.step, ReadingStep::Comparing { .. });
+        self.reading.as_ref().is_some_and(is_compared)
+    }
+
+    /// Reads to be asked for, each with its lowest time.
+    pub fn needs(&self) -> Vec<(ReadNeed, Timestamp)> {
+        let mut needs = Vec::new();
+        if let Some(BucketReading { from, after, step: ReadingStep::Due }) = &self.reading {
+            let need = if from.0 == 0 { ReadNeed::All } else { ReadNeed::Since };
+            needs.push((need(after.clone()), *from));
         }
         if self.lookup.is_none() && !self.doubtful.is_empty() {
-            let read = next();
-            let documents: BTreeSet<Vec<u8>> = self.doubtful.iter().take(LOOKUP_DOCUMENTS).cloned().collect();
-            self.doubtful.retain(|document| !documents.contains(document));
-            due.push((read, FeedReadScope::Documents(documents.clone())));
-            self.lookup = Some(DoubtfulLookup { read, at: now, documents });
+            let documents = self.doubtful.iter().take(LOOKUP_DOCUMENTS).cloned().collect();
+            needs.push((ReadNeed::Documents(documents), Timestamp(0)));
         }
-        due
+        needs
+    }
+
+    /// A read is asked for under a number.
+    pub fn asked(&mut self, need: &ReadNeed, read: u64, now: Timestamp) {
+        match need {
+            ReadNeed::All(_) | ReadNeed::Since(_) => {
+                if let Some(reading) = &mut self.reading {
+                    reading.step = ReadingStep::Asked { read, at: now };
+                }
+            }
+            ReadNeed::Documents(documents) => {
+                self.doubtful.retain(|document| !documents.contains(document));
+                self.lookup = Some(DoubtfulLookup { read, at: now, documents: documents.clone() });
+            }
+        }
     }
 
     /// Forgets reads that were not answered, so that they are due again; `true` if there were any.

@@ -1,14 +1,15 @@
 //! Sessions with owners, and what is asked of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
 
-use super::bucket::{FollowedBucket, PagePlace};
+use super::bucket::{FollowedBucket, PagePlace, ReadNeed};
 use super::copies::FollowingCopy;
 use super::{FollowEffect, IndexFeedFollower};
-use crate::message::{CopyNumber, FeedPage, FeedRead, FollowRequest, FollowSession, SourceRun};
+use crate::message::{CopyNumber, FeedPage, FeedRead, FeedRow, FollowRequest, FollowSession, SourceRun};
 
 /// Session with an owner.
 #[derive(Debug)]
@@ -123,19 +124,17 @@ impl<B: Clone> IndexFeedFollower<B> {
     }
 
     /// Lets copies take in the buckets that are followed, and reads these.
-    pub(super) fn attach(&mut self, owner: NodeKey, now: Timestamp) {
+    pub(super) fn attach(&mut self, owner: NodeKey) {
         let Some(session) = self.sessions.get(&owner) else { return };
-        let mut attached = Vec::new();
-        for (number, copy) in &mut self.copies {
+        for copy in self.copies.values_mut() {
             for (bucket, followed) in copy.buckets.iter_mut().filter(|(_, followed)| !followed.is_attached) {
                 let disorder = session.buckets.get(bucket).and_then(|bucket| bucket.disorder);
                 if let Some(disorder) = disorder.filter(|_| self.owners.get(bucket) == Some(&Some(owner))) {
                     followed.attach(disorder);
-                    attached.push((*number, *bucket));
+                    self.due.insert(*bucket);
                 }
             }
         }
-        attached.into_iter().for_each(|(copy, bucket)| self.ask_reads(copy, bucket, now));
     }
 
     /// Calls `each` with the copies that take the changes of an owner's bucket in.
@@ -178,66 +177,79 @@ impl<B: Clone> IndexFeedFollower<B> {
         bucket: BucketId,
         document: Vec<u8>,
         timestamp: Timestamp,
-        now: Timestamp,
     ) {
         let followed = self.copies.get_mut(&copy).and_then(|copy| copy.buckets.get_mut(&bucket));
         followed.into_iter().for_each(|followed| followed.doubt(document.clone(), timestamp));
-        self.ask_reads(copy, bucket, now);
+        self.due.insert(bucket);
     }
 
-    /// Asks for what is to be read of a bucket.
-    pub(super) fn ask_reads(&mut self, copy: CopyNumber, bucket: BucketId, now: Timestamp) {
-        let Some(owner) = self.owners.get(&bucket).copied().flatten() else { return };
-        let Some(session) = self.sessions.get(&owner).map(|session| session.session) else { return };
-        let Some(known) = self.copies.get_mut(&copy) else { return };
-        let Some(followed) = known.buckets.get_mut(&bucket).filter(|followed| followed.is_attached) else {
-            return;
-        };
-        let last = &mut self.last_read;
-        let due = followed.due_reads(now, || {
-            *last += 1;
-            *last
-        });
-        for (number, scope) in due {
-            let document_type = known.definition.document_type.clone();
-            let read = FeedRead { session, number, bucket, document_type, scope };
-            self.effects.push(FollowEffect::Read { owner, copy, read });
+    /// Asks for what is to be read of buckets, once for all copies of a type that need the same.
+    pub(super) fn ask_reads(&mut self, now: Timestamp) {
+        for bucket in std::mem::take(&mut self.due) {
+            let Some(owner) = self.owners.get(&bucket).copied().flatten() else { continue };
+            let Some(session) = self.sessions.get(&owner).map(|session| session.session) else { continue };
+            let mut needs: BTreeMap<(String, ReadNeed), (Timestamp, BTreeSet<CopyNumber>)> = BTreeMap::new();
+            let mut is_comparing = false;
+            for (number, copy) in &self.copies {
+                let attached = copy.buckets.get(&bucket).filter(|followed| followed.is_attached);
+                let Some(followed) = attached else { continue };
+                is_comparing |= followed.is_comparing();
+                for (need, from) in followed.needs() {
+                    let document_type = copy.definition.document_type.clone();
+                    let (lowest, copies) =
+                        needs.entry((document_type, need)).or_insert_with(|| (from, BTreeSet::new()));
+                    *lowest = from.min(*lowest);
+                    copies.insert(*number);
+                }
+            }
+            if is_comparing {
+                // The copies that a page has come for go on together.
+                self.due.insert(bucket);
+                continue;
+            }
+            for ((document_type, need), (from, copies)) in needs {
+                self.last_read += 1;
+                let number = self.last_read;
+                for copy in &copies {
+                    let followed = self.copies.get_mut(copy).and_then(|copy| copy.buckets.get_mut(&bucket));
+                    followed.into_iter().for_each(|followed| followed.asked(&need, number, now));
+                }
+                let read = FeedRead { session, number, bucket, document_type, scope: need.scope(from) };
+                self.effects.push(FollowEffect::Read { owner, copies, read });
+            }
         }
     }
 
     /// Takes a page in.
-    pub(super) fn page(&mut self, owner: NodeKey, page: FeedPage<B>, now: Timestamp) {
+    pub(super) fn page(&mut self, owner: NodeKey, page: FeedPage<B>) {
         let FeedPage { read, bucket, content } = page;
-        let until = content.as_ref().map(|content| content.until.clone());
-        let mut answered = None;
+        let end = content.as_ref().map(|content| content.until.clone());
+        let mut answered = Vec::new();
         self.each(owner, bucket, |copy, followed, _| {
             if followed.has_asked(read) {
-                answered = Some((copy, followed.answered(read, until.clone())));
+                answered.push((copy, followed.answered(read, end.clone())));
             }
         });
-        let Some((copy, place)) = answered else { return };
-        let rows = content.map(|content| content.rows).unwrap_or_default();
-        match place {
-            Some(PagePlace::Reading { from, after }) => {
-                let until = until.flatten();
-                let apart = Self::apart(&self.owners, bucket);
-                self.effects.push(FollowEffect::Replace {
-                    copy,
-                    bucket,
-                    apart,
-                    read,
-                    from,
-                    after,
-                    until,
-                    rows,
-                });
-            }
-            Some(PagePlace::Lookup(documents)) => {
-                self.effects.push(FollowEffect::ReplaceDocuments { copy, documents, rows });
-            }
-            None => {}
+        if answered.is_empty() {
+            return;
         }
-        self.ask_reads(copy, bucket, now);
+        self.due.insert(bucket);
+        let rows: Arc<[FeedRow<B>]> = content.map(|content| content.rows).unwrap_or_default().into();
+        for (copy, place) in answered {
+            let rows = Arc::clone(&rows);
+            match place {
+                Some(PagePlace::Reading { from, after }) => {
+                    let (apart, until) = (Self::apart(&self.owners, bucket), end.clone().flatten());
+                    let compared =
+                        FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows };
+                    self.effects.push(compared);
+                }
+                Some(PagePlace::Lookup(documents)) => {
+                    self.effects.push(FollowEffect::ReplaceDocuments { copy, documents, rows });
+                }
+                None => {}
+            }
+        }
     }
 
     /// Asks for the positions of owners for copies that have caught up, and are not ready.

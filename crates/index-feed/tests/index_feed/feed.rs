@@ -43,6 +43,10 @@ struct FeedPair {
     /// Content of the store, for reads.
     stored: BTreeMap<Vec<u8>, FeedRow<u8>>,
     reads: Vec<FeedRead>,
+    /// Copies that each read was asked for, with the half of its bucket.
+    asked: Vec<(u64, Vec<u64>)>,
+    /// Maximum number of documents of a page.
+    page_documents: usize,
     /// Copies that ask for positions.
     asking: Vec<CopyNumber>,
 }
@@ -56,6 +60,8 @@ impl FeedPair {
             effects: Vec::new(),
             stored: BTreeMap::new(),
             reads: Vec::new(),
+            asked: Vec::new(),
+            page_documents: usize::MAX,
             asking: Vec::new(),
         };
         pair.source.adopt(1, &owned(BucketStanding::Settled));
@@ -116,13 +122,18 @@ impl FeedPair {
 
     fn page(&self, read: &FeedRead) -> PageContent<u8> {
         let is_read = |row: &&FeedRow<u8>| {
-            row.bucket == read.bucket
+            (row.bucket, &row.document_type) == (read.bucket, &read.document_type)
                 && match &read.scope {
-                    FeedReadScope::Since { from, .. } => row.timestamp >= *from,
+                    FeedReadScope::Since { from, after } => {
+                        row.timestamp >= *from && after.as_ref().is_none_or(|after| row.document > *after)
+                    }
                     FeedReadScope::Documents(documents) => documents.contains(&row.document),
                 }
         };
-        PageContent { rows: self.stored.values().filter(is_read).cloned().collect(), until: None }
+        let rows: Vec<FeedRow<u8>> =
+            self.stored.values().filter(is_read).take(self.page_documents).cloned().collect();
+        let last = rows.last().filter(|_| rows.len() == self.page_documents);
+        PageContent { until: last.map(|last| last.document.clone()), rows }
     }
 
     fn carry_out(&mut self, effects: Vec<FollowEffect<u8>>) {
@@ -136,7 +147,9 @@ impl FeedPair {
                     }
                     continue;
                 }
-                FollowEffect::Read { read, .. } => {
+                FollowEffect::Read { read, copies, .. } => {
+                    let copies = copies.into_iter().map(|copy| copy.0).collect();
+                    self.asked.push((read.bucket.bits(), copies));
                     self.reads.push(read);
                     continue;
                 }
@@ -206,6 +219,61 @@ fn a_copy_reads_since_its_time_and_is_ready() {
     assert_eq!(pair.freshness(), missing, "the row is on its way");
     pair.exchange();
     assert_eq!((pair.taken(), pair.freshness()), (vec!["apply 3".to_owned()], CopyFreshness::Fresh));
+}
+
+#[test]
+fn copies_of_a_type_are_read_together() {
+    let mut pair = FeedPair::new();
+    pair.page_documents = 2;
+    (1..=5).for_each(|document| pair.commit(row(half(0), document, at(95))));
+    let adopted = pair.follower.adopt(1, FeedPair::owners(), pair.now);
+    pair.carry_out(adopted);
+    // Two are to be built, and two go on from a time; one has other documents.
+    let note = CopyDefinition { document_type: "note".to_owned(), slice: BucketId::ROOT };
+    let mail = FeedPair::definition;
+    for (number, definition, until) in [
+        (1, mail(), Timestamp(0)),
+        (2, mail(), Timestamp(0)),
+        (3, mail(), at(96)),
+        (4, mail(), at(90)),
+        (5, note, at(90)),
+    ] {
+        let added = pair.follower.add_copy(CopyNumber(number), definition, &CopyMarks::all(until), pair.now);
+        pair.carry_out(added);
+    }
+    pair.exchange();
+    let count = |bucket: u64, copies: &[u64]| {
+        pair.asked.iter().filter(|(of, for_copies)| *of == bucket && for_copies == copies).count()
+    };
+    // Pages of two documents: three for five of them.
+    assert_eq!((count(0, &[1, 2]), count(0, &[3, 4])), (3, 3), "{:?}", pair.asked);
+    assert_eq!((count(1, &[1, 2]), count(1, &[3, 4])), (1, 1), "{:?}", pair.asked);
+    assert_eq!((count(0, &[5]), count(1, &[5]), pair.asked.len()), (1, 1, 10), "{:?}", pair.asked);
+    let whole = pair.taken().iter().filter(|effect| effect.starts_with("read all of 0: 2")).count();
+    assert_eq!(whole, 4, "each of the two copies has had two full pages");
+    for copy in 1..=5 {
+        assert!(pair.follower.is_ready(CopyNumber(copy)), "copy {copy}");
+    }
+}
+
+#[test]
+fn a_read_that_is_put_off_is_asked_for_again() {
+    let mut pair = FeedPair::new();
+    pair.commit(row(half(0), 1, at(99)));
+    let adopted = pair.follower.adopt(1, FeedPair::owners(), pair.now);
+    pair.carry_out(adopted);
+    let marks = CopyMarks::all(at(95));
+    let added = pair.follower.add_copy(COPY, FeedPair::definition(), &marks, pair.now);
+    pair.carry_out(added);
+    let batch = pair.source.next_batch(FOLLOWER).expect("buckets are followed");
+    let effects = pair.follower.batch(OWNER, batch, pair.now);
+    pair.carry_out(effects);
+    let first = pair.reads.pop().expect("a bucket is read");
+    pair.source.put_off_read(FOLLOWER, &first);
+    pair.exchange();
+    let reads = pair.asked.iter().filter(|(bucket, _)| *bucket == first.bucket.bits()).count();
+    assert_eq!((reads, pair.asked.len()), (2, 3), "one bucket was asked for twice");
+    assert_eq!(pair.freshness(), CopyFreshness::Fresh);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! A copy beside a map: random changes, flushes, merges and crashes; and files that are torn or flipped.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use millrace_env::{Disk, PowerLossDisk};
 use millrace_index::{
@@ -13,6 +15,9 @@ use millrace_keys::KeyRange;
 use proptest::prelude::*;
 
 const DEFINITION: u64 = 7;
+
+/// Time after which a test has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn open_on(directory: &Path, disk: Arc<dyn Disk>) -> Result<IndexCopy, Error> {
     IndexCopy::open(IndexOptions {
@@ -62,6 +67,23 @@ fn entries(copy: &IndexCopy, ranges: &[KeyRange], limit: usize) -> Vec<(Vec<u8>,
         match page.continuation {
             Some(next) => continuation = Some(next),
             None => return found,
+        }
+    }
+}
+
+/// Documents with entries, read in pages of this size.
+fn documents(copy: &IndexCopy, limit: usize) -> Vec<Vec<u8>> {
+    let (mut found, mut from) = (Vec::new(), Vec::new());
+    loop {
+        let page = copy.documents(&from, limit).expect("the runs are sound");
+        assert!(page.documents.len() <= limit);
+        if let Some(last) = page.documents.last() {
+            from = [&last.document[..], &[0]].concat();
+        }
+        let with_entries = page.documents.into_iter().filter(|found| !found.record.keys.is_empty());
+        found.extend(with_entries.map(|found| found.document));
+        if page.is_last {
+            return found;
         }
     }
 }
@@ -206,6 +228,9 @@ proptest! {
                 }
             }
             prop_assert_eq!(entries(&copy, &[all()], page), expected(&model));
+            let with_entries = model.iter().filter(|(_, (_, keys))| !keys.is_empty());
+            let with_entries: Vec<Vec<u8>> = with_entries.map(|(of, _)| document(*of)).collect();
+            prop_assert_eq!(documents(&copy, page), with_entries);
             let range = KeyRange { low: index_key(2), high: Some(index_key(4)) };
             let within: Vec<_> = expected(&model).into_iter().filter(|(key, _)| range.contains(key)).collect();
             prop_assert_eq!(copy.count(std::slice::from_ref(&range), u64::MAX, &|_| true).expect("sound"), within.len() as u64);
@@ -216,6 +241,29 @@ proptest! {
         }
         copy.check().expect("every byte is as it was written");
     }
+}
+
+/// Changes wait for no pass over the runs, which may wait for the disk, and a pass is of one instant.
+#[test]
+fn changes_are_taken_in_while_runs_are_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let copy = Arc::new(open(directory.path()).expect("a copy"));
+    let keys = BTreeSet::from([1]);
+    copy.apply(vec![change(1, 1, &keys), change(2, 1, &keys)]).expect("it fits");
+    copy.flush(FlushMark { complete_until: 1, built: true }).expect("the disk takes it");
+    let seen = Cell::new(0);
+    let count = copy.count(&[all()], 10, &|_| {
+        if seen.replace(seen.get() + 1) == 0 {
+            let (changed, changes) = mpsc::channel();
+            let (changing, keys) = (Arc::clone(&copy), keys.clone());
+            std::thread::spawn(move || changed.send(changing.apply(vec![change(3, 1, &keys)])));
+            let applied = changes.recv_timeout(PATIENCE).expect("the change does not wait for the pass");
+            assert_eq!(applied.expect("it fits"), 1);
+        }
+        true
+    });
+    assert_eq!(count.expect("the runs are sound"), 2);
+    assert_eq!(entries(&copy, &[all()], 10).len(), 3);
 }
 
 /// Fills a copy with runs that are flushed, and returns what is in it.

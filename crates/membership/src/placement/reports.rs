@@ -9,6 +9,7 @@ use millrace_index_placement::{CopyProgress, NodeCopyReports};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::{INTERVALS, interval_after};
 use crate::{ClusterMembership, CoordinationSnapshot, Error};
 
 /// First part of the names of the notes.
@@ -20,8 +21,8 @@ const PART_BYTES: usize = 512 << 10;
 /// Size of a report about a copy without its reason, at most.
 const REPORT_BYTES: usize = 128;
 
-/// Pause between two publications if the progress of a copy has changed.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two publications if the progress of a copy has changed, at least.
+const PAUSE: Duration = INTERVALS.0;
 
 /// The same while a copy is made, for its figures.
 const WORKING_PAUSE: Duration = Duration::from_secs(2);
@@ -155,20 +156,22 @@ impl ClusterMembership {
     /// never had a copy publishes nothing.
     pub async fn publish_copy_reports(&self, mut reports: watch::Receiver<Arc<NodeCopyReports>>) {
         let mut pictures = self.pictures();
-        let mut published: Option<(Instant, Arc<NodeCopyReports>)> = None;
+        // The last publication: its beginning, the time until the next one, and the reports.
+        let mut published: Option<(Instant, Duration, Arc<NodeCopyReports>)> = None;
         loop {
             let next = Arc::clone(&reports.borrow_and_update());
             let picture = Arc::clone(&pictures.borrow_and_update());
             let mut wait = None;
             if let Some(notes) = self.unpublished(&picture, &next) {
-                let due = published.as_ref().map_or(Duration::ZERO, |(at, published)| {
-                    pause(published, &next).saturating_sub(at.elapsed())
+                let due = published.as_ref().map_or(Duration::ZERO, |(began, interval, published)| {
+                    pause(published, &next).max(*interval).saturating_sub(began.elapsed())
                 });
                 wait = Some(due);
                 if due.is_zero() {
+                    let began = Instant::now();
                     match self.write_notes(&picture, notes).await {
                         Ok(()) => {
-                            published = Some((Instant::now(), next));
+                            published = Some((began, interval_after(began.elapsed()), next));
                             continue;
                         }
                         Err(error) => {

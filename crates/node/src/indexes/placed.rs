@@ -41,7 +41,9 @@ use cluster::NodePlacedCluster;
 use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
-pub use message::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
+pub use message::{
+    CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, PlacedAnswer, PlacedQuestion,
+};
 pub use reports::{PlacementLinks, PlacementNews, WantedIndexes};
 
 /// Name of the directory of the copies.

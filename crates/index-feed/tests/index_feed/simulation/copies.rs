@@ -154,3 +154,21 @@ impl CopyNode {
         Vec::new()
     }
 }
+
+/// An effect on a copy as a line.
+pub fn shown(effect: &FollowEffect<SimFieldValue>) -> String {
+    match effect {
+        FollowEffect::Apply { copy, row } => {
+            format!("{copy:?} apply {:?} {} {:?}", row.document, row.timestamp.0, row.body)
+        }
+        FollowEffect::Replace { copy, bucket, from, until, rows, .. } => {
+            let rows: Vec<_> = rows.iter().map(|row| (&row.document, row.timestamp.0, row.body)).collect();
+            format!("{copy:?} replace {bucket} from {} until {until:?}: {rows:?}", from.0)
+        }
+        FollowEffect::ReplaceDocuments { copy, documents, rows } => {
+            let rows: Vec<_> = rows.iter().map(|row| (&row.document, row.timestamp.0, row.body)).collect();
+            format!("{copy:?} replace {documents:?}: {rows:?}")
+        }
+        other => format!("{other:?}"),
+    }
+}

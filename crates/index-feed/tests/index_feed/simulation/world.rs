@@ -10,7 +10,7 @@ use millrace_index_feed::{
 };
 
 use super::FeedSabotage;
-use super::copies::{CopyNode, SimCopy};
+use super::copies::{CopyNode, SimCopy, shown};
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimFieldValue, SimWrite};
 use super::queries::OpenQuery;
 use super::random::FeedRandom;
@@ -55,6 +55,8 @@ impl WorldCounts {
             "lookup",
             "read since",
             "read all",
+            "read for several",
+            "put off",
         ] {
             assert!(self.0.contains_key(name), "there was nothing of: {name}");
         }
@@ -237,6 +239,7 @@ impl FeedWorld {
             (10, 3, "odd", BucketId::ROOT),
             (11, 4, "even", slice(0, 1)),
             (11, 5, "odd", slice(2, 2)),
+            (10, 6, "even", BucketId::ROOT),
         ] {
             let definition = CopyDefinition { document_type: document_type.to_owned(), slice };
             world.add_copy(NodeKey(node), CopyNumber(number), SimCopy::new(definition));
@@ -415,9 +418,14 @@ impl FeedWorld {
             }
             WorldEvent::Read { owner, follower, read } => {
                 if self.is_reachable(owner) {
+                    let is_put_off = self.random.percent(3);
                     let source = &mut self.document_node(owner).source;
                     let run = source.run();
-                    if source.begin_read(follower, read.clone()) {
+                    if is_put_off {
+                        source.put_off_read(follower, &read);
+                        self.count("put off");
+                        self.pump(owner);
+                    } else if source.begin_read(follower, read.clone()) {
                         let delay = self.random.millis(0, 300);
                         self.at(delay, WorldEvent::ReadStore { owner, follower, read, run });
                     }
@@ -448,10 +456,9 @@ impl FeedWorld {
             }
             WorldEvent::Batch { owner, follower, mut batch } => {
                 if self.sabotage == Some(FeedSabotage::ClosedByAnotherState) {
-                    let known = self.indexes[&follower].state.0;
                     for change in &mut batch.changes {
                         if let FeedChange::Closed { version, .. } = change {
-                            *version = known;
+                            *version = self.indexes[&follower].state.0;
                         }
                     }
                 }
@@ -510,8 +517,9 @@ impl FeedWorld {
                 FollowEffect::Follow { owner, request } => {
                     self.send(WorldEvent::Follow { owner, follower: key, request });
                 }
-                FollowEffect::Read { owner, read, .. } => {
+                FollowEffect::Read { owner, copies, read } => {
                     self.count(match &read.scope {
+                        _ if copies.len() > 1 => "read for several",
                         FeedReadScope::Documents(_) => "lookup",
                         FeedReadScope::Since { from, .. } if from.0 > 0 => "read since",
                         FeedReadScope::Since { .. } => "read all",
@@ -558,9 +566,7 @@ impl FeedWorld {
     }
 
     pub fn dispatch(&mut self, write: SimWrite, node: NodeKey) {
-        let now = self.now;
-        let (is_late, sabotage) =
-            (self.sabotage == Some(FeedSabotage::FedAfterAcknowledgement), self.sabotage);
+        let (now, sabotage) = (self.now, self.sabotage);
         let known = self.document_node(node);
         known.store(write, now);
         let is_drop = write.change == SimChange::Drop;
@@ -569,7 +575,7 @@ impl FeedWorld {
         }
         let run = known.source.run();
         let is_old = write.timestamp.0 + millrace_index_feed::LATE_US < known.clock(now).0;
-        match is_late {
+        match sabotage == Some(FeedSabotage::FedAfterAcknowledgement) {
             true => {
                 let delay = self.random.millis(20, 2_000);
                 self.at(delay, WorldEvent::Feed { write, node, run });
@@ -579,22 +585,5 @@ impl FeedWorld {
         if is_old {
             self.count("late");
         }
-    }
-}
-
-fn shown(effect: &FollowEffect<SimFieldValue>) -> String {
-    match effect {
-        FollowEffect::Apply { copy, row } => {
-            format!("{copy:?} apply {:?} {} {:?}", row.document, row.timestamp.0, row.body)
-        }
-        FollowEffect::Replace { copy, bucket, from, until, rows, .. } => {
-            let rows: Vec<_> = rows.iter().map(|row| (&row.document, row.timestamp.0, row.body)).collect();
-            format!("{copy:?} replace {bucket} from {} until {until:?}: {rows:?}", from.0)
-        }
-        FollowEffect::ReplaceDocuments { copy, documents, rows } => {
-            let rows: Vec<_> = rows.iter().map(|row| (&row.document, row.timestamp.0, row.body)).collect();
-            format!("{copy:?} replace {documents:?}: {rows:?}")
-        }
-        other => format!("{other:?}"),
     }
 }

@@ -8,6 +8,14 @@ use millrace_index_placement::{
 
 use super::*;
 
+#[test]
+fn plans_follow_each_other_soon_and_take_a_tenth_of_the_time() {
+    for (took_ms, expected_ms) in [(0, 100), (10, 100), (20, 200), (90, 900), (100, 1_000), (5_000, 1_000)] {
+        let interval = interval_after(Duration::from_millis(took_ms));
+        assert_eq!(interval, Duration::from_millis(expected_ms), "after {took_ms} ms");
+    }
+}
+
 /// Two nodes with ready copies of two of four slices each, and what `change` makes of it.
 fn inputs(change: impl FnOnce(&mut PlanInputs)) -> PlanInputs {
     let node = |key: u16| IndexNode {

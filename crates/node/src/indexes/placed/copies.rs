@@ -20,8 +20,8 @@ use millrace_index_feed::{
 use millrace_index_placement::{CopyId, PlacedCopy, PlacedCopyState, PlacementTable, SliceId};
 
 use super::kept::{CopyPlace, KeptCopy, KeptDefinition};
-use super::message::FedKeys;
-use super::pacing::{PacedRead, ReadPacing};
+use super::message::{FedKeys, KeyedRead};
+use super::pacing::ReadPacing;
 use super::pages::slice_bucket;
 
 /// Time for which a copy answers after the table says that it leaves.
@@ -39,7 +39,7 @@ pub(super) enum CopyAction {
     /// Ask an owner to be fed.
     Follow { owner: NodeKey, request: FollowRequest, definitions: BTreeSet<u64> },
     /// Ask an owner to read documents.
-    Read { owner: NodeKey, paced: PacedRead },
+    Read { owner: NodeKey, reads: Vec<KeyedRead> },
     /// Ask owners for their positions.
     AskPositions { copy: CopyId, owners: BTreeSet<NodeKey> },
     /// Take over the files of another node's copy.
@@ -418,7 +418,7 @@ impl NodeCopies {
         }
         for change in &batch.changes {
             if let FeedChange::Page(page) = change {
-                self.pacing.answered(owner, page.read);
+                self.pacing.answered(owner, page.read, page.content.is_some());
             }
         }
         let effects = self.follower.batch(owner, batch, now);

@@ -25,15 +25,14 @@ pub enum PlacedQuestion {
         /// Hashes of the definitions whose keys the rows should have.
         definitions: BTreeSet<u64>,
     },
-    /// To a node with documents: read documents. The page comes in the feed. Answered by
+    /// To a node with documents: read documents of many buckets. The pages come in the feed: those that fit
+    /// into an answer, and pages without content for the others, which are asked for again. Answered by
     /// [`PlacedAnswer::Taken`].
     Read {
         /// The node that asks.
         follower: NodeKey,
-        /// The request.
-        read: FeedRead,
-        /// Hash of the definition whose keys the page should have.
-        definition: u64,
+        /// The reads, in their order.
+        reads: Vec<KeyedRead>,
     },
     /// To a node with copies: changes. Answered by [`PlacedAnswer::Receipt`].
     Batch {
@@ -78,6 +77,15 @@ pub enum PlacedQuestion {
     /// To a node with copies: what one has of some documents of a bucket. Answered by
     /// [`PlacedAnswer::Recorded`].
     Records(CopyRecords),
+}
+
+/// Read of documents for all copies of one type on a node that need it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyedRead {
+    /// The request.
+    pub read: FeedRead,
+    /// Hashes of the definitions whose keys the page should have.
+    pub definitions: BTreeSet<u64>,
 }
 
 /// Answer to a [`PlacedQuestion`].

@@ -1,5 +1,6 @@
 //! Copies on their way as files: offers to other nodes, and imports of their offers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,6 +11,8 @@ use millrace_index::{
 };
 use millrace_index_feed::CopyMarks;
 use millrace_index_placement::SliceId;
+use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 
 use super::copies::{DueFlush, ImportOrder, ImportOutcome};
 use super::message::{MessageBytes, PlacedAnswer, PlacedQuestion};
@@ -21,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pause before an import goes on after an error.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Parcels of an import that are on their way at a time: some come while others are written.
+const PARCELS: usize = 8;
 
 /// Interval at which an import looks for a place among those that may run.
 const TURN: Duration = Duration::from_millis(200);
@@ -47,6 +53,62 @@ impl AttemptError {
             | CopyError::Unfinished { .. } => AttemptError::Refused(error.to_string()),
             error => AttemptError::Disk(error),
         }
+    }
+}
+
+/// Answer to a question for a parcel.
+type ParcelAnswer = Result<Result<PlacedAnswer, Error>, Elapsed>;
+
+/// Parcels that were asked for, in their order.
+#[derive(Default)]
+struct ParcelsAhead {
+    asked: VecDeque<(ParcelPlace, JoinHandle<ParcelAnswer>)>,
+}
+
+impl ParcelsAhead {
+    /// Asks for the parcels from a place on, but for those that are on their way.
+    fn ask(
+        &mut self,
+        header: &CopyHeader,
+        place: ParcelPlace,
+        mut ask: impl FnMut(ParcelPlace) -> JoinHandle<ParcelAnswer>,
+    ) {
+        if self.asked.front().is_some_and(|(first, _)| *first != place) {
+            // Those of a run that is here already are not needed.
+            self.give_up();
+        }
+        let last = self.asked.back().map(|(last, _)| *last);
+        let mut next = last.map_or(Some(place), |last| header.place_after(last));
+        while self.asked.len() < PARCELS
+            && let Some(place) = next
+        {
+            self.asked.push_back((place, ask(place)));
+            next = header.place_after(place);
+        }
+    }
+
+    /// Waits for the first one.
+    async fn next(&mut self) -> Result<MessageBytes, AttemptError> {
+        let again = AttemptError::Again;
+        let Some((_, parcel)) = self.asked.pop_front() else {
+            return Err(again("no parcel was asked for".to_owned()));
+        };
+        let answer = parcel.await.map_err(|error| again(error.to_string()))?;
+        let answer = answer.map_err(|_| again("no parcel has come in time".to_owned()))?;
+        match answer.map_err(|error| again(error.to_string()))? {
+            PlacedAnswer::Parcel(bytes) => Ok(bytes),
+            _ => Err(again("another node answers with something else".to_owned())),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.asked.drain(..).for_each(|(_, parcel)| parcel.abort());
+    }
+}
+
+impl Drop for ParcelsAhead {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 
@@ -193,24 +255,26 @@ impl PlacedService {
     ) -> Result<IndexCopy, AttemptError> {
         let opened = blocking(move || CopyImport::open(options, header)).await?;
         let mut import = opened.map_err(AttemptError::of)?;
-        while let Some(ParcelPlace { run, offset }) = import.next() {
+        let ask = |ParcelPlace { run, offset }: ParcelPlace| {
+            let question = PlacedQuestion::Parcel { export, run, offset };
+            // The other node paces what it sends.
+            let answer = self.cluster.ask(order.from, question);
+            self.runtime.spawn(tokio::time::timeout(PATIENCE, answer))
+        };
+        let mut ahead = ParcelsAhead::default();
+        while let Some(place) = import.next() {
             let progress = import.progress();
             order.status.bytes.store(progress.bytes, Ordering::Relaxed);
             order.status.received.store(progress.received, Ordering::Relaxed);
             if is_cancelled() {
                 return Err(AttemptError::Refused("it is not wanted any more".to_owned()));
             }
-            let question = PlacedQuestion::Parcel { export, run, offset };
-            // The other node paces what it sends.
-            let answer = tokio::time::timeout(PATIENCE, self.cluster.ask(order.from, question)).await;
-            let answer = answer.map_err(|_| AttemptError::Again("no parcel has come in time".to_owned()))?;
-            let answer = answer.map_err(|error| AttemptError::Again(error.to_string()))?;
-            let PlacedAnswer::Parcel(bytes) = answer else {
-                return Err(AttemptError::Again("another node answers with something else".to_owned()));
-            };
-            let cluster = Arc::clone(&self.cluster);
+            ahead.ask(import.header(), place, ask);
+            let bytes = ahead.next().await?;
+            let (cluster, source) = (Arc::clone(&self.cluster), Arc::clone(&self.source));
             let taken = blocking(move || {
                 cluster.pace(bytes.0.len() as u64);
+                import.set_disk_free(!source.store().is_in_use());
                 let accepted = CopyParcel::decode(&bytes.0).and_then(|parcel| import.accept(&parcel));
                 (accepted, import)
             });
@@ -220,5 +284,62 @@ impl PlacedService {
         }
         let finished = blocking(move || import.finish()).await?;
         finished.map_err(AttemptError::of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_index::{ExportedRun, SliceRange};
+
+    use super::*;
+
+    /// Header of runs of so many parcels each.
+    fn header(parcels: &[u64]) -> CopyHeader {
+        let run = |parcels: &u64| ExportedRun { length: *parcels, checksums: vec![0; *parcels as usize] };
+        CopyHeader {
+            definition: 1,
+            complete_until: 0,
+            built: true,
+            slice: SliceRange::default(),
+            parcel_bytes: 1,
+            runs: parcels.iter().map(run).collect(),
+        }
+    }
+
+    #[tokio::test]
+    async fn parcels_are_asked_for_before_those_of_before_are_taken() {
+        let (header, mut ahead, mut asked) = (header(&[10, 3, 2]), ParcelsAhead::default(), Vec::new());
+        let mut place = header.first_place();
+        let mut came = Vec::new();
+        while let Some(ParcelPlace { run, offset }) = place {
+            ahead.ask(&header, ParcelPlace { run, offset }, |place| {
+                asked.push((place.run, place.offset));
+                let bytes = MessageBytes(vec![place.run as u8, place.offset as u8]);
+                tokio::spawn(async move { Ok(Ok(PlacedAnswer::Parcel(bytes))) })
+            });
+            let left = 15 - came.len();
+            assert_eq!(asked.len() - came.len(), PARCELS.min(left), "on their way at {run} {offset}");
+            let bytes = ahead.next().await.unwrap_or_else(|_| panic!("the parcel at {run} {offset} comes"));
+            came.push((u32::from(bytes.0[0]), u64::from(bytes.0[1])));
+            place = header.place_after(ParcelPlace { run, offset });
+        }
+        let all = [(10, 0), (3, 1), (2, 2)].map(|(parcels, run)| (0..parcels).map(move |at| (run, at)));
+        let all: Vec<(u32, u64)> = all.into_iter().flatten().collect();
+        assert_eq!((&came, &asked), (&all, &all), "each once, in their order");
+    }
+
+    #[tokio::test]
+    async fn parcels_of_a_run_that_is_here_are_given_up() {
+        let (header, mut ahead) = (header(&[2, 3, 2]), ParcelsAhead::default());
+        let ask = |place: ParcelPlace| {
+            let bytes = MessageBytes(vec![place.run as u8, place.offset as u8]);
+            tokio::spawn(async move { Ok(Ok(PlacedAnswer::Parcel(bytes))) })
+        };
+        for run in [0, 2] {
+            ahead.ask(&header, ParcelPlace { run, offset: 0 }, ask);
+            let came = ahead.next().await.map(|bytes| bytes.0);
+            assert!(came.is_ok_and(|bytes| bytes == [run as u8, 0]), "run {run}");
+        }
+        assert_eq!(ahead.asked.len(), 1, "one is left of the last run");
     }
 }

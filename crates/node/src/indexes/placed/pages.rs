@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_bucket::{BucketId, reversed_location};
+use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
 use millrace_cluster::ClusterState;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_index::SliceRange;
@@ -12,8 +12,7 @@ use millrace_store::{Store, StoreVisit, ViewScope, VisitedVersion};
 
 use super::super::IndexDefinition;
 use super::super::service::document_id;
-use super::message::FedKeys;
-use super::source::FedBody;
+use super::source::{FedBody, keys_of};
 use crate::Error;
 
 /// Documents of a page.
@@ -22,26 +21,34 @@ const PAGE: usize = 1024;
 /// Bytes of keys after which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
 
-/// Reads what is asked for in the store.
+/// Reads what is asked for in the store, once for all definitions, which are of one document type.
 ///
 /// # Errors
 /// A file cannot be read or is damaged.
 pub(super) fn content(
     store: &Store,
     state: &ClusterState,
-    definition: &IndexDefinition,
+    definitions: &[Arc<IndexDefinition>],
     read: &FeedRead,
 ) -> Result<PageContent<FedBody>, Error> {
     let is_in = |sort_key: &[u8]| state.bucket(reversed_location(sort_key).location()) == read.bucket;
-    let row = |version: &VisitedVersion| row(definition, read, version);
+    let row = |version: &VisitedVersion| row(definitions, read, version);
     match &read.scope {
         FeedReadScope::Documents(documents) => {
-            let found = looked_up(store, definition, documents)?;
+            let found = looked_up(store, &read.document_type, documents)?;
             let rows = found.iter().map(row).filter(|row| is_in(&row.document));
             Ok(PageContent { rows: rows.collect(), until: None })
         }
         FeedReadScope::Since { from, after } => {
-            let page = FedPage { store, definition, from: *from, after: after.as_deref() };
+            let fields: BTreeSet<String> =
+                definitions.iter().flat_map(|definition| definition.fields()).collect();
+            let page = FedPage {
+                store,
+                document_type: &read.document_type,
+                fields: fields.into_iter().collect(),
+                from: *from,
+                after: after.as_deref(),
+            };
             // A visit has documents without a group first; sort keys mix them with the others.
             let ungrouped = ViewScope::GroupsIn(vec![DocumentGroup::None], vec![read.bucket]);
             let (mut visited, end) = page.read(ungrouped, false)?;
@@ -70,7 +77,9 @@ pub(super) fn content(
 /// Reading of the versions of a bucket after a sort key.
 struct FedPage<'a> {
     store: &'a Store,
-    definition: &'a IndexDefinition,
+    document_type: &'a str,
+    /// Fields that some definition needs.
+    fields: Vec<String>,
     from: Timestamp,
     after: Option<&'a [u8]>,
 }
@@ -87,8 +96,8 @@ impl FedPage<'_> {
             tombstones: true,
             continuation,
             wanted: PAGE,
-            fields: Some(self.definition.fields()),
-            ..StoreVisit::all(&[&self.definition.config.document_type])
+            fields: Some(self.fields.clone()),
+            ..StoreVisit::all(&[self.document_type])
         };
         let page = self.store.visit(&visit)?;
         let end = page.continuation.map(|end| StoreVisit::place_of(&end)).transpose()?;
@@ -99,13 +108,13 @@ impl FedPage<'_> {
 /// The newest versions of documents.
 fn looked_up(
     store: &Store,
-    definition: &IndexDefinition,
+    document_type: &str,
     documents: &BTreeSet<Vec<u8>>,
 ) -> Result<Vec<VisitedVersion>, Error> {
     let mut found = Vec::new();
     for sort_key in documents {
         let Some(id) = document_id(sort_key) else { continue };
-        if id.document_type() != &*definition.config.document_type {
+        if id.document_type() != document_type {
             continue;
         }
         let Some(version) = store.version(&id)? else { continue };
@@ -119,16 +128,19 @@ fn looked_up(
     Ok(found)
 }
 
-fn row(definition: &IndexDefinition, read: &FeedRead, version: &VisitedVersion) -> FeedRow<FedBody> {
-    let change = definition.change(version);
-    let keys = change.keys.iter().map(|key| key.len() + 8).sum::<usize>();
+fn row(definitions: &[Arc<IndexDefinition>], read: &FeedRead, version: &VisitedVersion) -> FeedRow<FedBody> {
+    let document = DocumentSortKey::new(version.id()).as_bytes().to_vec();
+    let (VisitedVersion::Document(_, timestamp) | VisitedVersion::Removed(_, timestamp)) = version;
+    let keys = keys_of(version, definitions);
+    let of_definition = |keys: &[Vec<u8>]| 16 + keys.iter().map(|key| key.len() + 8).sum::<usize>();
+    let bytes = document.len() + keys.0.iter().map(|(_, keys)| of_definition(keys)).sum::<usize>();
     FeedRow {
         bucket: read.bucket,
         document_type: read.document_type.clone(),
-        bytes: u32::try_from(change.document.len() + keys + 16).unwrap_or(u32::MAX),
-        document: change.document,
-        timestamp: Timestamp(change.timestamp),
-        body: FedBody::Keys(Arc::new(FedKeys(vec![(definition.hash, change.keys)]))),
+        bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        document,
+        timestamp: *timestamp,
+        body: FedBody::Keys(Arc::new(keys)),
     }
 }
 
@@ -149,7 +161,6 @@ pub(super) fn slice_bucket(slice: u8, slices: usize) -> BucketId {
 
 #[cfg(test)]
 mod tests {
-    use millrace_bucket::DocumentSortKey;
     use millrace_document::DocumentId;
 
     use super::*;

@@ -252,6 +252,7 @@ impl PlacedService {
             actions.extend(copies.adopt_table(&table, &types, now));
         }
         actions.extend(copies.tick(now));
+        actions.extend(copies.due_reads());
         let reports = copies.reports();
         if reports.copies.is_empty() && has_table {
             // The directory stays if it is not empty.
@@ -276,10 +277,8 @@ impl PlacedService {
                         }
                     });
                 }
-                CopyAction::Read { owner, paced } => {
-                    let follower = self.cluster.own();
-                    let question =
-                        PlacedQuestion::Read { follower, read: paced.read, definition: paced.definition };
+                CopyAction::Read { owner, reads } => {
+                    let question = PlacedQuestion::Read { follower: self.cluster.own(), reads };
                     self.runtime.spawn(async move { drop(service.ask(owner, question).await) });
                 }
                 CopyAction::AskPositions { copy, owners } => {
@@ -348,7 +347,12 @@ impl PlacedService {
         let turn = Arc::clone(&self.changing).lock_owned().await;
         let service = Arc::clone(self);
         let changed = tokio::task::spawn_blocking(move || {
-            let actions = change(&mut service.copies.lock());
+            let actions = {
+                let mut copies = service.copies.lock();
+                let mut actions = change(&mut copies);
+                actions.extend(copies.due_reads());
+                actions
+            };
             drop(turn);
             service.carry_out(actions);
             service.applied.send_replace(());
@@ -416,8 +420,8 @@ impl PlacedService {
                 let means = (&self.cluster, &self.runtime);
                 self.source.follow(means, follower, request, definitions)
             }
-            PlacedQuestion::Read { follower, read, definition } => {
-                self.source.read((&self.cluster, &self.runtime), follower, read, definition);
+            PlacedQuestion::Read { follower, reads } => {
+                self.source.read((&self.cluster, &self.runtime), follower, reads);
                 Ok(PlacedAnswer::Taken)
             }
             PlacedQuestion::Position { follower } => {

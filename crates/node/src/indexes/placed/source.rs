@@ -1,17 +1,18 @@
 //! The side of a node with documents: changes of its store on their way to copies of placed indexes.
 
+mod encoding;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_bucket::{BucketId, reversed_location};
 use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_env::unix_time;
-use millrace_index_feed::{
-    FeedBatch, FeedChange, FeedPage, FeedRead, FeedRow, FollowRequest, IndexFeedSource, OwnerPosition,
-    PageContent, SourceRun,
-};
+use millrace_index_feed::{FeedBatch, FeedRow, FollowRequest, IndexFeedSource, OwnerPosition, SourceRun};
 use millrace_store::{
     CommitFollower, CommittedRow, DroppingScope, Error as StoreError, Store, VisitedVersion,
 };
@@ -21,15 +22,22 @@ use tokio::sync::{Semaphore, watch};
 
 use super::super::IndexDefinition;
 use super::cluster::{OwnStandings, PlacedCluster};
-use super::message::{FedKeys, PlacedAnswer, PlacedQuestion};
+use super::message::{FedKeys, KeyedRead, PlacedAnswer, PlacedQuestion};
 use super::pages;
 use crate::Error;
+use encoding::encoded_change;
 
-/// Reads of the store for copies that are under way at a time.
+/// Questions for documents that are answered at a time.
 const READS_AT_ONCE: usize = 4;
 
-/// Reads that wait for these. Copies ask again for others.
+/// Questions that wait for these. Copies ask again for others.
 const READS_WAITING: usize = 64;
+
+/// Bytes of pages after which the further reads of a question are put off.
+const READ_BYTES: u64 = 1 << 20;
+
+/// Time after which the further reads of a question are put off.
+const READ_TIME: Duration = Duration::from_secs(1);
 
 /// Time in which a batch is to be taken in.
 const BATCH_PATIENCE: Duration = Duration::from_secs(30);
@@ -237,14 +245,13 @@ impl PlacedSource {
         Ok(PlacedAnswer::Taken)
     }
 
-    /// Begins to read documents for a follower; the page comes in the feed. If too many reads wait, or the
-    /// definition is not known, nothing comes, and the follower asks again.
+    /// Begins to read documents for a follower; the pages come in the feed. If too many questions wait, or no
+    /// definition of a read is known, nothing comes, and the follower asks again.
     pub fn read(
         self: &Arc<Self>,
         (cluster, runtime): (&Arc<dyn PlacedCluster>, &Handle),
         follower: NodeKey,
-        read: FeedRead,
-        definition: u64,
+        reads: Vec<KeyedRead>,
     ) {
         let Ok(waiting) = Arc::clone(&self.waiting_reads).try_acquire_owned() else { return };
         let (source, cluster) = (Arc::clone(self), Arc::clone(cluster));
@@ -252,8 +259,8 @@ impl PlacedSource {
             let _waiting = waiting;
             let Ok(running) = Arc::clone(&source.reads).acquire_owned().await else { return };
             let work = move || {
-                let bytes = source.read_now(follower, &read, definition);
-                // The next read waits.
+                let bytes = source.read_some(follower, &reads);
+                // The next question waits.
                 cluster.pace(bytes);
                 drop(running);
             };
@@ -263,15 +270,34 @@ impl PlacedSource {
         });
     }
 
+    /// Reads the first pages of a question, and puts off the others. Returns the size of all.
+    fn read_some(&self, follower: NodeKey, reads: &[KeyedRead]) -> u64 {
+        let (began, mut bytes) = (Instant::now(), 0);
+        for (at, read) in reads.iter().enumerate() {
+            if bytes >= READ_BYTES || began.elapsed() >= READ_TIME {
+                let mut inner = self.inner.lock();
+                reads[at..].iter().for_each(|other| inner.feed.put_off_read(follower, &other.read));
+                drop(inner);
+                self.arrived.send_replace(());
+                break;
+            }
+            bytes += self.read_now(follower, read);
+        }
+        bytes
+    }
+
     /// Reads a page. Returns its size.
-    fn read_now(&self, follower: NodeKey, read: &FeedRead, definition: u64) -> u64 {
+    fn read_now(&self, follower: NodeKey, KeyedRead { read, definitions }: &KeyedRead) -> u64 {
         let begun = {
             let mut inner = self.inner.lock();
-            let known = inner.definitions.get(&definition).cloned().zip(inner.state.clone());
-            known.filter(|_| inner.feed.begin_read(follower, read.clone()))
+            // Copies of other definitions find that the rows lack their keys.
+            let known: Vec<Arc<IndexDefinition>> =
+                definitions.iter().filter_map(|hash| inner.definitions.get(hash).cloned()).collect();
+            let state = inner.state.clone().filter(|_| !known.is_empty());
+            state.filter(|_| inner.feed.begin_read(follower, read.clone())).map(|state| (known, state))
         };
-        let Some((definition, state)) = begun else { return 0 };
-        let content = pages::content(&self.store, &state, &definition, read);
+        let Some((definitions, state)) = begun else { return 0 };
+        let content = pages::content(&self.store, &state, &definitions, read);
         let rows = content.iter().flat_map(|content| &content.rows);
         let bytes = rows.map(|row| u64::from(row.bytes)).sum();
         let mut inner = self.inner.lock();
@@ -435,51 +461,6 @@ impl SourceInner {
         self.feed.adopt(state.version().number(), &buckets);
         self.state = Some(state);
     }
-}
-
-fn encoded_change(
-    change: FeedChange<FedBody>,
-    wanted: &mut impl FnMut(&str) -> Vec<Arc<IndexDefinition>>,
-) -> FeedChange<FedKeys> {
-    match change {
-        FeedChange::Followed { bucket, sequence, disorder } => {
-            FeedChange::Followed { bucket, sequence, disorder }
-        }
-        FeedChange::Ended(bucket) => FeedChange::Ended(bucket),
-        FeedChange::Row(row) => FeedChange::Row(encoded_row(row, wanted)),
-        FeedChange::Doubtful { bucket, document_type, document, timestamp } => {
-            FeedChange::Doubtful { bucket, document_type, document, timestamp }
-        }
-        FeedChange::Dropped { scope, part, until } => FeedChange::Dropped { scope, part, until },
-        FeedChange::Stale(bucket) => FeedChange::Stale(bucket),
-        FeedChange::Closed { version, until, held } => FeedChange::Closed { version, until, held },
-        FeedChange::Page(FeedPage { read, bucket, content }) => {
-            let content = content.map(|PageContent { rows, until }| {
-                let rows = rows.into_iter().map(|row| encoded_row(row, wanted));
-                PageContent { rows: rows.collect(), until }
-            });
-            FeedChange::Page(FeedPage { read, bucket, content })
-        }
-    }
-}
-
-fn encoded_row(
-    row: FeedRow<FedBody>,
-    wanted: &mut impl FnMut(&str) -> Vec<Arc<IndexDefinition>>,
-) -> FeedRow<FedKeys> {
-    let FeedRow { bucket, document_type, document, timestamp, body, bytes } = row;
-    let body = match body {
-        FedBody::Keys(keys) => FedKeys::clone(&keys),
-        FedBody::Committed(row) => match row.decode() {
-            Ok(version) => keys_of(&version, &wanted(&document_type)),
-            Err(error) => {
-                // Without keys the copies read the document again.
-                tracing::error!(%error, "a row of the store has no keys for indexes");
-                FedKeys::default()
-            }
-        },
-    };
-    FeedRow { bucket, document_type, document, timestamp, body, bytes }
 }
 
 /// Keys of a version by some definitions.

@@ -39,7 +39,7 @@ use crate::cluster::NodeAnswer;
 use crate::indexes::definition::definitions;
 use crate::indexes::{FollowerSwitch, IndexDefinition};
 
-const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
+pub(super) const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
   <documents><document type='note' mode='streaming'/></documents>
   <index-service placed='true' copies='2' slices='4'>
     <index name='by-owner' document='note'><key field='owner'/></index>
@@ -48,6 +48,7 @@ const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
 
 const NOTE: &str = "schema note { document note {
   field owner type string { indexing: summary | attribute }
+  field due type int { indexing: summary | attribute }
 } }";
 
 /// Number of bits of buckets.
@@ -59,11 +60,11 @@ const DOCUMENT_NODES: u16 = 3;
 /// Time after which a test has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn application() -> Application {
+pub(super) fn application() -> Application {
     application_of(SERVICES)
 }
 
-fn application_of(services: &str) -> Application {
+pub(super) fn application_of(services: &str) -> Application {
     let files = [("services.xml", services), ("schemas/note.sd", NOTE)];
     let files: BTreeMap<String, Vec<u8>> =
         files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
@@ -145,7 +146,9 @@ impl PlacedCluster for PlacedTestMember {
             }
             match &question {
                 PlacedQuestion::Parcel { .. } => cluster.asked.parcels.fetch_add(1, Ordering::SeqCst),
-                PlacedQuestion::Read { .. } => cluster.asked.reads.fetch_add(1, Ordering::SeqCst),
+                PlacedQuestion::Read { reads, .. } => {
+                    cluster.asked.reads.fetch_add(reads.len(), Ordering::SeqCst)
+                }
                 _ => 0,
             };
             let asked = cluster.nodes.lock().get(&node).cloned().ok_or_else(gone)?;
@@ -155,7 +158,7 @@ impl PlacedCluster for PlacedTestMember {
     }
 }
 
-fn state(version: u64, nodes: &[(u16, NodeState)]) -> Arc<ClusterState> {
+pub(super) fn state(version: u64, nodes: &[(u16, NodeState)]) -> Arc<ClusterState> {
     let entry = |(key, state): &(u16, NodeState)| {
         let entry = NodeEntry {
             name: format!("n{key}"),
@@ -174,7 +177,7 @@ fn state(version: u64, nodes: &[(u16, NodeState)]) -> Arc<ClusterState> {
     Arc::new(ClusterState::new(ClusterVersion::new(version), entries, distribution).expect("a state"))
 }
 
-fn up(count: u16) -> Vec<(u16, NodeState)> {
+pub(super) fn up(count: u16) -> Vec<(u16, NodeState)> {
     (0..count).map(|key| (key, NodeState::Up)).collect()
 }
 

@@ -212,7 +212,7 @@ impl PlacedService {
         let (store, definition, state) =
             (self.source.store().clone(), Arc::clone(definition), Arc::clone(state));
         let content =
-            tokio::task::spawn_blocking(move || pages::content(&store, &state, &definition, &read)).await;
+            tokio::task::spawn_blocking(move || pages::content(&store, &state, &[definition], &read)).await;
         let content = content.map_err(|error| Error::Internal(error.to_string()))??;
         let keys = content.rows.into_iter().filter_map(|row| match row.body {
             FedBody::Keys(keys) => {

@@ -1,6 +1,6 @@
 //! What follows from changes: copies take them in, and ask for more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use millrace_document::Timestamp;
@@ -8,7 +8,7 @@ use millrace_index_feed::{CopyNumber, FeedRow, FollowEffect};
 use millrace_index_placement::CopyId;
 
 use super::super::kept::{BucketPart, TakeError};
-use super::super::message::FedKeys;
+use super::super::message::{FedKeys, KeyedRead};
 use super::super::pacing::PacedRead;
 use super::{CopyAction, CopyStage, NodeCopies, NodeCopy, SUSPENDED, id, number};
 
@@ -21,9 +21,13 @@ impl NodeCopies {
     ) -> Vec<CopyAction> {
         let mut actions = Vec::new();
         self.carry_out_onto(effects, now, &mut actions);
-        let due = self.pacing.due(Instant::now());
-        actions.extend(due.into_iter().map(|(owner, paced)| CopyAction::Read { owner, paced }));
         actions
+    }
+
+    /// Reads to be asked for now. Called after each change, when all copies have said what they need.
+    pub fn due_reads(&mut self) -> Vec<CopyAction> {
+        let due = self.pacing.due(Instant::now());
+        due.into_iter().map(|(owner, reads)| CopyAction::Read { owner, reads }).collect()
     }
 
     fn carry_out_onto(
@@ -43,10 +47,11 @@ impl NodeCopies {
                     let definitions = self.definitions();
                     actions.push(CopyAction::Follow { owner, request, definitions });
                 }
-                FollowEffect::Read { owner, copy, read } => {
-                    if let Some(kept) = self.kept(id(copy)) {
-                        let definition = kept.definition.definition;
-                        self.pacing.add(owner, copy, PacedRead { read, definition });
+                FollowEffect::Read { owner, copies, read } => {
+                    let kept = copies.iter().filter_map(|copy| self.kept(id(*copy)));
+                    let definitions: BTreeSet<u64> = kept.map(|kept| kept.definition.definition).collect();
+                    if !definitions.is_empty() {
+                        self.pacing.add(owner, PacedRead { copies, read: KeyedRead { read, definitions } });
                     }
                 }
                 FollowEffect::AskPositions { copy } => {

@@ -1,0 +1,55 @@
+//! Changes as they are sent: with the keys by the definitions of copies.
+
+use std::sync::Arc;
+
+use millrace_index_feed::{FeedChange, FeedPage, FeedRow, PageContent};
+
+use super::super::super::IndexDefinition;
+use super::super::message::FedKeys;
+use super::{FedBody, keys_of};
+
+/// A change with the keys that a follower wants, by the definitions of a type.
+pub(super) fn encoded_change(
+    change: FeedChange<FedBody>,
+    wanted: &mut impl FnMut(&str) -> Vec<Arc<IndexDefinition>>,
+) -> FeedChange<FedKeys> {
+    match change {
+        FeedChange::Followed { bucket, sequence, disorder } => {
+            FeedChange::Followed { bucket, sequence, disorder }
+        }
+        FeedChange::Ended(bucket) => FeedChange::Ended(bucket),
+        FeedChange::Row(row) => FeedChange::Row(encoded_row(row, wanted)),
+        FeedChange::Doubtful { bucket, document_type, document, timestamp } => {
+            FeedChange::Doubtful { bucket, document_type, document, timestamp }
+        }
+        FeedChange::Dropped { scope, part, until } => FeedChange::Dropped { scope, part, until },
+        FeedChange::Stale(bucket) => FeedChange::Stale(bucket),
+        FeedChange::Closed { version, until, held } => FeedChange::Closed { version, until, held },
+        FeedChange::Page(FeedPage { read, bucket, content }) => {
+            let content = content.map(|PageContent { rows, until }| {
+                let rows = rows.into_iter().map(|row| encoded_row(row, wanted));
+                PageContent { rows: rows.collect(), until }
+            });
+            FeedChange::Page(FeedPage { read, bucket, content })
+        }
+    }
+}
+
+fn encoded_row(
+    row: FeedRow<FedBody>,
+    wanted: &mut impl FnMut(&str) -> Vec<Arc<IndexDefinition>>,
+) -> FeedRow<FedKeys> {
+    let FeedRow { bucket, document_type, document, timestamp, body, bytes } = row;
+    let body = match body {
+        FedBody::Keys(keys) => FedKeys::clone(&keys),
+        FedBody::Committed(row) => match row.decode() {
+            Ok(version) => keys_of(&version, &wanted(&document_type)),
+            Err(error) => {
+                // Without keys the copies read the document again.
+                tracing::error!(%error, "a row of the store has no keys for indexes");
+                FedKeys::default()
+            }
+        },
+    };
+    FeedRow { bucket, document_type, document, timestamp, body, bytes }
+}
