@@ -60,13 +60,16 @@ use millrace_node::cluster::ForwardKind;
 use millrace_store::WriteDurability;
 
 /// Bytes of operations after which a piece ends.
-const PIECE_BYTES: usize = 512 << 10;
+const PIECE_BYTES: usize = STREAM_BYTES / PIECES;
+
+/// Pieces of a stream that are in memory at a time: what has arrived, and one in each step, two in the last.
+const PIECES: usize = 7;
 
 /// Number of operations after which a piece ends.
 const PIECE_OPERATIONS: usize = 2048;
 
-/// Memory of a stream in bytes, reserved before its body is read: what has arrived, and a piece in each step.
-const STREAM_BYTES: usize = 6 * PIECE_BYTES;
+/// Memory of a stream in bytes, reserved before its body is read.
+const STREAM_BYTES: usize = 3 << 20;
 
 /// Time during which the rest of the body of a stopped stream is read.
 const DISCARD: Duration = Duration::from_secs(5);

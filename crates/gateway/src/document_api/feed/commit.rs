@@ -1,7 +1,8 @@
-//! Execution of prepared operations, in waves: a wave has at most one operation on each document, and begins
-//! when the one before it has ended.
+//! Execution of prepared operations, in waves: a wave has at most one operation on each document. Two waves
+//! are under way at a time, if no document is in both, so that one is synced while the next one is sent; they
+//! are counted in their order.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,14 @@ use millrace_document::json::FeedPosition;
 use millrace_document::{DocumentId, OperationKind};
 use millrace_store::{CommittedWrite, DocumentWrite};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
 use super::answered::KeyUnderWay;
 use super::forward::ForwardedOperation;
 use super::key::Sha256Digest;
-use super::prepare::{PreparedItem, PreparedPiece, PreparedStep, RepeatableOperation};
+use super::prepare::{PieceMemory, PreparedItem, PreparedPiece, PreparedStep, RepeatableOperation};
 use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::http::BudgetReservation;
@@ -29,6 +30,9 @@ use millrace_node::{Error, ErrorKind};
 
 /// Number of operations of a stream that are executed like single requests at a time.
 const FORWARDED_MAX: usize = 64;
+
+/// Number of waves that are under way at a time.
+const WAVES_MAX: usize = 2;
 
 /// Pause before the quota of a group is asked again.
 const QUOTA_PAUSE: Duration = Duration::from_millis(50);
@@ -49,6 +53,16 @@ pub(super) struct FeedCommitter {
     /// Reason to execute nothing more.
     stopped: Option<FeedBreak>,
     key: Option<StreamKey>,
+    /// Waves that have begun, oldest first.
+    under_way: VecDeque<WaveUnderWay>,
+}
+
+/// A wave that has begun.
+struct WaveUnderWay {
+    documents: HashSet<DocumentId>,
+    /// Number and end of its last operation.
+    last: (u64, u64),
+    outcomes: JoinHandle<Vec<StreamOutcome>>,
 }
 
 /// Key of a stream that is under way.
@@ -122,31 +136,38 @@ impl FeedCommitter {
         if key.is_some() {
             answer.keep_lines();
         }
-        FeedCommitter { call, answer, totals: FeedTotals::default(), stopped: None, key }
+        let (totals, under_way) = (FeedTotals::default(), VecDeque::new());
+        FeedCommitter { call, answer, totals, stopped: None, key, under_way }
     }
 
-    /// Executes all pieces, until the stream ends or is stopped, and writes the totals.
-    pub(super) async fn run(mut self, mut pieces: mpsc::Receiver<PreparedPiece>) {
+    /// Executes all pieces, until the stream ends or is stopped, and writes the totals. A piece that could not
+    /// be prepared, since the work has failed, breaks the stream off.
+    pub(super) async fn run(mut self, mut pieces: mpsc::Receiver<JoinHandle<PreparedPiece>>) {
         let mut is_ended = false;
         while let Some(piece) = pieces.recv().await {
+            let Ok(PreparedPiece { items, stopped, is_end, memory }) = piece.await else { break };
             let mut wave = OperationWave::default();
-            for item in piece.items {
+            for item in items {
                 if wave.has(&item.step) {
-                    self.execute(std::mem::take(&mut wave), None).await;
+                    self.begin(std::mem::take(&mut wave), None).await;
                 }
                 if self.stopped.is_some() {
                     break;
                 }
                 wave.add(item);
             }
-            self.execute(wave, Some(piece.room)).await;
-            self.stopped = self.stopped.or(piece.stopped);
-            is_ended = piece.is_end;
+            self.begin(wave, Some(memory)).await;
+            if is_end || stopped.is_some() {
+                self.finish_all().await;
+            }
+            self.stopped = self.stopped.or(stopped);
+            is_ended = is_end;
             // A client that has left gets no answer, and has sent nothing whole after this.
             if self.stopped.is_some() || self.answer.is_gone() {
                 break;
             }
         }
+        self.finish_all().await;
         if !is_ended {
             // A step has failed, and the pieces after it are lost.
             self.stopped.get_or_insert_with(|| FeedBreak {
@@ -183,30 +204,43 @@ impl FeedCommitter {
         })
     }
 
-    /// Executes a wave, unless the stream was stopped. `room` is the memory of the operations that are
-    /// executed here, if they are the last ones: it is given back before the answers of other nodes come,
-    /// since these may wait for memory too.
-    async fn execute(&mut self, wave: OperationWave, room: Option<BudgetReservation>) {
-        let OperationWave { last, writes, origins, relayed, forwarded, mut finished, .. } = wave;
-        let (Some((through, offset)), None) = (last, &self.stopped) else { return };
-        self.await_quotas(&origins, &relayed).await;
-        let here = async {
-            let written = commit(&self.call, writes, origins).await;
-            drop(room);
-            written
+    /// Begins a wave, unless the stream was stopped, once there is a place for it and no wave that is under way
+    /// has one of its documents. `memory` is that of a piece, if these are its last operations.
+    async fn begin(&mut self, wave: OperationWave, memory: Option<PieceMemory>) {
+        let shares = |other: &WaveUnderWay| !other.documents.is_disjoint(&wave.documents);
+        while self.under_way.len() == WAVES_MAX || self.under_way.iter().any(shares) {
+            self.finish_oldest().await;
+        }
+        let (Some(last), None) = (wave.last, &self.stopped) else { return };
+        self.await_quotas(&wave.origins, &wave.relayed).await;
+        let documents = wave.documents.clone();
+        let outcomes = tokio::spawn(execute(Arc::clone(&self.call), wave, memory));
+        self.under_way.push_back(WaveUnderWay { documents, last, outcomes });
+    }
+
+    async fn finish_all(&mut self) {
+        while !self.under_way.is_empty() {
+            self.finish_oldest().await;
+        }
+    }
+
+    /// Waits for the oldest wave, and counts its outcomes. Those of waves that had begun when the stream was
+    /// stopped are unknown to the client, as is all that follows the last progress.
+    async fn finish_oldest(&mut self) {
+        let Some(WaveUnderWay { last: (through, offset), outcomes, .. }) = self.under_way.pop_front() else {
+            return;
         };
-        let (written, relayed, answered) =
-            tokio::join!(here, relay(&self.call, relayed), forward(&self.call, forwarded));
-        let CommittedWave { finished: written, again } = written;
-        finished.extend(written);
-        // The failures of operations that were sent on were counted by their requests.
-        finished.iter().for_each(|outcome| self.count_failure(outcome));
-        finished.extend(answered);
-        finished.extend(relayed.finished);
-        let again = again.into_iter().chain(relayed.again).collect();
-        finished.extend(forward(&self.call, again).await);
-        finished.sort_by_key(StreamOutcome::number);
-        finished.into_iter().for_each(|outcome| self.count(outcome));
+        let Ok(outcomes) = outcomes.await else {
+            let message = format!(
+                "the server failed within operations up to {through}; see its log, and send them again"
+            );
+            self.stopped.get_or_insert(FeedBreak { status: 500, message });
+            return;
+        };
+        if self.stopped.is_some() {
+            return;
+        }
+        outcomes.into_iter().for_each(|outcome| self.count(outcome));
         if self.stopped.is_none() {
             self.totals.operations = through;
             self.totals.bytes = offset;
@@ -230,15 +264,6 @@ impl FeedCommitter {
             while quotas.admit_group(group, Instant::now(), metrics).is_err() {
                 tokio::time::sleep(QUOTA_PAUSE).await;
             }
-        }
-    }
-
-    fn count_failure(&self, outcome: &StreamOutcome) {
-        if let StreamOutcome::Failed(failed) = outcome {
-            self.call.node.metrics().count(match failed.is_condition() {
-                true => CountedMetric::ConditionFailures,
-                false => CountedMetric::FailedOperations,
-            });
         }
     }
 
@@ -283,6 +308,41 @@ impl StreamOutcome {
             StreamOutcome::Ignored(ignored) => ignored.number,
             StreamOutcome::Ok => 0,
         }
+    }
+}
+
+/// Executes the operations of a wave, and returns their outcomes in their order. The memory of a piece is given
+/// back before the answers of other nodes come, since these may wait for memory too.
+async fn execute(
+    call: Arc<DocumentCall>,
+    wave: OperationWave,
+    memory: Option<PieceMemory>,
+) -> Vec<StreamOutcome> {
+    let OperationWave { writes, origins, relayed, forwarded, mut finished, .. } = wave;
+    let here = async {
+        let written = commit(&call, writes, origins).await;
+        drop(memory);
+        written
+    };
+    let (written, relayed, answered) = tokio::join!(here, relay(&call, relayed), forward(&call, forwarded));
+    let CommittedWave { finished: written, again } = written;
+    finished.extend(written);
+    // The failures of operations that were sent on were counted by their requests.
+    finished.iter().for_each(|outcome| count_failure(&call, outcome));
+    finished.extend(answered);
+    finished.extend(relayed.finished);
+    let again = again.into_iter().chain(relayed.again).collect();
+    finished.extend(forward(&call, again).await);
+    finished.sort_by_key(StreamOutcome::number);
+    finished
+}
+
+fn count_failure(call: &DocumentCall, outcome: &StreamOutcome) {
+    if let StreamOutcome::Failed(failed) = outcome {
+        call.node.metrics().count(match failed.is_condition() {
+            true => CountedMetric::ConditionFailures,
+            false => CountedMetric::FailedOperations,
+        });
     }
 }
 

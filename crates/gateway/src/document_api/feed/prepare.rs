@@ -10,6 +10,7 @@ use millrace_document::json::{FeedPosition, ParseOptions, split_place};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{DocumentWrite, ViewScope};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedBreak};
@@ -92,17 +93,23 @@ pub(super) struct PreparedPiece {
     pub(super) stopped: Option<FeedBreak>,
     /// True if the stream ends with this piece.
     pub(super) is_end: bool,
-    /// Memory of the operations that are committed here, parsed.
-    pub(super) room: BudgetReservation,
-    /// Memory of the text.
+    pub(super) memory: PieceMemory,
+}
+
+/// Memory of a piece, given back when it is dropped.
+pub(super) struct PieceMemory {
+    /// Of the operations that are committed here, parsed.
+    _room: BudgetReservation,
+    /// Of the text.
     _text: FeedPiece,
 }
 
-/// Prepares all pieces, until the stream ends or is stopped.
+/// Prepares all pieces, until the stream ends or is stopped: each as a task, so that one is prepared while others
+/// are.
 pub(super) async fn run(
     call: Arc<DocumentCall>,
     mut pieces: mpsc::Receiver<FeedPiece>,
-    prepared: mpsc::Sender<PreparedPiece>,
+    prepared: mpsc::Sender<JoinHandle<PreparedPiece>>,
 ) {
     while let Some(mut piece) = pieces.recv().await {
         tokio::select! {
@@ -114,8 +121,14 @@ pub(super) async fn run(
             piece.items.clear();
             piece.stopped = Some(FeedBreak::of(&error));
         }
-        let piece = prepare(&call, piece).await;
+        // Room is taken in the order of the pieces, so that none waits for one behind it.
+        let mut room = call.node.budget().share();
+        if let Err(error) = reserve(&call, &piece.items, &mut room).await {
+            piece.items.clear();
+            piece.stopped = Some(FeedBreak::of(&error));
+        }
         let is_last = piece.stopped.is_some();
+        let piece = tokio::spawn(prepare(Arc::clone(&call), piece, room));
         if prepared.send(piece).await.is_err() || is_last {
             return;
         }
@@ -146,35 +159,41 @@ async fn pace(call: &DocumentCall, piece: &FeedPiece) {
     }
 }
 
-async fn prepare(call: &Arc<DocumentCall>, mut piece: FeedPiece) -> PreparedPiece {
-    let mut room = call.node.budget().share();
+async fn prepare(call: Arc<DocumentCall>, mut piece: FeedPiece, room: BudgetReservation) -> PreparedPiece {
     let items = std::mem::take(&mut piece.items);
     let mut stopped = piece.stopped.take();
-    let prepared = match prepare_items(call, items, &mut room).await {
+    let prepared = match prepare_items(&call, items).await {
         Ok(prepared) => prepared,
         Err(error) => {
             stopped = Some(FeedBreak::of(&error));
             Vec::new()
         }
     };
-    PreparedPiece { items: prepared, stopped, is_end: piece.is_end, room, _text: piece }
+    let is_end = piece.is_end;
+    PreparedPiece { items: prepared, stopped, is_end, memory: PieceMemory { _room: room, _text: piece } }
 }
 
-/// Parses and indexes in the pool, once there is room for it.
+/// Takes the memory that operations need, once it is there.
 ///
 /// # Errors
-/// There was none for the time of an operation; no application is deployed any more.
-async fn prepare_items(
-    call: &Arc<DocumentCall>,
-    items: Vec<FeedItem>,
-    room: &mut BudgetReservation,
-) -> Result<Vec<PreparedItem>, Error> {
+/// It was not for the time of an operation; no application is deployed any more.
+async fn reserve(call: &DocumentCall, items: &[FeedItem], room: &mut BudgetReservation) -> Result<(), Error> {
     let deployment = call.deployment()?;
     let work = items.iter().map(|item| work_of(call, &deployment, item)).fold(0, usize::saturating_add);
     let mut retry = RetryPause::until(Instant::now() + call.timeout);
     while let Err(error) = room.work_of(work).await {
         retry.after(error).await?;
     }
+    Ok(())
+}
+
+/// Parses and indexes in the pool.
+///
+/// # Errors
+/// The pool took no work for the time of an operation; no application is deployed any more.
+async fn prepare_items(call: &Arc<DocumentCall>, items: Vec<FeedItem>) -> Result<Vec<PreparedItem>, Error> {
+    let deployment = call.deployment()?;
+    let mut retry = RetryPause::until(Instant::now() + call.timeout);
     // The work may be refused, and is then there no more: so it is kept beside it.
     let items = Arc::new(parking_lot::Mutex::new(items));
     loop {
