@@ -130,7 +130,7 @@ impl<B: Clone> IndexFeedFollower<B> {
             for (bucket, followed) in copy.buckets.iter_mut().filter(|(_, followed)| !followed.is_attached) {
                 let disorder = session.buckets.get(bucket).and_then(|bucket| bucket.disorder);
                 if let Some(disorder) = disorder.filter(|_| self.owners.get(bucket) == Some(&Some(owner))) {
-                    followed.attach(disorder);
+                    followed.attach(disorder, now);
                     attached.push((*number, *bucket));
                 }
             }
