@@ -3,7 +3,7 @@
 
 Nodes are killed, frozen, cut off (both ways, one way, from etcd), flap, run out of disk, and are restarted one by one and all at once: by chance, from
 a seed. In between all is mended, and the cluster must come to rest. In the end every acknowledged write must be there, nothing that was
-removed be back, and each node alone must say the same.
+removed be back, and each node alone must say the same; so must the copies of placed indexes.
 
 Usage: scripts/torture.py [MINUTES] [--nodes N] [--seed N] [--keep]
 Needs the rights to make network namespaces; where there are none it says so, and ends.
@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import torture_bulks
+import torture_indexes
 from processes import Etcd, Node, Place, deploy, end, wish
 from remembered import Remembered
 
@@ -40,11 +41,13 @@ SERVICES = f"""<services version='1.0'>
   <content id='notes' version='1.0'>
     <min-redundancy>{REPLICAS}</min-redundancy>
     <documents><document type='note' mode='streaming'/></documents>
+    {torture_indexes.DECLARATION}
   </content>
 </services>"""
 SCHEMA = """schema note {
   document note {
     field value type long { indexing: summary | attribute }
+    field client type long { indexing: summary | attribute }
     field text type string { indexing: summary | index }
   }
 }"""
@@ -233,6 +236,7 @@ class Client(threading.Thread):
 class Torture:
     def __init__(self, arguments, directory):
         self.random, self.seed, self.directory = random.Random(arguments.seed), arguments.seed, directory
+        self.operators = random.Random(f"{self.seed}/operators")
         names = [f"n{number}" for number in range(arguments.nodes)]
         self.networks = Networks(["etcd", *names])
         self.etcd = Etcd(directory / "etcd", self.networks.place("etcd"))
@@ -247,6 +251,8 @@ class Torture:
         self.clients = [Client(number, self.nodes, self.seed, self.log) for number in range(CLIENTS)]
         bulks = range(torture_bulks.CLIENTS)
         self.clients += [torture_bulks.BulkClient(number, self.nodes, self.seed, self.log) for number in bulks]
+        indexes = range(torture_indexes.CLIENTS)
+        self.clients += [torture_indexes.IndexClient(number, self.nodes, self.seed, self.log) for number in indexes]
 
     def log(self, line, stale=False, wrong=False):
         note = " (nodes that had it are away)" if stale and not self.gentle else ""
@@ -373,6 +379,8 @@ class Torture:
         time.sleep(self.random.uniform(least, most))
 
     def turn(self):
+        if self.operators.random() < 0.6:
+            torture_indexes.operate(self.nodes, self.operators, self.log)
         if self.random.random() < 0.55:
             # One node at a time: then there is always another with all that it has.
             what = self.random.choice([self.kill, self.freeze, self.unplug, self.flap, self.lose_etcd, self.fill_disk,
@@ -428,6 +436,7 @@ class Torture:
             sys.exit(f"cannot deploy: {refused}")
         self.settle()
         torture_bulks.prepare(self.nodes[0])
+        torture_indexes.settle(self.nodes, self.log)
         for client in self.clients:
             client.start()
 
@@ -440,6 +449,7 @@ class Torture:
         self.settle()
         for client in self.clients:
             client.complete()
+        torture_indexes.finish(self.nodes, self.log)
         for node in self.nodes:
             self.compare(node, "all serve")
         for out, other in zip(self.nodes, self.nodes[1:] + self.nodes[:1]):

@@ -186,7 +186,7 @@ impl<B: Clone> IndexFeedFollower<B> {
         self.copies.insert(number, FollowingCopy::new(definition, marks, &self.owners));
         self.follow(now);
         let owned: Vec<NodeKey> = self.sessions.keys().copied().collect();
-        owned.into_iter().for_each(|owner| self.attach(owner));
+        owned.into_iter().for_each(|owner| self.attach(owner, now));
         self.take_effects(now)
     }
 
@@ -219,7 +219,7 @@ impl<B: Clone> IndexFeedFollower<B> {
         }
         self.follow(now);
         let owned: Vec<NodeKey> = self.sessions.keys().copied().collect();
-        owned.into_iter().for_each(|owner| self.attach(owner));
+        owned.into_iter().for_each(|owner| self.attach(owner, now));
         self.take_effects(now)
     }
 
@@ -406,7 +406,7 @@ impl<B: Clone> IndexFeedFollower<B> {
                 // An answer to a request of before the bucket was given up does not count.
                 if let Some(known) = known.filter(|known| known.sequence <= sequence) {
                     known.disorder = Some(disorder);
-                    self.attach(owner);
+                    self.attach(owner, now);
                 }
             }
             FeedChange::Ended(bucket) => {

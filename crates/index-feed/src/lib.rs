@@ -21,9 +21,9 @@
 //!    them yet.
 //! 4. **Each source has a time of disorder for each bucket**: when its replica changed last other than by
 //!    new rows, or became one that its owner counts. A copy that follows reads since W if the disorder is not
-//!    after it, and else the whole bucket. A node that starts, or comes back, has the disorder of that moment
-//!    in all buckets, and takes that of a replica to which its own was found equal
-//!    ([`IndexFeedSource::found_equal`]). So no note has to be durable before a write.
+//!    after it and W is less than a day ago ([`SINCE_US`]), and else the whole bucket. A node that starts, or
+//!    comes back, has the disorder of that moment in all buckets, and takes that of a replica to which its
+//!    own was found equal ([`IndexFeedSource::found_equal`]). So no note has to be durable before a write.
 //!
 //! W is a clock reading of an owner less [`MARGIN_US`], and a row counts as late half of that time after its
 //! timestamp: so clocks may differ by the other half.
@@ -57,6 +57,10 @@ pub const MARGIN_US: u64 = 60_000_000;
 
 /// Age from which a row counts as late, in microseconds.
 pub const LATE_US: u64 = MARGIN_US / 2;
+
+/// Age from which W does not count, in microseconds: a copy reads all of a bucket, since owners may have
+/// forgotten removals that came after W. They remember them for three days at least.
+pub const SINCE_US: u64 = 86_400_000_000;
 
 /// Maximum number of bytes that wait for a follower, or are on their way to it.
 pub const QUEUE_BYTES: usize = 64 << 20;

@@ -38,6 +38,7 @@ impl SimWorld {
         if away_us > REMEMBERED_US - MARGIN_US && !is_admitted {
             node.storage.empty();
             node.package = Arc::default();
+            node.empty_indexes(now);
             self.note(|| format!("n{key} was away for {} hours, and comes back empty", away_us / HOUR_US));
         }
     }

@@ -7,6 +7,7 @@ use millrace_cluster::{NodeKey, ReportedReplica};
 use millrace_document::{DocumentId, Timestamp};
 
 use crate::history::OperationId;
+use crate::indexes;
 use crate::world::SimWorld;
 
 /// Checks that the cluster has come to rest: every replica in its place, equal and complete, and no work in
@@ -37,6 +38,11 @@ pub(crate) fn at_rest(world: &SimWorld, away: Option<NodeKey>) -> Result<(), Str
         if !node.jobs.is_empty() || !node.fetches.is_empty() {
             return Err(format!("n{key} still works"));
         }
+    }
+    if world.options.indexes
+        && let Some(reason) = indexes::unrest(world, away)
+    {
+        return Err(reason);
     }
     if let Some(reason) = world.reindexing_unrest() {
         return Err(reason);

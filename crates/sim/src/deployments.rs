@@ -155,6 +155,7 @@ impl SimWorld {
         }
         node.activating = true;
         let incarnation = node.incarnation;
+        self.feed_changes(key);
         // Models may have to be fetched first.
         let takes = if self.random.permille(200) { 20_000_000 } else { 2_000_000 };
         let takes = self.random.micros(50_000, takes);

@@ -44,6 +44,15 @@ pub(crate) fn strike(world: &mut SimWorld) {
             world.network.mend();
         }
         14 => weather(world),
+        15 if world.options.indexes => {
+            // The feed of indexes permits clocks to differ by half of its margin.
+            let seconds = world.random.below(21) as i64 - 10;
+            world.note(|| format!("n{key}'s clock is off by {seconds} seconds"));
+            let off = world.skipped_us + seconds * 1_000_000;
+            if let Some(node) = world.nodes.get_mut(&key) {
+                node.clock_off = off;
+            }
+        }
         15 => {
             let hours = world.random.below(7) as i64 - 3;
             world.note(|| format!("n{key}'s clock jumps by {hours} hours"));

@@ -252,21 +252,38 @@ impl ClientHistory {
     /// trace: its newest version is, or may be, a removal or a drop that is forgotten by now. Removals of
     /// types are not forgotten.
     pub fn may_be_forgotten(&self, id: &DocumentId, found: Timestamp) -> bool {
-        let written = self.acknowledged.get(id);
-        let stays = written.is_some_and(|(timestamp, by)| {
-            *timestamp > self.newest_drop(id) && self.operations[by].intent.leaves_document()
-        });
-        let type_removed = self.types.removed_at(id.document_type()).unwrap_or_default();
-        let may_be_removed = || {
-            let is_open = |operation: &ClientOperation| {
-                matches!(operation.heard, ClientOutcome::Unknown | ClientOutcome::Nothing)
-            };
-            let removes = |operation: &ClientOperation| matches!(&operation.intent, ClientIntent::Remove(of) if of == id);
-            self.operations.values().any(|operation| removes(operation) && is_open(operation))
-        };
-        (!stays || may_be_removed())
+        let type_removed = self.type_removed_at(id.document_type());
+        (!self.leaves_document(id) || self.may_be_removed(id))
             && found <= type_removed.max(self.newest_drop(id))
             && self.newest(id) < self.forgotten
+    }
+
+    /// True if the newest acknowledged operation on a document has left it there, apart from removals of its
+    /// type.
+    pub fn leaves_document(&self, id: &DocumentId) -> bool {
+        self.acknowledged.get(id).is_some_and(|(timestamp, by)| {
+            *timestamp > self.newest_drop(id) && self.operations[by].intent.leaves_document()
+        })
+    }
+
+    /// True if a removal of a document whose outcome is open may take effect, or has.
+    pub fn may_be_removed(&self, id: &DocumentId) -> bool {
+        let is_open = |operation: &ClientOperation| {
+            matches!(operation.heard, ClientOutcome::Unknown | ClientOutcome::Nothing)
+        };
+        let removes =
+            |operation: &ClientOperation| matches!(&operation.intent, ClientIntent::Remove(of) if of == id);
+        self.operations.values().any(|operation| removes(operation) && is_open(operation))
+    }
+
+    /// Time of the last removal of a document type; 0 if there was none.
+    pub fn type_removed_at(&self, document_type: &str) -> Timestamp {
+        self.types.removed_at(document_type).unwrap_or_default()
+    }
+
+    /// True if a drop that was acknowledged has removed a version of this time.
+    pub fn dropped_since(&self, id: &DocumentId, timestamp: Timestamp) -> bool {
+        self.newest_drop(id) > timestamp
     }
 
     /// True if a drop with unknown outcome may have removed a document.

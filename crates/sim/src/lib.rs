@@ -17,6 +17,8 @@
 //! - no part of a batch, the writes of one bucket, was taken on in part;
 //! - no event of a log is there twice, though it was sent to other partitions after refusals, and none that
 //!   was acknowledged is missing before its partition was to be dropped;
+//! - each ready copy of a placed index has exactly what the documents say, and no query of one missed a write
+//!   that was acknowledged before and that was stored on any node heard by the owner;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
 //! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
 //!   on any node heard by the owner.
@@ -33,6 +35,7 @@ mod disk;
 mod examined_drops;
 mod faults;
 mod history;
+mod indexes;
 mod logs;
 mod message;
 mod network;
@@ -98,6 +101,20 @@ pub enum Sabotage {
     WrittenEventsAreSentAgain,
     /// Retention drops partitions that take events.
     OpenPartitionsDropped,
+    /// Changes of documents reach the queues of copies of indexes after they were acknowledged.
+    FedAfterAcknowledgement,
+    /// Owners feed copies of indexes from replicas that lack documents.
+    IncompleteOwnersFeed,
+    /// Owners tell their positions by a state that is not confirmed.
+    PositionsNotRechecked,
+    /// Copies that follow again do not take in what has changed since they stopped.
+    ReadSinceLeftOut,
+    /// Nodes report copies that follow as ones that have caught up.
+    ReadyBeforeCaughtUp,
+    /// Drops of groups and types are not passed to copies.
+    DropsNotFed,
+    /// Files of a copy count as complete up to the moment at which they arrive.
+    ImportedMarksAhead,
 }
 
 /// Options of a run.
@@ -109,12 +126,14 @@ pub struct SimOptions {
     pub bits: u8,
     /// Replicas of each bucket; `None`: 1 to 3, depending on the seed.
     pub redundancy: Option<u16>,
-    /// Number of turns with faults; a turn is up to a second.
+    /// Number of turns with faults; a turn is up to a second, and up to 8 with indexes.
     pub turns: usize,
     /// True if operators have document types reindexed.
     pub reindexing: bool,
     /// True if clients write logs.
     pub logs: bool,
+    /// True if the cluster places indexes, and clients query them.
+    pub indexes: bool,
     /// True to record events as text.
     pub trace: bool,
     /// Deliberate defect, if any.
@@ -130,6 +149,7 @@ impl Default for SimOptions {
             turns: 60,
             reindexing: false,
             logs: false,
+            indexes: false,
             trace: false,
             sabotage: None,
         }
@@ -155,6 +175,10 @@ pub struct SimOutcome {
     pub rewritten: u64,
     /// Number of events of logs.
     pub events: u64,
+    /// Number of copies of indexes that were compared with acknowledged writes.
+    pub index_queries: u64,
+    /// Number of copies of indexes that came as files.
+    pub index_moves: u64,
     /// Virtual time from the end of all faults until the cluster came to rest.
     pub healed_in: Option<Duration>,
 }
@@ -178,12 +202,20 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
         if world.options.logs {
             logs::operate(&mut world);
         }
+        if world.options.indexes {
+            indexes::operate(&mut world);
+        }
         for _ in 0..world.random.below(12) {
             ask(&mut world);
+            if world.options.indexes {
+                indexes::query(&mut world);
+            }
             let pause = world.random.micros(0, 40_000);
             world.pass(pause);
         }
-        let pause = world.random.micros(0, 1_000_000);
+        // Copies of indexes are complete up to a minute ago: that must be in the run.
+        let longest = if world.options.indexes { 8_000_000 } else { 1_000_000 };
+        let pause = world.random.micros(0, longest);
         world.pass(pause);
         if world.wrong.is_some() {
             break;
@@ -215,6 +247,8 @@ pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcom
         reindexings: world.reindexings.ends,
         rewritten: world.reindexings.rewritten,
         events: world.logs.events(),
+        index_queries: world.indexes.queries,
+        index_moves: world.indexes.moves,
         healed_in,
         wrong: world.wrong,
     }

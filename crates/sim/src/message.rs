@@ -11,6 +11,7 @@ use millrace_replication::replica::KeeperJob;
 
 use crate::deployments::SimPackage;
 use crate::history::OperationId;
+use crate::indexes::IndexMessage;
 
 /// Message between nodes, clients and coordination.
 #[derive(Debug, Clone)]
@@ -91,6 +92,11 @@ pub(crate) enum SimMessage {
     },
     /// Writes of a client that are begun together.
     ClientBatch(Vec<OperationId>),
+    /// A message about placed indexes, from a node, or from coordination to this node.
+    Indexes {
+        from: NodeKey,
+        message: Box<IndexMessage>,
+    },
 }
 
 /// The bucket of a request, if it concerns one.

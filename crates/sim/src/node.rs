@@ -15,6 +15,7 @@ use crate::batches::BatchPart;
 use crate::deployments::{BegunRemoval, SimPackage};
 use crate::disk::SimDisk;
 use crate::history::OperationId;
+use crate::indexes::SimNodeIndexes;
 use crate::message::SimMessage;
 use crate::reindexing::SimWalk;
 use crate::storage::ModelStorage;
@@ -94,6 +95,7 @@ pub(crate) struct SimNode {
     pub removal: Option<BegunRemoval>,
     /// The first record with a reindexing, for a deliberate defect.
     pub first_run: Option<ReindexRecord>,
+    pub indexes: SimNodeIndexes,
 }
 
 /// Settings with short intervals, so that little virtual time passes.
@@ -142,6 +144,7 @@ impl SimNode {
             application: None,
             removal: None,
             first_run: None,
+            indexes: SimNodeIndexes::new(run.number(), Timestamp(start.wall_us)),
         }
     }
 
@@ -152,12 +155,14 @@ impl SimNode {
             (self.key, Incarnation::new(self.incarnation.number() + 1), self.clock_off);
         let took_part = self.took_part;
         let package = Arc::clone(&self.package);
+        let copies = std::mem::take(&mut self.indexes.copies);
         *self = SimNode::new(key, self.pace, now);
         (self.storage, self.package) = (storage, package);
         (self.incarnation, self.clock_off, self.took_part) = (incarnation, clock_off, took_part);
         self.distributor = Distributor::new(key, incarnation, settings());
         let start = self.now(now);
         self.keeper = ReplicaKeeper::new(key, incarnation, settings().confirm, start);
+        self.indexes = SimNodeIndexes::restarted(incarnation.number(), self.write_clock(now), copies);
     }
 
     pub fn now(&self, now: Duration) -> MachineTime {

@@ -16,6 +16,17 @@ use millrace_cluster::{
 use millrace_document::{DocumentId, DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_replication::replica::ReplicaStorage;
 
+/// A change of a node's replicas, as the feed of placed indexes takes it in.
+#[derive(Debug, Clone)]
+pub(crate) enum StorageChange {
+    /// A row was applied.
+    Version(DocumentVersion),
+    /// Documents of a scope were dropped in a bucket.
+    Drop(BucketId, DroppedScope),
+    /// Versions entered or left a replica other than by rows.
+    Replica(BucketId),
+}
+
 /// Replicas by bucket. Contains only durable data: a row is applied at the moment of its sync.
 #[derive(Debug, Default)]
 pub struct ModelStorage {
@@ -38,6 +49,8 @@ struct SimReplicas {
     unsynced: BTreeMap<BucketId, Option<ModelReplica>>,
     /// A defect: names are not synced when replicas are made.
     forgets_syncs: bool,
+    /// Changes since they were taken, if they are recorded.
+    changes: Option<Vec<StorageChange>>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -111,6 +124,13 @@ impl SimReplicas {
         }
     }
 
+    /// Records a change, if changes are.
+    fn record(&mut self, change: impl FnOnce() -> StorageChange) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change());
+        }
+    }
+
     /// Makes the names of all replicas durable.
     fn sync_names(&mut self) {
         self.unsynced.clear();
@@ -141,6 +161,11 @@ impl SimReplicas {
     fn drop_types(&mut self, dropped: &DroppedTypes, told: bool) {
         for (document_type, at) in dropped.iter() {
             self.newest = self.newest.max(at);
+            if self.types.removed_at(document_type).is_none_or(|known| known < at) {
+                let scope = DropScope::Type(document_type.to_owned());
+                let drop = DroppedScope { scope, timestamp: at };
+                self.record(|| StorageChange::Drop(BucketId::ROOT, drop));
+            }
             let gone = |id: &DocumentId, version: &DocumentVersion| {
                 id.document_type() == document_type && version.timestamp <= at
             };
@@ -190,6 +215,7 @@ impl SimReplicas {
                 for replica in self.replicas.values_mut() {
                     replica.versions.retain(|id, version| !gone(id, version));
                 }
+                self.record(|| StorageChange::Drop(bucket, drop.clone()));
             }
         }
         Ok(())
@@ -228,6 +254,30 @@ impl ModelStorage {
         Some(drops.chain(versions).filter(|row| known.is_none_or(|known| !known.contains(row))).collect())
     }
 
+    /// Lets changes be recorded from now on.
+    pub(crate) fn record_changes(&self) {
+        self.inner.borrow_mut().changes = Some(Vec::new());
+    }
+
+    /// Changes since the last call, if they are recorded.
+    pub(crate) fn take_changes(&self) -> Vec<StorageChange> {
+        self.inner.borrow_mut().changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Newest versions of the wanted documents in all replicas, removals among them.
+    pub(crate) fn versions(&self, wanted: impl Fn(&DocumentId) -> bool) -> Vec<DocumentVersion> {
+        let inner = self.inner.borrow();
+        let mut newest: BTreeMap<&DocumentId, &DocumentVersion> = BTreeMap::new();
+        let all = inner.replicas.values().flat_map(|replica| &replica.versions);
+        for (id, version) in all.filter(|(id, _)| wanted(id)) {
+            let known = newest.entry(id).or_insert(version);
+            if known.timestamp < version.timestamp {
+                *known = version;
+            }
+        }
+        newest.into_values().cloned().collect()
+    }
+
     /// Documents of a replica: newest versions that are no removals.
     pub(crate) fn documents(&self, bucket: BucketId) -> Vec<DocumentVersion> {
         let inner = self.inner.borrow();
@@ -263,8 +313,8 @@ impl ModelStorage {
     /// Removes all data, as an operator does.
     pub(crate) fn empty(&self) {
         let mut inner = self.inner.borrow_mut();
-        let forgets_syncs = inner.forgets_syncs;
-        *inner = SimReplicas { forgets_syncs, ..SimReplicas::default() };
+        let (forgets_syncs, changes) = (inner.forgets_syncs, inner.changes.take());
+        *inner = SimReplicas { forgets_syncs, changes, ..SimReplicas::default() };
     }
 
     /// Drops document types, durably.
@@ -283,7 +333,9 @@ impl ModelStorage {
     /// The replica no longer exists.
     pub fn install(&self, bucket: BucketId, rows: &[RowContent]) -> Result<(), NodeFailure> {
         let mut inner = self.inner.borrow_mut();
-        rows.iter().try_for_each(|row| inner.apply(bucket, row))
+        let installed = rows.iter().try_for_each(|row| inner.apply(bucket, row));
+        inner.record(|| StorageChange::Replica(bucket));
+        installed
     }
 
     /// Creates a replica, for tests that begin with one.
@@ -382,7 +434,18 @@ impl ReplicaStorage for ModelStorage {
     }
 
     fn apply(&self, rows: &[&ReplicatedRow]) -> Vec<Result<(), NodeFailure>> {
-        rows.iter().map(|row| self.install(row.bucket, std::slice::from_ref(&*row.content))).collect()
+        let mut inner = self.inner.borrow_mut();
+        let mut outcomes = Vec::with_capacity(rows.len());
+        for row in rows {
+            let outcome = inner.apply(row.bucket, &row.content);
+            if outcome.is_ok()
+                && let RowContent::Version(version) = &*row.content
+            {
+                inner.record(|| StorageChange::Version(version.clone()));
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
     }
 
     fn read(&self, bucket: BucketId, id: &DocumentId) -> Result<Option<DocumentVersion>, NodeFailure> {
@@ -408,6 +471,7 @@ impl ReplicaStorage for ModelStorage {
         let removed = inner.replicas.remove(&bucket);
         inner.unsynced.entry(bucket).or_insert(removed);
         inner.sync_names();
+        inner.record(|| StorageChange::Replica(bucket));
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
 use crate::examined_drops::{ExaminationStep, ExaminedDrop};
 use crate::history::ClientHistory;
+use crate::indexes::{IndexEvent, SimIndexes};
 use crate::logs::LogEventHistory;
 use crate::message::{SimMessage, bucket_of, describe, show};
 use crate::network::{SimAddress, SimNetwork};
@@ -49,6 +50,7 @@ pub(crate) enum SimEvent {
     Reindex { node: NodeKey, incarnation: Incarnation, event: Option<ReindexEvent> },
     Walk { node: NodeKey, incarnation: Incarnation, job: ReindexJobId, walk: ReindexWalk },
     Examine { node: NodeKey, incarnation: Incarnation, drop: ExaminedDrop, step: ExaminationStep },
+    Indexes { node: NodeKey, incarnation: Incarnation, event: IndexEvent },
 }
 
 /// State of the whole simulation.
@@ -62,6 +64,7 @@ pub(crate) struct SimWorld {
     pub history: ClientHistory,
     pub batches: BatchHistory,
     pub logs: LogEventHistory,
+    pub indexes: SimIndexes,
     pub notes: SimNotes,
     pub reindexings: ReindexHistory,
     queue: BTreeMap<(Duration, u64), SimEvent>,
@@ -87,6 +90,7 @@ impl SimWorld {
             history: ClientHistory::default(),
             batches: BatchHistory::default(),
             logs: LogEventHistory::default(),
+            indexes: SimIndexes::default(),
             notes: SimNotes::default(),
             reindexings: ReindexHistory::default(),
             queue: BTreeMap::new(),
@@ -116,6 +120,7 @@ impl SimWorld {
         }
         self.reindex(key, vec![ReindexEvent::Application(application)]);
         self.at(Duration::ZERO, SimEvent::Beat { node: key });
+        self.begin_indexes(key);
         key
     }
 
@@ -236,6 +241,7 @@ impl SimWorld {
             }
             SimEvent::Reindex { node, incarnation, event } => self.reindex_due((node, incarnation), event),
             SimEvent::Walk { node, incarnation, job, walk } => self.walk((node, incarnation), job, walk),
+            SimEvent::Indexes { node, incarnation, event } => self.index_event((node, incarnation), event),
             SimEvent::Publish => {
                 self.at(Duration::from_millis(500), SimEvent::Publish);
                 if let Some(state) = self.coordination.publish(self.now) {
@@ -274,6 +280,9 @@ impl SimWorld {
                 return;
             }
             SimMessage::Publish { based_on, package } => return self.publish_package(based_on, package),
+            SimMessage::Indexes { from, message } => {
+                return self.index_message_to_coordination(from, *message);
+            }
             _ => return,
         };
         if !self.coordination.beat(from, &beat, self.now) {
@@ -373,6 +382,7 @@ impl SimWorld {
                 self.client(key, operation, unfinished, hops)
             }
             SimMessage::ClientBatch(operations) => self.client_batch(key, operations),
+            SimMessage::Indexes { from, message } => self.index_message(key, from, *message),
             SimMessage::Confirmed { .. }
             | SimMessage::Reply { .. }
             | SimMessage::Fetched { .. }
@@ -509,6 +519,8 @@ impl SimWorld {
                 }
             }
         };
+        // Before anything is acknowledged.
+        self.feed_changes(key);
         self.keep(key, vec![replica::KeeperEvent::Done { job, response }]);
     }
 

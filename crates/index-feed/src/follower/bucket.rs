@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use millrace_document::Timestamp;
 
 use super::RETRY_US;
-use crate::LOOKUP_DOCUMENTS;
 use crate::message::FeedReadScope;
+use crate::{LOOKUP_DOCUMENTS, SINCE_US};
 
 /// Maximum number of documents that wait to be looked up. Beyond it the bucket is read as a whole.
 const LOOKUPS_MAX: usize = 8 * LOOKUP_DOCUMENTS;
@@ -92,9 +92,10 @@ impl FollowedBucket {
     }
 
     /// Changes of the owner are taken in from now on, and the bucket is read.
-    pub fn attach(&mut self, disorder: Timestamp) {
+    pub fn attach(&mut self, disorder: Timestamp, now: Timestamp) {
         self.is_attached = true;
-        let from = if disorder <= self.until { self.until } else { Timestamp(0) };
+        let is_remembered = now.0.saturating_sub(self.until.0) < SINCE_US;
+        let from = if disorder <= self.until && is_remembered { self.until } else { Timestamp(0) };
         self.read_from(from);
     }
 

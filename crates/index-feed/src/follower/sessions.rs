@@ -124,13 +124,13 @@ impl<B: Clone> IndexFeedFollower<B> {
     }
 
     /// Lets copies take in the buckets that are followed, and reads these.
-    pub(super) fn attach(&mut self, owner: NodeKey) {
+    pub(super) fn attach(&mut self, owner: NodeKey, now: Timestamp) {
         let Some(session) = self.sessions.get(&owner) else { return };
         for copy in self.copies.values_mut() {
             for (bucket, followed) in copy.buckets.iter_mut().filter(|(_, followed)| !followed.is_attached) {
                 let disorder = session.buckets.get(bucket).and_then(|bucket| bucket.disorder);
                 if let Some(disorder) = disorder.filter(|_| self.owners.get(bucket) == Some(&Some(owner))) {
-                    followed.attach(disorder);
+                    followed.attach(disorder, now);
                     self.due.insert(*bucket);
                 }
             }

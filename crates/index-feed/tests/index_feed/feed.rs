@@ -7,7 +7,7 @@ use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_index_feed::{
     BATCHES_IN_FLIGHT, BucketStanding, CopyDefinition, CopyFreshness, CopyMarks, CopyNumber, FeedChange,
     FeedRead, FeedReadScope, FeedRow, FollowEffect, IndexFeedFollower, IndexFeedSource, MARGIN_US,
-    PageContent, QUEUE_ROWS, RowOutcome, SourceRun,
+    PageContent, QUEUE_ROWS, RowOutcome, SINCE_US, SourceRun,
 };
 
 const OWNER: NodeKey = NodeKey(1);
@@ -282,6 +282,17 @@ fn an_import_from_before_the_source_began_is_read_as_a_whole() {
     pair.commit(row(half(0), 1, at(90)));
     pair.begin(Timestamp(at(0).0 - 1));
     assert_eq!(pair.taken(), ["read all of 0: 1", "read all of 1: 0", "ready"]);
+}
+
+#[test]
+fn a_copy_that_stood_still_for_long_is_read_as_a_whole() {
+    let mut pair = FeedPair::new();
+    pair.commit(row(half(0), 1, at(90)));
+    pair.commit(row(half(0), 2, at(99)));
+    // The owner may have forgotten removals of after W.
+    pair.now = Timestamp(at(95).0 + SINCE_US);
+    pair.begin(at(95));
+    assert_eq!(pair.taken(), ["read all of 0: 2", "read all of 1: 0", "ready"]);
 }
 
 #[test]

@@ -1,0 +1,229 @@
+//! The table of copies in coordination, and the leader that plans it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bucket::NodeKey;
+use millrace_cluster::{ClusterState, Incarnation};
+use millrace_index_placement::{
+    CopyId, CopyReport, DefinitionHash, IndexNode, PlacementSettingsUpdate, PlacementSituation,
+    PlacementTable, PlacementWish, WantedIndex, plan,
+};
+
+use super::IndexMessage;
+use crate::deployments::{CHANGING_TYPE, SimPackage};
+use crate::message::SimMessage;
+use crate::network::SimAddress;
+use crate::world::SimWorld;
+
+/// Content cluster of the indexes.
+const CONTENT: &str = "sim";
+
+/// Declared indexes: name, document type and number of slices of each.
+const DECLARED: [(&str, &str, u8); 2] = [("notes", "note", 2), ("memos", CHANGING_TYPE, 1)];
+
+/// Wanted number of copies of each slice.
+pub(super) const INDEX_COPIES: u8 = 2;
+
+/// Time for which a node leads after it was heard last.
+const LEADING: Duration = Duration::from_secs(4);
+
+/// Document type of an index.
+pub(super) fn document_type_of(name: &str) -> Option<&'static str> {
+    DECLARED.iter().find(|(declared, _, _)| *declared == name).map(|(_, document_type, _)| *document_type)
+}
+
+/// Indexes that a package declares.
+pub(super) fn wanted(package: &SimPackage) -> Vec<WantedIndex> {
+    let declared =
+        (1..).zip(DECLARED).filter(|(_, (_, document_type, _))| package.types.contains(document_type));
+    let index = |(hash, (name, _, slices)): (u64, (&str, &str, u8))| {
+        WantedIndex::new((CONTENT, name), DefinitionHash(hash), INDEX_COPIES, slices)
+            .expect("the numbers are those that an index can have")
+    };
+    declared.map(index).collect()
+}
+
+/// Report of a node about its copies.
+#[derive(Debug, Clone)]
+pub(crate) struct SimCopyNews {
+    incarnation: Incarnation,
+    /// Number of the report in the run of the process.
+    sequence: u64,
+    copies: BTreeMap<CopyId, CopyReport>,
+}
+
+/// Coordination as it is sent to a node.
+#[derive(Debug, Clone)]
+pub(crate) struct PlacementPicture {
+    incarnation: Incarnation,
+    table: Arc<PlacementTable>,
+    leading: Option<LeaderPicture>,
+}
+
+/// All that the leader plans from.
+#[derive(Debug, Clone)]
+struct LeaderPicture {
+    term: u64,
+    state: Arc<ClusterState>,
+    /// Generation of the newest package.
+    generation: u64,
+    reports: BTreeMap<NodeKey, BTreeMap<CopyId, CopyReport>>,
+    wishes: Vec<PlacementWish>,
+}
+
+/// Table that a leader wants to publish.
+#[derive(Debug, Clone)]
+pub(crate) struct PlacementWrite {
+    term: u64,
+    table: Arc<PlacementTable>,
+    /// Number of wishes that are answered with it, the oldest ones.
+    wishes: usize,
+}
+
+/// Table, reports and wishes in coordination, and the leader that it has elected.
+#[derive(Default)]
+pub(crate) struct SimPlacement {
+    pub(super) table: Arc<PlacementTable>,
+    leader: Option<NodeKey>,
+    term: u64,
+    leads_until: Duration,
+    news: BTreeMap<NodeKey, SimCopyNews>,
+    pub(super) wishes: Vec<PlacementWish>,
+}
+
+impl SimPlacement {
+    /// Hears of a node. Returns true if it leads.
+    fn hear(&mut self, node: NodeKey, now: Duration) -> bool {
+        if self.leader != Some(node) && now >= self.leads_until {
+            self.leader = Some(node);
+            self.term += 1;
+        }
+        let leads = self.leader == Some(node);
+        if leads {
+            self.leads_until = now + LEADING;
+        }
+        leads
+    }
+}
+
+/// Lets operators wish something, or the leadership end, now and then.
+pub(crate) fn operate(world: &mut SimWorld) {
+    let index = (CONTENT.to_owned(), "notes".to_owned());
+    let settings = |json: &str| {
+        let update = PlacementSettingsUpdate::from_json(json.as_bytes()).expect("the settings exist");
+        PlacementWish::Settings(update)
+    };
+    let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
+    let (Some(from), Some(to)) = (world.random.pick(&keys), world.random.pick(&keys)) else { return };
+    let wish = match world.random.below(50) {
+        0..4 => PlacementWish::Rebalance { by: "sim".to_owned() },
+        4..6 => PlacementWish::Stop,
+        6..10 => PlacementWish::Move { index, slice: world.random.below(2) as u8, from, to },
+        10 => PlacementWish::Rebuild { index },
+        11 => settings(r#"{"method":"rebuild"}"#),
+        12..14 => settings(r#"{"method":"auto"}"#),
+        14 => settings(r#"{"activation":"slice"}"#),
+        15 => {
+            world.note(|| "the leader of the indexes is deposed".to_owned());
+            world.indexes.placement.leader = None;
+            world.indexes.placement.leads_until = world.now;
+            return;
+        }
+        _ => return,
+    };
+    world.note(|| format!("wished: {wish:?}"));
+    world.indexes.placement.wishes.push(wish);
+}
+
+impl SimWorld {
+    /// Sends the reports of a node to coordination.
+    pub(super) fn tell_news(&mut self, key: NodeKey) {
+        let copies = self.index_reports(key);
+        let Some(node) = self.nodes.get_mut(&key) else { return };
+        let (incarnation, sequence) = (node.incarnation, node.name());
+        let news = SimCopyNews { incarnation, sequence, copies };
+        self.send_to_coordination(key, IndexMessage::News(news));
+    }
+
+    fn send_to_coordination(&mut self, from: NodeKey, message: IndexMessage) {
+        let message = SimMessage::Indexes { from, message: Box::new(message) };
+        self.send(SimAddress::Node(from), SimAddress::Coordination, message);
+    }
+
+    /// Takes in the reports of a node at coordination, which answers with what it has.
+    pub(super) fn news_came(&mut self, from: NodeKey, news: SimCopyNews) {
+        let generation = self.coordination.package().generation;
+        let state = self.coordination.state().cloned();
+        let placement = &mut self.indexes.placement;
+        let known = placement.news.get(&from).map(|known| (known.incarnation, known.sequence));
+        let incarnation = news.incarnation;
+        if known.is_some_and(|known| known >= (incarnation, news.sequence)) {
+            return;
+        }
+        placement.news.insert(from, news);
+        let leads = placement.hear(from, self.now);
+        let reports = placement.news.iter().map(|(node, news)| (*node, news.copies.clone())).collect();
+        let leading = state.filter(|_| leads).map(|state| LeaderPicture {
+            term: placement.term,
+            state,
+            generation,
+            reports,
+            wishes: placement.wishes.clone(),
+        });
+        let picture = PlacementPicture { incarnation, table: Arc::clone(&placement.table), leading };
+        let message = SimMessage::Indexes { from, message: Box::new(IndexMessage::Picture(picture)) };
+        self.send(SimAddress::Coordination, SimAddress::Node(from), message);
+    }
+
+    /// Takes in what coordination has. The leader plans.
+    pub(super) fn picture_came(&mut self, key: NodeKey, picture: PlacementPicture) {
+        let PlacementPicture { incarnation, table, leading } = picture;
+        let Some(node) = self.nodes.get(&key).filter(|node| node.incarnation == incarnation) else { return };
+        let package = Arc::clone(&node.package);
+        self.adopt_index_table(key, &table);
+        let Some(leading) = leading.filter(|leading| leading.generation == package.generation) else {
+            return;
+        };
+        let LeaderPicture { term, state, reports, wishes, .. } = leading;
+        let nodes = state.nodes().iter().map(|(key, entry)| IndexNode {
+            key: *key,
+            name: entry.name.as_str().into(),
+            state: entry.state,
+            has_role: true,
+            group: Vec::new(),
+            reports: reports.get(key).cloned().unwrap_or_default(),
+        });
+        let (nodes, wanted): (Vec<IndexNode>, _) = (nodes.collect(), wanted(&package));
+        let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, wishes: &wishes };
+        let planned = plan(&table, &situation);
+        if planned.table == *table && wishes.is_empty() {
+            return;
+        }
+        for step in &planned.steps {
+            self.note(|| format!("n{key} leads: {step}"));
+        }
+        let next = Arc::new(planned.table.published_as(table.version() + 1));
+        let write = PlacementWrite { term, table: next, wishes: wishes.len() };
+        self.send_to_coordination(key, IndexMessage::Write(write));
+    }
+
+    /// Takes in a table at coordination, if its writer leads and has read the table before.
+    pub(super) fn write_came(&mut self, from: NodeKey, write: PlacementWrite) {
+        let PlacementWrite { term, table, wishes } = write;
+        let placement = &mut self.indexes.placement;
+        let is_next = table.version() == placement.table.version() + 1;
+        if placement.leader != Some(from) || placement.term != term || !is_next {
+            return;
+        }
+        placement.wishes.drain(..wishes);
+        placement.table = Arc::clone(&table);
+        let early = table
+            .all_copies()
+            .find(|(_, copy)| copy.is_ready() && !self.indexes.caught_up.contains(&copy.id));
+        if let Some((slice, copy)) = early {
+            self.wrong = Some(format!("copy {copy} of {slice} is ready, and has never caught up"));
+        }
+    }
+}
