@@ -169,12 +169,12 @@ pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers
 }
 
-/// Occurrences in a chunk.
+/// Occurrences in a chunk, with their places or without.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkPositions {
-    /// Documents, ascending, each with the end of its part of `places`.
+    /// Documents, ascending, each with the number of occurrences up to its end.
     documents: Vec<(u16, u32)>,
-    /// First tokens, as indices among the document's tokens.
+    /// First tokens, as indices among the document's tokens; empty if occurrences were only counted.
     places: Vec<u32>,
 }
 
@@ -223,7 +223,20 @@ impl ChunkPositions {
         }
     }
 
-    /// Adds occurrences in other documents.
+    /// Adds occurrences without their places: in the last document, or in one after it.
+    pub(crate) fn add_count(&mut self, document: usize, count: u32) {
+        let before = match self.documents.last_mut() {
+            Some((last, end)) if usize::from(*last) == document => {
+                *end += count;
+                return;
+            }
+            Some((_, end)) => *end,
+            None => 0,
+        };
+        self.documents.push((document as u16, before + count));
+    }
+
+    /// Adds occurrences in other documents, with their places.
     pub(crate) fn merge(&mut self, other: &ChunkPositions) {
         let one = std::mem::take(self);
         let mut all: Vec<(u16, &[u32])> = Vec::with_capacity(one.documents.len() + other.documents.len());
@@ -239,6 +252,22 @@ impl ChunkPositions {
     fn nth(&self, at: usize) -> &[u32] {
         let start = if at == 0 { 0 } else { self.documents[at - 1].1 };
         &self.places[start as usize..self.documents[at].1 as usize]
+    }
+
+    /// Calls `each` with the number of occurrences in each document of `documents`, which ascend.
+    pub(crate) fn each_count(&self, documents: &[u16], mut each: impl FnMut(u32)) {
+        let (mut rest, mut before) = (self.documents.as_slice(), 0);
+        for document in documents {
+            let mut count = 0;
+            while let Some(((found, end), after)) = rest.split_first()
+                && found <= document
+            {
+                count = if found == document { *end - before } else { 0 };
+                before = *end;
+                rest = after;
+            }
+            each(count);
+        }
     }
 
     /// Calls `each` with the occurrences of each document of `documents`, which ascend.
