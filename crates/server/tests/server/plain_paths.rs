@@ -261,7 +261,7 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
         };
     }
     let field = chance.one(&["title", "body", "default"]);
-    match chance.below(22) {
+    match chance.below(23) {
         0 => "true".to_owned(),
         1 => format!("{field} contains phrase(\"{word}\", \"{other}\")"),
         2 => format!("{field} contains near(\"{word}\", \"{other}\")"),
@@ -284,6 +284,7 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
             format!("people contains sameElement(name contains \"{}\", age > {number})", chance.one(&KINDS))
         }
         19 => format!("people.name contains \"{}\"", chance.one(&KINDS)),
+        21 => format!("tags matches \"{}\"", chance.one(&["re", "^gre.", "(?:app|un)[a-z]+", "s$"])),
         // As many words as are searched in one pass.
         20 => {
             let contains = |word: &&str| format!("{field} contains ({{stem: false}}\"{word}\")");
