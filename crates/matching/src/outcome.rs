@@ -104,9 +104,8 @@ impl LeafOutcome {
                 documents.iter().map(|document| bits.get(usize::from(*document))).collect(),
             ),
             LeafOutcome::Places(places) => {
-                let mut counts = Vec::with_capacity(documents.len());
-                places.each_count(documents, |count| counts.push(count));
-                let mut occurrences = WordOccurrences { counts, positions: Vec::new() };
+                let mut occurrences =
+                    WordOccurrences { counts: places.counts(documents), positions: Vec::new() };
                 if positions {
                     places.for_each(documents, |places| occurrences.positions.extend_from_slice(places));
                 }

@@ -6,7 +6,7 @@
 //! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
 //!    them is a boundary, which no set contains.
 
-use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
+use millrace_column::{CHUNK_DOCS, ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::dictionary;
@@ -254,20 +254,22 @@ impl ChunkPositions {
         &self.places[start as usize..self.documents[at].1 as usize]
     }
 
-    /// Calls `each` with the number of occurrences in each document of `documents`, which ascend.
-    pub(crate) fn each_count(&self, documents: &[u16], mut each: impl FnMut(u32)) {
-        let (mut rest, mut before) = (self.documents.as_slice(), 0);
-        for document in documents {
-            let mut count = 0;
-            while let Some(((found, end), after)) = rest.split_first()
-                && found <= document
-            {
-                count = if found == document { *end - before } else { 0 };
-                before = *end;
-                rest = after;
-            }
-            each(count);
+    /// Number of occurrences in each of `documents`.
+    pub(crate) fn counts(&self, documents: &[u16]) -> Vec<u32> {
+        if self.documents.is_empty() {
+            return vec![0; documents.len()];
         }
+        // The other documents have the place after the last. No branch depends on which documents have the
+        // words, so that common words cost no more than rare ones.
+        let mut rows = [documents.len() as u16; CHUNK_DOCS];
+        documents.iter().zip(0..).for_each(|(document, row)| rows[usize::from(*document)] = row);
+        let (mut counts, mut before) = (vec![0; documents.len() + 1], 0);
+        for (document, end) in &self.documents {
+            counts[usize::from(rows[usize::from(*document)])] = end - before;
+            before = *end;
+        }
+        counts.pop();
+        counts
     }
 
     /// Calls `each` with the occurrences of each document of `documents`, which ascend.
