@@ -11,7 +11,7 @@ use crate::words::{ChunkPositions, TokenNumbers};
 
 /// Minimum number of words for which one pass with a look at a table for each token is faster than a pass
 /// with vector instructions for each word.
-pub(crate) const MANY_WORDS: usize = 12;
+pub(crate) const MANY_WORDS: usize = 8;
 
 /// Maximum number of sets of a table, and of members of all of them, at which no word is added any more. One
 /// word at most doubles them.
