@@ -1,8 +1,13 @@
 //! Decision trees of gradient boosting models.
 
+mod kernels;
 mod layout;
+mod masks;
+
+use std::ops::Range;
 
 use self::layout::TreeLayout;
+use self::masks::{LeafMaskBuilder, LeafMasks};
 use crate::operators::BatchNumbers;
 use crate::{Error, ExpressionFault, ParsedExpression};
 
@@ -10,9 +15,21 @@ use crate::{Error, ExpressionFault, ParsedExpression};
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecisionForest {
     inputs: Vec<ParsedExpression>,
-    trees: TreeLayout,
+    /// All trees in the order in which their leaves are added.
+    runs: Vec<TreeRun>,
+    walked: TreeLayout,
+    masked: LeafMasks,
     average: bool,
     sigmoid: Option<f64>,
+}
+
+/// Successive trees of one form, by their indices among the trees of this form.
+#[derive(Debug, Clone, PartialEq)]
+enum TreeRun {
+    /// Walked from the root to a leaf.
+    Walked(Range<usize>),
+    /// Evaluated as masks over their leaves.
+    Masked(Range<usize>),
 }
 
 /// Successor of a split.
@@ -37,6 +54,27 @@ enum SplitTest {
     AtMost(f64),
     /// Membership in these categories, which are sorted.
     OneOf(Box<[f64]>),
+}
+
+impl ForestSplit {
+    /// Bound below which the test holds, and the number that stands for a missing feature. `None` for a test
+    /// that no comparison expresses.
+    fn comparison(&self) -> Option<(f64, f64)> {
+        let bound = match self.test {
+            SplitTest::Below(bound) => bound,
+            // The numbers that are at most a finite bound are those below the number after it.
+            SplitTest::AtMost(bound) if bound < f64::INFINITY => bound.next_up(),
+            SplitTest::AtMost(_) | SplitTest::OneOf(_) => return None,
+        };
+        let missing = match self.missing {
+            MissingDirection::IsZero => 0.0,
+            MissingDirection::Fails => f64::NAN,
+            // It is below every bound but itself.
+            MissingDirection::Holds if bound > f64::NEG_INFINITY => f64::NEG_INFINITY,
+            MissingDirection::Holds => return None,
+        };
+        Some((bound, missing))
+    }
 }
 
 /// Test of a split.
@@ -70,9 +108,19 @@ impl DecisionForest {
     /// Fills `out` with the model's value for each document. `rows` is reusable memory.
     pub(crate) fn evaluate(&self, inputs: &[BatchNumbers<'_>], rows: &mut Vec<f64>, out: &mut [f64]) {
         out.fill(0.0);
-        self.trees.add_leaves(inputs, rows, out);
+        let ranks = self.masked.ranks(inputs, out.len());
+        self.walked.fill_rows(inputs, out.len(), rows);
+        for run in &self.runs {
+            match run {
+                TreeRun::Walked(trees) => self.walked.add_leaves(trees.clone(), rows, out),
+                TreeRun::Masked(trees) => self.masked.add_leaves(trees.clone(), &ranks, out),
+            }
+        }
         if self.average {
-            let count = (self.trees.trees() as f64).max(1.0);
+            let trees = self.runs.iter().map(|run| match run {
+                TreeRun::Walked(trees) | TreeRun::Masked(trees) => trees.len(),
+            });
+            let count = (trees.sum::<usize>() as f64).max(1.0);
             out.iter_mut().for_each(|out| *out /= count);
         }
         if let Some(steepness) = self.sigmoid {
@@ -86,6 +134,7 @@ impl DecisionForest {
 #[derive(Debug)]
 pub struct ForestBuilder {
     forest: DecisionForest,
+    masks: LeafMaskBuilder,
     /// All splits so far, by number.
     splits: Vec<ForestSplit>,
 }
@@ -101,8 +150,15 @@ impl ForestBuilder {
     /// One of the features is not a valid expression.
     pub fn new<'n>(inputs: impl IntoIterator<Item = &'n str>) -> Result<Self, Error> {
         let inputs = inputs.into_iter().map(ParsedExpression::parse).collect::<Result<_, _>>()?;
-        let forest = DecisionForest { inputs, trees: TreeLayout::default(), average: false, sigmoid: None };
-        Ok(ForestBuilder { forest, splits: Vec::new() })
+        let forest = DecisionForest {
+            inputs,
+            runs: Vec::new(),
+            walked: TreeLayout::default(),
+            masked: LeafMasks::default(),
+            average: false,
+            sigmoid: None,
+        };
+        Ok(ForestBuilder { forest, masks: LeafMaskBuilder::default(), splits: Vec::new() })
     }
 
     /// Adds a leaf.
@@ -143,7 +199,19 @@ impl ForestBuilder {
 
     /// Completes a tree.
     pub fn tree(&mut self, root: Subtree) {
-        self.forest.trees.add(root.0, &self.splits);
+        let DecisionForest { runs, walked, .. } = &mut self.forest;
+        if self.masks.add(root.0, &self.splits) {
+            match runs.last_mut() {
+                Some(TreeRun::Masked(trees)) => trees.end += 1,
+                _ => runs.push(TreeRun::Masked(self.masks.trees() - 1..self.masks.trees())),
+            }
+        } else {
+            walked.add(root.0, &self.splits);
+            match runs.last_mut() {
+                Some(TreeRun::Walked(trees)) => trees.end += 1,
+                _ => runs.push(TreeRun::Walked(walked.trees() - 1..walked.trees())),
+            }
+        }
     }
 
     /// Makes the value the average of the trees instead of their sum.
@@ -158,7 +226,7 @@ impl ForestBuilder {
 
     /// Returns the model.
     pub fn finish(self) -> DecisionForest {
-        self.forest
+        DecisionForest { masked: self.masks.finish(), ..self.forest }
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn numbers_of(
     match matcher.shape() {
         WordShape::Substring(part) if !part.is_empty() => with_part(part.as_bytes(), dictionary, range),
         WordShape::Suffix(suffix) => with_suffix(suffix.as_bytes(), dictionary, range),
-        WordShape::Fuzzy(fuzzy) => fuzzy.matching(range.map(|number| (number, dictionary.word(number)))),
+        WordShape::Fuzzy(fuzzy) => fuzzy.matching(dictionary, range),
         WordShape::Substring(_) | WordShape::Other => {
             let matches =
                 |number: &u32| text(dictionary.word(*number)).is_some_and(|word| matcher.matches(word));

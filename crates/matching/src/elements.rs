@@ -2,9 +2,9 @@ use millrace_column::ExecutionPaths;
 use millrace_document::DocumentValue;
 use millrace_plan::{LeafId, Plan, PlanNode};
 
-use crate::Error;
 use crate::nested::elements;
 use crate::tree::{ReadyPlan, any_holds, holds, path_of};
+use crate::{Error, RankingDemands};
 
 /// Selection of the elements of a collection field that a plan matches, for `matched-elements-only`.
 pub struct MatchedElements<'p> {
@@ -29,7 +29,10 @@ impl<'p> MatchedElements<'p> {
     pub fn new(plan: &'p Plan, field: &str) -> Result<Self, Error> {
         let mut conditions = Vec::new();
         collect(plan, &plan.root, field, &mut conditions);
-        Ok(MatchedElements { ready: ReadyPlan::new(plan, ExecutionPaths::Fast)?, conditions })
+        Ok(MatchedElements {
+            ready: ReadyPlan::new(plan, ExecutionPaths::Fast, RankingDemands::default())?,
+            conditions,
+        })
     }
 
     /// Indices of the matching elements, ascending.

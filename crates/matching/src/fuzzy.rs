@@ -1,8 +1,10 @@
 //! Words with a limited number of differing letters.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use millrace_column::TokenDictionary;
 use parking_lot::Mutex;
 
 /// Maximum number of characters of a word whose rows of the edit table fit into the bits of an integer.
@@ -27,16 +29,22 @@ impl FuzzyMatcher {
         &self.pattern
     }
 
-    /// Those of `words` that match; each has the prefix that must be equal.
-    pub(crate) fn matching<'w>(&self, words: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u32> {
+    /// Numbers in `range` of the words that match; each has the prefix that must be equal.
+    pub(crate) fn matching(&self, dictionary: TokenDictionary<'_>, range: Range<u32>) -> Vec<u32> {
         let unused = self.unused.lock().pop();
         let Some(mut automaton) = unused.or_else(|| FuzzyAutomaton::new(&self.pattern)) else {
-            let text = |word| std::str::from_utf8(word).ok();
-            let matching =
-                words.filter(|(_, word)| text(word).is_some_and(|word| self.pattern.matches(word)));
-            return matching.map(|(number, _)| number).collect();
+            let text = |number: u32| std::str::from_utf8(dictionary.word(number)).ok();
+            return range
+                .filter(|number| text(*number).is_some_and(|word| self.pattern.matches(word)))
+                .collect();
         };
-        let matching = words.filter(|(_, word)| automaton.matches(word)).map(|(number, _)| number).collect();
+        let mut path = WordPath::default();
+        let matching = range
+            .filter(|number| {
+                let start = dictionary.offsets[*number as usize - 1] as usize;
+                automaton.matches(&mut path, dictionary.word(*number), head(&dictionary.bytes[start..]))
+            })
+            .collect();
         self.unused.lock().push(automaton);
         matching
     }
@@ -177,6 +185,47 @@ pub(crate) struct FuzzyAutomaton {
     /// For each state the next one by class, or [`FuzzyAutomaton::UNKNOWN`].
     next: Vec<u16>,
     accepts: Vec<bool>,
+    /// Number of times that states were forgotten.
+    restarts: u32,
+}
+
+/// The bytes that an automaton has read of a word, and its states. The words of a dictionary are sorted: most
+/// begin as the one before, and are decided by what that has in common with them.
+#[derive(Debug, Default)]
+struct WordPath<'w> {
+    word: &'w [u8],
+    /// The [`head`] of the word.
+    head: u64,
+    /// State before the first byte, and after each byte that was read.
+    states: Vec<u16>,
+    /// [`FuzzyAutomaton::restarts`] since which the states are known.
+    restarts: Option<u32>,
+}
+
+impl WordPath<'_> {
+    /// Number of bytes at the start that another word has as well.
+    fn common(&self, word: &[u8], head: u64) -> usize {
+        let shorter = self.word.len().min(word.len());
+        match (self.head ^ head).trailing_zeros() as usize / 8 {
+            HEAD if shorter > HEAD => {
+                self.word.iter().zip(word).take_while(|(one, other)| one == other).count()
+            }
+            same => same.min(shorter),
+        }
+    }
+}
+
+/// Bytes of a [`head`].
+const HEAD: usize = 8;
+
+/// The first bytes as a number, the first one lowest; after a short word, it has any bytes.
+fn head(bytes: &[u8]) -> u64 {
+    let first = bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut first = [0; HEAD];
+        first[..bytes.len()].copy_from_slice(bytes);
+        first
+    });
+    u64::from_le_bytes(first)
 }
 
 impl FuzzyAutomaton {
@@ -199,6 +248,7 @@ impl FuzzyAutomaton {
             states: HashMap::new(),
             next: Vec::new(),
             accepts: Vec::new(),
+            restarts: 0,
         };
         // Distances up to the limit and one above it fit in a byte.
         if pattern.word.len() > BITS || pattern.max_edits + 1 >= usize::from(u8::MAX) {
@@ -222,6 +272,7 @@ impl FuzzyAutomaton {
     fn restart(&mut self) {
         let above = self.above();
         let columns = 0..=self.pattern.word.len();
+        self.restarts = self.restarts.wrapping_add(1);
         self.rows.clear();
         self.states.clear();
         self.next.clear();
@@ -236,10 +287,22 @@ impl FuzzyAutomaton {
         self.pattern.max_edits as u8 + 1
     }
 
-    /// True if a word matches. Bytes that are no text never do.
-    pub(crate) fn matches(&mut self, word: &[u8]) -> bool {
-        let mut state = Self::START;
-        for (read, byte) in word.iter().enumerate() {
+    /// True if a word matches, which has this [`head`]. Bytes that are no text never do. `path` is that of
+    /// the word before.
+    fn matches<'w>(&mut self, path: &mut WordPath<'w>, word: &'w [u8], head: u64) -> bool {
+        if path.restarts != Some(self.restarts) {
+            path.states.clear();
+            path.states.push(Self::START);
+            path.restarts = Some(self.restarts);
+        }
+        let known = path.common(word, head).min(path.states.len() - 1);
+        path.states.truncate(known + 1);
+        (path.word, path.head) = (word, head);
+        let mut state = path.states[known];
+        if state == Self::DEAD {
+            return false;
+        }
+        for (read, byte) in word.iter().enumerate().skip(known) {
             let Some(class) = self.ascii.get(usize::from(*byte)) else {
                 let rest = std::str::from_utf8(&word[read..]);
                 return rest.is_ok_and(|rest| self.matches_from(state, rest));
@@ -248,6 +311,7 @@ impl FuzzyAutomaton {
                 return true;
             }
             state = self.step(state, *class);
+            path.states.push(state);
             if state == Self::DEAD {
                 return false;
             }
@@ -354,17 +418,23 @@ mod tests {
     proptest! {
         #[test]
         fn an_automaton_accepts_what_rows_do_also_after_it_forgot(
+            start in "[ab]{0,9}",
             word in "[abé]{0,9}",
             candidates in proptest::collection::vec("[abéx]{0,11}", 1..20),
             max_edits in 0u32..4,
             prefix in any::<bool>(),
             forgets in any::<bool>(),
         ) {
-            let matcher = FuzzyMatcher::new(&word, max_edits, 0, prefix);
+            // Words that begin alike for more and for fewer bytes than a head has.
+            let candidates: Vec<String> =
+                candidates.iter().map(|candidate| format!("{start}{candidate}")).collect();
+            let matcher = FuzzyMatcher::new(&format!("{start}{word}"), max_edits, 0, prefix);
             let mut automaton = FuzzyAutomaton::new(&matcher.pattern).expect("a short word");
-            for candidate in candidates {
-                let expected = matcher.pattern.matches_by_rows(&candidate);
-                prop_assert_eq!(automaton.matches(candidate.as_bytes()), expected, "{}", candidate);
+            let mut path = WordPath::default();
+            for candidate in &candidates {
+                let expected = matcher.pattern.matches_by_rows(candidate);
+                let bytes = candidate.as_bytes();
+                prop_assert_eq!(automaton.matches(&mut path, bytes, head(bytes)), expected, "{}", candidate);
                 if forgets {
                     automaton.restart();
                 }

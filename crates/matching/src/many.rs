@@ -1,7 +1,8 @@
 //! Search for many words, each a leaf of its own, in one pass over the tokens of a chunk: tokens that stand
-//! for any of the words are found first, then the words of each.
+//! for any of the words are found first, then the words of each. Where no places are asked for and many
+//! tokens are such words, the tokens of each document are counted by the words that they stand for.
 
-use millrace_column::{ExecutionPaths, TokensColumn};
+use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
 use millrace_plan::QueryMemoryError;
 
 use crate::bits::DocumentBits;
@@ -10,7 +11,7 @@ use crate::words::{ChunkPositions, TokenNumbers};
 
 /// Minimum number of words for which one pass with a look at a table for each token is faster than a pass
 /// with vector instructions for each word.
-pub(crate) const MANY_WORDS: usize = 12;
+pub(crate) const MANY_WORDS: usize = 8;
 
 /// Maximum number of sets of a table, and of members of all of them, at which no word is added any more. One
 /// word at most doubles them.
@@ -20,12 +21,19 @@ const MEMBERS_MAX: usize = 1 << 16;
 /// Number of occurrences whose memory is taken at once.
 const TAKEN_TOGETHER: usize = 1 << 14;
 
+/// Maximum number of sets whose tokens are counted.
+const COUNTED_SETS: usize = 32;
+/// Minimum number of tokens of a document, on average, for which counters are worth clearing and reading.
+const COUNTED_TOKENS: usize = 32;
+/// Counters of each set: a token need not wait for the one before it, which mostly is of the same set.
+const COUNTERS: usize = 4;
+
 /// Callback that takes a number of bytes of memory.
 pub(crate) type TakeMemory<'t> = dyn FnMut(usize) -> Result<(), QueryMemoryError> + 't;
 
-/// Occurrences of each word in the documents of `live`: in one pass, or in several where words overlap in so
-/// many ways that one table would be large. `take` gets the bytes of the occurrences as they are found: many
-/// words can have the same ones.
+/// Occurrences of each word in the documents of `live`, maybe without their places if these are not
+/// `located`: in one pass, or in several where words overlap in so many ways that one table would be large.
+/// `take` gets the bytes of the occurrences as they are found: many words can have the same ones.
 ///
 /// # Errors
 /// That of `take`.
@@ -33,6 +41,7 @@ pub(crate) fn find_each(
     matchers: &[&WordMatcher],
     tokens: &TokensColumn,
     live: &DocumentBits,
+    located: bool,
     take: &mut TakeMemory<'_>,
 ) -> Result<Vec<ChunkPositions>, QueryMemoryError> {
     let mut found: Vec<ChunkPositions> = matchers.iter().map(|_| ChunkPositions::default()).collect();
@@ -40,7 +49,12 @@ pub(crate) fn find_each(
     while rest < matchers.len() {
         let table = LeafTable::of_first(&matchers[rest..], tokens);
         let end = rest + table.words;
-        table.find(tokens, live, &mut found[rest..end], take)?;
+        match tokens.ids() {
+            TokenIds::Narrow(ids) if !located && table.is_worth_counting(ids, tokens) => {
+                table.count(ids, tokens, live, &mut found[rest..end], take)?;
+            }
+            _ => table.find(tokens, live, &mut found[rest..end], take)?,
+        }
         rest = end;
     }
     Ok(found)
@@ -92,6 +106,43 @@ impl LeafTable {
         table
     }
 
+    /// True if counting costs less than finding: there are few sets, documents are long enough, and among the
+    /// first tokens are many that stand for a word.
+    fn is_worth_counting(&self, ids: &[u16], tokens: &TokensColumn) -> bool {
+        /// Number of tokens that are looked at.
+        const FIRST: usize = 1 << 12;
+        /// With more than one of so many, finding takes longer.
+        const MANY: usize = 12;
+        let first = &ids[..ids.len().min(FIRST)];
+        let wanted = first.iter().filter(|id| self.numbers[usize::from(**id)] != 0).count();
+        let is_few = (2..=COUNTED_SETS).contains(&self.sets.len());
+        is_few && ids.len() >= COUNTED_TOKENS * tokens.len() && wanted * MANY > first.len()
+    }
+
+    /// Adds the number of occurrences of each word to `found`. There are at most [`COUNTED_SETS`] sets.
+    fn count(
+        &self,
+        ids: &[u16],
+        tokens: &TokensColumn,
+        live: &DocumentBits,
+        found: &mut [ChunkPositions],
+        take: &mut TakeMemory<'_>,
+    ) -> Result<(), QueryMemoryError> {
+        let numbers: Vec<u8> = self.numbers.iter().map(|set| *set as u8).collect();
+        let (starts, mut added) = (tokens.starts(), 0);
+        for document in live.iter() {
+            let counts = count_sets(&ids[starts[document] as usize..starts[document + 1] as usize], &numbers);
+            for (leaves, count) in self.sets.iter().zip(counts).filter(|(_, count)| *count > 0) {
+                added += leaves.len();
+                leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add_count(document, count));
+            }
+            if added >= TAKEN_TOGETHER {
+                take(std::mem::take(&mut added) * size_of::<(u16, u32)>())?;
+            }
+        }
+        take(added * size_of::<(u16, u32)>())
+    }
+
     /// Adds the occurrences of each word to `found`.
     fn find(
         self,
@@ -129,6 +180,23 @@ impl LeafTable {
     }
 }
 
+/// Number of tokens of each set, given the set of each token number.
+fn count_sets(ids: &[u16], numbers: &[u8]) -> [u32; COUNTED_SETS] {
+    let mut counters = [[0u32; COUNTED_SETS]; COUNTERS];
+    // The remainder is the set itself, and spares a check.
+    let set = |id: u16| usize::from(numbers[usize::from(id)]) % COUNTED_SETS;
+    let (blocks, rest) = ids.as_chunks::<COUNTERS>();
+    for block in blocks {
+        counters.iter_mut().zip(block).for_each(|(counts, id)| counts[set(*id)] += 1);
+    }
+    let [mut all, others @ ..] = counters;
+    rest.iter().for_each(|id| all[set(*id)] += 1);
+    for counts in others {
+        all.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use millrace_column::TokensBuilder;
@@ -163,9 +231,24 @@ mod tests {
                 .map(|pattern| WordMatcher::new("f", &pattern).expect("not a regular expression"))
                 .collect();
             let all: Vec<&WordMatcher> = matchers.iter().collect();
-            let found = find_each(&all, &tokens, &live, &mut |_| Ok(())).expect("there is room");
-            for (matcher, found) in matchers.iter().zip(found) {
+            let found = find_each(&all, &tokens, &live, true, &mut |_| Ok(())).expect("there is room");
+            let table = LeafTable::of_first(&all, &tokens);
+            let mut counted: Vec<ChunkPositions> = all.iter().map(|_| ChunkPositions::default()).collect();
+            let is_whole = table.words == all.len() && table.sets.len() <= COUNTED_SETS;
+            if let (TokenIds::Narrow(ids), true) = (tokens.ids(), is_whole) {
+                table.count(ids, &tokens, &live, &mut counted, &mut |_| Ok(())).expect("there is room");
+            }
+            let rows: Vec<u16> = (0..documents.len() as u16).collect();
+            for ((matcher, found), counted) in matchers.iter().zip(found).zip(counted) {
                 let alone = words::find(std::slice::from_ref(matcher), &tokens, &live, ExecutionPaths::Plain);
+                if is_whole {
+                    let expected: Vec<u32> =
+                        rows.iter().map(|row| alone.of(usize::from(*row)).len() as u32).collect();
+                    prop_assert_eq!(&counted.counts(&rows)[..], &expected[..]);
+                    prop_assert_eq!(&counted.counts(&rows[1..])[..], &expected[1..]);
+                    prop_assert_eq!(&alone.counts(&rows)[..], &expected[..]);
+                    prop_assert_eq!(counted.bits(), alone.bits());
+                }
                 prop_assert_eq!(found, alone);
             }
         }
@@ -189,7 +272,7 @@ mod tests {
             taken += bytes;
             Ok(())
         };
-        let found = find_each(&matchers, &tokens, &live, &mut take).expect("there is room");
+        let found = find_each(&matchers, &tokens, &live, true, &mut take).expect("there is room");
         assert_eq!(taken, 2000 * 3 * 4, "all occurrences of all words");
         assert!(found.iter().all(|places| places.of(0) == [0, 1, 2]));
     }

@@ -104,13 +104,11 @@ impl LeafOutcome {
                 documents.iter().map(|document| bits.get(usize::from(*document))).collect(),
             ),
             LeafOutcome::Places(places) => {
-                let mut occurrences = WordOccurrences::default();
-                places.for_each(documents, |places| {
-                    occurrences.counts.push(places.len() as u32);
-                    if positions {
-                        occurrences.positions.extend_from_slice(places);
-                    }
-                });
+                let mut occurrences =
+                    WordOccurrences { counts: places.counts(documents), positions: Vec::new() };
+                if positions {
+                    places.for_each(documents, |places| occurrences.positions.extend_from_slice(places));
+                }
                 LeafMatches::Words(occurrences)
             }
             LeafOutcome::Weights(weights) => LeafMatches::Weights(at(weights, documents)),

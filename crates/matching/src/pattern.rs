@@ -35,6 +35,8 @@ enum PatternKind {
         /// True if a match does not depend on the surrounding text, and is never empty.
         free: bool,
         ends: RequiredEnds,
+        /// Bytes that are in each match, with or without case.
+        part: Option<Box<[u8]>>,
     },
     Fuzzy(FuzzyMatcher),
 }
@@ -85,6 +87,7 @@ impl WordMatcher {
                 .map(|regex| PatternKind::Regex {
                     free: !looks_around(pattern) && !regex.is_match(""),
                     ends: RequiredEnds::of(pattern),
+                    part: required_part(pattern),
                     regex,
                 })
                 .map_err(|error| Error::Pattern {
@@ -178,6 +181,14 @@ impl WordMatcher {
         }
     }
 
+    /// Bytes that are in each text that a regular expression matches, in the case of its letters or another.
+    pub(crate) fn required_part(&self) -> Option<&[u8]> {
+        match &self.kind {
+            PatternKind::Regex { part, .. } => part.as_deref(),
+            _ => None,
+        }
+    }
+
     /// True for a regular expression, which compares letters without folding, except for case.
     pub(crate) const fn is_regex(&self) -> bool {
         matches!(self.kind, PatternKind::Regex { .. })
@@ -254,6 +265,15 @@ fn literals(parsed: &Hir, kind: ExtractKind) -> Option<Vec<Box<[u8]>>> {
     literals.map(|literal| (!literal.is_empty() && literal.is_ascii()).then(|| literal.into())).collect()
 }
 
+/// The longer of the literals with which all matches of a regular expression begin and end.
+fn required_part(pattern: &str) -> Option<Box<[u8]>> {
+    let parsed = regex_syntax::parse(pattern).ok()?;
+    let literals = |kind| Extractor::new().kind(kind).extract(&parsed);
+    let (starts, ends) = (literals(ExtractKind::Prefix), literals(ExtractKind::Suffix));
+    let parts = [starts.longest_common_prefix(), ends.longest_common_suffix()];
+    parts.into_iter().flatten().max_by_key(|part| part.len()).map(Box::from)
+}
+
 /// True if an expression depends on the start or end of a text or word, or if that cannot be determined.
 fn looks_around(pattern: &str) -> bool {
     regex_syntax::parse(pattern).map_or(true, |parsed| !parsed.properties().look_set().is_empty())
@@ -313,6 +333,21 @@ mod tests {
                 ),
                 "{pattern}"
             );
+        }
+    }
+
+    #[test]
+    fn required_parts_of_expressions() {
+        for (pattern, part) in [
+            ("dat[ae]", "dat"),
+            ("^uid00.*7$", "uid00"),
+            (".*ing", "ing"),
+            ("abc|abd", "ab"),
+            ("a|b", ""),
+            ("", ""),
+        ] {
+            let required = required_part(pattern).unwrap_or_default();
+            assert_eq!(String::from_utf8_lossy(&required), part, "{pattern}");
         }
     }
 

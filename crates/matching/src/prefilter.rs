@@ -22,16 +22,16 @@ impl TextPrefilter {
     /// have no common part of at least two bytes, or one with letters beyond ASCII that have many forms.
     pub(crate) fn new(matcher: &WordMatcher, cased: bool) -> Option<Self> {
         let needle = match (matcher.stems(), matcher.shape()) {
-            (Some([word]), _) if matcher.written().is_none() => word,
-            (Some(_), _) => return None,
-            (None, WordShape::Suffix(part) | WordShape::Substring(part)) => part,
-            (None, WordShape::Other) if matcher.is_prefix() => matcher.prefix(),
-            (None, _) => return None,
+            (Some([word]), _) if matcher.written().is_none() => word.as_bytes(),
+            (Some(_), _) | (None, WordShape::Fuzzy(_)) => return None,
+            (None, WordShape::Suffix(part) | WordShape::Substring(part)) => part.as_bytes(),
+            (None, WordShape::Other) if matcher.is_prefix() => matcher.prefix().as_bytes(),
+            (None, WordShape::Other) => matcher.required_part()?,
         };
         if !cased && !needle.is_ascii() {
             return None;
         }
-        let needle: Box<[u8]> = needle.as_bytes().into();
+        let needle: Box<[u8]> = needle.into();
         let anchors = NeedleAnchors::new(&needle, cased)?;
         Some(TextPrefilter { needle, cased, anchors })
     }
@@ -93,7 +93,7 @@ mod tests {
         fn no_document_with_a_matching_text_is_left_out(
             documents in prop::collection::vec(prop::collection::vec((text(0..12), any::<i32>()), 0..4), 1..40),
             part in text(2..4),
-            shape in 0..4_usize,
+            shape in 0..5_usize,
             cased in any::<bool>(),
         ) {
             let data_type = DataType::WeightedSet {
@@ -108,7 +108,14 @@ mod tests {
                 folded.clear();
                 analyzer().fold_value_into(&part, &mut folded);
             }
-            let shapes = [WordPattern::Exact, WordPattern::Prefix, WordPattern::Suffix, WordPattern::Substring];
+            let regex = |part: String| WordPattern::Regex(format!("{part}[a7]?"));
+            let shapes: [fn(String) -> WordPattern; 5] = [
+                WordPattern::Exact,
+                WordPattern::Prefix,
+                WordPattern::Suffix,
+                WordPattern::Substring,
+                regex,
+            ];
             let predicate = Predicate::Value { pattern: shapes[shape](folded), cased };
             let test = ValueTest::new("f", &predicate, analyzer).expect("it is valid").expect("it is on values");
             let mut builder = ValueBuilder::new(&data_type);
@@ -152,5 +159,10 @@ mod tests {
             let narrowed = prefilter.narrow(&values, &DocumentBits::first(within));
             assert_eq!(narrowed.iter().collect::<Vec<_>>(), expected, "{word} {cased} {within}");
         }
+        let expression = WordPattern::Regex("tag1[78]".to_owned());
+        let matcher = WordMatcher::with_case("f", &expression, true).expect("it is an expression");
+        let prefilter = TextPrefilter::new(&matcher, true).expect("it has four bytes in all matches");
+        let narrowed = prefilter.narrow(&values, &DocumentBits::first(6));
+        assert_eq!(narrowed.iter().collect::<Vec<_>>(), [1, 2, 4]);
     }
 }

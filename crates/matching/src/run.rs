@@ -29,7 +29,7 @@ pub fn match_plan(
     demands: RankingDemands,
     stop: &dyn Fn() -> bool,
 ) -> Result<MatchedDocuments, Error> {
-    let ready = ReadyPlan::new(plan, view.paths())?;
+    let ready = ReadyPlan::new(plan, view.paths(), demands)?;
     let mut gathering = MatchGathering::new(&ready, demands);
     let mut next = 0;
     'windows: while next < view.chunks().len() {

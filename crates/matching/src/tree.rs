@@ -13,7 +13,7 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
-use self::narrowing::{NarrowingOperator, narrowings};
+use self::narrowing::{NarrowingOperator, compares_places, narrowings};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
 use crate::many::{MANY_WORDS, find_each};
@@ -23,7 +23,7 @@ use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
 use crate::window::ColumnWindow;
 use crate::words::{ChunkPositions, NearConstraint};
-use crate::{Error, LeafMatches};
+use crate::{Error, LeafMatches, RankingDemands};
 
 /// Result of a (part of a) tree before the nearest documents are known.
 pub(crate) enum ResidualTree {
@@ -85,10 +85,12 @@ pub(crate) struct ReadyPlan<'p> {
     has_idle_parts: bool,
     /// Leaves of one word each in the same field, where there are many: they are searched together.
     together: Vec<Vec<LeafId>>,
+    /// True if the places of words are read, and not only their number.
+    reads_places: bool,
 }
 
 impl<'p> ReadyPlan<'p> {
-    pub(crate) fn new(plan: &'p Plan, paths: ExecutionPaths) -> Result<Self, Error> {
+    pub(crate) fn new(plan: &'p Plan, paths: ExecutionPaths, demands: RankingDemands) -> Result<Self, Error> {
         let ready = |leaf| ReadyLeaf::new(plan, leaf, paths);
         let leaves = plan.leaves.iter().map(ready).collect::<Result<_, _>>()?;
         let mut ready = ReadyPlan {
@@ -99,6 +101,7 @@ impl<'p> ReadyPlan<'p> {
             nearest: Vec::new(),
             has_idle_parts: activity::has_idle_parts(&plan.root),
             together: Vec::new(),
+            reads_places: demands.positions || compares_places(&plan.root),
         };
         ready.narrowings = narrowings(&ready);
         ready.collect_nearest(&plan.root);
@@ -287,7 +290,8 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let found = match self.column(leaves[0], &live)? {
             Some(Column::Tokens(tokens)) => {
                 let (plan, taken) = (self.ready.plan, &mut self.taken);
-                find_each(&matchers, &tokens, &live, &mut |bytes| take(plan, taken, bytes))?
+                let located = self.ready.reads_places;
+                find_each(&matchers, &tokens, &live, located, &mut |bytes| take(plan, taken, bytes))?
             }
             _ => matchers.iter().map(|_| ChunkPositions::default()).collect(),
         };

@@ -6,7 +6,7 @@
 //! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
 //!    them is a boundary, which no set contains.
 
-use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
+use millrace_column::{CHUNK_DOCS, ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::dictionary;
@@ -169,12 +169,12 @@ pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers
 }
 
-/// Occurrences in a chunk.
+/// Occurrences in a chunk, with their places or without.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkPositions {
-    /// Documents, ascending, each with the end of its part of `places`.
+    /// Documents, ascending, each with the number of occurrences up to its end.
     documents: Vec<(u16, u32)>,
-    /// First tokens, as indices among the document's tokens.
+    /// First tokens, as indices among the document's tokens; empty if occurrences were only counted.
     places: Vec<u32>,
 }
 
@@ -223,7 +223,20 @@ impl ChunkPositions {
         }
     }
 
-    /// Adds occurrences in other documents.
+    /// Adds occurrences without their places: in the last document, or in one after it.
+    pub(crate) fn add_count(&mut self, document: usize, count: u32) {
+        let before = match self.documents.last_mut() {
+            Some((last, end)) if usize::from(*last) == document => {
+                *end += count;
+                return;
+            }
+            Some((_, end)) => *end,
+            None => 0,
+        };
+        self.documents.push((document as u16, before + count));
+    }
+
+    /// Adds occurrences in other documents, with their places.
     pub(crate) fn merge(&mut self, other: &ChunkPositions) {
         let one = std::mem::take(self);
         let mut all: Vec<(u16, &[u32])> = Vec::with_capacity(one.documents.len() + other.documents.len());
@@ -239,6 +252,24 @@ impl ChunkPositions {
     fn nth(&self, at: usize) -> &[u32] {
         let start = if at == 0 { 0 } else { self.documents[at - 1].1 };
         &self.places[start as usize..self.documents[at].1 as usize]
+    }
+
+    /// Number of occurrences in each of `documents`.
+    pub(crate) fn counts(&self, documents: &[u16]) -> Vec<u32> {
+        if self.documents.is_empty() {
+            return vec![0; documents.len()];
+        }
+        // The other documents have the place after the last. No branch depends on which documents have the
+        // words, so that common words cost no more than rare ones.
+        let mut rows = [documents.len() as u16; CHUNK_DOCS];
+        documents.iter().zip(0..).for_each(|(document, row)| rows[usize::from(*document)] = row);
+        let (mut counts, mut before) = (vec![0; documents.len() + 1], 0);
+        for (document, end) in &self.documents {
+            counts[usize::from(rows[usize::from(*document)])] = end - before;
+            before = *end;
+        }
+        counts.pop();
+        counts
     }
 
     /// Calls `each` with the occurrences of each document of `documents`, which ascend.

@@ -9,11 +9,11 @@ pub(crate) struct JavaNumbers;
 
 impl Formatter for JavaNumbers {
     fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        Scientific::of(value).write_java(writer)
+        write_finite(writer, value)
     }
 
     fn write_f32<W: ?Sized + Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
-        Scientific::of(value).write_java(writer)
+        write_finite(writer, value)
     }
 }
 
@@ -27,11 +27,24 @@ pub(crate) fn java_text_of_float(value: f32) -> String {
     special(f64::from(value)).map_or_else(|| finite_text(value), str::to_owned)
 }
 
-fn finite_text(value: impl zmij::Float) -> String {
+fn finite_text(value: impl zmij::Float + Copy + Into<f64>) -> String {
     let mut text = Vec::new();
     // Writing to a Vec cannot fail, and the output is ASCII.
-    let _ = Scientific::of(value).write_java(&mut text);
+    let _ = write_finite(&mut text, value);
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Writes a finite float. Where Java has no exponent, its text is the usual one, whose digits need not be
+/// looked at again: most cells of vectors are such numbers.
+fn write_finite<W: ?Sized + Write>(
+    writer: &mut W,
+    value: impl zmij::Float + Copy + Into<f64>,
+) -> io::Result<()> {
+    let size = Into::<f64>::into(value).abs();
+    if size == 0.0 || (0.001..1e7).contains(&size) {
+        return writer.write_all(zmij::Buffer::new().format_finite(value).as_bytes());
+    }
+    Scientific::of(value).write_java(writer)
 }
 
 /// Name of a float that JSON cannot represent.
@@ -188,20 +201,29 @@ mod tests {
         (String::from_utf8_lossy(digits).into_owned(), exponent)
     }
 
+    /// Text of a float by its digits, whatever its size.
+    fn digit_by_digit(value: impl zmij::Float) -> String {
+        let mut text = Vec::new();
+        Scientific::of(value).write_java(&mut text).expect("a Vec takes all bytes");
+        String::from_utf8(text).expect("digits are ASCII")
+    }
+
     proptest! {
         #[test]
         fn digits_are_those_of_the_standard_library(
             bits in any::<u64>(), number in -1e9f64..1e9, whole in any::<i32>(),
         ) {
-            let wide = [f64::from_bits(bits), number, number / 1e9, f64::from(whole)];
+            let wide = [f64::from_bits(bits), number, number / 1e3, number / 1e9, number / 1e12, f64::from(whole)];
             for value in wide.into_iter().filter(|value| value.is_finite()) {
                 let (found, plain) = (found(&Scientific::of(value)), plain(value));
                 prop_assert!(are_same(&found, &plain), "{found:?} {plain:?}");
+                prop_assert_eq!(finite_text(value), digit_by_digit(value));
             }
-            let narrow = [f32::from_bits(bits as u32), number as f32, whole as f32];
+            let narrow = [f32::from_bits(bits as u32), number as f32, (number / 1e10) as f32, whole as f32];
             for value in narrow.into_iter().filter(|value| value.is_finite()) {
                 let (found, plain) = (found(&Scientific::of(value)), plain(value));
                 prop_assert!(are_same(&found, &plain), "{found:?} {plain:?}");
+                prop_assert_eq!(finite_text(value), digit_by_digit(value));
             }
         }
     }

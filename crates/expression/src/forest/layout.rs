@@ -8,6 +8,7 @@
 //! its splits send them, and there a number that gives the test this outcome.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::{ForestSplit, MissingDirection, SplitTest, WalkTarget};
 use crate::operators::BatchNumbers;
@@ -128,21 +129,7 @@ impl TreeLayout {
 
     /// Bound and input of a split.
     fn test(&mut self, split: &ForestSplit) -> (f64, u32) {
-        let bound = match split.test {
-            SplitTest::Below(bound) => Some(bound),
-            // The numbers that are at most a finite bound are those below the number after it.
-            SplitTest::AtMost(bound) if bound < f64::INFINITY => Some(bound.next_up()),
-            SplitTest::AtMost(_) | SplitTest::OneOf(_) => None,
-        };
-        let missing = match split.missing {
-            MissingDirection::IsZero => Some(0.0),
-            MissingDirection::Fails => Some(f64::NAN),
-            // It is below every bound but itself.
-            MissingDirection::Holds => {
-                bound.filter(|bound| *bound > f64::NEG_INFINITY).map(|_| f64::NEG_INFINITY)
-            }
-        };
-        if let (Some(bound), Some(missing)) = (bound, missing) {
+        if let Some((bound, missing)) = split.comparison() {
             return (bound, self.cell(RowCell { feature: Some(split.input), missing }));
         }
         let at = self.tests.len();
@@ -150,23 +137,25 @@ impl TreeLayout {
         (at as f64, self.cell(RowCell { feature: Some(split.input), missing: f64::NAN }) | BY_TEST)
     }
 
-    /// Adds the leaf of each tree to `out`, for each document. `rows` is reusable memory.
-    pub fn add_leaves(&self, inputs: &[BatchNumbers<'_>], rows: &mut Vec<f64>, out: &mut [f64]) {
+    /// Fills `rows` with the cells of each document.
+    pub fn fill_rows(&self, inputs: &[BatchNumbers<'_>], documents: usize, rows: &mut Vec<f64>) {
         let width = self.cells.len();
-        if width == 0 {
-            return;
-        }
         // Lanes beyond the last document walk over zeros.
         rows.clear();
-        rows.resize(out.len().next_multiple_of(LANES) * width, 0.0);
+        rows.resize(documents.next_multiple_of(LANES) * width, 0.0);
         for (cell, at) in self.cells.iter().zip(0..) {
-            let cells = rows.iter_mut().skip(at).step_by(width).take(out.len());
+            let cells = rows.iter_mut().skip(at).step_by(width).take(documents);
             for (number, document) in cells.zip(0..) {
                 let feature = cell.feature.map_or(f64::NAN, |feature| inputs[feature as usize].get(document));
                 *number = if feature.is_nan() { cell.missing } else { feature };
             }
         }
-        for trees in self.tiles() {
+    }
+
+    /// Adds the leaf of each of these trees to `out`, for each document with its row.
+    pub fn add_leaves(&self, trees: Range<usize>, rows: &[f64], out: &mut [f64]) {
+        let width = self.cells.len();
+        for trees in tiles(&self.roots[trees]) {
             let blocks = out.chunks_mut(BLOCK).zip(rows.chunks(BLOCK * width));
             for (out, rows) in blocks {
                 for root in trees {
@@ -181,11 +170,6 @@ impl TreeLayout {
                 }
             }
         }
-    }
-
-    /// The roots in runs of trees that have [`NODES`] nodes or one tree.
-    fn tiles(&self) -> impl Iterator<Item = &[u32]> {
-        self.roots.chunk_by(|one, next| (*one as usize) / NODES == (*next as usize) / NODES)
     }
 
     /// Leaves of a tree that the documents of these rows reach.
@@ -211,4 +195,9 @@ impl TreeLayout {
             }
         }
     }
+}
+
+/// The roots in runs of trees that have [`NODES`] nodes or one tree.
+fn tiles(roots: &[u32]) -> impl Iterator<Item = &[u32]> {
+    roots.chunk_by(|one, next| (*one as usize) / NODES == (*next as usize) / NODES)
 }

@@ -131,6 +131,24 @@ proptest! {
 }
 
 #[test]
+fn complete_trees_of_any_depth_are_walked_to_their_leaves() {
+    fn complete(depth: usize, path: u32) -> SlowTree {
+        if depth == 0 {
+            return SlowTree::Leaf(f64::from(path));
+        }
+        let next = [0, 1].map(|fails| complete(depth - 1, path * 2 + fails));
+        let rule = SplitRule::Below(f64::from(path % 7));
+        SlowTree::Split { feature: depth % 3, rule, missing: MissingDirection::Fails, next: Box::new(next) }
+    }
+    // Up to 64 leaves are evaluated at once; the last trees have more.
+    let trees: Vec<SlowTree> = (0..=8).map(|depth| complete(depth, 1)).collect();
+    let rows: Vec<[f64; 3]> =
+        (0..200).map(|row| [row % 8, row / 8 % 8, row * 5 % 9].map(f64::from)).collect();
+    let expected: Vec<f64> = rows.iter().map(|row| trees.iter().map(|tree| tree.value(row)).sum()).collect();
+    assert_eq!(values(&trees, &rows), expected);
+}
+
+#[test]
 fn a_chain_of_splits_is_walked_to_its_end() {
     let mut tree = SlowTree::Leaf(1.0);
     for depth in 0..90 {

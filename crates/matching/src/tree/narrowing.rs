@@ -83,6 +83,18 @@ pub(super) fn leaves_of(node: &PlanNode) -> Vec<LeafId> {
     leaves
 }
 
+/// True if a tree has an operator that compares the places of words.
+pub(super) fn compares_places(node: &PlanNode) -> bool {
+    match node {
+        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => false,
+        PlanNode::And(children) | PlanNode::Or(children) => children.iter().any(compares_places),
+        PlanNode::AndNot(first, others) | PlanNode::Rank(first, others) => {
+            compares_places(first) || others.iter().any(compares_places)
+        }
+        PlanNode::Near { .. } | PlanNode::SameElement { .. } => true,
+    }
+}
+
 /// Number of uses of each of `leaves` leaves in a tree.
 pub(super) fn uses_of(node: &PlanNode, leaves: usize) -> Vec<u32> {
     let mut uses = vec![0; leaves];

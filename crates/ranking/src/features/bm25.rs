@@ -119,15 +119,19 @@ impl RankFeature for Bm25Feature {
             norms.iter_mut().for_each(|length| *length = norm(*length));
             let scores = values.numbers(chunk.len(), 0.0);
             for (found, rarity) in &terms {
-                let matches = chunk.matches.leaf(found.leaf);
-                if let LeafMatches::Words(occurrences) = matches {
-                    for ((score, count), norm) in scores.iter_mut().zip(&occurrences.counts).zip(&norms) {
-                        *score += self.weights.score(*rarity, f64::from(*count), *norm);
+                match chunk.matches.leaf(found.leaf) {
+                    // Of many words, most are in no document of a chunk.
+                    LeafMatches::None => {}
+                    LeafMatches::Words(occurrences) => {
+                        for ((score, count), norm) in scores.iter_mut().zip(&occurrences.counts).zip(&norms) {
+                            *score += self.weights.score(*rarity, f64::from(*count), *norm);
+                        }
                     }
-                    continue;
-                }
-                for (document, (score, norm)) in scores.iter_mut().zip(&norms).enumerate() {
-                    *score += self.weights.score(*rarity, f64::from(count(matches, document)), *norm);
+                    matches => {
+                        for (document, (score, norm)) in scores.iter_mut().zip(&norms).enumerate() {
+                            *score += self.weights.score(*rarity, f64::from(count(matches, document)), *norm);
+                        }
+                    }
                 }
             }
         }))

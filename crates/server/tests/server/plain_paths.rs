@@ -122,7 +122,9 @@ fn fields(chance: &mut RandomChoice, number: u64) -> Value {
     let mut set = |name: &str, value: Value| {
         fields[name] = value;
     };
-    set("title", json!(words(chance, 6)));
+    // Occurrences in long texts are counted in another way.
+    let most = if chance.is(6) { 500 } else { 6 };
+    set("title", json!(words(chance, most)));
     if !chance.is(4) {
         set("body", json!([words(chance, 5), words(chance, 3)]));
         set("kind", json!(chance.one(&KINDS)));
@@ -259,7 +261,7 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
         };
     }
     let field = chance.one(&["title", "body", "default"]);
-    match chance.below(21) {
+    match chance.below(23) {
         0 => "true".to_owned(),
         1 => format!("{field} contains phrase(\"{word}\", \"{other}\")"),
         2 => format!("{field} contains near(\"{word}\", \"{other}\")"),
@@ -282,6 +284,12 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
             format!("people contains sameElement(name contains \"{}\", age > {number})", chance.one(&KINDS))
         }
         19 => format!("people.name contains \"{}\"", chance.one(&KINDS)),
+        21 => format!("tags matches \"{}\"", chance.one(&["re", "^gre.", "(?:app|un)[a-z]+", "s$"])),
+        // As many words as are searched in one pass.
+        20 => {
+            let contains = |word: &&str| format!("{field} contains ({{stem: false}}\"{word}\")");
+            format!("({})", WORDS.iter().map(contains).collect::<Vec<_>>().join(" or "))
+        }
         _ => format!("{field} contains \"{word}\""),
     }
 }
