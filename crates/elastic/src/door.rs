@@ -318,11 +318,6 @@ impl ElasticDoor {
         if found.entry.is_closed {
             return Err(Error::Closed(found.entry.name.clone()));
         }
-        if found.needs_seq_nos() {
-            let mut change = self.catalog.change()?;
-            change.reserve_seq_nos(&found.entry.name)?;
-            change.commit()?;
-        }
         Ok(found)
     }
 
