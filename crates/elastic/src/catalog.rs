@@ -387,7 +387,9 @@ impl DoorCatalog {
             pending.complete(&self.node)?;
         } else {
             // The store has a change that was not completed; another node may have done so, and changed more.
-            *pending = PendingChange::Nothing;
+            // Its entry is removed before the next change also where there is none: that of a node which was
+            // cut off before it was confirmed can come later, and would undo what was changed since.
+            *pending = PendingChange::Obsolete;
             entries = Arc::new(CatalogEntries { read_under: Some(version), ..load(&self.node)? });
             self.uncertain.lock().clear();
         }

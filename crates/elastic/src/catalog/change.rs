@@ -388,4 +388,24 @@ mod tests {
         }
         node.close();
     }
+
+    #[test]
+    fn a_change_of_an_earlier_owner_that_comes_late_is_none() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = node(&directory);
+        let catalog = DoorCatalog::new(Arc::clone(&node));
+        catalog.read().expect("the catalog is read");
+        // As the copy of a node that was cut off brings it, which had it alone.
+        let writes =
+            json!([["index_template/a", "{\"priority\":1}"], ["index_template/b", "{}"]]).to_string();
+        shelf::put(&node, ShelfGroup::CATALOG, PENDING, Some(&writes)).expect("it is written");
+        let mut change = catalog.change().expect("the catalog is read");
+        change.put_named(NamedKind::IndexTemplate, "a", json!({ "priority": 2 })).expect("there is room");
+        change.commit().expect("the change is written");
+        let again = DoorCatalog::new(Arc::clone(&node));
+        let entries = again.read().expect("the catalog is read");
+        assert_eq!(entries.named(NamedKind::IndexTemplate, "a"), Some(&json!({ "priority": 2 })));
+        assert_eq!(entries.named(NamedKind::IndexTemplate, "b"), None);
+        node.close();
+    }
 }

@@ -93,8 +93,10 @@ fn close(node: &Arc<Node>, partition: &LogPartition) -> Result<(), Error> {
         state.entry.clone()
     };
     entry.keep(node).inspect_err(|_| {
+        // The catalog may have it closed all the same: the next write writes the entry before, whose bounds
+        // cover none.
         let mut state = partition.state.lock();
-        state.entry = before;
+        state.entry = PartitionEntry { documents: 0, ..before };
         partition.is_closed.store(false, Ordering::Release);
     })
 }
@@ -300,4 +302,31 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         }
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_node::Settings;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_partition_that_may_be_closed_in_the_catalog_is_written_there_before_it_takes_more() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = Node::open(Settings::new(directory.path().join("data"))).expect("the node opens");
+        let entry = json!({
+            "number": 1, "place": 1, "area": 0, "index": 1, "shard": 0, "opened_ms": 0, "closed_ms": null,
+            "documents": 100, "bytes": 100, "times": [1, 9], "is_dropped": false,
+        });
+        let entry = serde_json::from_value(entry).expect("the entry is whole");
+        let held = PartitionLoad { documents: 9, bytes: 9, times: Some((2, 3)) };
+        let partition = LogPartition::new(entry, held);
+        let load = PartitionLoad { documents: 1, bytes: 1, times: Some((8, 8)) };
+        assert!(partition.state.lock().is_covered(load));
+        node.close();
+        close(&node, &partition).expect_err("nothing is written any more");
+        assert!(!partition.is_closed(), "it has no successor");
+        assert!(!partition.state.lock().is_covered(load));
+    }
 }
