@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use millrace_cluster::ClusterVersion;
+use millrace_node::cluster::{RouteBackoff, wait_for};
 use millrace_node::{CompiledApplication, Node};
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
@@ -333,16 +335,25 @@ impl DoorCatalog {
         }
     }
 
-    /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone.
+    /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone. Waits
+    /// while the node is not sure of it: another one may own the catalog by now, and have changed it.
     ///
     /// # Errors
     /// Another node owns it, or none does now.
     fn state_version(&self) -> Result<ClusterVersion, Error> {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(ClusterVersion::NONE) };
-        let owners = cluster.owners(Some(&[shelf::home()]))?;
-        match owners.nodes.as_slice() {
-            [(owner, _)] if *owner == cluster.own().key => Ok(owners.version),
-            _ => Err(Error::NotBegun("another node of the cluster answers this request now".to_owned())),
+        let mut looks = RouteBackoff::until(Instant::now() + shelf::READ_PATIENCE);
+        loop {
+            let owners = cluster.owners(Some(&[shelf::home()]))?;
+            let is_own = matches!(owners.nodes.as_slice(), [(owner, _)] if *owner == cluster.own().key);
+            if is_own && cluster.vouches(owners.version) {
+                return Ok(owners.version);
+            }
+            if !is_own || !wait_for(&self.node, looks.again())? {
+                return Err(Error::NotBegun(
+                    "another node of the cluster answers this request now".to_owned(),
+                ));
+            }
         }
     }
 

@@ -245,6 +245,40 @@ fn another_node_takes_the_catalog_over() {
 }
 
 #[test]
+fn what_is_written_over_a_change_of_the_cluster_is_seen_after_the_next_one() {
+    let nodes = with_template(1);
+    let before = bulks(&nodes, 0..2).len();
+    // The owner of the partition refuses the documents until the nodes have another state.
+    nodes.world.refusals.store(usize::MAX, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| bulks(&nodes, 2..3));
+        let until = Instant::now() + Duration::from_secs(120);
+        while nodes.world.refusals.load(Ordering::SeqCst) > usize::MAX - IN_BULK {
+            assert!(Instant::now() < until, "the bulk does not come");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        nodes.world.next_version();
+        nodes.world.refusals.store(0, Ordering::SeqCst);
+        writing.join().expect("the bulk is written");
+    });
+    nodes.world.next_version();
+    let search = json!({ "size": 100, "sort": ["_doc"] }).to_string();
+    let found = call(&nodes, 0, Method::POST, "/logs-a-b/_search?scroll=1m", &search);
+    assert_eq!(found["hits"]["hits"].as_array().map(Vec::len), Some(before + IN_BULK), "{found}");
+}
+
+#[test]
+fn a_catalog_that_another_node_may_have_changed_is_no_answer() {
+    let nodes = with_template(1);
+    bulks(&nodes, 0..1);
+    for path in ["/_data_stream/logs-a-b", "/_index_template/logs"] {
+        nodes.world.doubts.store(1, Ordering::SeqCst);
+        call(&nodes, HOME.1, Method::GET, path, "");
+        assert_eq!(nodes.world.doubts.load(Ordering::SeqCst), 0, "{path}: nobody asked whether it counts");
+    }
+}
+
+#[test]
 fn ids_that_may_be_on_their_way_when_the_catalog_moves_wait() {
     let nodes = TestNodes::start(3, NOTE);
     let (home, owner) = HOME;
