@@ -416,7 +416,8 @@ impl DoorCatalog {
 /// Reads all entries, and completes the change and the deletions that were under way.
 fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     let mut entries = CatalogEntries::default();
-    let (mut deleted, mut partitions, mut count) = (Vec::new(), Vec::new(), 0_u64);
+    let (mut deleted, mut partitions): (Vec<u32>, Vec<PartitionEntry>) = (Vec::new(), Vec::new());
+    let mut count = 0_u64;
     let mut pending = PendingChange::Nothing;
     shelf::scan(node, ShelfGroup::CATALOG, |stored| {
         let damaged = |error: serde_json::Error| {
@@ -457,13 +458,17 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
         pending.complete(node)?;
         return load(node);
     }
-    for number in deleted {
-        if entries.indexes.values().all(|index| index.entry.number != number) {
-            shelf::drop_group(node, ShelfGroup::of_index(number))?;
+    for number in &deleted {
+        let is_gone = entries.indexes.values().all(|index| index.entry.number != *number);
+        if is_gone {
+            shelf::drop_group(node, ShelfGroup::of_index(*number))?;
         }
-        shelf::put(node, ShelfGroup::CATALOG, &deletion_mark(number), None)?;
+        // The mark stays until its partitions are dropped, too.
+        if !is_gone || !partitions::are_of(&partitions, *number) {
+            shelf::put(node, ShelfGroup::CATALOG, &deletion_mark(*number), None)?;
+        }
     }
-    partitions::load(node, &mut entries, partitions);
+    partitions::load(node, &mut entries, partitions, &deleted);
     Ok(entries)
 }
 

@@ -114,6 +114,8 @@ impl CatalogChange<'_> {
             index.live.delete();
             partitions::drop_all(self.node, &self.entries, index);
             match shelf::drop_group(self.node, index.group()) {
+                // Its partitions are found by the mark, if they could not be dropped now.
+                Ok(()) if partitions::are_of(&self.entries.dropping.lock(), index.entry.number) => {}
                 Ok(()) => dropped.push((deletion_mark(index.entry.number), None)),
                 Err(error) => outcome = outcome.and(Err(error)),
             }
