@@ -236,6 +236,10 @@ fn write_together(
 
 /// Writes documents to this node in one batch, which is tried again with those that were refused.
 fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+    if placed.is_empty() {
+        // The catalog is not waited for.
+        return Vec::new();
+    }
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut pause = PAUSES[0];
     let mut deadline = Instant::now() + PATIENCE;
