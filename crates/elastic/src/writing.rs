@@ -360,19 +360,18 @@ fn with_seq_nos(
     door: &ElasticDoor,
     indexes: &HashMap<*const UnflushedState, &OpenIndex>,
 ) -> Result<Arc<CatalogEntries>, Error> {
-    loop {
-        let entries = door.catalog.read()?;
-        let lacks = |index: &&&OpenIndex| entries.written(index).is_ok_and(OpenIndex::needs_seq_nos);
-        let lacking: Vec<&str> = indexes.values().filter(lacks).map(|index| &*index.entry.name).collect();
-        if lacking.is_empty() {
-            return Ok(entries);
-        }
-        let mut change = door.catalog.change()?;
-        for name in lacking {
-            change.reserve_seq_nos(name)?;
-        }
-        change.commit()?;
+    let entries = door.catalog.read()?;
+    let lacks = |index: &&&OpenIndex| entries.written(index).is_ok_and(OpenIndex::needs_seq_nos);
+    let lacking: Vec<&str> = indexes.values().filter(lacks).map(|index| &*index.entry.name).collect();
+    if lacking.is_empty() {
+        return Ok(entries);
     }
+    let mut change = door.catalog.change()?;
+    for name in lacking {
+        change.reserve_seq_nos(name)?;
+    }
+    change.commit()?;
+    door.catalog.read()
 }
 
 /// Result of a write whose turn has come, or that was not taken on.
