@@ -265,8 +265,10 @@ class BulkClient(threading.Thread):
                 else:
                     least, most = int(event.outcome == "acknowledged"), int(event.outcome != "refused")
                 if not least <= count <= most:
+                    # A document that is there and not found is another fault than one that is lost.
+                    read = call(node, "GET", f"/{stream}/_doc/{event.id}")[0] if event.id else "nothing, without an id"
                     yield (f"{node.name} has {stream} {number} ({event.id}) {count} times, which was {event.outcome} "
-                           f"{age:.0f} s before, sent {event.tries} times")
+                           f"{age:.0f} s before, sent {event.tries} times; a read of it answers {read}")
             for number in found:
                 yield f"{node.name} has {stream} {number}, which was never written"
 

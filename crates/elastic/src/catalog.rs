@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use millrace_cluster::ClusterVersion;
+use millrace_node::cluster::{RouteBackoff, wait_for};
 use millrace_node::{CompiledApplication, Node};
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
@@ -333,16 +335,25 @@ impl DoorCatalog {
         }
     }
 
-    /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone.
+    /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone. Waits
+    /// while the node is not sure of it: another one may own the catalog by now, and have changed it.
     ///
     /// # Errors
     /// Another node owns it, or none does now.
     fn state_version(&self) -> Result<ClusterVersion, Error> {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(ClusterVersion::NONE) };
-        let owners = cluster.owners(Some(&[shelf::home()]))?;
-        match owners.nodes.as_slice() {
-            [(owner, _)] if *owner == cluster.own().key => Ok(owners.version),
-            _ => Err(Error::NotBegun("another node of the cluster answers this request now".to_owned())),
+        let mut looks = RouteBackoff::until(Instant::now() + shelf::READ_PATIENCE);
+        loop {
+            let owners = cluster.owners(Some(&[shelf::home()]))?;
+            let is_own = matches!(owners.nodes.as_slice(), [(owner, _)] if *owner == cluster.own().key);
+            if is_own && cluster.vouches(owners.version) {
+                return Ok(owners.version);
+            }
+            if !is_own || !wait_for(&self.node, looks.again())? {
+                return Err(Error::NotBegun(
+                    "another node of the cluster answers this request now".to_owned(),
+                ));
+            }
         }
     }
 
@@ -387,7 +398,9 @@ impl DoorCatalog {
             pending.complete(&self.node)?;
         } else {
             // The store has a change that was not completed; another node may have done so, and changed more.
-            *pending = PendingChange::Nothing;
+            // Its entry is removed before the next change also where there is none: that of a node which was
+            // cut off before it was confirmed can come later, and would undo what was changed since.
+            *pending = PendingChange::Obsolete;
             entries = Arc::new(CatalogEntries { read_under: Some(version), ..load(&self.node)? });
             self.uncertain.lock().clear();
         }
@@ -403,7 +416,8 @@ impl DoorCatalog {
 /// Reads all entries, and completes the change and the deletions that were under way.
 fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     let mut entries = CatalogEntries::default();
-    let (mut deleted, mut partitions, mut count) = (Vec::new(), Vec::new(), 0_u64);
+    let (mut deleted, mut partitions): (Vec<u32>, Vec<PartitionEntry>) = (Vec::new(), Vec::new());
+    let mut count = 0_u64;
     let mut pending = PendingChange::Nothing;
     shelf::scan(node, ShelfGroup::CATALOG, |stored| {
         let damaged = |error: serde_json::Error| {
@@ -444,13 +458,17 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
         pending.complete(node)?;
         return load(node);
     }
-    for number in deleted {
-        if entries.indexes.values().all(|index| index.entry.number != number) {
-            shelf::drop_group(node, ShelfGroup::of_index(number))?;
+    for number in &deleted {
+        let is_gone = entries.indexes.values().all(|index| index.entry.number != *number);
+        if is_gone {
+            shelf::drop_group(node, ShelfGroup::of_index(*number))?;
         }
-        shelf::put(node, ShelfGroup::CATALOG, &deletion_mark(number), None)?;
+        // The mark stays until its partitions are dropped, too.
+        if !is_gone || !partitions::are_of(&partitions, *number) {
+            shelf::put(node, ShelfGroup::CATALOG, &deletion_mark(*number), None)?;
+        }
     }
-    partitions::load(node, &mut entries, partitions);
+    partitions::load(node, &mut entries, partitions, &deleted);
     Ok(entries)
 }
 

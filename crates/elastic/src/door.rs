@@ -196,11 +196,15 @@ impl ElasticDoor {
     /// True if this node has the documents of the door: it runs alone, or is their owner in its cluster.
     ///
     /// # Errors
-    /// No node owns them now.
+    /// No node owns them now, or this one, and it is not sure of that.
     pub(crate) fn owns_home(&self) -> Result<bool, Error> {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(true) };
         let owners = cluster.owners(Some(&[shelf::home()]))?;
-        Ok(owners.nodes.iter().any(|(node, _)| *node == cluster.own().key))
+        let is_own = owners.nodes.iter().any(|(node, _)| *node == cluster.own().key);
+        match is_own && !cluster.vouches(owners.version) {
+            true => Err(Error::NotBegun("another node of the cluster may answer this request".to_owned())),
+            false => Ok(is_own),
+        }
     }
 
     /// Writes the answer for a request that failed before it reached the door.
@@ -322,11 +326,6 @@ impl ElasticDoor {
         drop(entries);
         if found.entry.is_closed {
             return Err(Error::Closed(found.entry.name.clone()));
-        }
-        if found.needs_seq_nos() {
-            let mut change = self.catalog.change()?;
-            change.reserve_seq_nos(&found.entry.name)?;
-            change.commit()?;
         }
         Ok(found)
     }

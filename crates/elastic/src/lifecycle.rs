@@ -180,6 +180,10 @@ impl ElasticDoor {
         for (index, next) in indexes.iter().zip(indexes.iter().skip(1)) {
             let is_over = now_ms().saturating_sub(next.entry.created_ms) >= retention_ms;
             let mut change = self.catalog.change()?;
+            if change.written(index).is_err() {
+                // Other partitions of it count now.
+                continue;
+            }
             let is_empty = index.live.partitions.len() == 0;
             let Some(stream) = change.streams.get(name).filter(|_| is_over && (!index.is_log() || is_empty))
             else {

@@ -329,3 +329,88 @@ fn settled(result: WriteResult, outcome: AddOutcome) -> Result<WriteResult, Erro
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_node::{Node, Settings};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::names::NameDemand;
+    use crate::placing::WritePlacer;
+    use crate::request::DoorRequest;
+    use crate::writing::{self, SingleWrite, WriteAction, WriteConditions};
+
+    #[track_caller]
+    fn ask(door: &ElasticDoor, request: &str, query: &str, body: &Value) -> Value {
+        let (method, path) = request.split_once(' ').expect("a request has a method and a path");
+        let answer = door.answer(&DoorRequest {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            body: body.to_string().into_bytes(),
+            ..DoorRequest::default()
+        });
+        let text = String::from_utf8(answer.body).expect("the answer is text");
+        assert_eq!(answer.status, 200, "{request}: {text}");
+        serde_json::from_str(&text).expect("the answer is JSON")
+    }
+
+    /// A new document with its place, as a door finds it.
+    fn placed(door: &ElasticDoor, name: &str) -> PlacedWrite {
+        let write = SingleWrite {
+            action: WriteAction::Create,
+            id: None,
+            routing: None,
+            conditions: WriteConditions::default(),
+            source: r#"{"@timestamp":1700000000000}"#.into(),
+            update: None,
+            shown: None,
+            answer: None,
+            size: None,
+        };
+        WritePlacer::new(door).place(name, write, NameDemand::default()).expect("the write has a place")
+    }
+
+    /// Writes a document; returns its sequence number.
+    fn write(door: &ElasticDoor, placed: PlacedWrite) -> i64 {
+        let results = writing::write_all(door, &[placed]);
+        let written = results.into_iter().next().expect("each write has a result");
+        written.expect("the document is written").seq_no
+    }
+
+    #[test]
+    fn documents_that_are_written_after_a_change_of_the_cluster_are_seen_after_the_next_one() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = Node::open(Settings::new(directory.path().join("data"))).expect("the node opens");
+        // Each door reads the catalog, as that of a node does after a change of the cluster.
+        let read_again = || ElasticDoor::new(Arc::clone(&node));
+        let first = read_again();
+        let template = json!({
+            "index_patterns": ["logs-*"], "data_stream": {},
+            "template": { "settings": { "index.mode": "logsdb" } },
+        });
+        ask(&first, "PUT /_index_template/logs", "", &template);
+        for (name, was_placed_before) in
+            [("logs-a", true), ("logs-b", false), ("documents-a", true), ("documents-b", false)]
+        {
+            write(&first, placed(&first, name));
+            let second = read_again();
+            let mut late = placed(&first, name);
+            let newest = |door: &ElasticDoor, name: &str| {
+                door.catalog.read().expect("the catalog is read").indexes[name].clone()
+            };
+            if !was_placed_before {
+                late.index = newest(&second, &late.index.entry.name);
+            }
+            let index = late.index.entry.name.clone();
+            let number = write(&second, late);
+            let third = read_again();
+            assert!(number < newest(&third, &index).live.seq_no(), "the number is given again in {name}");
+            let search = json!({ "sort": ["_doc"] });
+            let found = ask(&third, &format!("POST /{name}/_search"), "scroll=1m", &search);
+            assert_eq!(found["hits"]["hits"].as_array().map(Vec::len), Some(2), "{name}: {found}");
+        }
+        node.close();
+    }
+}

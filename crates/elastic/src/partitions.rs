@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::arriving::OTHERS_FOR;
 pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
-pub(crate) use self::changes::{SlotNodes, begin_write, complete_drops, drop_all, expire, load};
+pub(crate) use self::changes::{SlotNodes, are_of, begin_write, complete_drops, drop_all, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
 use crate::door::ElasticDoor;

@@ -163,9 +163,9 @@ impl<'d> WritePlacer<'d> {
         Ok((PlacedWrite { index, write, log: None }, misfit))
     }
 
-    /// Index of a name, as it was found before if it has sequence numbers left.
+    /// Index of a name, as it was found before if it was.
     fn index(&self, written: &WrittenName) -> Result<OpenIndex, Error> {
-        match (self.found.get(written).filter(|index| !index.needs_seq_nos()), written) {
+        match (self.found.get(written), written) {
             (Some(index), _) => Ok(index.clone()),
             (None, WrittenName::Index { name, action, demand }) => {
                 self.door.write_index(name, *action, *demand)

@@ -183,7 +183,8 @@ impl ScrollState {
         };
         let is_hidden = |index: &OpenIndex| index.hides_writes() || index.live.hides_any();
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
-        let seq_nos = || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(index, is_placed)).collect() };
+        let seq_nos =
+            || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(door, index, is_placed)).collect() };
         // Writes that are under way are waited for, if the order is not that of the store.
         let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(door, &request, None) };
@@ -337,12 +338,21 @@ impl ScrollState {
     }
 }
 
+/// Microseconds by which the times of documents in a cluster may be ahead of this node's clock: the first ones
+/// that a new owner gives are, and clocks differ.
+const AHEAD_US: i64 = 10_000_000;
+
 /// Sequence number of the first write after the beginning of a scroll. A document whose change is under way
 /// would come twice in an order by its values: before and after the change.
-fn seq_no_end(index: &OpenIndex, is_placed: bool) -> i64 {
+fn seq_no_end(door: &ElasticDoor, index: &OpenIndex, is_placed: bool) -> i64 {
     match index.typed {
-        // Times in microseconds.
-        Some(_) => i64::try_from(millrace_env::unix_time().as_micros()).unwrap_or(i64::MAX),
+        // Times in microseconds, after those of all documents that are there.
+        Some(_) => {
+            let now_us = millrace_env::unix_time().as_micros();
+            let next = now_us.max(u128::from(door.node.store().newest().0) + 1);
+            let ahead = if door.node.cluster().is_alone() { 0 } else { AHEAD_US };
+            i64::try_from(next).unwrap_or(i64::MAX).saturating_add(ahead)
+        }
         None if is_placed || index.is_log() => index.live.seq_no(),
         None => index.live.settled_seq_no(),
     }

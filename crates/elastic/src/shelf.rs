@@ -64,7 +64,7 @@ const PLACE_OF_INDEXES: u16 = (HOME >> HOME_BITS) as u16;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time limit of a read, while the nodes of a cluster agree on who has the documents.
-const READ_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const READ_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Time beyond that limit after which no outcome will come.
 const GRACE: Duration = Duration::from_secs(5);

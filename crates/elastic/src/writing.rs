@@ -19,7 +19,7 @@ use self::conditions::check_conditions;
 pub(crate) use self::conditions::{VersionRule, WriteConditions, check};
 use crate::Error;
 use crate::caller::AdmittedSize;
-use crate::catalog::{OpenIndex, random_text};
+use crate::catalog::{CatalogEntries, OpenIndex, random_text};
 use crate::door::ElasticDoor;
 use crate::kept_hits;
 use crate::log_writes;
@@ -28,7 +28,7 @@ use crate::shelf::{self, StoredSource};
 use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
 use crate::typed;
-use crate::unflushed::WriteHold;
+use crate::unflushed::{UnflushedState, WriteHold};
 use crate::update::{self, UpdateBody};
 
 /// Time after which writes that the store has no room for are given up, if none of their request is done
@@ -236,6 +236,10 @@ fn write_together(
 
 /// Writes documents to this node in one batch, which is tried again with those that were refused.
 fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+    if placed.is_empty() {
+        // The catalog is not waited for.
+        return Vec::new();
+    }
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut pause = PAUSES[0];
     let mut deadline = Instant::now() + PATIENCE;
@@ -294,41 +298,44 @@ fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
 /// Indexes whose deletion waits for writes that are under way. One that is gone has an error in place of the
 /// guard.
 pub(crate) struct HeldIndexes<'a> {
-    held: Result<HashMap<u32, Result<WriteHold<'a>, Error>>, Error>,
+    /// Guards by the states in memory that they are of: the writes of a request can have several of one index,
+    /// if the catalog was read again while their places were found.
+    held: Result<HashMap<*const UnflushedState, Result<WriteHold<'a>, Error>>, Error>,
     /// Version of the cluster state that the catalog was read under.
     version: ClusterVersion,
 }
 
 impl<'a> HeldIndexes<'a> {
-    /// Holds up the deletion of the indexes of writes. The catalog stays as it is meanwhile: a deletion waits
-    /// for these guards while no other request can read the catalog.
+    /// Holds up the deletion of the indexes of writes, for which sequence numbers are reserved. The catalog
+    /// stays as it is meanwhile: a deletion waits for these guards while no other request can read the
+    /// catalog.
     pub(crate) fn hold(door: &ElasticDoor, placed: &[&'a PlacedWrite]) -> Self {
-        let entries = match door.catalog.read() {
+        let indexes = placed.iter().map(|placed| &placed.index).filter(|index| index.typed.is_none());
+        let indexes: HashMap<*const UnflushedState, &OpenIndex> =
+            indexes.map(|index| (Arc::as_ptr(&index.live), index)).collect();
+        let entries = match with_seq_nos(door, &indexes) {
             Ok(entries) => entries,
             Err(error) => return HeldIndexes { held: Err(error), version: ClusterVersion::NONE },
         };
-        let mut held: HashMap<u32, Result<WriteHold<'a>, Error>> = HashMap::new();
-        for index in placed.iter().map(|placed| &placed.index).filter(|index| index.typed.is_none()) {
-            held.entry(index.entry.number).or_insert_with(|| {
-                entries.written(index)?;
-                match index.live.hold_deletion() {
-                    hold if hold.is_deleted() => Err(Error::no_index(&index.entry.name)),
-                    hold => Ok(hold),
-                }
-            });
-        }
+        let hold = |index: &'a OpenIndex| -> Result<WriteHold<'a>, Error> {
+            entries.written(index)?;
+            match index.live.hold_deletion() {
+                hold if hold.is_deleted() => Err(Error::no_index(&index.entry.name)),
+                hold => Ok(hold),
+            }
+        };
+        let held = indexes.into_iter().map(|(live, index)| (live, hold(index))).collect();
         HeldIndexes { held: Ok(held), version: entries.version() }
     }
 
     /// Refuses a write to an index that was deleted: its documents are dropped by now.
     ///
     /// # Errors
-    /// It is deleted, or was read again ([`CatalogEntries::written`]); the catalog cannot be read.
-    ///
-    /// [`CatalogEntries::written`]: crate::catalog::CatalogEntries::written
+    /// It is deleted, or was read again ([`CatalogEntries::written`]); the catalog cannot be read, or no
+    /// sequence numbers can be reserved.
     pub(crate) fn check(&self, index: &OpenIndex) -> Result<(), Error> {
         match &self.held {
-            Ok(held) => match held.get(&index.entry.number) {
+            Ok(held) => match held.get(&Arc::as_ptr(&index.live)) {
                 Some(Ok(_)) => Ok(()),
                 Some(Err(error)) => Err(error.clone()),
                 None => Err(Error::no_index(&index.entry.name)),
@@ -341,6 +348,30 @@ impl<'a> HeldIndexes<'a> {
     pub(crate) fn version(&self) -> ClusterVersion {
         self.version
     }
+}
+
+/// Reads the catalog, once the numbers that writes to these indexes get are reserved. A number that was given
+/// without that would be that of a later write when the catalog is read again: scrolls would pass over its
+/// document, and another one would get it, too.
+///
+/// # Errors
+/// The catalog cannot be read, or changed.
+fn with_seq_nos(
+    door: &ElasticDoor,
+    indexes: &HashMap<*const UnflushedState, &OpenIndex>,
+) -> Result<Arc<CatalogEntries>, Error> {
+    let entries = door.catalog.read()?;
+    let lacks = |index: &&&OpenIndex| entries.written(index).is_ok_and(OpenIndex::needs_seq_nos);
+    let lacking: Vec<&str> = indexes.values().filter(lacks).map(|index| &*index.entry.name).collect();
+    if lacking.is_empty() {
+        return Ok(entries);
+    }
+    let mut change = door.catalog.change()?;
+    for name in lacking {
+        change.reserve_seq_nos(name)?;
+    }
+    change.commit()?;
+    door.catalog.read()
 }
 
 /// Result of a write whose turn has come, or that was not taken on.

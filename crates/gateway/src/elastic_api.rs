@@ -287,7 +287,9 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
         return operate(api, shown.clone(), request, writer, None).await;
     }
     if api.door.answers_at_once(shown) {
-        return Ok(written(api.door.answer(shown)));
+        let (door, shown) = (Arc::clone(&api.door), shown.clone());
+        // The node may own the documents by now, and read the catalog for their health.
+        return Ok(written(blocking(move || door.answer(&shown)).await?));
     }
     let [shortest, longest] = PATIENCE_RANGE;
     let named = ElasticDoor::time_limit(shown).map(|named| named.clamp(shortest, longest));

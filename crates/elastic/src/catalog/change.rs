@@ -114,6 +114,8 @@ impl CatalogChange<'_> {
             index.live.delete();
             partitions::drop_all(self.node, &self.entries, index);
             match shelf::drop_group(self.node, index.group()) {
+                // Its partitions are found by the mark, if they could not be dropped now.
+                Ok(()) if partitions::are_of(&self.entries.dropping.lock(), index.entry.number) => {}
                 Ok(()) => dropped.push((deletion_mark(index.entry.number), None)),
                 Err(error) => outcome = outcome.and(Err(error)),
             }
@@ -386,6 +388,26 @@ mod tests {
             let stored = shelf::get(&node, ShelfGroup::CATALOG, name).expect("the store is read");
             assert_eq!(stored.is_some(), is_there, "{name}");
         }
+        node.close();
+    }
+
+    #[test]
+    fn a_change_of_an_earlier_owner_that_comes_late_is_none() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = node(&directory);
+        let catalog = DoorCatalog::new(Arc::clone(&node));
+        catalog.read().expect("the catalog is read");
+        // As the copy of a node that was cut off brings it, which had it alone.
+        let writes =
+            json!([["index_template/a", "{\"priority\":1}"], ["index_template/b", "{}"]]).to_string();
+        shelf::put(&node, ShelfGroup::CATALOG, PENDING, Some(&writes)).expect("it is written");
+        let mut change = catalog.change().expect("the catalog is read");
+        change.put_named(NamedKind::IndexTemplate, "a", json!({ "priority": 2 })).expect("there is room");
+        change.commit().expect("the change is written");
+        let again = DoorCatalog::new(Arc::clone(&node));
+        let entries = again.read().expect("the catalog is read");
+        assert_eq!(entries.named(NamedKind::IndexTemplate, "a"), Some(&json!({ "priority": 2 })));
+        assert_eq!(entries.named(NamedKind::IndexTemplate, "b"), None);
         node.close();
     }
 }

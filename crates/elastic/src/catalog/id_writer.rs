@@ -49,15 +49,14 @@ impl CatalogChange<'_> {
         if let Some(cluster) = self.node.cluster().view()? {
             let OwnRun { key, incarnation } = cluster.own();
             let own = json!({ "node": key, "run": incarnation }).to_string();
-            let last = self.id_writer.last.as_deref();
-            if last != Some(&*own) {
-                if last.is_some() {
-                    let partitions = self.indexes.values().flat_map(|index| index.live.partitions.all());
-                    arriving.note_others(partitions.map(|partition| partition.number()).max().unwrap_or(0));
-                }
-                shelf::put(self.node, ShelfGroup::CATALOG, ID_WRITER, Some(&own))?;
-                self.entries_mut().id_writer.last = Some(own);
+            if self.id_writer.last.as_ref().is_some_and(|last| *last != own) {
+                let partitions = self.indexes.values().flat_map(|index| index.live.partitions.all());
+                arriving.note_others(partitions.map(|partition| partition.number()).max().unwrap_or(0));
             }
+            // Also where it is there: that of another owner which was not confirmed may still come, and would
+            // say that none has written since.
+            shelf::put(self.node, ShelfGroup::CATALOG, ID_WRITER, Some(&own))?;
+            self.entries_mut().id_writer.last = Some(own);
         }
         self.entries_mut().id_writer.is_here = true;
         self.commit()

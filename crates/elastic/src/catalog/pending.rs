@@ -23,10 +23,10 @@ pub(super) type EntryWrite = (String, Option<String>);
 /// Change that was begun, and may not be in all entries yet.
 #[derive(Debug, Default)]
 pub(super) enum PendingChange {
-    /// All changes are complete.
+    /// All changes are complete, and no entry can be there.
     #[default]
     Nothing,
-    /// The change is complete, or was not made. Its entry is to be removed if it is there.
+    /// The change is complete, or was not made. Its entry is to be removed, if it is there or may still come.
     Obsolete,
     /// The change is made. Its writes are to be done, once more perhaps.
     Made(Vec<EntryWrite>),
@@ -49,7 +49,10 @@ impl PendingChange {
     pub(super) fn make(&mut self, node: &Arc<Node>, writes: Vec<EntryWrite>) -> Result<(), Error> {
         match writes.as_slice() {
             [] => Ok(()),
-            [(name, text)] => shelf::put(node, ShelfGroup::CATALOG, name, text.as_deref()),
+            [(name, text)] => {
+                self.complete(node)?;
+                shelf::put(node, ShelfGroup::CATALOG, name, text.as_deref())
+            }
             _ if node.cluster().is_alone() => shelf::put_all(node, ShelfGroup::CATALOG, &writes),
             _ => {
                 let text = serde_json::to_string(&writes).expect("names and texts are JSON");

@@ -93,10 +93,23 @@ fn close(node: &Arc<Node>, partition: &LogPartition) -> Result<(), Error> {
         state.entry.clone()
     };
     entry.keep(node).inspect_err(|_| {
+        // The catalog may have it closed all the same: the next write writes the entry before, whose bounds
+        // cover none.
         let mut state = partition.state.lock();
-        state.entry = before;
+        state.entry = PartitionEntry { documents: 0, ..before };
         partition.is_closed.store(false, Ordering::Release);
     })
+}
+
+/// Number of owners whose numbers of partitions differ in any case.
+const NUMBER_TURNS: u32 = 16;
+
+/// Number of the next partition: after the newest one that its owner knows, and none that another owner gives.
+/// That one may have made partitions which this one does not see: the only node that has them can be away.
+fn next_number(newest: u32, owner: u16) -> u32 {
+    let next = newest.wrapping_add(1);
+    let turn = u32::from(owner) % NUMBER_TURNS;
+    next.wrapping_add((turn + NUMBER_TURNS - next % NUMBER_TURNS) % NUMBER_TURNS)
 }
 
 /// Makes a partition that can take a load.
@@ -117,7 +130,8 @@ fn create(
         note(&partition.state.lock().entry);
     }
     change.dropping.lock().iter().for_each(note);
-    number = number.wrapping_add(1).max(1);
+    let owner = change.node.cluster().view()?.map_or(0, |cluster| cluster.own().key.0);
+    number = next_number(number, owner);
     let is_free = |place: &u16| shelf::is_free_place(*place) && !is_used[usize::from(*place)];
     let otherwise = (0..shelf::PLACES).cycle().skip(number as usize % usize::from(shelf::PLACES));
     let place = (0..shelf::PLACES)
@@ -189,9 +203,18 @@ impl<'i> SlotNodes<'i> {
     }
 }
 
-/// Takes partitions of the catalog in. Those whose drop was under way, or that have no index any more, are to
-/// be dropped.
-pub(crate) fn load(node: &Node, entries: &mut CatalogEntries, partitions: Vec<PartitionEntry>) {
+/// Takes partitions of the catalog in. Those whose drop was under way, or whose index was deleted, are to be
+/// dropped; `deleted` are the numbers of deleted indexes. What has no index for another reason stays in the
+/// store: an owner that did not see the index may have made another one of its name.
+///
+/// The bounds of a partition count as what it has. So the first write to it writes its entry again, and that
+/// of an earlier owner that comes late does not count.
+pub(crate) fn load(
+    node: &Node,
+    entries: &mut CatalogEntries,
+    partitions: Vec<PartitionEntry>,
+    deleted: &[u32],
+) {
     if !partitions.is_empty() {
         shelf::keep_partitions_apart(node);
     }
@@ -204,10 +227,20 @@ pub(crate) fn load(node: &Node, entries: &mut CatalogEntries, partitions: Vec<Pa
                 let PartitionEntry { documents, bytes, times, .. } = entry;
                 index.live.partitions.add(entry, PartitionLoad { documents, bytes, times });
             }
-            None => dropping.push(entry),
+            None if entry.is_dropped || deleted.contains(&entry.index) => dropping.push(entry),
+            None => tracing::warn!(
+                partition = entry.number,
+                index = entry.index,
+                "the index of a partition of logs is not in the catalog; its documents stay, and no search finds them"
+            ),
         }
     }
     entries.dropping = Arc::new(Mutex::new(dropping));
+}
+
+/// True if any of these partitions is one of an index of this number.
+pub(crate) fn are_of(partitions: &[PartitionEntry], index: u32) -> bool {
+    partitions.iter().any(|entry| entry.index == index)
 }
 
 /// Drops all partitions of an index that takes no writes any more. What cannot be dropped now is dropped
@@ -300,4 +333,86 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         }
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_node::Settings;
+    use serde_json::json;
+
+    use super::*;
+
+    fn opened(directory: &tempfile::TempDir) -> Arc<Node> {
+        Node::open(Settings::new(directory.path().join("data"))).expect("the node opens")
+    }
+
+    /// An open partition of an index, with bounds of 100 documents.
+    fn entry(index: u32, is_dropped: bool) -> PartitionEntry {
+        let entry = json!({
+            "number": 1, "place": 1, "area": 0, "index": index, "shard": 0, "opened_ms": 0, "closed_ms": null,
+            "documents": 100, "bytes": 100, "times": [1, 9], "is_dropped": is_dropped,
+        });
+        serde_json::from_value(entry).expect("the entry is whole")
+    }
+
+    const LOAD: PartitionLoad = PartitionLoad { documents: 1, bytes: 1, times: Some((8, 8)) };
+
+    #[test]
+    fn a_partition_that_may_be_closed_in_the_catalog_is_written_there_before_it_takes_more() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = opened(&directory);
+        let held = PartitionLoad { documents: 9, bytes: 9, times: Some((2, 3)) };
+        let partition = LogPartition::new(entry(1, false), held);
+        assert!(partition.state.lock().is_covered(LOAD));
+        node.close();
+        close(&node, &partition).expect_err("nothing is written any more");
+        assert!(!partition.is_closed(), "it has no successor");
+        assert!(!partition.state.lock().is_covered(LOAD));
+    }
+
+    #[test]
+    fn owners_give_different_numbers_whatever_they_know() {
+        for (newest, owner, expected) in [
+            (0, 0, 16),
+            (0, 1, 1),
+            (1, 1, 17),
+            (1, 2, 2),
+            (20, 3, 35),
+            (20, 19, 35),
+            (34, 3, 35),
+            (35, 3, 51),
+        ] {
+            assert_eq!(next_number(newest, owner), expected, "after {newest} by {owner}");
+        }
+    }
+
+    #[test]
+    fn partitions_without_an_index_are_dropped_if_it_was_deleted() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = opened(&directory);
+        let index = json!({
+            "name": "a", "uuid": "u", "number": 1, "created_ms": 0, "settings": {}, "mappings": {},
+            "aliases": {}, "is_closed": false, "seq_no_reserved": 0, "time_field": "@timestamp",
+        });
+        for (of, is_dropped, deleted, expected) in [
+            (1, false, vec![], (1, 0)),
+            (1, true, vec![], (0, 1)),
+            (2, false, vec![1, 2], (0, 1)),
+            (2, true, vec![], (0, 1)),
+            // An owner that did not see the index has made another one of its name.
+            (2, false, vec![1], (0, 0)),
+        ] {
+            let index = serde_json::from_value(index.clone()).expect("the entry is whole");
+            let index = OpenIndex { entry: Arc::new(index), live: Arc::default(), typed: None };
+            let mut entries = CatalogEntries::default();
+            entries.indexes.insert("a".to_owned(), index);
+            load(&node, &mut entries, vec![entry(of, is_dropped)], &deleted);
+            let there = entries.indexes["a"].live.partitions.all();
+            let counts = (there.len(), entries.dropping.lock().len());
+            assert_eq!(counts, expected, "of index {of}, {is_dropped}, {deleted:?}");
+            let is_covered = there.iter().any(|partition| partition.state.lock().is_covered(LOAD));
+            assert!(!is_covered, "an entry of an earlier owner that comes late would count");
+        }
+        node.close();
+    }
 }

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use hyper::Method;
+use millrace_document::{DocumentVersion, Timestamp};
+use millrace_store::{StoreVisit, VisitedVersion};
 use serde_json::{Value, json};
 
 use crate::support::TestNodes;
@@ -124,6 +126,34 @@ fn scrolls_of_all_groups_go_on_by_other_cluster_states() {
         }
         stars.sort_unstable();
         assert_eq!(stars, (0..TOTAL).collect::<Vec<_>>(), "{sort}");
+    }
+}
+
+#[test]
+fn scrolls_have_documents_whose_times_are_ahead_of_the_clock() {
+    let nodes = with_notes();
+    // As those that a new owner writes first, or one whose clock is ahead.
+    for node in &nodes.nodes {
+        let store = node.store();
+        let pass = StoreVisit { wanted: 100_000, ..StoreVisit::all(&["note"]) };
+        let page = store.visit(&pass).expect("the store is read");
+        let later = page.visited.iter().filter_map(|visited| match visited {
+            VisitedVersion::Document(document, _) => {
+                let version = store.version(&document.id).expect("the store is read")?;
+                Some(DocumentVersion { timestamp: Timestamp(version.timestamp.0 + 3_000_000), ..version })
+            }
+            VisitedVersion::Removed(..) => None,
+        });
+        let (sender, written) = std::sync::mpsc::channel();
+        store.apply(later.collect(), move |outcome| sender.send(outcome.is_ok()).expect("the test waits"));
+        assert!(written.recv().expect("the store answers"));
+    }
+    for sort in ["_doc", "stars"] {
+        let asked = json!({ "sort": [sort] });
+        for node in 0..3 {
+            let page = answered(&nodes, node, "POST /note/_search?scroll=1m", &asked);
+            assert_eq!(page["hits"]["total"]["value"], TOTAL, "{sort} at node {node}");
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_store::StoreVisit;
+use millrace_document::{DocumentGroup, DocumentId, DocumentValue, DocumentVersion, Timestamp, wire};
+use millrace_store::{Store, StoreVisit};
 use serde_json::{Value, json};
 
 use crate::support::TestNodes;
@@ -245,31 +246,113 @@ fn another_node_takes_the_catalog_over() {
 }
 
 #[test]
-fn ids_that_may_be_on_their_way_when_the_catalog_moves_wait() {
+fn what_is_written_over_a_change_of_the_cluster_is_seen_after_the_next_one() {
+    let nodes = with_template(1);
+    let before = bulks(&nodes, 0..2).len();
+    // The owner of the partition refuses the documents until the nodes have another state.
+    nodes.world.refusals.store(usize::MAX, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| bulks(&nodes, 2..3));
+        let until = Instant::now() + Duration::from_secs(120);
+        while nodes.world.refusals.load(Ordering::SeqCst) > usize::MAX - IN_BULK {
+            assert!(Instant::now() < until, "the bulk does not come");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        nodes.world.next_version();
+        nodes.world.refusals.store(0, Ordering::SeqCst);
+        writing.join().expect("the bulk is written");
+    });
+    nodes.world.next_version();
+    let search = json!({ "size": 100, "sort": ["_doc"] }).to_string();
+    let found = call(&nodes, 0, Method::POST, "/logs-a-b/_search?scroll=1m", &search);
+    assert_eq!(found["hits"]["hits"].as_array().map(Vec::len), Some(before + IN_BULK), "{found}");
+}
+
+#[test]
+fn a_catalog_that_another_node_may_have_changed_is_no_answer() {
+    let nodes = with_template(1);
+    bulks(&nodes, 0..1);
+    for path in ["/_data_stream/logs-a-b", "/_index_template/logs"] {
+        nodes.world.doubts.store(1, Ordering::SeqCst);
+        call(&nodes, HOME.1, Method::GET, path, "");
+        assert_eq!(nodes.world.doubts.load(Ordering::SeqCst), 0, "{path}: nobody asked whether it counts");
+    }
+}
+
+/// Three nodes with small partitions of logs. Two have the catalog: its owner, and the first one.
+fn with_small_partitions() -> TestNodes {
     let nodes = TestNodes::start(3, NOTE);
-    let (home, owner) = HOME;
-    nodes.world.placed.lock().insert(home, vec![owner as u16, 0]);
+    nodes.world.placed.lock().insert(HOME.0, vec![HOME.1 as u16, 0]);
     let settings =
         json!({ "index.mode": "logsdb", "index.number_of_shards": 1, "index.partition.documents": 2 });
     let template =
         json!({ "index_patterns": ["logs-*"], "data_stream": {}, "template": { "settings": settings } });
     call(&nodes, 0, Method::PUT, "/_index_template/logs", &template.to_string());
-    let create = |node: usize, id: &str| {
-        let document = json!({ "@timestamp": 1, "bulk": 1, "line": 1 }).to_string();
-        nodes.call(node, Method::PUT, &format!("/elastic/logs-a-b/_create/{id}"), &document)
-    };
-    assert_eq!(create(0, "a").0, 201);
+    nodes
+}
+
+/// Gives the catalog to the first node.
+fn move_catalog(nodes: &TestNodes) {
+    nodes.world.placed.lock().insert(HOME.0, vec![0, HOME.1 as u16]);
+    nodes.world.next_version();
+}
+
+/// Writes a document with an id at a node.
+fn create(nodes: &TestNodes, node: usize, id: &str) -> (u16, Value) {
+    let document = json!({ "@timestamp": 1, "bulk": 1, "line": 1 }).to_string();
+    nodes.call(node, Method::PUT, &format!("/elastic/logs-a-b/_create/{id}"), &document)
+}
+
+/// Checks that a document with an id is not written while an earlier request may write it.
+#[track_caller]
+fn check_waits(nodes: &TestNodes, id: &str) {
+    let (status, answer) = create(nodes, 1, id);
+    let reason = format!("may still write the document [{id}]");
+    assert!(status == 503 && answer.to_string().contains(&reason), "{status} {answer}");
+}
+
+#[test]
+fn ids_that_may_be_on_their_way_when_the_catalog_moves_wait() {
+    let nodes = with_small_partitions();
+    assert_eq!(create(&nodes, 0, "a").0, 201);
     // A larger one fills a partition.
     bulks(&nodes, 0..2);
     nodes.world.next_version();
-    assert_eq!((create(1, "a").0, create(2, "b").0), (409, 201), "the catalog has not moved");
+    assert_eq!((create(&nodes, 1, "a").0, create(&nodes, 2, "b").0), (409, 201), "the catalog has not moved");
     bulks(&nodes, 2..4);
-    nodes.world.placed.lock().insert(home, vec![0, owner as u16]);
-    nodes.world.next_version();
-    assert_eq!((create(1, "a").0, create(2, "b").0), (409, 409), "they are there");
-    let (status, answer) = create(1, "c");
-    assert!(status == 503 && answer.to_string().contains("may still write the document [c]"), "{answer}");
+    move_catalog(&nodes);
+    assert_eq!((create(&nodes, 1, "a").0, create(&nodes, 2, "b").0), (409, 409), "they are there");
+    check_waits(&nodes, "c");
     bulks(&nodes, 4..5);
+}
+
+#[test]
+fn a_claim_of_ids_that_comes_late_does_not_count() {
+    let nodes = with_small_partitions();
+    assert_eq!(create(&nodes, 0, "a").0, 201);
+    let group = DocumentGroup::Number(0x00e1_a571);
+    let id = DocumentId::new("elastic", "elastic.document", &group, "id_writer").expect("an id");
+    let stores = [0, HOME.1].map(|node| nodes.nodes[node].store());
+    let (mut claim, _) = stores[1].get(&id).expect("the store is read").expect("there is a claim");
+    let Some(DocumentValue::String(text)) = claim.get("source") else { panic!("{claim:?}") };
+    let of_first = text.replace("\"node\":1,\"run\":2", "\"node\":0,\"run\":1");
+    assert_ne!(*text, of_first);
+    claim.set(&Arc::from("source"), DocumentValue::String(of_first));
+    let version = |store: &Store| store.version(&id).expect("the store is read").expect("there is a claim");
+    let newest = stores.map(|store| version(store).timestamp.0).into_iter().max().expect("there are two");
+    let body = Some(wire::encode_fields(&claim).into());
+    let late = DocumentVersion { id: id.clone(), timestamp: Timestamp(newest + 1), body };
+    // The first node was the owner for a moment, and nobody saw it.
+    nodes.world.next_version();
+    assert_eq!(create(&nodes, 1, "b").0, 201);
+    for store in stores {
+        let (sender, written) = std::sync::mpsc::channel();
+        store.apply(vec![late.clone()], move |outcome| sender.send(outcome.is_ok()).expect("the test waits"));
+        assert!(written.recv().expect("the store answers"));
+    }
+    bulks(&nodes, 0..2);
+    move_catalog(&nodes);
+    check_waits(&nodes, "c");
 }
 
 #[test]

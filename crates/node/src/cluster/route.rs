@@ -197,7 +197,7 @@ pub async fn hand_on<R: ForwardableRequest>(
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only the node that the client asked tries again: the others' answers come back to it.
-        let may_look_again = *hop == ForwardKind::Client && !(may_have_arrived && !access.repeats());
+        let may_look_again = *hop == ForwardKind::Client && (!may_have_arrived || access.repeats());
         if !(may_look_again && backoff.again().await) {
             return Err(if access.changes() { error.of_change() } else { error });
         }

@@ -133,7 +133,7 @@ impl SimIndexCopy {
         &mut self,
         range: &ReplacedRange<'_>,
         from: Timestamp,
-        rows: Vec<FeedRow<IndexedBody>>,
+        rows: &[FeedRow<IndexedBody>],
     ) -> Vec<Vec<u8>> {
         let mut unmatched = Vec::new();
         for (key, (timestamp, _)) in &self.records {
@@ -145,7 +145,7 @@ impl SimIndexCopy {
         if from.0 == 0 {
             unmatched.drain(..).for_each(|key| drop(self.records.remove(&key)));
         }
-        rows.into_iter().for_each(|row| self.put(row));
+        rows.iter().for_each(|row| self.put(row.clone()));
         unmatched
     }
 }
@@ -185,7 +185,7 @@ impl SimNodeIndexes {
             FollowEffect::ReplaceDocuments { copy, documents, rows } => {
                 if let Some(copy) = self.open_copy(copy) {
                     copy.records.retain(|key, _| !documents.contains(key));
-                    rows.into_iter().for_each(|row| copy.put(row));
+                    rows.iter().for_each(|row| copy.put(row.clone()));
                 }
             }
             FollowEffect::Replace { copy: number, bucket, apart, read, from, after, until, rows } => {
@@ -193,7 +193,7 @@ impl SimNodeIndexes {
                 let range =
                     ReplacedRange { bucket, apart: &apart, after: after.as_deref(), until: until.as_deref() };
                 let is_left_out = from.0 > 0 && sabotage == Some(Sabotage::ReadSinceLeftOut);
-                let unmatched = if is_left_out { Vec::new() } else { copy.replace(&range, from, rows) };
+                let unmatched = if is_left_out { Vec::new() } else { copy.replace(&range, from, &rows) };
                 return self.follower.compared(number, bucket, read, unmatched, now);
             }
             FollowEffect::Follow { .. }

@@ -21,7 +21,6 @@ use super::key::Sha256Digest;
 use super::prepare::{PieceMemory, PreparedItem, PreparedPiece, PreparedStep, RepeatableOperation};
 use super::relay::RelayedPart;
 use crate::document_api::write;
-use crate::http::BudgetReservation;
 use crate::quota::UncommittedSize;
 use crate::status::HttpError;
 use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind, RemoteNode};
