@@ -83,7 +83,7 @@ fn a_read_goes_past_a_node_that_has_no_room() {
     for bucket in (0..16).step_by(2) {
         nodes.world.placed.lock().insert(BucketId::new(4, bucket), vec![0, 2]);
     }
-    let group = (0..).map(|number| format!("g{number}")).find(|group| low_bits(group) % 2 == 0);
+    let group = (0..).map(|number| format!("g{number}")).find(|group| low_bits(group).is_multiple_of(2));
     let group = group.expect("a group in an even bucket");
     nodes.put(0, &group, 1, &json!({ "title": "meal" }));
     // The owner is node 0, and names node 2 first.
