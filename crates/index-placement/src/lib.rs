@@ -44,6 +44,7 @@ mod fuzz;
 mod grid;
 mod groups;
 mod left;
+mod missing;
 mod node;
 mod overview;
 mod plan;
@@ -63,6 +64,7 @@ pub use copy::{CopyId, IndexNumber, PlacedCopy, PlacedCopyState, PlacementReason
 pub use error::{Error, NoCopiesReason};
 pub use fuzz::fuzz;
 pub use left::{RebalanceLeft, rebalance_left};
+pub use missing::{MissingCopies, missing_copies};
 pub use node::{CopyProgress, CopyReport, IndexNode};
 pub use overview::PlacementOverview;
 pub use plan::{PlacementPlan, PlacementSituation, plan};

@@ -141,6 +141,40 @@ fn any_node_shows_the_copies() {
 }
 
 #[test]
+fn copies_that_have_failed_or_are_missing_have_their_reason() {
+    let nodes = placed();
+    {
+        let mut overview = nodes.world.placement.lock();
+        let first = overview.table.all_copies().next().map(|(slice, copy)| (slice.slice, copy.clone()));
+        let (slice, copy) = first.expect("a copy");
+        assert_eq!(slice, 0);
+        let progress = CopyProgress::Failed("no space is left".into());
+        let report = NodeCopyReport { progress, bytes: 0, entries: 0, done: 0.0, seconds_left: None };
+        let reports = overview.reports.entry(copy.node).or_default();
+        reports.copies.insert(copy.id, report);
+        let reports = reports.of_node();
+        let node = overview.nodes.iter_mut().find(|node| node.key == copy.node).expect("its node");
+        node.reports = reports;
+    }
+    let (_, index) = ask(&nodes, "GET /index/v1/notes/due", "");
+    let slice = &index["placement"][0];
+    let name = slice["copies"][0]["name"].as_str().expect("a name");
+    assert_eq!((&slice["copies"][0]["state"], &slice["missing"]), (&json!("failed"), &json!(1)), "{index}");
+    assert_eq!((&index["copies-ready"], &index["copies-wanted"]), (&json!(3), &json!(4)));
+    assert_eq!(index["reason"], json!(format!("the copy on {name} has failed: no space is left")));
+    for request in ["GET /index/v1/plan", "GET /index/v1/rebalance"] {
+        let (_, answer) = ask(&nodes, request, "");
+        let failed = json!({
+            "content": "notes", "index": "due", "slice": 0, "name": name, "reason": "no space is left",
+        });
+        assert_eq!(answer["failed"], json!([failed]), "{request}");
+        assert_eq!(answer["missing"][0]["copies"], 1, "{request}: {answer}");
+        let reason = answer["missing"][0]["reason"].as_str().unwrap_or("");
+        assert!(reason.starts_with("slice 0: it is to be made"), "{request}: {answer}");
+    }
+}
+
+#[test]
 fn requests_are_answered_as_the_table_says() {
     let even: Option<fn(&TestNodes)> = None;
     let running: Option<fn(&TestNodes)> = Some(|nodes| {

@@ -455,7 +455,12 @@ impl NodeCopies {
             let has_left = copy.leaving.is_some_and(|since| time >= since + LEAVING);
             match &mut copy.stage {
                 CopyStage::Gone => {}
-                CopyStage::Failed { at, .. } if time >= *at + FAILED => over.push(*id),
+                // The table lets it leave at once; it goes when its reason was there to be seen.
+                CopyStage::Failed { at, .. } => {
+                    if time >= *at + FAILED {
+                        over.push(*id);
+                    }
+                }
                 _ if has_left => over.push(*id),
                 CopyStage::Open(open) => {
                     if let Some((_, marks)) = open.suspended.take_if(|(until, _)| time >= *until) {
