@@ -70,7 +70,7 @@ pub use overview::PlacementOverview;
 pub use plan::{PlacementPlan, PlacementSituation, plan};
 pub use preview::{NodePairMoves, PlannedRebalance, planned_rebalance};
 pub use progress::RebalanceProgress;
-pub use report::{NodeCopyReport, NodeCopyReports};
+pub use report::{NodeCopyReport, NodeCopyReports, VerifiedCopy};
 pub use request::{NodeReference, PlacementAnswer, PlacementRequest, RefusalKind, RequestedCopyMove};
 pub use settings::{ActivationUnit, CopyMethod, PlacementSettings, PlacementSettingsUpdate};
 pub use step::{ForgetReason, IndexRemoval, LeaveReason, PlacementStep};

@@ -54,7 +54,7 @@ mod tests {
         FollowRequest, FollowSession, OwnerPosition, PageContent, SourceRun,
     };
     use millrace_index_placement::{CopyId, IndexNumber, SliceId};
-    use millrace_node::indexes::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes};
+    use millrace_node::indexes::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, OwnedDocuments};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
 
@@ -130,6 +130,7 @@ mod tests {
             until: None,
             patience_ms: 9,
         };
+        let owned = OwnedDocuments { bucket, definition: u64::MAX, scope: documents.clone() };
         for question in [
             PlacedQuestion::Follow { follower: node, request, definitions: BTreeSet::from([1, u64::MAX]) },
             PlacedQuestion::Read { follower: node, read: read(since), definition: 1 },
@@ -142,6 +143,7 @@ mod tests {
             PlacedQuestion::CloseExport { export: 1 },
             PlacedQuestion::Scan(scan),
             PlacedQuestion::Records(records),
+            PlacedQuestion::Documents(owned),
         ] {
             check(&question);
         }
@@ -173,6 +175,10 @@ mod tests {
             PlacedAnswer::Scanned(scanned),
             PlacedAnswer::Recorded(Some(vec![(b"document".to_vec(), vec![b"key".to_vec()])])),
             PlacedAnswer::Recorded(None),
+            PlacedAnswer::Documents {
+                documents: vec![(b"document".to_vec(), vec![b"key".to_vec()])],
+                until: Some(b"until".to_vec()),
+            },
         ] {
             check(&answer);
         }

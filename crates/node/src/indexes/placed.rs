@@ -24,8 +24,10 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod verifying;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use millrace_env::RealDisk;
@@ -41,7 +43,9 @@ use cluster::NodePlacedCluster;
 use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
-pub use message::{CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, PlacedAnswer, PlacedQuestion};
+pub use message::{
+    CopyRecords, CopyScan, CopyScanned, FedKeys, MessageBytes, OwnedDocuments, PlacedAnswer, PlacedQuestion,
+};
 pub use reports::{PlacementLinks, PlacementNews, WantedIndexes};
 
 /// Name of the directory of the copies.
@@ -138,9 +142,7 @@ impl PlacedIndexes {
 
     /// Gauges of the node's copies, and of its feed; none where it places no indexes and has no copies.
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
-        if self.service.get().is_none() {
-            return Vec::new();
-        }
+        let Some(service) = self.service.get() else { return Vec::new() };
         // The reports that were published last: changes hold the copies while they work on the disk.
         let reports = Arc::clone(&self.news.reports().borrow());
         if reports.copies.is_empty() && !self.places_any() {
@@ -169,6 +171,11 @@ impl PlacedIndexes {
             ),
             gauge("millrace.index.entries", "Entries of them, about", sum(|report| report.entries)),
             gauge("millrace.index.bytes", "Bytes of their files", sum(|report| report.bytes)),
+            MetricGauge::counted(
+                "millrace.index.repaired",
+                "Documents in which verifications have found copies to differ, and which were read again",
+                service.repaired.load(Ordering::Relaxed),
+            ),
             gauge(
                 "millrace.index.feed.queue_bytes",
                 "Bytes of changes that wait for nodes with copies, or are on their way",

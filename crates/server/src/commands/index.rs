@@ -253,6 +253,7 @@ fn details(index: &Value) -> String {
     lines.extend(index["selection"].as_str().map(|selection| format!("  selection: {selection}")));
     if index["placed"] == true {
         lines.extend(placed::copies(index));
+        lines.extend(placed::verified(index));
     } else {
         lines.push(format!("  files: {}, changes that wait: {}", index["runs"], index["waiting"]));
     }

@@ -314,6 +314,7 @@ fn name_of(overview: &PlacementOverview, key: NodeKey) -> String {
 fn copy_value(overview: &PlacementOverview, index: &PlacedIndex, slice: usize, copy: &PlacedCopy) -> Value {
     let report = overview.report(copy);
     let failed = failure(overview, copy);
+    let verified = report.and_then(|report| report.verified);
     let copies = index.slices.get(slice).map_or(&[][..], Vec::as_slice);
     let (mut from, mut replaces, mut reason) = (None, None, None);
     let state = match copy.state {
@@ -339,6 +340,9 @@ fn copy_value(overview: &PlacementOverview, index: &PlacedIndex, slice: usize, c
         "entries": report.map_or(0, |report| report.entries),
         "bytes": report.map_or(0, |report| report.bytes),
         "seconds-left": report.filter(|_| copy.is_made()).and_then(|report| report.seconds_left),
+        "lag": report.and_then(|report| report.lag),
+        "verified-ms": verified.map(|verified| verified.ended_ms),
+        "repaired": verified.map(|verified| verified.repaired),
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod effects;
 mod flushing;
+mod rechecking;
 mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,6 +149,8 @@ pub(super) struct NodeCopies {
     requests: BTreeMap<NodeKey, FollowRequest>,
     /// False until the files of copies that the table does not have were removed.
     is_tidy: bool,
+    /// Lag above which a copy does not answer queries that need not see every write.
+    lag_max: Option<Duration>,
 }
 
 /// Looks up the document type of a definition.
@@ -165,6 +168,7 @@ impl NodeCopies {
             pacing: ReadPacing::default(),
             requests: BTreeMap::new(),
             is_tidy: false,
+            lag_max: None,
         }
     }
 
@@ -193,6 +197,7 @@ impl NodeCopies {
         types: &KnownTypes<'_>,
         now: Timestamp,
     ) -> Vec<CopyAction> {
+        self.lag_max = table.settings().lag_max();
         let mut actions = Vec::new();
         let placed: BTreeMap<CopyId, (SliceId, PlacedCopy)> =
             table.of_node(self.own).map(|(slice, copy)| (copy.id, (slice, copy.clone()))).collect();
@@ -261,7 +266,7 @@ impl NodeCopies {
     ) -> Result<Vec<CopyAction>, CopyError> {
         let Some(index) = table.indexes().get(&slice.index) else { return Ok(Vec::new()) };
         let hash = index.definition.0;
-        let known = self.place.known(id)?.map(|(known, _)| known);
+        let known = self.place.known(id)?;
         let of_files = known.as_ref().filter(|known| known.definition == hash);
         let document_type = types(hash).or_else(|| of_files.map(|known| known.document_type.clone()));
         let Some(document_type) = document_type else {

@@ -20,6 +20,7 @@ use super::super::opened::remove_directory;
 use super::super::service::{group_key, is_in};
 use super::message::{FedKeys, RecordedDocuments};
 use super::pages::slice_range;
+use super::verifying::CopyVerification;
 
 /// Records that are read together.
 const PAGE: usize = 1024;
@@ -51,12 +52,15 @@ struct WrittenMarks {
     copy: KeptDefinition,
     /// Times up to which the files have everything, by bucket.
     marks: Vec<(BucketId, Timestamp)>,
+    #[serde(default)]
+    verification: CopyVerification,
 }
 
 /// A copy that is open.
 pub(super) struct KeptCopy {
     pub definition: KeptDefinition,
     pub copy: IndexCopy,
+    pub verification: Mutex<CopyVerification>,
     marks_path: PathBuf,
     disk: Arc<dyn Disk>,
     /// True once it is discarded; held while the marks are written.
@@ -144,7 +148,11 @@ impl CopyPlace {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn known(&self, copy: CopyId) -> Result<Option<(KeptDefinition, CopyMarks)>, CopyError> {
+    pub fn known(&self, copy: CopyId) -> Result<Option<KeptDefinition>, CopyError> {
+        Ok(self.written(copy)?.map(|written| written.copy))
+    }
+
+    fn written(&self, copy: CopyId) -> Result<Option<WrittenMarks>, CopyError> {
         let path = self.marks_path(copy);
         let bytes = read_file(&*self.disk, &path);
         let bytes = bytes.map_err(|error| CopyError::Io {
@@ -153,8 +161,7 @@ impl CopyPlace {
             reason: error.to_string(),
         })?;
         // Damaged marks are as none: the copy is read again.
-        let read = bytes.and_then(|bytes| serde_json::from_slice::<WrittenMarks>(&bytes).ok());
-        Ok(read.map(|WrittenMarks { copy, marks }| (copy, CopyMarks(marks.into_iter().collect()))))
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// Opens a copy with the times up to which it has everything, or makes an empty one.
@@ -166,11 +173,16 @@ impl CopyPlace {
         copy: CopyId,
         definition: &KeptDefinition,
     ) -> Result<(KeptCopy, CopyMarks), CopyError> {
-        let known = self.known(copy)?.filter(|(known, _)| known == definition);
+        let written = self.written(copy)?.filter(|written| written.copy == *definition);
         let opened = IndexCopy::open(self.options(copy, definition))?;
         // Marks of files that are gone do not count.
-        let marks = known.filter(|_| opened.status().built).map(|(_, marks)| marks).unwrap_or_default();
-        Ok((self.kept(copy, definition, opened), marks))
+        let written = written.filter(|_| opened.status().built);
+        let kept = self.kept(copy, definition, opened);
+        let Some(WrittenMarks { marks, verification, .. }) = written else {
+            return Ok((kept, CopyMarks::default()));
+        };
+        *kept.verification.lock() = verification;
+        Ok((kept, CopyMarks(marks.into_iter().collect())))
     }
 
     /// A copy whose files were received.
@@ -178,6 +190,7 @@ impl CopyPlace {
         KeptCopy {
             definition: definition.clone(),
             copy: opened,
+            verification: Mutex::new(CopyVerification::of_new()),
             marks_path: self.marks_path(copy),
             disk: Arc::clone(&self.disk),
             is_discarded: Mutex::new(false),
@@ -412,7 +425,8 @@ impl KeptCopy {
             return Ok(());
         }
         let marks = marks.0.iter().map(|(bucket, until)| (*bucket, *until)).collect();
-        let written = WrittenMarks { copy: self.definition.clone(), marks };
+        let verification = *self.verification.lock();
+        let written = WrittenMarks { copy: self.definition.clone(), marks, verification };
         let bytes = serde_json::to_vec(&written).expect("texts and numbers always have a JSON form");
         replace_file(&*self.disk, &self.marks_path, &bytes).map_err(|error| CopyError::Io {
             action: "write",
@@ -526,10 +540,12 @@ mod tests {
         let marks = CopyMarks([(BucketId::new(1, 1), Timestamp(77))].into());
         let (copy, _) = place.open(CopyId(4), &definition()).expect("it opens");
         copy.apply(&[row(3, "a", 5)]).expect("taken in");
+        copy.verification.lock().repaired = Some(7);
         copy.flush(&marks).expect("written");
         drop(copy);
         let (copy, found) = place.open(CopyId(4), &definition()).expect("it opens");
         assert_eq!((&*names(&copy), found), ("a", marks));
+        assert_eq!(copy.verification.lock().repaired, Some(7), "it is not verified again at each start");
         assert_eq!(place.list().expect("a list"), [CopyId(4)].into());
         drop(copy);
         remove_directory(&place.directory(CopyId(4))).expect("removed");

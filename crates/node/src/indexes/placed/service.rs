@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_cluster::NodeKey;
@@ -124,6 +124,10 @@ pub(super) struct PlacedService {
     pub applied: watch::Sender<()>,
     /// Number of scans that were sent, so that copies take turns.
     pub turn: AtomicUsize,
+    /// Held while a copy is verified.
+    pub verifying: Arc<tokio::sync::Mutex<()>>,
+    /// Number of documents that verifications have repaired.
+    pub repaired: AtomicU64,
     is_stopped: AtomicBool,
 }
 
@@ -150,6 +154,8 @@ impl PlacedService {
             importing: AtomicUsize::new(0),
             applied: watch::Sender::new(()),
             turn: AtomicUsize::new(0),
+            verifying: Arc::default(),
+            repaired: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             runtime: runtime.clone(),
         });
@@ -217,6 +223,7 @@ impl PlacedService {
             service.source.tick(&service.cluster, &service.runtime, number.is_multiple_of(CLOSING_TICKS));
             service.exports.lock().expire(service.base.elapsed());
             service.write_due();
+            service.verify_due();
         });
         if let Err(error) = looked.await {
             tracing::error!(%error, "copies of indexes were not looked after");
@@ -445,6 +452,7 @@ impl PlacedService {
                 Ok(PlacedAnswer::Taken)
             }
             PlacedQuestion::Records(records) => self.recorded(records).await,
+            PlacedQuestion::Documents(asked) => self.owned_documents(asked).await,
             PlacedQuestion::Scan(scan) => self.scan(scan).await.map(PlacedAnswer::Scanned),
         }
     }

@@ -1,9 +1,10 @@
 //! Placed indexes: the plan of a rebalance, its progress, moves and settings.
 
 use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::{Method, StatusCode};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use millrace_client::{NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
@@ -330,6 +331,34 @@ pub(super) fn copies(index: &Value) -> Vec<String> {
     lines
 }
 
+/// Copies of a placed index, on all nodes.
+fn all_copies(index: &Value) -> impl Iterator<Item = &Value> {
+    let slices = index["placement"].as_array().into_iter().flatten();
+    slices.flat_map(|slice| slice["copies"].as_array().into_iter().flatten())
+}
+
+/// A line for the verifications of the copies, one for each copy in which some documents differed, and for
+/// each that lags.
+pub(super) fn verified(index: &Value) -> Vec<String> {
+    let ended = || all_copies(index).filter_map(|copy| copy["verified-ms"].as_u64());
+    let mut lines = Vec::new();
+    if let Some(earliest) = ended().min() {
+        let age = (UNIX_EPOCH + Duration::from_millis(earliest)).elapsed().unwrap_or_default();
+        let (count, of, age) = (ended().count(), all_copies(index).count(), HumanDuration(age));
+        lines.push(format!("  verified: {count} of {of} copies, the first of them {age} ago"));
+    }
+    for copy in all_copies(index) {
+        let name = copy["name"].as_str().unwrap_or("");
+        if let Some(repaired) = copy["repaired"].as_u64().filter(|repaired| *repaired > 0) {
+            lines.push(format!("    {repaired} documents differed on {name}, and were read again"));
+        }
+        if let Some(lag) = copy["lag"].as_u64() {
+            lines.push(format!("    a copy on {name} lags by {lag} s, which is more than 'lag-max'"));
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,6 +422,25 @@ mod tests {
         );
         overview.rebalance["running"] = json!(false);
         assert_eq!(overview.lines().len(), 1);
+    }
+
+    #[test]
+    fn verifications_are_told_with_what_they_have_found() {
+        let index = json!({ "placement": [{ "slice": 0, "copies": [
+            { "name": "n0", "state": "ready", "verified-ms": 0, "repaired": 0 },
+            { "name": "n1", "state": "ready", "verified-ms": 1, "repaired": 2, "lag": 90 },
+            { "name": "n2", "state": "ready", "verified-ms": null },
+        ] }] });
+        let lines = verified(&index);
+        assert!(lines[0].starts_with("  verified: 2 of 3 copies, the first of them "), "{lines:?}");
+        assert_eq!(
+            lines[1..],
+            [
+                "    2 documents differed on n1, and were read again",
+                "    a copy on n1 lags by 90 s, which is more than 'lag-max'",
+            ]
+        );
+        assert_eq!(verified(&json!({})), [""; 0]);
     }
 
     #[test]
