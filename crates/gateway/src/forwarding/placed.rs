@@ -144,6 +144,7 @@ mod tests {
             PlacedQuestion::Scan(scan),
             PlacedQuestion::Records(records),
             PlacedQuestion::Documents(owned),
+            PlacedQuestion::Erase { until: Timestamp(1 << 50) },
         ] {
             check(&question);
         }
@@ -179,6 +180,7 @@ mod tests {
                 documents: vec![(b"document".to_vec(), vec![b"key".to_vec()])],
                 until: Some(b"until".to_vec()),
             },
+            PlacedAnswer::Erased(Timestamp(1 << 50)),
         ] {
             check(&answer);
         }

@@ -11,6 +11,7 @@
 
 mod cluster;
 mod copies;
+mod erasing;
 mod kept;
 mod message;
 mod moves;
@@ -40,6 +41,7 @@ use super::{IndexDefinition, IndexPlacing};
 use crate::metrics::MetricGauge;
 use crate::{Error, Node};
 use cluster::NodePlacedCluster;
+use erasing::PlacedErasure;
 use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
@@ -58,6 +60,7 @@ pub struct PlacedIndexes {
     news: Arc<PlacementNews>,
     source: Arc<PlacedSource>,
     definitions: Arc<KnownDefinitions>,
+    erasure: Arc<PlacedErasure>,
     /// Places of the indexes, as they were kept last.
     placing: Mutex<IndexPlacing>,
     /// True while the store passes its changes on.
@@ -68,7 +71,10 @@ pub struct PlacedIndexes {
 impl PlacedIndexes {
     /// The placed indexes of a data directory. Nothing runs before the node is one of a cluster.
     pub fn new(data_dir: &Path, follower: &Arc<FollowerSwitch>) -> Self {
+        let erasure = Arc::<PlacedErasure>::default();
+        follower.add_erasure_partner(Arc::clone(&erasure) as Arc<_>);
         PlacedIndexes {
+            erasure,
             root: data_dir.join(DIRECTORY),
             follower: Arc::clone(follower),
             news: Arc::default(),
@@ -109,6 +115,9 @@ impl PlacedIndexes {
         }
         self.source.adopt(&placed, passed);
         self.definitions.set(&placed);
+        if !placed.is_empty() {
+            self.erasure.note_copies(true);
+        }
     }
 
     /// Keeps the copies that the table gives the node from now on. Called in a tokio runtime, after the node
@@ -121,6 +130,7 @@ impl PlacedIndexes {
             news: Arc::clone(&self.news),
             table: links.table,
             definitions: Arc::clone(&self.definitions),
+            erasure: Arc::clone(&self.erasure),
             root: self.root.clone(),
             disk: Arc::new(RealDisk),
             runtime: Handle::current(),

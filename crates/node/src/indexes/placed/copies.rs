@@ -1,6 +1,7 @@
 //! The copies of a node: what the table gives it, what they follow, and what they take in.
 
 mod effects;
+mod erasing;
 mod flushing;
 mod rechecking;
 mod reporting;
@@ -151,6 +152,8 @@ pub(super) struct NodeCopies {
     is_tidy: bool,
     /// Lag above which a copy does not answer queries that need not see every write.
     lag_max: Option<Duration>,
+    /// Time until which dropped documents are to be erased.
+    erase_until: Timestamp,
 }
 
 /// Looks up the document type of a definition.
@@ -169,6 +172,7 @@ impl NodeCopies {
             requests: BTreeMap::new(),
             is_tidy: false,
             lag_max: None,
+            erase_until: Timestamp(0),
         }
     }
 

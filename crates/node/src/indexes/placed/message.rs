@@ -6,6 +6,7 @@ use std::fmt;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
+use millrace_document::Timestamp;
 use millrace_index_feed::{
     BatchReceipt, CopyMarks, FeedBatch, FeedCut, FeedRead, FeedReadScope, FollowRequest, OwnerPosition,
 };
@@ -81,6 +82,11 @@ pub enum PlacedQuestion {
     /// To the owner of a bucket: what documents of it should have in an index. Answered by
     /// [`PlacedAnswer::Documents`].
     Documents(OwnedDocuments),
+    /// To a node with copies: erase what was dropped until a time. Answered by [`PlacedAnswer::Erased`].
+    Erase {
+        /// The time.
+        until: Timestamp,
+    },
 }
 
 /// Answer to a [`PlacedQuestion`].
@@ -117,6 +123,8 @@ pub enum PlacedAnswer {
         /// The last document up to which these are all; `None` at the end of the bucket.
         until: Option<Vec<u8>>,
     },
+    /// Time until which no file of the node's copies has anything of dropped documents.
+    Erased(Timestamp),
 }
 
 /// Documents, each with the keys of its entries.

@@ -1,6 +1,7 @@
 //! Nodes with stores and copies in one process, without a network, and the planner as the leader: copies have
 //! what the documents say, at once, while nodes are cut off, start again, join, and hand copies over.
 
+mod erasure;
 mod verification;
 mod waits;
 
@@ -205,6 +206,7 @@ impl TestNode {
             news: Arc::default(),
             table: cluster.table.subscribe(),
             definitions: known,
+            erasure: Arc::default(),
             root: root.path().join("placed"),
             disk: Arc::clone(&cluster.disk),
             runtime: Handle::current(),
