@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::indexes::{feed, found, query};
+use crate::indexes::{feed, first_hits, found, query};
 use crate::nodes::{TestEtcd, count, node, node_with, put, services, until};
 use crate::support::{NOTE, TestServer};
 
@@ -29,6 +29,14 @@ fn check(nodes: &[&TestServer], index: &str, when: &str) {
                 streamed.is_some()
             });
             until(&format!("{when}: {condition}"), &streamed, || found(server, condition, index));
+        }
+        if index == "by-stars" {
+            let mut streamed = None;
+            until(&format!("{when}: first hits"), &true, || {
+                streamed = first_hits(server, "none");
+                streamed.is_some()
+            });
+            until(&format!("{when}: first hits"), &streamed, || first_hits(server, index));
         }
     }
 }
