@@ -110,8 +110,8 @@ impl ClusterState {
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
         };
         let ideal = topology.ideal(has_place);
-        let leaves = distribution.layout.leaves();
-        let with_buckets = leaves.iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
+        let with_buckets =
+            distribution.layout.leaves().iter().flat_map(|(_, nodes)| nodes.to_vec()).collect();
         let (protocol, spread) = (protocol::first(), DividedGroups::default());
         Ok(ClusterState {
             version,

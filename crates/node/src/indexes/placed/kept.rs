@@ -414,7 +414,7 @@ impl KeptCopy {
         Timestamp(self.erased.load(Ordering::SeqCst))
     }
 
-    /// As [`KeptCopy::flush`], with all files as one: it has nothing that was removed before these times.
+    /// Writes what is in memory, and all files as one, which has nothing that was removed before these times.
     ///
     /// # Errors
     /// The system refuses; a file is damaged.

@@ -310,8 +310,8 @@ impl PlacedService {
         }
     }
 
-    /// As [`PlacedService::wait_for_slices`], for the first entries in the order of `components` leading ones.
-    /// `None`: there are no more than the limit.
+    /// Waits for the first entries of all slices in the order of `components` leading ones, as
+    /// [`PlacedService::wait_for_slices`] does. `None`: there are no more than the limit.
     ///
     /// # Errors
     /// Those of [`PlacedService::scan_slices`]; too many documents have no place in the order.

@@ -19,7 +19,7 @@ use crate::Error;
 /// Time after which a copy is tried again that could not be compared.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Part of the time for which a verification works: it rests for nine times as long.
+/// Length of a rest, in lengths of the work before it.
 const RESTS: u32 = 9;
 
 /// Shortest rest after a page.
