@@ -1,11 +1,12 @@
 //! Placed indexes: the plan of a rebalance, its progress, moves and settings.
 
 use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use millrace_client::{NodeClient, OutgoingRequest};
+use millrace_env::unix_time;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{ChangedSettings, MovedCopy};
@@ -343,7 +344,7 @@ pub(super) fn verified(index: &Value) -> Vec<String> {
     let ended = || all_copies(index).filter_map(|copy| copy["verified-ms"].as_u64());
     let mut lines = Vec::new();
     if let Some(earliest) = ended().min() {
-        let age = (UNIX_EPOCH + Duration::from_millis(earliest)).elapsed().unwrap_or_default();
+        let age = unix_time().saturating_sub(Duration::from_millis(earliest));
         let (count, of, age) = (ended().count(), all_copies(index).count(), HumanDuration(age));
         lines.push(format!("  verified: {count} of {of} copies, the first of them {age} ago"));
     }
