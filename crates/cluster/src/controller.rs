@@ -26,7 +26,7 @@ mod followers;
 mod inputs;
 mod node;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use assignments::{NodeAssignment, NodeAssignments};
@@ -104,7 +104,10 @@ impl Controller {
             let judgement = record.judge(&settings, &turn, registration, entry);
             judged.insert(assignment.key, (name.clone(), judgement.wished(inputs.wish(name))));
         }
-        let layout = layout(inputs.configuration, &assignments, &judged);
+        let without =
+            judged.iter().filter(|(key, (name, _))| inputs.is_without_documents(name, **key, previous));
+        let without: BTreeSet<NodeKey> = without.map(|(key, _)| *key).collect();
+        let layout = layout(inputs.configuration, &assignments, &judged, &without);
         retire_full(&layout, inputs, &mut judged);
         degrade_groups(&layout, inputs.configuration.group_nodes_min, &mut judged);
         let followers = FollowedStates::new(inputs, &self.records, previous);
@@ -114,7 +117,7 @@ impl Controller {
         let reasons = judged.values().filter(|(_, judgement)| !judgement.reason.is_empty());
         let mut reasons: BTreeMap<String, String> =
             reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
-        let next = match enough(inputs.configuration, &judged) && cut_off.is_empty() {
+        let next = match enough(inputs.configuration, &judged, &without) && cut_off.is_empty() {
             true => next(inputs, &assignments, layout, (&judged, &followers), previous)?,
             false => None,
         };
@@ -131,16 +134,17 @@ impl Controller {
     }
 }
 
-/// Layout with all nodes in the cluster.
+/// Layout with all nodes in the cluster but those without documents.
 fn layout(
     configuration: &ClusterConfiguration,
     assignments: &NodeAssignments,
     judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    without: &BTreeSet<NodeKey>,
 ) -> NodeHierarchy {
     let mut layout = configuration.layout.clone();
-    layout.retain(&|node| judged.contains_key(&node));
+    layout.retain(&|node| judged.contains_key(&node) && !without.contains(&node));
     for (key, (name, _)) in judged {
-        if configuration.nodes.contains_key(key) {
+        if configuration.nodes.contains_key(key) || without.contains(key) {
             continue;
         }
         let group = assignments.nodes.get(name).map_or(&[][..], |assignment| &assignment.group);
@@ -224,16 +228,19 @@ fn degrade_groups(
     }
 }
 
-/// True if enough of the listed nodes serve to declare a state; at least one in any case.
+/// True if enough of the listed nodes serve to declare a state; at least one in any case. Those without
+/// documents do not count.
 fn enough(
     configuration: &ClusterConfiguration,
     judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    without: &BTreeSet<NodeKey>,
 ) -> bool {
     let serves = |key: &NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state.serves());
-    let listed = judged.keys().filter(|key| configuration.nodes.contains_key(key));
+    let counted = || judged.keys().filter(|key| !without.contains(key));
+    let listed = counted().filter(|key| configuration.nodes.contains_key(key));
     let (listed, serving) =
         listed.fold((0, 0), |(listed, serving), key| (listed + 1, serving + usize::from(serves(key))));
-    judged.keys().any(serves) && serving as f64 >= f64::from(listed) * configuration.nodes_min
+    counted().any(serves) && serving as f64 >= f64::from(listed) * configuration.nodes_min
 }
 
 /// State that follows from the judgements, if it differs from the previous one.

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, ClusterConfiguration, IdealState, NodeHierarchy, NodeKey};
 use millrace_document::{DocumentGroup, Location};
@@ -54,7 +54,8 @@ pub struct ReplicaDistribution {
     pub bits: u8,
     /// Number of replicas of each bucket.
     pub redundancy: u16,
-    /// Nodes, and the groups that fail together.
+    /// Nodes, and the groups that fail together. Nodes of the state that are not in it have copies of indexes
+    /// alone: no bucket has a replica there, ever.
     pub layout: NodeHierarchy,
 }
 
@@ -66,6 +67,8 @@ pub struct ClusterState {
     protocol: u16,
     nodes: BTreeMap<NodeKey, NodeEntry>,
     distribution: ReplicaDistribution,
+    /// Nodes in the layout.
+    with_buckets: BTreeSet<NodeKey>,
     /// Ideal state of the nodes that should have replicas.
     ideal: IdealState,
     spread: DividedGroups,
@@ -107,12 +110,15 @@ impl ClusterState {
             matches!(state, Some(NodeState::Up | NodeState::Maintenance))
         };
         let ideal = topology.ideal(has_place);
+        let with_buckets =
+            distribution.layout.leaves().iter().flat_map(|(_, nodes)| nodes.to_vec()).collect();
         let (protocol, spread) = (protocol::first(), DividedGroups::default());
         Ok(ClusterState {
             version,
             protocol,
             nodes,
             distribution,
+            with_buckets,
             ideal,
             spread,
             earlier: Vec::new(),
@@ -211,9 +217,21 @@ impl ClusterState {
         self.nodes.get(&node).map_or(NodeState::Down, |node| node.state)
     }
 
+    /// True if a node may have replicas of buckets; others have copies of indexes alone.
+    pub fn takes_buckets(&self, node: NodeKey) -> bool {
+        self.with_buckets.contains(&node)
+    }
+
+    /// Nodes that do not serve, and that may have replicas of buckets.
+    pub fn away(&self) -> impl Iterator<Item = &NodeEntry> {
+        let away =
+            self.nodes.iter().filter(move |(key, node)| !node.state.serves() && self.takes_buckets(**key));
+        away.map(|(_, node)| node)
+    }
+
     /// True if no node is away that may have documents: one that never registered has none.
     pub fn all_serve(&self) -> bool {
-        self.nodes.values().all(|node| node.state.serves() || !node.incarnation.has_run())
+        self.away().all(|node| !node.incarnation.has_run())
     }
 
     /// Distribution of replicas.
@@ -276,11 +294,12 @@ impl ClusterState {
     }
 
     /// The node that orders the writes of a bucket and knows its replicas: the most preferred serving one, or
-    /// the first serving node if none that should have a replica serves. `None` if no node serves.
+    /// the first serving node that takes buckets if none that should have a replica serves. `None` if none
+    /// serves.
     pub fn owner(&self, bucket: BucketId) -> Option<NodeKey> {
         let serves = |key: &NodeKey| self.node_state(*key).serves();
         let ideal = self.ideal(bucket).into_iter().find(serves);
-        ideal.or_else(|| self.nodes.keys().copied().find(serves))
+        ideal.or_else(|| self.with_buckets.iter().copied().find(serves))
     }
 }
 
@@ -336,6 +355,29 @@ mod tests {
         for bucket in buckets() {
             assert_eq!(state("ddrd", 2).owner(bucket), Some(NodeKey(2)));
             assert_eq!(state("dmdd", 2).owner(bucket), None);
+        }
+    }
+
+    #[test]
+    fn a_node_outside_of_the_layout_has_no_buckets() {
+        let nodes = state("uud", 2).nodes().clone();
+        let layout = NodeHierarchy::Nodes(vec![NodeKey(1)]);
+        let distribution = ReplicaDistribution { layout, ..state("uud", 2).distribution().clone() };
+        let outside =
+            ClusterState::new(ClusterVersion::new(7), nodes, distribution).expect("one has a place");
+        assert_eq!([0, 1, 2].map(|key| outside.takes_buckets(NodeKey(key))), [false, true, false]);
+        assert!(outside.all_serve(), "no documents are away");
+        assert_eq!(ClusterState::from_json(&outside.to_json()), Ok(outside.clone()));
+        let mut nodes = outside.nodes().clone();
+        nodes.get_mut(&NodeKey(1)).expect("it is there").state = NodeState::Retired;
+        let retired =
+            ClusterState::new(ClusterVersion::new(8), nodes.clone(), outside.distribution().clone());
+        nodes.get_mut(&NodeKey(1)).expect("it is there").state = NodeState::Down;
+        let down = ClusterState::new(ClusterVersion::new(9), nodes, outside.distribution().clone());
+        let (retired, down) = (retired.expect("a state"), down.expect("a state"));
+        for bucket in buckets() {
+            assert_eq!((outside.owner(bucket), outside.ideal(bucket)), (Some(NodeKey(1)), vec![NodeKey(1)]));
+            assert_eq!((retired.owner(bucket), down.owner(bucket)), (Some(NodeKey(1)), None), "{bucket}");
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::{DropScope, Timestamp};
 
+use crate::MARGIN_US;
 use crate::freshness::CopyFreshness;
 use crate::message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedRead, FeedRow, FollowRequest,
@@ -339,6 +340,35 @@ impl<B: Clone> IndexFeedFollower<B> {
         }
     }
 
+    /// Microseconds since the last moment of which a copy is known to have everything that its owners had;
+    /// `None` if none is known. Owners say so in intervals, so it is never exact.
+    pub fn lag(&self, copy: CopyNumber, now: Timestamp) -> Option<u64> {
+        let known = self.copies.get(&copy)?;
+        let had = |(bucket, followed): (&BucketId, &FollowedBucket)| {
+            let owner = self.owners.get(bucket).copied().flatten();
+            let session = owner.and_then(|owner| self.sessions.get(&owner));
+            let closed = session.filter(|_| followed.is_caught_up()).and_then(|session| session.closed);
+            closed.max(Some(followed.until).filter(|until| until.0 > 0))
+        };
+        let had: Option<Vec<Timestamp>> = known.buckets.iter().map(had).collect();
+        let oldest = had?.into_iter().min()?;
+        Some(now.0.saturating_sub(oldest.0))
+    }
+
+    /// Looks documents of a bucket up in which a copy differs from the owner.
+    pub fn recheck(
+        &mut self,
+        copy: CopyNumber,
+        bucket: BucketId,
+        documents: Vec<Vec<u8>>,
+        now: Timestamp,
+    ) -> Vec<FollowEffect<B>> {
+        for document in documents {
+            self.look_up(copy, bucket, document, Timestamp(u64::MAX), now);
+        }
+        self.take_effects()
+    }
+
     /// Buckets of a copy that lack something of before these positions; `None` if that cannot be said.
     fn missing(
         &self,
@@ -434,6 +464,9 @@ impl<B: Clone> IndexFeedFollower<B> {
             FeedChange::Closed { version, until, held } => {
                 if version != self.version {
                     return;
+                }
+                if let Some(session) = self.sessions.get_mut(&owner) {
+                    session.closed = Some(Timestamp(until.0.saturating_add(MARGIN_US)));
                 }
                 for copy in self.copies.values_mut() {
                     for (bucket, followed) in &mut copy.buckets {

@@ -34,6 +34,32 @@ pub struct NodeCopyReport {
     pub done: f64,
     /// Seconds that the work should still take, if that is known.
     pub seconds_left: Option<u64>,
+    /// Lag in seconds of a copy that has more than the settings accept.
+    pub lag: Option<u64>,
+    /// The last comparison with the documents that has come to its end.
+    pub verified: Option<VerifiedCopy>,
+}
+
+/// Comparison of a copy with the documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "(u64, u64)", from = "(u64, u64)")]
+pub struct VerifiedCopy {
+    /// Time of its end, in milliseconds since 1970.
+    pub ended_ms: u64,
+    /// Number of documents in which the copy differed; it has read them again.
+    pub repaired: u64,
+}
+
+impl From<VerifiedCopy> for (u64, u64) {
+    fn from(verified: VerifiedCopy) -> Self {
+        (verified.ended_ms, verified.repaired)
+    }
+}
+
+impl From<(u64, u64)> for VerifiedCopy {
+    fn from((ended_ms, repaired): (u64, u64)) -> Self {
+        VerifiedCopy { ended_ms, repaired }
+    }
 }
 
 /// Published form of a report: the members have names of one letter, since a node can have thousands.
@@ -51,6 +77,10 @@ struct WrittenReport {
     done: u16,
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
     seconds_left: Option<u64>,
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    lag: Option<u64>,
+    #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
+    verified: Option<VerifiedCopy>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     reason: Option<Arc<str>>,
 }
@@ -85,6 +115,8 @@ impl From<NodeCopyReport> for WrittenReport {
             entries: report.entries,
             done: (report.done.clamp(0.0, 1.0) * 1000.0) as u16,
             seconds_left: report.seconds_left,
+            lag: report.lag,
+            verified: report.verified,
             reason,
         }
     }
@@ -103,6 +135,8 @@ impl From<WrittenReport> for NodeCopyReport {
             entries: written.entries,
             done: f64::from(written.done) / 1000.0,
             seconds_left: written.seconds_left,
+            lag: written.lag,
+            verified: written.verified,
         }
     }
 }
@@ -143,11 +177,18 @@ mod tests {
             entries: 12,
             done,
             seconds_left: (done < 1.0).then_some(9),
+            lag: None,
+            verified: None,
+        };
+        let late = NodeCopyReport {
+            lag: Some(90),
+            verified: Some(VerifiedCopy { ended_ms: 1_000, repaired: 2 }),
+            ..report(CopyProgress::CaughtUp, 1.0)
         };
         let reports = NodeCopyReports {
             copies: BTreeMap::from([
                 (CopyId(3), report(CopyProgress::Working, 0.25)),
-                (CopyId(4), report(CopyProgress::CaughtUp, 1.0)),
+                (CopyId(4), late),
                 (CopyId(5), report(CopyProgress::Failed("no room".into()), 0.5)),
                 (CopyId(6), report(CopyProgress::Gone, 1.0)),
             ]),
@@ -155,7 +196,7 @@ mod tests {
         let json = reports.to_json();
         assert_eq!(
             String::from_utf8_lossy(&json),
-            r#"{"3":{"p":"w","b":4096,"e":12,"d":250,"s":9},"4":{"p":"c","b":4096,"e":12,"d":1000},"#
+            r#"{"3":{"p":"w","b":4096,"e":12,"d":250,"s":9},"4":{"p":"c","b":4096,"e":12,"d":1000,"l":90,"v":[1000,2]},"#
                 .to_owned()
                 + r#""5":{"p":"f","b":4096,"e":12,"d":500,"s":9,"r":"no room"},"6":{"p":"g","b":4096,"e":12,"d":1000}}"#
         );
@@ -168,7 +209,15 @@ mod tests {
     #[test]
     fn long_reasons_are_cut_between_characters() {
         let progress = CopyProgress::Failed("ä".repeat(REASON_BYTES).into());
-        let report = NodeCopyReport { progress, bytes: 0, entries: 0, done: 0.0, seconds_left: None };
+        let report = NodeCopyReport {
+            progress,
+            bytes: 0,
+            entries: 0,
+            done: 0.0,
+            seconds_left: None,
+            lag: None,
+            verified: None,
+        };
         let reports = NodeCopyReports { copies: BTreeMap::from([(CopyId(1), report)]) };
         let read = NodeCopyReports::from_json(&reports.to_json()).expect("reports");
         let CopyProgress::Failed(reason) = &read.copies[&CopyId(1)].progress else { panic!("{read:?}") };

@@ -19,7 +19,8 @@ pub struct PlacementSettings {
     pub activation: ActivationUnit,
     /// Origin of new copies.
     pub method: CopyMethod,
-    /// Lag, in seconds, from which writes are slowed down; `None`: they never are.
+    /// Lag, in seconds, above which a copy does not answer queries that need not see every write; `None`:
+    /// any lag is accepted.
     pub lag_max: Option<u64>,
     /// Time in seconds between two comparisons of a copy with the documents; `None`: only on request.
     pub verify_interval: Option<u64>,
@@ -78,7 +79,7 @@ impl Default for PlacementSettings {
 }
 
 impl PlacementSettings {
-    /// Lag from which writes are slowed down.
+    /// Lag above which a copy does not answer queries that need not see every write.
     pub fn lag_max(&self) -> Option<Duration> {
         self.lag_max.map(Duration::from_secs)
     }

@@ -5,6 +5,7 @@ mod exhaustive;
 mod json;
 mod least_moves;
 mod lines;
+mod missing;
 mod random;
 mod scenario;
 mod simulation;

@@ -1,13 +1,13 @@
 //! Election, and publication of cluster states while leading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_cluster::controller::{
     Controller, ControllerInputs, ControllerStep, NodeRegistration, RequestedNodeState,
 };
-use millrace_cluster::{ClusterState, NodeEntry, PROTOCOL};
+use millrace_cluster::{ClusterState, NodeEntry, PLACED_INDEXES, PROTOCOL};
 use millrace_coordination::{
     Election, KeyCondition, KeyOperation, Leadership, LeaseKeeper, StoreRevision, Transaction,
 };
@@ -112,16 +112,22 @@ fn decide(
     picture: &CoordinationSnapshot,
     known: Option<&ClusterState>,
 ) -> Option<ControllerStep> {
+    // Programs of earlier protocols would let a node without a place own buckets.
+    let places_indexes = known.is_some_and(|state| state.protocol() >= PLACED_INDEXES);
     let has_documents = |member: &RegisteredNode| member.roles.contains(&NodeRole::Content);
-    let content = picture.members.iter().filter(|(_, member)| has_documents(member));
-    let others = picture.members.values().filter(|member| !has_documents(member));
+    let takes_part = |member: &RegisteredNode| has_documents(member) || (places_indexes && member.indexes);
+    let nodes = picture.members.iter().filter(|(_, member)| takes_part(member));
+    let others = picture.members.values().filter(|member| !takes_part(member));
+    let without = picture.members.iter().filter(|(_, member)| !has_documents(member));
+    let without_documents: BTreeSet<String> = without.map(|(name, _)| name.clone()).collect();
     let registrations: BTreeMap<String, NodeRegistration> =
-        content.map(|(name, member)| (name.clone(), member.registration.clone())).collect();
+        nodes.map(|(name, member)| (name.clone(), member.registration.clone())).collect();
     let wishes: BTreeMap<String, RequestedNodeState> =
         picture.wishes.iter().map(|(name, record)| (name.clone(), record.wish)).collect();
     let inputs = ControllerInputs {
         configuration: picture.configuration.as_deref()?,
         registrations: &registrations,
+        without_documents: &without_documents,
         departed: &picture.departed,
         wishes: &wishes,
         assignments: &picture.assignments,

@@ -37,8 +37,8 @@ pub use definition::IndexDefinition;
 pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};
 pub use placed::{
-    CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, PlacedAnswer, PlacedIndexes,
-    PlacedQuestion, PlacementLinks, PlacementNews, WantedIndexes,
+    CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer,
+    PlacedIndexes, PlacedQuestion, PlacementLinks, PlacementNews, WantedIndexes,
 };
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};

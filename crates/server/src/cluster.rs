@@ -135,6 +135,14 @@ impl ClusterNode {
                 node.settings().data_dir.display()
             )));
         }
+        let is_empty = status.segments == 0 && status.tail_rows == 0 && status.replicas == 0;
+        let has_role = |role| settings.roles.contains(&role);
+        if has_role(NodeRole::Index) && !has_role(NodeRole::Content) && !is_empty {
+            return Err(Error::Cluster(format!(
+                "{} has documents, and a node with the role index and without the role content has none: start it with its former roles,                  retire it and wait until it is empty; then give it an empty data directory",
+                node.settings().data_dir.display()
+            )));
+        }
         let warnings = settings.warnings();
         warnings.iter().for_each(|warning| tracing::warn!(node = settings.name, "{warning}"));
         let etcd_tls = settings.etcd_tls.as_ref().map(ServiceFiles::load).transpose();
@@ -149,7 +157,7 @@ impl ClusterNode {
         let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
         let own = Settings {
             roles: settings.roles.clone(),
-            is_empty: status.segments == 0 && status.tail_rows == 0 && status.replicas == 0,
+            is_empty,
             removals_kept: Some(node.removals_kept()),
             url: format!("{scheme}://{}:{}", settings.host(), data.port()),
             elastic: elastic.map(|address| format!("{}:{}", settings.host(), address.port())),

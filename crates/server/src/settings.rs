@@ -294,7 +294,7 @@ pub struct ServeArguments {
     #[arg(long, env = "MILLRACE_NAME")]
     pub name: Option<String>,
     /// Roles of the node in the cluster, with commas between: gateway, content, controller, index [default:
-    /// all].
+    /// all]. With index and without content it has copies of placed indexes, and no documents.
     #[arg(long, env = "MILLRACE_ROLES")]
     pub roles: Option<String>,
     /// The port that other nodes of the cluster speak to [default: 19100].
@@ -482,13 +482,6 @@ impl ServeArguments {
             }
             let roles: Vec<NodeRole> =
                 given.roles.map_or(Ok(NodeRole::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
-            if roles.contains(&NodeRole::Index) && !roles.contains(&NodeRole::Content) {
-                return Err(Error::Argument(
-                    "a node with the role index needs the role content as well: nodes of the cluster state take copies of indexes; give \
-                     both, or leave index out"
-                        .to_owned(),
-                ));
-            }
             Ok(ClusterSettings {
                 coordination,
                 etcd_tls,
@@ -681,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_indexes_are_on_nodes_with_documents() {
+    fn a_node_has_the_roles_that_it_is_given() {
         let roles = |roles: &str| {
             let file = format!("cluster = 'etcd://e'\nname = 'n0'\nroles = '{roles}'");
             let resolved = resolve(&file, ServeArguments::default());
@@ -690,13 +683,9 @@ mod tests {
         };
         assert_eq!(roles("content,index"), Ok(vec![NodeRole::Content, NodeRole::Index]));
         assert_eq!(roles("gateway, content"), Ok(vec![NodeRole::Gateway, NodeRole::Content]));
-        for (text, expected) in [
-            ("gateway,index", "needs the role content as well"),
-            ("content,indexes", "expected gateway, content, controller or index"),
-        ] {
-            let error = roles(text).expect_err(text);
-            assert!(error.contains(expected), "{text}: {error}");
-        }
+        assert_eq!(roles("gateway,index"), Ok(vec![NodeRole::Gateway, NodeRole::Index]));
+        let error = roles("content,indexes").expect_err("there is no such role");
+        assert!(error.contains("expected gateway, content, controller or index"), "{error}");
         let all = resolve("cluster = 'etcd://e'\nname = 'n0'", ServeArguments::default());
         let all = all.expect("it is right").cluster.expect("it is one of a cluster").roles;
         assert!(all.contains(&NodeRole::Index), "nodes take copies by default");

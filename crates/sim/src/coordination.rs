@@ -1,7 +1,7 @@
 //! Model of coordination as seen by nodes: leases, and the states made by the real controller. It never fails
 //! itself, but nodes can be cut off from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,6 +132,7 @@ impl SimCoordination {
         let inputs = ControllerInputs {
             configuration: &self.configuration,
             registrations: &registrations,
+            without_documents: &BTreeSet::new(),
             departed: &departed,
             wishes: &self.wishes,
             assignments: &self.assignments,

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::NodeAssignments;
-use crate::{ClusterConfiguration, ClusterState, ClusterVersion, DividedGroup, Incarnation, protocol};
+use crate::{
+    ClusterConfiguration, ClusterState, ClusterVersion, DividedGroup, Incarnation, NodeKey, protocol,
+};
 
 /// Timeouts of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +144,8 @@ pub struct ControllerInputs<'a> {
     pub configuration: &'a ClusterConfiguration,
     /// Nodes that are present, by name.
     pub registrations: &'a BTreeMap<String, NodeRegistration>,
+    /// Those of them that have copies of indexes alone: they get no place in the layout.
+    pub without_documents: &'a BTreeSet<String>,
     /// Last reports of nodes that are no longer present, as far as received: so a leader knows of nodes that
     /// left before it led, or between two of its steps.
     pub departed: &'a BTreeMap<String, NodeRegistration>,
@@ -149,8 +153,8 @@ pub struct ControllerInputs<'a> {
     pub wishes: &'a BTreeMap<String, RequestedNodeState>,
     /// Keys of all nodes that were ever known.
     pub assignments: &'a NodeAssignments,
-    /// The newest protocol spoken by all processes that are not among the registrations: leaders, and nodes
-    /// without documents.
+    /// The newest protocol spoken by all processes that are not among the registrations: those that only lead
+    /// or take requests.
     pub protocol: u16,
 }
 
@@ -162,6 +166,23 @@ impl ControllerInputs<'_> {
     /// True if this run of a node is registered.
     pub(super) fn runs(&self, name: &str, incarnation: Incarnation) -> bool {
         self.registrations.get(name).is_some_and(|registration| registration.incarnation == incarnation)
+    }
+
+    /// True if a node has copies of indexes alone: as it has registered, or as the previous state has it
+    /// while it is away.
+    pub(super) fn is_without_documents(
+        &self,
+        name: &str,
+        key: NodeKey,
+        previous: Option<&ClusterState>,
+    ) -> bool {
+        match self.registrations.contains_key(name) {
+            true => self.without_documents.contains(name),
+            false => previous.is_some_and(|state| {
+                let is_known = state.nodes().get(&key).is_some_and(|entry| entry.name == name);
+                is_known && !state.takes_buckets(key)
+            }),
+        }
     }
 
     /// Groups to be divided further.

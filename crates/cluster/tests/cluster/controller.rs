@@ -15,6 +15,8 @@ use millrace_cluster::{
 struct ControlledCluster {
     configuration: ClusterConfiguration,
     registrations: BTreeMap<String, NodeRegistration>,
+    /// Nodes that have copies of indexes alone while they are present.
+    without: BTreeSet<String>,
     departed: BTreeMap<String, NodeRegistration>,
     wishes: BTreeMap<String, RequestedNodeState>,
     assignments: NodeAssignments,
@@ -68,6 +70,7 @@ impl ControlledCluster {
         ControlledCluster {
             configuration,
             registrations: BTreeMap::new(),
+            without: BTreeSet::new(),
             departed: BTreeMap::new(),
             wishes: BTreeMap::new(),
             assignments: NodeAssignments::default(),
@@ -147,6 +150,7 @@ impl ControlledCluster {
         let inputs = ControllerInputs {
             configuration: &self.configuration,
             registrations: &self.registrations,
+            without_documents: &self.without,
             departed: &self.departed,
             wishes: &self.wishes,
             assignments: &self.assignments,
@@ -274,6 +278,25 @@ fn who_only_leads_or_takes_requests_speaks_as_well() {
     assert_eq!(spoken(cluster.run("1")), Some(3));
     cluster.protocol = 2;
     assert_eq!(spoken(cluster.run("2 retired a")), Some(3));
+}
+
+#[test]
+fn nodes_without_documents_have_no_place_in_the_layout() {
+    let mut cluster = ControlledCluster::new(flat(2));
+    cluster.without.extend(["b", "x"].map(str::to_owned));
+    let seen = |cluster: &ControlledCluster| {
+        let state = cluster.state.as_ref().expect("there is one");
+        let leaves = state.distribution().layout.leaves();
+        let places: Vec<u16> = leaves.iter().flat_map(|(_, nodes)| nodes.iter().map(|key| key.0)).collect();
+        (shown(state), places)
+    };
+    assert_eq!(seen(cluster.run("0 start a b x")), ("uuu".to_owned(), vec![0]));
+    // They have none while they are away, also for another leader.
+    assert_eq!(seen(cluster.run("10 gone x\n12 lead\n13")), ("uum".to_owned(), vec![0]));
+    assert_eq!(seen(cluster.run("60\n70 start x")), ("uuu".to_owned(), vec![0]));
+    // They get a place once they say that they have documents.
+    cluster.without.clear();
+    assert_eq!(seen(cluster.run("400 start b x")), ("uuu".to_owned(), vec![0, 1, 2]));
 }
 
 #[test]

@@ -54,7 +54,9 @@ mod tests {
         FollowRequest, FollowSession, OwnerPosition, PageContent, SourceRun,
     };
     use millrace_index_placement::{CopyId, IndexNumber, SliceId};
-    use millrace_node::indexes::{CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes};
+    use millrace_node::indexes::{
+        CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments,
+    };
     use serde::Serialize;
     use serde::de::DeserializeOwned;
 
@@ -133,6 +135,7 @@ mod tests {
             until: None,
             patience_ms: 9,
         };
+        let owned = OwnedDocuments { bucket, definition: u64::MAX, scope: documents.clone() };
         for question in [
             PlacedQuestion::Follow { follower: node, request, definitions: BTreeSet::from([1, u64::MAX]) },
             PlacedQuestion::Read { follower: node, reads: vec![read(since), read(documents)] },
@@ -145,6 +148,8 @@ mod tests {
             PlacedQuestion::CloseExport { export: 1 },
             PlacedQuestion::Scan(scan),
             PlacedQuestion::Records(records),
+            PlacedQuestion::Documents(owned),
+            PlacedQuestion::Erase { until: Timestamp(1 << 50) },
         ] {
             check(&question);
         }
@@ -176,6 +181,11 @@ mod tests {
             PlacedAnswer::Scanned(scanned),
             PlacedAnswer::Recorded(Some(vec![(b"document".to_vec(), vec![b"key".to_vec()])])),
             PlacedAnswer::Recorded(None),
+            PlacedAnswer::Documents {
+                documents: vec![(b"document".to_vec(), vec![b"key".to_vec()])],
+                until: Some(b"until".to_vec()),
+            },
+            PlacedAnswer::Erased(Timestamp(1 << 50)),
         ] {
             check(&answer);
         }

@@ -6,7 +6,7 @@ use hyper::Method;
 use millrace_cluster::{NodeKey, NodeState};
 use millrace_index_placement::{
     CopyProgress, IndexNode, NodeCopyReport, NodeCopyReports, PlacedCopy, PlacedCopyState, PlacementOverview,
-    PlacementSituation, plan,
+    PlacementSituation, VerifiedCopy, plan,
 };
 use serde_json::{Value, json};
 
@@ -49,7 +49,16 @@ fn turn(overview: &mut PlacementOverview) {
             PlacedCopyState::Leaving => CopyProgress::Gone,
             _ => CopyProgress::CaughtUp,
         };
-        NodeCopyReport { progress, bytes: 1_000, entries: 40, done: 1.0, seconds_left: None }
+        let verified = Some(VerifiedCopy { ended_ms: 60_000, repaired: u64::from(copy.node.0) });
+        NodeCopyReport {
+            progress,
+            bytes: 1_000,
+            entries: 40,
+            done: 1.0,
+            seconds_left: None,
+            lag: Some(90).filter(|_| copy.node == NodeKey(1)),
+            verified,
+        }
     };
     for node in &mut overview.nodes {
         let own = overview.table.of_node(node.key).map(|(_, copy)| (copy.id, report(copy)));
@@ -108,6 +117,9 @@ fn any_node_shows_the_copies() {
     for (slice, copies) in copies.enumerate() {
         assert_eq!(copies.as_array().map(Vec::len), Some(1), "slice {slice}: {copies}");
         assert_eq!((&copies[0]["state"], &copies[0]["bytes"]), (&json!("ready"), &json!(1_000)));
+        let lag = if copies[0]["node"] == 1 { json!(90) } else { Value::Null };
+        assert_eq!((&copies[0]["lag"], &copies[0]["repaired"]), (&lag, &copies[0]["node"]));
+        assert_eq!(copies[0]["verified-ms"], 60_000);
     }
     assert_ne!(place(&nodes, 0), place(&nodes, 1), "they are spread over the nodes");
     // A move under way has its source and its progress.
@@ -138,6 +150,48 @@ fn any_node_shows_the_copies() {
     settle(&nodes);
     let places: Vec<String> = (0..4).map(|slice| place(&nodes, slice)).collect();
     assert_eq!(places.iter().filter(|place| **place == from).count(), 2, "{places:?}");
+}
+
+#[test]
+fn copies_that_have_failed_or_are_missing_have_their_reason() {
+    let nodes = placed();
+    {
+        let mut overview = nodes.world.placement.lock();
+        let first = overview.table.all_copies().next().map(|(slice, copy)| (slice.slice, copy.clone()));
+        let (slice, copy) = first.expect("a copy");
+        assert_eq!(slice, 0);
+        let progress = CopyProgress::Failed("no space is left".into());
+        let report = NodeCopyReport {
+            progress,
+            bytes: 0,
+            entries: 0,
+            done: 0.0,
+            seconds_left: None,
+            lag: None,
+            verified: None,
+        };
+        let reports = overview.reports.entry(copy.node).or_default();
+        reports.copies.insert(copy.id, report);
+        let reports = reports.of_node();
+        let node = overview.nodes.iter_mut().find(|node| node.key == copy.node).expect("its node");
+        node.reports = reports;
+    }
+    let (_, index) = ask(&nodes, "GET /index/v1/notes/due", "");
+    let slice = &index["placement"][0];
+    let name = slice["copies"][0]["name"].as_str().expect("a name");
+    assert_eq!((&slice["copies"][0]["state"], &slice["missing"]), (&json!("failed"), &json!(1)), "{index}");
+    assert_eq!((&index["copies-ready"], &index["copies-wanted"]), (&json!(3), &json!(4)));
+    assert_eq!(index["reason"], json!(format!("the copy on {name} has failed: no space is left")));
+    for request in ["GET /index/v1/plan", "GET /index/v1/rebalance"] {
+        let (_, answer) = ask(&nodes, request, "");
+        let failed = json!({
+            "content": "notes", "index": "due", "slice": 0, "name": name, "reason": "no space is left",
+        });
+        assert_eq!(answer["failed"], json!([failed]), "{request}");
+        assert_eq!(answer["missing"][0]["copies"], 1, "{request}: {answer}");
+        let reason = answer["missing"][0]["reason"].as_str().unwrap_or("");
+        assert!(reason.starts_with("slice 0: it is to be made"), "{request}: {answer}");
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(crate) struct FollowerSession {
     pub heard: Timestamp,
     /// Time of the last request.
     pub asked: Timestamp,
+    /// Time of the last closing, by the clock of the owner: all changes of before were taken in.
+    pub closed: Option<Timestamp>,
 }
 
 /// Bucket that was asked for.
@@ -91,6 +93,7 @@ impl<B: Clone> IndexFeedFollower<B> {
                     applied: 0,
                     heard: now,
                     asked: now,
+                    closed: None,
                 }
             });
             if session.sequence > 0 && session.buckets.keys().eq(buckets.iter()) {

@@ -529,3 +529,49 @@ fn a_part_of_a_bucket_with_late_rows_is_read_as_a_whole() {
     assert_eq!(pair.source.disorder(BucketId::new(34, 1)), at(200));
     assert!(pair.source.disorder(BucketId::new(34, 0)) < at(200));
 }
+
+#[test]
+fn a_copy_lags_by_what_its_owner_has_not_closed() {
+    let mut pair = FeedPair::new();
+    pair.begin(Timestamp(0));
+    assert_eq!(pair.follower.lag(COPY, pair.now), None, "nothing is known");
+    pair.close();
+    assert_eq!(pair.follower.lag(COPY, pair.now), Some(0));
+    pair.now = at(130);
+    assert_eq!(pair.follower.lag(COPY, pair.now), Some(30_000_000), "the owner is silent");
+    // What was closed is on its way.
+    pair.source.close(pair.now);
+    assert_eq!(pair.follower.lag(COPY, pair.now), Some(30_000_000));
+    pair.exchange();
+    assert_eq!(pair.follower.lag(COPY, pair.now), Some(0));
+    let (scope, both) = (DropScope::Type(MAIL.to_owned()), [half(0), half(1)]);
+    pair.source.dropped(&scope, None, at(100), &both, pair.now);
+    pair.exchange();
+    assert_eq!(pair.follower.lag(COPY, at(131)), Some(1_000_000), "a drop holds nothing up");
+    pair.source.changing(&[half(1)], pair.now);
+    pair.source.changed(&[half(1)], pair.now);
+    while let Some(batch) = pair.source.next_batch(FOLLOWER) {
+        let effects = pair.follower.batch(OWNER, batch, pair.now);
+        pair.carry_out(effects);
+    }
+    assert_eq!(pair.follower.lag(COPY, pair.now), None, "the bucket is to be read");
+    pair.exchange();
+    assert_eq!(pair.follower.lag(COPY, pair.now), Some(0));
+}
+
+#[test]
+fn documents_that_differ_are_looked_up() {
+    let mut pair = FeedPair::new();
+    pair.commit(row(half(0), 7, at(60)));
+    pair.begin(at(50));
+    pair.taken();
+    let effects = pair.follower.recheck(COPY, half(0), vec![vec![7], vec![8]], pair.now);
+    pair.carry_out(effects);
+    assert_ne!(pair.freshness(), CopyFreshness::Fresh, "they are not answered for until then");
+    pair.exchange();
+    assert_eq!(
+        (pair.taken(), pair.freshness()),
+        (vec!["look up [7, 8]: 1 found".to_owned()], CopyFreshness::Fresh)
+    );
+    assert_eq!(pair.marks(), [at(50).0, at(50).0], "the copy goes on from where it was");
+}

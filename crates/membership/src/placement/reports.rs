@@ -19,7 +19,7 @@ const NOTES: &str = "index-copies/";
 const PART_BYTES: usize = 512 << 10;
 
 /// Size of a report about a copy without its reason, at most.
-const REPORT_BYTES: usize = 128;
+const REPORT_BYTES: usize = 192;
 
 /// Pause between two publications if the progress of a copy has changed, at least.
 const PAUSE: Duration = INTERVALS.0;
@@ -247,7 +247,15 @@ mod tests {
     fn reports(copies: u64, change: impl Fn(u64, &mut NodeCopyReport)) -> NodeCopyReports {
         let report = |copy| {
             let progress = CopyProgress::CaughtUp;
-            let mut report = NodeCopyReport { progress, bytes: 5, entries: 2, done: 1.0, seconds_left: None };
+            let mut report = NodeCopyReport {
+                progress,
+                bytes: 5,
+                entries: 2,
+                done: 1.0,
+                seconds_left: None,
+                lag: None,
+                verified: None,
+            };
             change(copy, &mut report);
             (CopyId(copy), report)
         };

@@ -16,9 +16,11 @@ pub(super) fn nodes(
 ) -> Vec<IndexNode> {
     let Some(state) = &picture.state else { return Vec::new() };
     let leaves = state.distribution().layout.leaves();
-    let group_of = |key: NodeKey| {
-        let leaf = leaves.iter().find(|(_, nodes)| nodes.contains(&key));
-        leaf.map_or_else(Vec::new, |(path, _)| path.clone())
+    let group_of = |key: NodeKey, name: &str| {
+        let leaf = leaves.iter().find(|(_, nodes)| nodes.contains(&key)).map(|(path, _)| path.clone());
+        // A node with copies alone is in no group of replicas, but may be in the room of one.
+        let assigned = || picture.assignments.nodes.get(name).map(|assigned| assigned.group.clone());
+        leaf.or_else(assigned).unwrap_or_default()
     };
     let has_copies = |key: NodeKey| table.is_some_and(|table| table.of_node(key).next().is_some());
     let node = |(key, entry): (&NodeKey, &millrace_cluster::NodeEntry)| IndexNode {
@@ -27,7 +29,7 @@ pub(super) fn nodes(
         state: entry.state,
         // The role of a node that is silent for a moment is the one that it had.
         has_role: picture.members.get(&entry.name).map_or_else(|| has_copies(*key), |member| member.indexes),
-        group: group_of(*key),
+        group: group_of(*key, &entry.name),
         reports: reports.get(&entry.name).map(|reports| reports.copies.of_node()).unwrap_or_default(),
     };
     state.nodes().iter().map(node).collect()

@@ -40,7 +40,15 @@ fn works(node: &ClusterMembership) -> JoinHandle<()> {
                             PlacedCopyState::Leaving => CopyProgress::Gone,
                             _ => CopyProgress::CaughtUp,
                         };
-                        NodeCopyReport { progress, bytes: 100, entries: 3, done: 1.0, seconds_left: None }
+                        NodeCopyReport {
+                            progress,
+                            bytes: 100,
+                            entries: 3,
+                            done: 1.0,
+                            seconds_left: None,
+                            lag: None,
+                            verified: None,
+                        }
                     };
                     let copies = table.of_node(own).map(|(_, copy)| (copy.id, of_copy(copy))).collect();
                     reports.send_replace(Arc::new(NodeCopyReports { copies }));

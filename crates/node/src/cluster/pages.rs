@@ -65,8 +65,7 @@ pub(super) fn page(
 /// Returns the reason for which documents may be on nodes that do not serve, and on no other: as many are
 /// away as there are replicas.
 pub fn documents_away(state: &ClusterState) -> Option<String> {
-    let nodes = state.nodes().values();
-    let away = nodes.filter(|node| !node.state.serves() && node.incarnation.has_run());
+    let away = state.away().filter(|node| node.incarnation.has_run());
     let names: Vec<&str> = away.map(|node| node.name.as_str()).collect();
     if names.len() < usize::from(state.distribution().redundancy) {
         return None;

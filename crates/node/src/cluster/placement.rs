@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeKey;
+use millrace_cluster::{NodeEntry, NodeKey};
 use millrace_document::{DocumentGroup, Location};
 
 use super::{ClusterError, ClusterView, NodeAddress, OwnerNodes};
@@ -46,9 +46,14 @@ impl dyn ClusterView + '_ {
     pub fn owners(&self, groups: Option<&[DocumentGroup]>) -> Result<OwnerNodes, ClusterError> {
         let state = self.state()?;
         let Some(groups) = groups else {
-            let serving = state.nodes().iter().filter(|(_, node)| node.state.serves());
-            let nodes = serving.map(|(key, _)| (*key, None)).collect();
-            return Ok(OwnerNodes { version: state.version(), nodes });
+            let owns =
+                |(key, node): &(&NodeKey, &NodeEntry)| node.state.serves() && state.takes_buckets(**key);
+            let nodes: Vec<_> = state.nodes().iter().filter(owns).map(|(key, _)| (*key, None)).collect();
+            // None of them would read as if there were no documents.
+            return match nodes.is_empty() {
+                true => Err(ClusterError::unavailable(NOBODY_SERVES)),
+                false => Ok(OwnerNodes { version: state.version(), nodes }),
+            };
         };
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         let buckets: BTreeSet<BucketId> = groups.iter().flat_map(|group| state.buckets_of(group)).collect();

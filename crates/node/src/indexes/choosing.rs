@@ -92,10 +92,12 @@ impl Node {
         };
         let documents = || self.indexes().documents_in(within);
         match choice(plan)? {
-            IndexChoice::Named(name) if placed.places(&name) => placed.narrow(plan, buckets, documents()),
+            IndexChoice::Named(name) if placed.places(&name) => {
+                placed.narrow(plan, buckets, documents(), first)
+            }
             IndexChoice::Automatic => match self.indexes().narrow(plan, within, first)? {
                 Some(narrowed) => Ok(Some(narrowed)),
-                None => placed.narrow(plan, buckets, documents()),
+                None => placed.narrow(plan, buckets, documents(), first),
             },
             _ => self.indexes().narrow(plan, within, first),
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error as StoreError, Store};
+use millrace_store::{
+    CommitFollower, CommittedRow, DroppingScope, ErasurePartner, Error as StoreError, Store,
+};
 use parking_lot::Mutex;
 
 /// Sets the followers of a store, of which the store knows one.
@@ -19,6 +21,8 @@ struct SetFollowers {
     own: Option<Arc<dyn CommitFollower>>,
     /// That of the placed indexes.
     placed: Option<Arc<dyn CommitFollower>>,
+    /// Those that erase in the indexes.
+    erasing: Vec<Arc<dyn ErasurePartner>>,
 }
 
 impl FollowerSwitch {
@@ -46,6 +50,13 @@ impl FollowerSwitch {
         self.follow(&set)
     }
 
+    /// Lets erasures of the store wait for one more owner of files.
+    pub(super) fn add_erasure_partner(&self, partner: Arc<dyn ErasurePartner>) {
+        let mut set = self.set.lock();
+        set.erasing.push(partner);
+        self.store.set_erasure_partner(Some(Arc::new(ErasurePartners(set.erasing.clone()))));
+    }
+
     fn follow(&self, set: &SetFollowers) -> Timestamp {
         self.store.set_follower(match (&set.own, &set.placed) {
             (Some(own), Some(placed)) => {
@@ -54,6 +65,19 @@ impl FollowerSwitch {
             }
             (one, None) | (None, one) => one.clone(),
         })
+    }
+}
+
+/// Owners of files with content of the documents of one store.
+struct ErasurePartners(Vec<Arc<dyn ErasurePartner>>);
+
+impl ErasurePartner for ErasurePartners {
+    fn has_erased(&self, dropped: Timestamp) -> bool {
+        self.0.iter().all(|partner| partner.has_erased(dropped))
+    }
+
+    fn erase(&self, dropped: Timestamp) {
+        self.0.iter().for_each(|partner| partner.erase(dropped));
     }
 }
 

@@ -183,24 +183,43 @@ pub(super) fn narrow(
             entries.pop();
         }
     }
+    let page = access.index.copy.scan(&[overflow], None, SOUGHT_MAX)?;
+    if page.continuation.is_some() {
+        return Err(too_many_others(definition));
+    }
+    let entries = entries.iter().map(|entry| (&entry.document[..], entry.timestamp));
+    let others = page.entries.iter().map(|entry| &entry.document[..]);
+    Ok(scope(definition, buckets, (first, is_whole), entries, others))
+}
+
+/// Error of an index with too many documents that have no place in the order.
+pub(super) fn too_many_others(definition: &IndexDefinition) -> Error {
+    Error::BadRequest(format!(
+        "index '{}' has more than {SOUGHT_MAX} documents with very many elements: let the query stream with index.use=none",
+        definition.name()
+    ))
+}
+
+/// Scope of a query of the documents of some first entries, given with the times of their versions, and of
+/// `others`: documents with one entry for very many elements, which have no place in the order. `first`: the
+/// number of entries that were asked for, and true if there are no more.
+pub(super) fn scope<'e>(
+    definition: &IndexDefinition,
+    buckets: &QueriedBuckets,
+    (first, is_whole): (usize, bool),
+    entries: impl Iterator<Item = (&'e [u8], u64)>,
+    others: impl Iterator<Item = &'e [u8]>,
+) -> NarrowedScope {
     let (mut documents, mut versions) = (Vec::new(), HashMap::new());
-    for entry in entries.iter().filter(|entry| buckets.has(&entry.document)) {
-        let Some(id) = document_id(&entry.document) else { continue };
-        if versions.insert(id.as_str().to_owned(), entry.timestamp).is_none() {
+    for (document, timestamp) in entries.filter(|(document, _)| buckets.has(document)) {
+        let Some(id) = document_id(document) else { continue };
+        if versions.insert(id.as_str().to_owned(), timestamp).is_none() {
             documents.push(id);
         }
     }
-    // Documents with one entry for very many elements have no place in the order.
-    let page = access.index.copy.scan(&[overflow], None, SOUGHT_MAX)?;
-    if page.continuation.is_some() {
-        return Err(Error::BadRequest(format!(
-            "index '{}' has more than {SOUGHT_MAX} documents with very many elements: let the query stream with index.use=none",
-            definition.name()
-        )));
-    }
-    let others = page.entries.iter().filter(|entry| buckets.has(&entry.document));
     let others: Vec<DocumentId> = others
-        .filter_map(|entry| document_id(&entry.document))
+        .filter(|document| buckets.has(document))
+        .filter_map(document_id)
         .filter(|id| !versions.contains_key(id.as_str()))
         .collect();
     let groups: BTreeSet<&DocumentGroup> = documents.iter().chain(&others).map(DocumentId::group).collect();
@@ -219,7 +238,7 @@ pub(super) fn narrow(
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(buckets.stale.clone())));
     }
     let ordered = OrderedEntries { name: definition.name().to_owned(), first, versions };
-    Ok(NarrowedScope { parts, index_use, ordered: (!is_whole).then_some(ordered) })
+    NarrowedScope { parts, index_use, ordered: (!is_whole).then_some(ordered) }
 }
 
 #[cfg(test)]

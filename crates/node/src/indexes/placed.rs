@@ -11,6 +11,7 @@
 
 mod cluster;
 mod copies;
+mod erasing;
 mod kept;
 mod message;
 mod moves;
@@ -24,8 +25,10 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod verifying;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use millrace_env::RealDisk;
@@ -38,11 +41,13 @@ use super::{IndexDefinition, IndexPlacing};
 use crate::metrics::MetricGauge;
 use crate::{Error, Node};
 use cluster::NodePlacedCluster;
+use erasing::PlacedErasure;
 use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
 pub use message::{
-    CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, PlacedAnswer, PlacedQuestion,
+    CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer,
+    PlacedQuestion,
 };
 pub use reports::{PlacementLinks, PlacementNews, WantedIndexes};
 
@@ -56,6 +61,7 @@ pub struct PlacedIndexes {
     news: Arc<PlacementNews>,
     source: Arc<PlacedSource>,
     definitions: Arc<KnownDefinitions>,
+    erasure: Arc<PlacedErasure>,
     /// Places of the indexes, as they were kept last.
     placing: Mutex<IndexPlacing>,
     /// True while the store passes its changes on.
@@ -66,7 +72,10 @@ pub struct PlacedIndexes {
 impl PlacedIndexes {
     /// The placed indexes of a data directory. Nothing runs before the node is one of a cluster.
     pub fn new(data_dir: &Path, follower: &Arc<FollowerSwitch>) -> Self {
+        let erasure = Arc::<PlacedErasure>::default();
+        follower.add_erasure_partner(Arc::clone(&erasure) as Arc<_>);
         PlacedIndexes {
+            erasure,
             root: data_dir.join(DIRECTORY),
             follower: Arc::clone(follower),
             news: Arc::default(),
@@ -107,6 +116,9 @@ impl PlacedIndexes {
         }
         self.source.adopt(&placed, passed);
         self.definitions.set(&placed);
+        if !placed.is_empty() {
+            self.erasure.note_copies(true);
+        }
     }
 
     /// Keeps the copies that the table gives the node from now on. Called in a tokio runtime, after the node
@@ -119,6 +131,7 @@ impl PlacedIndexes {
             news: Arc::clone(&self.news),
             table: links.table,
             definitions: Arc::clone(&self.definitions),
+            erasure: Arc::clone(&self.erasure),
             root: self.root.clone(),
             disk: Arc::new(RealDisk),
             runtime: Handle::current(),
@@ -140,9 +153,7 @@ impl PlacedIndexes {
 
     /// Gauges of the node's copies, and of its feed; none where it places no indexes and has no copies.
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
-        if self.service.get().is_none() {
-            return Vec::new();
-        }
+        let Some(service) = self.service.get() else { return Vec::new() };
         // The reports that were published last: changes hold the copies while they work on the disk.
         let reports = Arc::clone(&self.news.reports().borrow());
         if reports.copies.is_empty() && !self.places_any() {
@@ -171,6 +182,11 @@ impl PlacedIndexes {
             ),
             gauge("millrace.index.entries", "Entries of them, about", sum(|report| report.entries)),
             gauge("millrace.index.bytes", "Bytes of their files", sum(|report| report.bytes)),
+            MetricGauge::counted(
+                "millrace.index.repaired",
+                "Documents in which verifications have found copies to differ, and which were read again",
+                service.repaired.load(Ordering::Relaxed),
+            ),
             gauge(
                 "millrace.index.feed.queue_bytes",
                 "Bytes of changes that wait for nodes with copies, or are on their way",

@@ -86,7 +86,7 @@ impl NodeIndexes {
         let root = data_dir.join("indexes");
         let feed = Arc::new(IndexFeed::new(root.join("notes")));
         let erasure = Arc::new(IndexErasure::new(root.clone(), Arc::clone(&feed)));
-        store.set_erasure_partner(Some(Arc::clone(&erasure) as Arc<_>));
+        follower.add_erasure_partner(Arc::clone(&erasure) as Arc<_>);
         let inner = IndexesInner {
             feed,
             erasure,

@@ -126,7 +126,7 @@ impl Distributor {
             serving: entry.ideal.clone(),
             replicas: entry.replicas.iter().map(view).collect(),
             settled: entry.settled,
-            all_serve: state.nodes().values().all(|node| node.state.serves()),
+            all_serve: state.away().next().is_none(),
         })
     }
 }

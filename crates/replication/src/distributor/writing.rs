@@ -291,7 +291,7 @@ impl Distributor {
         if lacking == 0 && !entry.replicas.is_empty() {
             return;
         }
-        let away = state.nodes().keys().filter(|node| !state.node_state(**node).serves()).count();
+        let away = state.away().count();
         // With this few absent nodes, at least one serving node would have a replica if there was one.
         let new = entry.replicas.is_empty() && away < usize::from(state.distribution().redundancy);
         let birth = if new { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };

@@ -226,11 +226,13 @@ fn state(index: &Value) -> String {
             if let Some(seconds) = index["seconds-left"].as_f64() {
                 line += &format!("   about {seconds:.0} s left");
             }
+            line += &placed::lacking_reason(index);
         }
         "deferred" => {}
         "ready" => {
             line += &format!(" {} entries   {} bytes", index["entries"], index["bytes"]);
             line += &placed::missing(index);
+            line += &placed::lacking_reason(index);
         }
         _ => line += &format!(" {}", text("reason")),
     }
@@ -251,6 +253,7 @@ fn details(index: &Value) -> String {
     lines.extend(index["selection"].as_str().map(|selection| format!("  selection: {selection}")));
     if index["placed"] == true {
         lines.extend(placed::copies(index));
+        lines.extend(placed::verified(index));
     } else {
         lines.push(format!("  files: {}, changes that wait: {}", index["runs"], index["waiting"]));
     }
@@ -258,6 +261,8 @@ fn details(index: &Value) -> String {
         lines.push(format!("  buckets that are to be read again: {}", index["stale-buckets"]));
     }
     lines.extend(nodes(index).map(of_node));
-    lines.extend(index["reason"].as_str().map(|reason| format!("  last error: {reason}")));
+    if index["placed"] != true {
+        lines.extend(index["reason"].as_str().map(|reason| format!("  last error: {reason}")));
+    }
     lines.join("\n")
 }

@@ -58,7 +58,7 @@ pub fn found(server: &TestServer, condition: &str, index: &str) -> Option<BTreeS
 
 /// Ids of the first hits in the order of the index, which has too many candidates to look at all; `None` if
 /// some documents could not be read.
-fn first_hits(server: &TestServer, index: &str) -> Option<Vec<String>> {
+pub fn first_hits(server: &TestServer, index: &str) -> Option<Vec<String>> {
     let (status, answer) = server.query(&[
         ("yql", "select * from note where stars >= 0 and !(stars = 8) order by stars limit 9 offset 2"),
         ("streaming.selection", "true"),

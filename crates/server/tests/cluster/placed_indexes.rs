@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::indexes::{feed, found, query};
-use crate::nodes::{TestEtcd, node, services, until};
+use crate::indexes::{feed, first_hits, found, query};
+use crate::nodes::{TestEtcd, count, node, node_with, put, services, until};
 use crate::support::{NOTE, TestServer};
 
 const INDEXES: &str = "<index-service placed='true' copies='2' slices='4'>
@@ -29,6 +29,14 @@ fn check(nodes: &[&TestServer], index: &str, when: &str) {
                 streamed.is_some()
             });
             until(&format!("{when}: {condition}"), &streamed, || found(server, condition, index));
+        }
+        if index == "by-stars" {
+            let mut streamed = None;
+            until(&format!("{when}: first hits"), &true, || {
+                streamed = first_hits(server, "none");
+                streamed.is_some()
+            });
+            until(&format!("{when}: first hits"), &streamed, || first_hits(server, index));
         }
     }
 }
@@ -145,4 +153,37 @@ fn copies_are_placed_moved_and_made_again() {
     assert!(three.len() == 3 && three.values().sum::<usize>() == 8, "{three:?}");
     let compared = succeeds(&nodes[2], &["index", "verify", "by-stars"]);
     assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
+}
+
+#[test]
+fn nodes_with_copies_alone_have_no_documents() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let start = |name: &str, roles| node_with(&etcd, name, &[("MILLRACE_ROLES", roles)]);
+    let mut nodes: Vec<TestServer> =
+        ["a", "b"].iter().map(|name| start(name, "gateway,content,controller")).collect();
+    nodes.extend(["x", "y"].iter().map(|name| start(name, "gateway,index")));
+    let application = services(2).replace("</documents>", &format!("</documents>{INDEXES}"));
+    let files = [("services.xml", &*application), ("schemas/note.sd", NOTE)];
+    until("deployed", &200, || nodes[0].deploy(&files).0);
+    until("x is a node", &true, || {
+        let plan = nodes[2].config(Method::GET, "/index/v1/plan").1;
+        plan["nodes"].as_array().is_some_and(|nodes| nodes.len() == 4)
+    });
+    // What comes to a node without documents is passed on.
+    feed(&nodes[2], 0..160);
+    let placed = balanced(&nodes[3], "fed");
+    assert_eq!(placed.into_iter().collect::<Vec<_>>(), [("x".to_owned(), 4), ("y".to_owned(), 4)]);
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "fed");
+    let compared = succeeds(&nodes[2], &["index", "verify", "by-stars"]);
+    assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
+
+    // As many nodes are away as there are replicas, and no document is.
+    nodes[2].kill();
+    nodes[3].kill();
+    until("all documents are there", &Some(160), || count(&nodes[1]));
+    put(&nodes[0], 3, 1_000);
+    nodes[2].start_again();
+    nodes[3].start_again();
+    balanced(&nodes[0], "they are back");
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "they are back");
 }

@@ -1,18 +1,19 @@
 //! Indexes whose copies a cluster places on its nodes. Any node answers for all: it follows the table of
 //! copies and the reports of the nodes, and passes requests to the leader.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_cluster::{NodeKey, PLACED_INDEXES};
+use millrace_cluster::{NodeKey, NodeState, PLACED_INDEXES};
 use millrace_env::{SystemClock, WallClock};
 use millrace_index_placement::{
-    CopyMethod, CopyProgress, Error as PlacementError, IndexNumber, NodeCopyReport, PlacedCopy,
-    PlacedCopyState, PlacedIndex, PlacementAnswer, PlacementOverview, PlacementRequest, RebalanceCause,
-    RebalanceProgress, RefusalKind, RequestedCopyMove, planned_rebalance,
+    CopyMethod, CopyProgress, Error as PlacementError, IndexNumber, MissingCopies, NodeCopyReport,
+    PlacedCopy, PlacedCopyState, PlacedIndex, PlacementAnswer, PlacementOverview, PlacementRequest,
+    RebalanceCause, RebalanceProgress, RefusalKind, RequestedCopyMove, missing_copies, planned_rebalance,
 };
 use millrace_node::Error;
 use millrace_node::cluster::ClusterMember;
@@ -52,14 +53,16 @@ pub(super) fn all(node: &GatewayState) -> Vec<Value> {
     let definitions = definitions(node);
     let Some(member) = node.cluster().member().filter(|_| !definitions.is_empty()) else { return Vec::new() };
     let overview = member.placement();
-    definitions.iter().map(|definition| IndexView::new(definition, &overview).value()).collect()
+    let missing = missing_copies(&overview.table, &overview.situation());
+    definitions.iter().map(|definition| IndexView::new(definition, &overview, &missing).value()).collect()
 }
 
 /// A placed index with its copies; `None` if none has the name.
 pub(super) fn one(node: &GatewayState, content: &str, name: &str) -> Option<Value> {
     let definition = definition(node, content, name)?;
     let overview = node.cluster().member()?.placement();
-    Some(IndexView::new(&definition, &overview).detailed())
+    let missing = missing_copies(&overview.table, &overview.situation());
+    Some(IndexView::new(&definition, &overview, &missing).detailed())
 }
 
 /// The membership of a node whose cluster can place indexes.
@@ -107,6 +110,7 @@ pub(super) fn plan(node: &GatewayState, request: &Request) -> Result<Response, E
     });
     let pace = overview.table.pace().filter(|pace| pace.method == method && pace.bytes_per_second > 0);
     let seconds = pace.map(|pace| planned.moved_bytes as f64 / pace.bytes_per_second as f64);
+    let (missing, failed) = lacking(&overview);
     let value = json!({
         "method": method,
         "copies": planned.copies,
@@ -118,6 +122,8 @@ pub(super) fn plan(node: &GatewayState, request: &Request) -> Result<Response, E
         "least-bytes": planned.least_bytes,
         "seconds": seconds,
         "pairs": pairs.collect::<Value>(),
+        "missing": missing,
+        "failed": failed,
         "nodes": overview.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(),
     });
     Ok(http::json(StatusCode::OK, &value))
@@ -140,11 +146,19 @@ fn rebalance_value(overview: &PlacementOverview, now_ms: u64) -> Value {
         value["slice"] = json!(slice.slice);
         made.push(value);
     }
-    let missing = missing_copies(overview);
+    let (missing, failed) = lacking(overview);
+    let unknown = overview.wanted.iter().filter(|wanted| {
+        let (content, name) = wanted.name();
+        overview.table.declared(content, name).is_none()
+    });
+    let count =
+        missing.iter().filter_map(|index| index["copies"].as_u64()).sum::<u64>() + unknown.count() as u64;
     let mut value = json!({
         "running": false,
-        "balanced": overview.table.rebalance().is_none() && made.is_empty() && missing == 0,
-        "missing-copies": missing,
+        "balanced": overview.table.rebalance().is_none() && made.is_empty() && count == 0,
+        "missing-copies": count,
+        "missing": missing,
+        "failed": failed,
         "copies": made,
     });
     let progress = RebalanceProgress::of(overview, now_ms);
@@ -170,22 +184,39 @@ fn rebalance_value(overview: &PlacementOverview, now_ms: u64) -> Value {
     value
 }
 
-/// Number of copies that declared indexes should have beyond those that are ready or being made.
-fn missing_copies(overview: &PlacementOverview) -> u64 {
-    let current = overview.table.indexes().values().filter(|index| !index.superseded && !index.deferred);
-    let missing = current.flat_map(|index| {
-        index.slices.iter().map(move |copies| {
-            let there = copies.iter().filter(|copy| copy.state != PlacedCopyState::Leaving);
-            // Of a move both copies are there.
-            let there = there.filter(|copy| copy.replacing().is_none()).count();
-            usize::from(index.copies).saturating_sub(there) as u64
-        })
+/// Copies that indexes lack, by index with the reason of the first one, and each copy that has failed.
+fn lacking(overview: &PlacementOverview) -> (Vec<Value>, Vec<Value>) {
+    let mut by_index: BTreeMap<IndexNumber, (u64, String)> = BTreeMap::new();
+    for missing in missing_copies(&overview.table, &overview.situation()) {
+        let (count, _) = by_index.entry(missing.slice.index).or_insert_with(|| (0, of_slice(&missing)));
+        *count += missing.count;
+    }
+    let missing = by_index.iter().filter_map(|(number, (count, reason))| {
+        let index = overview.table.indexes().get(number)?;
+        Some(json!({ "content": index.content, "index": index.name, "copies": count, "reason": reason }))
     });
-    let unknown = overview.wanted.iter().filter(|wanted| {
-        let (content, name) = wanted.name();
-        overview.table.declared(content, name).is_none()
+    let failed = overview.table.all_copies().filter_map(|(slice, copy)| {
+        let index = overview.table.indexes().get(&slice.index)?;
+        let reason = failure(overview, copy)?;
+        Some(json!({
+            "content": index.content, "index": index.name, "slice": slice.slice,
+            "name": name_of(overview, copy.node), "reason": reason,
+        }))
     });
-    missing.sum::<u64>() + unknown.count() as u64
+    (missing.collect(), failed.collect())
+}
+
+/// Reason of missing copies, with their slice.
+fn of_slice(missing: &MissingCopies) -> String {
+    format!("slice {}: {}", missing.slice.slice, missing.reason)
+}
+
+/// Reason for which a copy has failed.
+fn failure<'a>(overview: &'a PlacementOverview, copy: &PlacedCopy) -> Option<&'a str> {
+    match overview.report(copy).map(|report| &report.progress) {
+        Some(CopyProgress::Failed(reason)) => Some(&**reason),
+        _ => None,
+    }
 }
 
 pub(super) async fn begin_rebalance(node: &GatewayState) -> Result<Response, Error> {
@@ -282,10 +313,8 @@ fn name_of(overview: &PlacementOverview, key: NodeKey) -> String {
 /// A copy, with its node's report.
 fn copy_value(overview: &PlacementOverview, index: &PlacedIndex, slice: usize, copy: &PlacedCopy) -> Value {
     let report = overview.report(copy);
-    let failed = match report.map(|report| &report.progress) {
-        Some(CopyProgress::Failed(reason)) => Some(&**reason),
-        _ => None,
-    };
+    let failed = failure(overview, copy);
+    let verified = report.and_then(|report| report.verified);
     let copies = index.slices.get(slice).map_or(&[][..], Vec::as_slice);
     let (mut from, mut replaces, mut reason) = (None, None, None);
     let state = match copy.state {
@@ -311,6 +340,9 @@ fn copy_value(overview: &PlacementOverview, index: &PlacedIndex, slice: usize, c
         "entries": report.map_or(0, |report| report.entries),
         "bytes": report.map_or(0, |report| report.bytes),
         "seconds-left": report.filter(|_| copy.is_made()).and_then(|report| report.seconds_left),
+        "lag": report.and_then(|report| report.lag),
+        "verified-ms": verified.map(|verified| verified.ended_ms),
+        "repaired": verified.map(|verified| verified.repaired),
     })
 }
 
@@ -320,13 +352,19 @@ struct IndexView<'a> {
     overview: &'a PlacementOverview,
     /// Its number and copies; `None` before the leader has taken it into the table.
     placed: Option<(IndexNumber, &'a PlacedIndex)>,
+    /// Copies that all indexes lack.
+    missing: &'a [MissingCopies],
 }
 
 impl<'a> IndexView<'a> {
-    fn new(definition: &'a IndexDefinition, overview: &'a PlacementOverview) -> Self {
+    fn new(
+        definition: &'a IndexDefinition,
+        overview: &'a PlacementOverview,
+        missing: &'a [MissingCopies],
+    ) -> Self {
         let number = overview.table.declared(&definition.content, definition.name());
         let placed = number.and_then(|number| Some((number, overview.table.indexes().get(&number)?)));
-        IndexView { definition, overview, placed }
+        IndexView { definition, overview, placed, missing }
     }
 
     fn value(&self) -> Value {
@@ -348,14 +386,25 @@ impl<'a> IndexView<'a> {
     /// The same with the copies of each slice.
     fn detailed(&self) -> Value {
         let mut value = self.value();
-        let slices = self.placed.into_iter().flat_map(|(_, index)| {
+        let slices = self.placed.into_iter().flat_map(|(number, index)| {
             index.slices.iter().enumerate().map(move |(slice, copies)| {
                 let copies = copies.iter().map(|copy| copy_value(self.overview, index, slice, copy));
-                json!({ "slice": slice, "copies": copies.collect::<Value>() })
+                let missing = self.lacks(number).find(|missing| usize::from(missing.slice.slice) == slice);
+                json!({
+                    "slice": slice,
+                    "copies": copies.collect::<Value>(),
+                    "missing": missing.map_or(0, |missing| missing.count),
+                    "reason": missing.map(|missing| &missing.reason),
+                })
             })
         });
         value["placement"] = slices.collect();
         value
+    }
+
+    /// Copies that an index lacks.
+    fn lacks(&self, number: IndexNumber) -> impl Iterator<Item = &'a MissingCopies> {
+        self.missing.iter().filter(move |missing| missing.slice.index == number)
     }
 
     fn waiting_reason(&self) -> String {
@@ -380,12 +429,16 @@ impl<'a> IndexView<'a> {
                 let report: Option<&NodeCopyReport> = self.overview.report(copy);
                 bytes += report.map_or(0, |report| report.bytes);
                 of_slice = of_slice.max(report.map_or(0, |report| report.entries));
-                if let Some(CopyProgress::Failed(reason)) = report.map(|report| &report.progress) {
+                if let Some(reason) = failure(self.overview, copy) {
                     failed.get_or_insert_with(|| {
-                        format!("node {}: {reason}", name_of(self.overview, copy.node))
+                        format!("the copy on {} has failed: {reason}", name_of(self.overview, copy.node))
                     });
+                    continue;
                 }
+                let node = self.overview.node(copy.node);
                 match copy.state {
+                    // It is made elsewhere.
+                    PlacedCopyState::Ready if node.is_none_or(|node| node.state == NodeState::Down) => {}
                     PlacedCopyState::Ready => {
                         ready += 1;
                         shares.push(1.0);
@@ -419,7 +472,7 @@ impl<'a> IndexView<'a> {
             "copies-ready": ready,
             "copies-wanted": wanted,
             "replaces": usable.is_some_and(|usable| usable != number),
-            "reason": failed,
+            "reason": failed.or_else(|| self.lacks(number).next().map(of_slice)),
         })
     }
 }

@@ -153,8 +153,8 @@ fn standings(
                 }
                 _ => (bucket, BucketStanding::Incomplete),
             });
-            let standings = standings.collect();
-            is_any_known.then_some(standings)
+            let standings: BTreeMap<BucketId, BucketStanding> = standings.collect();
+            (is_any_known || standings.is_empty()).then_some(standings)
         }
         Err(_) => None,
     }

@@ -1,7 +1,9 @@
 //! The copies of a node: what the table gives it, what they follow, and what they take in.
 
 mod effects;
+mod erasing;
 mod flushing;
+mod rechecking;
 mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,6 +150,10 @@ pub(super) struct NodeCopies {
     requests: BTreeMap<NodeKey, FollowRequest>,
     /// False until the files of copies that the table does not have were removed.
     is_tidy: bool,
+    /// Lag above which a copy does not answer queries that need not see every write.
+    lag_max: Option<Duration>,
+    /// Time until which dropped documents are to be erased.
+    erase_until: Timestamp,
 }
 
 /// Looks up the document type of a definition.
@@ -165,6 +171,8 @@ impl NodeCopies {
             pacing: ReadPacing::default(),
             requests: BTreeMap::new(),
             is_tidy: false,
+            lag_max: None,
+            erase_until: Timestamp(0),
         }
     }
 
@@ -193,6 +201,7 @@ impl NodeCopies {
         types: &KnownTypes<'_>,
         now: Timestamp,
     ) -> Vec<CopyAction> {
+        self.lag_max = table.settings().lag_max();
         let mut actions = Vec::new();
         let placed: BTreeMap<CopyId, (SliceId, PlacedCopy)> =
             table.of_node(self.own).map(|(slice, copy)| (copy.id, (slice, copy.clone()))).collect();
@@ -261,7 +270,7 @@ impl NodeCopies {
     ) -> Result<Vec<CopyAction>, CopyError> {
         let Some(index) = table.indexes().get(&slice.index) else { return Ok(Vec::new()) };
         let hash = index.definition.0;
-        let known = self.place.known(id)?.map(|(known, _)| known);
+        let known = self.place.known(id)?;
         let of_files = known.as_ref().filter(|known| known.definition == hash);
         let document_type = types(hash).or_else(|| of_files.map(|known| known.document_type.clone()));
         let Some(document_type) = document_type else {
@@ -455,7 +464,12 @@ impl NodeCopies {
             let has_left = copy.leaving.is_some_and(|since| time >= since + LEAVING);
             match &mut copy.stage {
                 CopyStage::Gone => {}
-                CopyStage::Failed { at, .. } if time >= *at + FAILED => over.push(*id),
+                // The table lets it leave at once; it goes when its reason was there to be seen.
+                CopyStage::Failed { at, .. } => {
+                    if time >= *at + FAILED {
+                        over.push(*id);
+                    }
+                }
                 _ if has_left => over.push(*id),
                 CopyStage::Open(open) => {
                     if let Some((_, marks)) = open.suspended.take_if(|(until, _)| time >= *until) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_document::{DropScope, Timestamp};
@@ -20,6 +21,7 @@ use super::super::opened::remove_directory;
 use super::super::service::{group_key, is_in};
 use super::message::{FedKeys, RecordedDocuments};
 use super::pages::slice_range;
+use super::verifying::CopyVerification;
 
 /// Records that are read together.
 const PAGE: usize = 1024;
@@ -51,12 +53,17 @@ struct WrittenMarks {
     copy: KeptDefinition,
     /// Times up to which the files have everything, by bucket.
     marks: Vec<(BucketId, Timestamp)>,
+    #[serde(default)]
+    verification: CopyVerification,
 }
 
 /// A copy that is open.
 pub(super) struct KeptCopy {
     pub definition: KeptDefinition,
     pub copy: IndexCopy,
+    pub verification: Mutex<CopyVerification>,
+    /// Time until which no file has anything of dropped documents.
+    erased: AtomicU64,
     marks_path: PathBuf,
     disk: Arc<dyn Disk>,
     /// True once it is discarded; held while the marks are written.
@@ -144,7 +151,11 @@ impl CopyPlace {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn known(&self, copy: CopyId) -> Result<Option<(KeptDefinition, CopyMarks)>, CopyError> {
+    pub fn known(&self, copy: CopyId) -> Result<Option<KeptDefinition>, CopyError> {
+        Ok(self.written(copy)?.map(|written| written.copy))
+    }
+
+    fn written(&self, copy: CopyId) -> Result<Option<WrittenMarks>, CopyError> {
         let path = self.marks_path(copy);
         let bytes = read_file(&*self.disk, &path);
         let bytes = bytes.map_err(|error| CopyError::Io {
@@ -153,8 +164,7 @@ impl CopyPlace {
             reason: error.to_string(),
         })?;
         // Damaged marks are as none: the copy is read again.
-        let read = bytes.and_then(|bytes| serde_json::from_slice::<WrittenMarks>(&bytes).ok());
-        Ok(read.map(|WrittenMarks { copy, marks }| (copy, CopyMarks(marks.into_iter().collect()))))
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// Opens a copy with the times up to which it has everything, or makes an empty one.
@@ -166,11 +176,16 @@ impl CopyPlace {
         copy: CopyId,
         definition: &KeptDefinition,
     ) -> Result<(KeptCopy, CopyMarks), CopyError> {
-        let known = self.known(copy)?.filter(|(known, _)| known == definition);
+        let written = self.written(copy)?.filter(|written| written.copy == *definition);
         let opened = IndexCopy::open(self.options(copy, definition))?;
         // Marks of files that are gone do not count.
-        let marks = known.filter(|_| opened.status().built).map(|(_, marks)| marks).unwrap_or_default();
-        Ok((self.kept(copy, definition, opened), marks))
+        let written = written.filter(|_| opened.status().built);
+        let kept = self.kept(copy, definition, opened);
+        let Some(WrittenMarks { marks, verification, .. }) = written else {
+            return Ok((kept, CopyMarks::default()));
+        };
+        *kept.verification.lock() = verification;
+        Ok((kept, CopyMarks(marks.into_iter().collect())))
     }
 
     /// A copy whose files were received.
@@ -178,6 +193,8 @@ impl CopyPlace {
         KeptCopy {
             definition: definition.clone(),
             copy: opened,
+            verification: Mutex::new(CopyVerification::of_new()),
+            erased: AtomicU64::new(0),
             marks_path: self.marks_path(copy),
             disk: Arc::clone(&self.disk),
             is_discarded: Mutex::new(false),
@@ -392,6 +409,23 @@ impl KeptCopy {
         Ok(())
     }
 
+    /// Time until which no file has anything of dropped documents, as far as this process knows.
+    pub fn erased(&self) -> Timestamp {
+        Timestamp(self.erased.load(Ordering::SeqCst))
+    }
+
+    /// Writes what is in memory, and all files as one, which has nothing that was removed before these times.
+    ///
+    /// # Errors
+    /// The system refuses; a file is damaged.
+    pub fn erase(&self, marks: &CopyMarks) -> Result<(), CopyError> {
+        self.write(marks)?;
+        let until = lowest(marks);
+        self.copy.compact(until.0)?;
+        self.erased.fetch_max(until.0, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// As [`KeptCopy::flush`], without merging.
     ///
     /// # Errors
@@ -412,7 +446,8 @@ impl KeptCopy {
             return Ok(());
         }
         let marks = marks.0.iter().map(|(bucket, until)| (*bucket, *until)).collect();
-        let written = WrittenMarks { copy: self.definition.clone(), marks };
+        let verification = *self.verification.lock();
+        let written = WrittenMarks { copy: self.definition.clone(), marks, verification };
         let bytes = serde_json::to_vec(&written).expect("texts and numbers always have a JSON form");
         replace_file(&*self.disk, &self.marks_path, &bytes).map_err(|error| CopyError::Io {
             action: "write",
@@ -423,145 +458,9 @@ impl KeptCopy {
 }
 
 /// Time up to which all buckets are complete.
-fn lowest(marks: &CopyMarks) -> Timestamp {
+pub(super) fn lowest(marks: &CopyMarks) -> Timestamp {
     marks.0.values().min().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use millrace_bucket::DocumentSortKey;
-    use millrace_document::{DocumentGroup, DocumentId};
-    use millrace_env::RealDisk;
-
-    use super::*;
-
-    fn place(root: &Path) -> CopyPlace {
-        CopyPlace {
-            root: root.to_owned(),
-            disk: Arc::new(RealDisk),
-            cache: Arc::new(BlockCache::new(1 << 20)),
-        }
-    }
-
-    fn definition() -> KeptDefinition {
-        KeptDefinition { definition: 9, document_type: "mail".to_owned(), slice: BucketId::ROOT }
-    }
-
-    fn key(group: u64, name: &str) -> Vec<u8> {
-        let id = DocumentId::parse(&format!("id:a:mail:n={group}:{name}")).expect("an id");
-        DocumentSortKey::new(&id).as_bytes().to_vec()
-    }
-
-    fn row(group: u64, name: &str, timestamp: u64) -> FeedRow<FedKeys> {
-        FeedRow {
-            bucket: BucketId::new(1, group & 1),
-            document_type: "mail".to_owned(),
-            document: key(group, name),
-            timestamp: Timestamp(timestamp),
-            body: FedKeys(vec![(9, vec![name.as_bytes().to_vec()])]),
-            bytes: 10,
-        }
-    }
-
-    fn names(copy: &KeptCopy) -> String {
-        let page = copy.copy.documents(&[], 100).expect("documents");
-        let mut names: Vec<String> = page
-            .documents
-            .iter()
-            .flat_map(|indexed| &indexed.record.keys)
-            .map(|key| String::from_utf8_lossy(key).into_owned())
-            .collect();
-        names.sort();
-        names.join(" ")
-    }
-
-    fn part(bucket: BucketId) -> BucketPart<'static> {
-        BucketPart { bucket, apart: &[], after: None, until: None }
-    }
-
-    #[test]
-    fn a_page_replaces_the_documents_of_its_bucket_alone() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (copy, marks) = place(directory.path()).open(CopyId(1), &definition()).expect("it opens");
-        assert_eq!(marks, CopyMarks::default());
-        let rows = [row(2, "even", 5), row(3, "odd", 5), row(3, "late", 9)];
-        copy.apply(&rows).expect("taken in");
-        let odd = part(BucketId::new(1, 1));
-        let since = copy.replace(&odd, Timestamp(7), &[row(3, "new", 8)]).expect("replaced");
-        assert_eq!((since, &*names(&copy)), (vec![key(3, "late")], "even late new odd"));
-        let all = copy.replace(&odd, Timestamp(0), &[row(3, "odd", 5)]).expect("replaced");
-        assert_eq!((all, &*names(&copy)), (Vec::new(), "even odd"));
-        let first = key(3, "odd");
-        let after = BucketPart { after: Some(&first), ..part(BucketId::new(1, 1)) };
-        copy.replace(&after, Timestamp(0), &[]).expect("replaced");
-        assert_eq!(names(&copy), "even odd", "the page begins after the document");
-        let apart = BucketPart { apart: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };
-        copy.replace(&apart, Timestamp(0), &[]).expect("replaced");
-        assert_eq!(names(&copy), "even odd", "the document is of a bucket inside");
-        copy.replace(&odd, Timestamp(0), &[]).expect("replaced");
-        assert_eq!(names(&copy), "even");
-    }
-
-    #[test]
-    fn a_drop_takes_out_the_older_documents_of_its_group() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (copy, _) = place(directory.path()).open(CopyId(1), &definition()).expect("it opens");
-        copy.apply(&[row(3, "old", 5), row(3, "new", 9), row(5, "other", 5)]).expect("taken in");
-        let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(3) };
-        copy.drop_scope(&part(BucketId::new(1, 1)), &scope, None, Timestamp(7)).expect("dropped");
-        assert_eq!(names(&copy), "new other");
-        let scope = DropScope::Type("mail".to_owned());
-        copy.drop_scope(&part(BucketId::new(1, 0)), &scope, None, Timestamp(9)).expect("dropped");
-        assert_eq!(names(&copy), "new other", "another bucket");
-        copy.drop_scope(&part(BucketId::new(1, 1)), &scope, None, Timestamp(9)).expect("dropped");
-        assert_eq!(names(&copy), "");
-    }
-
-    #[test]
-    fn marks_count_only_with_the_files_that_they_are_of() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let place = place(directory.path());
-        let marks = CopyMarks([(BucketId::new(1, 1), Timestamp(77))].into());
-        let (copy, _) = place.open(CopyId(4), &definition()).expect("it opens");
-        copy.apply(&[row(3, "a", 5)]).expect("taken in");
-        copy.flush(&marks).expect("written");
-        drop(copy);
-        let (copy, found) = place.open(CopyId(4), &definition()).expect("it opens");
-        assert_eq!((&*names(&copy), found), ("a", marks));
-        assert_eq!(place.list().expect("a list"), [CopyId(4)].into());
-        drop(copy);
-        remove_directory(&place.directory(CopyId(4))).expect("removed");
-        let (copy, found) = place.open(CopyId(4), &definition()).expect("it opens");
-        assert_eq!((&*names(&copy), found), ("", CopyMarks::default()), "the files are gone");
-        let other = KeptDefinition { definition: 10, ..definition() };
-        drop(copy);
-        let (copy, found) = place.open(CopyId(4), &other).expect("it opens");
-        assert_eq!((&*names(&copy), found), ("", CopyMarks::default()), "another definition");
-        drop(copy);
-        place.remove(CopyId(4)).expect("removed");
-        assert_eq!(place.list().expect("a list"), BTreeSet::new());
-    }
-
-    #[test]
-    fn a_writing_that_is_under_way_leaves_no_marks_of_a_discarded_copy() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let place = place(directory.path());
-        let (copy, marks) = place.open(CopyId(1), &definition()).expect("it opens");
-        copy.apply(&[row(3, "a", 5)]).expect("taken in");
-        copy.discard();
-        place.remove(CopyId(1)).expect("removed");
-        copy.flush(&marks).expect("nothing is written");
-        assert_eq!(place.list().expect("a list"), BTreeSet::new());
-    }
-
-    #[test]
-    fn rows_without_the_keys_of_the_copy_are_not_taken_in() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (copy, _) = place(directory.path()).open(CopyId(1), &definition()).expect("it opens");
-        let unknown = FeedRow { body: FedKeys::default(), ..row(3, "a", 5) };
-        assert!(matches!(copy.apply(&[row(3, "b", 5), unknown]), Err(TakeError::NoKeys)));
-        assert_eq!(names(&copy), "");
-    }
-}
+mod tests;

@@ -6,8 +6,9 @@ use std::fmt;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::NodeKey;
+use millrace_document::Timestamp;
 use millrace_index_feed::{
-    BatchReceipt, CopyMarks, FeedBatch, FeedCut, FeedRead, FollowRequest, OwnerPosition,
+    BatchReceipt, CopyMarks, FeedBatch, FeedCut, FeedRead, FeedReadScope, FollowRequest, OwnerPosition,
 };
 use millrace_index_placement::{CopyId, SliceId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -77,6 +78,14 @@ pub enum PlacedQuestion {
     /// To a node with copies: what one has of some documents of a bucket. Answered by
     /// [`PlacedAnswer::Recorded`].
     Records(CopyRecords),
+    /// To the owner of a bucket: what documents of it should have in an index. Answered by
+    /// [`PlacedAnswer::Documents`].
+    Documents(OwnedDocuments),
+    /// To a node with copies: erase what was dropped until a time. Answered by [`PlacedAnswer::Erased`].
+    Erase {
+        /// The time.
+        until: Timestamp,
+    },
 }
 
 /// Read of documents for all copies of one type on a node that need it.
@@ -115,6 +124,15 @@ pub enum PlacedAnswer {
     /// Documents that have entries in a copy, in their order, each with its keys; `None` if there are too
     /// many.
     Recorded(Option<RecordedDocuments>),
+    /// Documents that should have entries, in their order, each with its keys.
+    Documents {
+        /// The documents.
+        documents: RecordedDocuments,
+        /// The last document up to which these are all; `None` at the end of the bucket.
+        until: Option<Vec<u8>>,
+    },
+    /// Time until which no file of the node's copies has anything of dropped documents.
+    Erased(Timestamp),
 }
 
 /// Documents, each with the keys of its entries.
@@ -137,6 +155,17 @@ pub struct CopyRecords {
     pub until: Option<Vec<u8>>,
     /// Milliseconds in which the copy is to have every write that was acknowledged before the question.
     pub patience_ms: u64,
+}
+
+/// Question for what documents of a bucket should have in an index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OwnedDocuments {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// Hash of the definition of the index.
+    pub definition: u64,
+    /// The documents.
+    pub scope: FeedReadScope,
 }
 
 /// Question for entries of a copy.

@@ -14,6 +14,7 @@ use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
 use super::super::IndexDefinition;
+use super::super::in_order::{self, ordered_components, too_many_others};
 use super::super::service::{document_id, group_key};
 use super::super::usage::{
     CandidateReading, IndexChoice, IndexUse, NarrowedPart, NarrowedScope, QueriedBuckets, SOUGHT_MAX,
@@ -35,6 +36,9 @@ const STREAMED_SHARE: u64 = 5;
 /// Time for a copy that is not to be fresh.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Smallest page of a slice of which the first entries are read.
+const FIRST_MIN: usize = 256;
+
 /// Entries of a copy.
 type ScannedEntries = Vec<(Vec<u8>, Vec<u8>, u64)>;
 
@@ -45,6 +49,42 @@ pub(super) struct UsableIndex {
     pub slices: usize,
     pub ranges: Vec<KeyRange>,
     pub conditions: usize,
+    /// Number of leading components within which the entries are in the order of the hits; `None` if they
+    /// are in another order.
+    pub ordered: Option<usize>,
+}
+
+/// Question for entries of all slices.
+struct SlicesScan<'s> {
+    ranges: &'s [KeyRange],
+    /// Entries of each slice.
+    page: usize,
+    /// Entries of all that are accepted.
+    most: usize,
+    /// True to get their number alone.
+    count: bool,
+}
+
+/// A page of each slice, of one moment of the cluster.
+#[derive(Default)]
+struct SlicePages {
+    entries: ScannedEntries,
+    count: usize,
+    missing: Vec<BucketId>,
+    /// Last keys of the pages that others follow.
+    ends: Vec<Vec<u8>>,
+    /// True if there are more than are accepted; then some pages are not here.
+    is_over: bool,
+}
+
+/// The first entries of all slices, in their order.
+pub(super) struct FirstEntries {
+    entries: ScannedEntries,
+    /// Those of documents with very many elements, which have no place in the order.
+    others: ScannedEntries,
+    missing: Vec<BucketId>,
+    /// True if no entries follow.
+    is_whole: bool,
 }
 
 /// Outcome of the scans of an index.
@@ -87,7 +127,8 @@ impl PlacedIndexes {
     }
 
     /// Narrows a share of a query, in these buckets, to the candidates that a placed index finds. Called on a
-    /// thread that may wait. `documents`: the number of documents in the buckets, about. `None`: the query
+    /// thread that may wait. `documents`: the number of documents in the buckets, about. `first`: the number
+    /// of entries that are read in the order of the hits, if there are too many candidates. `None`: the query
     /// reads all documents of its share.
     ///
     /// # Errors
@@ -98,6 +139,7 @@ impl PlacedIndexes {
         plan: &Plan,
         within: &[BucketId],
         documents: u64,
+        first: Option<usize>,
     ) -> Result<Option<NarrowedScope>, Error> {
         let choice = choice(plan)?;
         let named = match &choice {
@@ -115,14 +157,30 @@ impl PlacedIndexes {
             Some("eventual") => None,
             _ => Some(plan.timeout / 2),
         };
-        let scanned = service.wait_for_slices(&index, within, limit, patience);
         let name = index.definition.name();
+        if named.is_some()
+            && let Some((first, components)) = first.zip(index.ordered)
+        {
+            let found = service.wait_for_first(&index, within, (first, components, limit), patience);
+            let not_ready = |error: Error| match error {
+                Error::BadRequest(_) => error,
+                error => Error::IndexNotReady(format!("index '{name}': {error}")),
+            };
+            if let Some(found) = found.map_err(not_ready)? {
+                let queried = QueriedBuckets::new(Some(within), &found.missing);
+                let entries = found.entries.iter().map(|(_, document, time)| (&document[..], *time));
+                let others = found.others.iter().map(|(_, document, _)| &document[..]);
+                let scale = (first, found.is_whole);
+                return Ok(Some(in_order::scope(&index.definition, &queried, scale, entries, others)));
+            }
+        }
+        let scanned = service.wait_for_slices(&index, within, limit, patience);
         let (entries, missing) = match scanned {
             Ok(ScannedSlices::Entries(entries, missing)) => (entries, missing),
             Ok(ScannedSlices::TooMany) if named.is_none() => return Ok(None),
             Ok(ScannedSlices::TooMany) => {
                 return Err(Error::BadRequest(format!(
-                    "index '{name}' finds more than {limit} candidates: add a condition, or let the query stream with index.use=none"
+                    "index '{name}' finds more than {limit} candidates: add a condition, order the hits as the index does, or let the query stream with index.use=none"
                 )));
             }
             Err(error) if named.is_none() => {
@@ -200,8 +258,9 @@ impl PlacedIndexes {
             let ranges = definition.layout.ranges(&conditions);
             let mut ranges = ranges.map_err(|error| Error::BadRequest(error.to_string()))?;
             ranges.push(overflow_range());
+            let ordered = ordered_components(&definition, plan, &conditions);
             let (slices, conditions) = (placed.slices.len(), conditions.len());
-            found.push(UsableIndex { definition, number, slices, ranges, conditions });
+            found.push(UsableIndex { definition, number, slices, ranges, conditions, ordered });
         }
         // Of as many conditions the first that is declared.
         Ok(found.into_iter().rev().max_by_key(|index| index.conditions))
@@ -235,8 +294,82 @@ impl PlacedService {
         limit: usize,
         patience: Option<Duration>,
     ) -> Result<ScannedSlices, Error> {
-        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
+        let time = (patience, Instant::now() + patience.unwrap_or(PATIENCE));
         let mut page = FIRST.min(limit);
+        loop {
+            let scan = SlicesScan { ranges: &index.ranges, page, most: limit, count: false };
+            let pages = self.scan_pages(index, within, &scan, time).await?;
+            if pages.ends.is_empty() && !pages.is_over {
+                return Ok(ScannedSlices::Entries(pages.entries, pages.missing));
+            }
+            if pages.is_over || page >= limit {
+                return Ok(ScannedSlices::TooMany);
+            }
+            // A page is of one instant, so the next one begins at the start, too.
+            page = limit;
+        }
+    }
+
+    /// Waits for the first entries of all slices in the order of `components` leading ones, as
+    /// [`PlacedService::wait_for_slices`] does. `None`: there are no more than the limit.
+    ///
+    /// # Errors
+    /// Those of [`PlacedService::scan_slices`]; too many documents have no place in the order.
+    pub fn wait_for_first(
+        self: &Arc<Self>,
+        index: &UsableIndex,
+        within: &[BucketId],
+        (first, components, limit): (usize, usize, usize),
+        patience: Option<Duration>,
+    ) -> Result<Option<FirstEntries>, Error> {
+        let found = self.scan_first(index, within, (first, components, limit), patience);
+        wait_without_place(|| self.runtime.block_on(found))
+    }
+
+    async fn scan_first(
+        self: &Arc<Self>,
+        index: &UsableIndex,
+        within: &[BucketId],
+        (first, components, limit): (usize, usize, usize),
+        patience: Option<Duration>,
+    ) -> Result<Option<FirstEntries>, Error> {
+        let time = (patience, Instant::now() + patience.unwrap_or(PATIENCE));
+        let all =
+            SlicesScan { ranges: &index.ranges, page: limit.saturating_add(1), most: limit, count: true };
+        if !self.scan_pages(index, within, &all, time).await?.is_over {
+            return Ok(None);
+        }
+        let overflow = overflow_range();
+        let ranges: Vec<KeyRange> =
+            index.ranges.iter().filter(|range| **range != overflow).cloned().collect();
+        // Slices have about as many entries each; those beyond the shortest page are cut off.
+        let page = (first.saturating_mul(2) / index.slices.max(1)).max(FIRST_MIN).min(first);
+        let scan = SlicesScan { ranges: &ranges, page, most: usize::MAX, count: false };
+        let mut pages = self.scan_pages(index, within, &scan, time).await?;
+        let of_many = [overflow];
+        let scan = SlicesScan { ranges: &of_many, page: SOUGHT_MAX, most: SOUGHT_MAX, count: false };
+        let others = self.scan_pages(index, within, &scan, time).await?;
+        if others.is_over || !others.ends.is_empty() {
+            return Err(too_many_others(&index.definition));
+        }
+        let is_whole = pages.ends.is_empty();
+        let length = |key: &[u8]| index.definition.layout.length_of(key, components);
+        let entries = without_gaps(std::mem::take(&mut pages.entries), &pages.ends, length);
+        pages.missing.extend(others.missing);
+        Ok(Some(FirstEntries { entries, others: others.entries, missing: pages.missing, is_whole }))
+    }
+
+    /// A page of each slice that has documents of some buckets, of one moment of the cluster.
+    ///
+    /// # Errors
+    /// No copy of a slice answers in time; the cluster has changed meanwhile.
+    async fn scan_pages(
+        self: &Arc<Self>,
+        index: &UsableIndex,
+        within: &[BucketId],
+        scan: &SlicesScan<'_>,
+        (patience, deadline): (Option<Duration>, Instant),
+    ) -> Result<SlicePages, Error> {
         loop {
             let mut asked = JoinSet::new();
             for slice in 0..index.slices {
@@ -246,46 +379,37 @@ impl PlacedService {
                 if !within.iter().any(|one| one.covers(bucket) || bucket.covers(*one)) {
                     continue;
                 }
-                let scan = CopyScan {
+                let question = CopyScan {
                     slice: SliceId { index: index.number, slice },
                     copy: millrace_index_placement::CopyId(0),
-                    ranges: index
-                        .ranges
-                        .iter()
-                        .map(|range| (range.low.clone(), range.high.clone()))
-                        .collect(),
+                    ranges: scan.ranges.iter().map(|range| (range.low.clone(), range.high.clone())).collect(),
                     from: None,
-                    limit: page as u64,
-                    count: false,
+                    limit: scan.page as u64,
+                    count: scan.count,
                     patience_ms: patience.map(|_| 0),
                 };
                 let service = Arc::clone(self);
-                asked.spawn(async move { service.scan_slice(scan, deadline).await });
+                asked.spawn(async move { service.scan_slice(question, deadline).await });
             }
-            let (mut entries, mut missing) = (Vec::new(), Vec::new());
-            let (mut is_more, mut versions) = (false, BTreeSet::new());
+            let (mut pages, mut versions) = (SlicePages::default(), BTreeSet::new());
             while let Some(scanned) = asked.join_next().await {
                 let scanned = scanned.map_err(|error| Error::Internal(error.to_string()))??;
-                is_more |= scanned.continuation.is_some();
                 versions.insert(scanned.version);
-                missing.extend(scanned.missing);
-                entries.extend(scanned.entries);
-                if entries.len() > limit {
-                    return Ok(ScannedSlices::TooMany);
+                pages.missing.extend(scanned.missing);
+                pages.count += usize::try_from(scanned.count).unwrap_or(usize::MAX);
+                if scanned.continuation.is_some() {
+                    pages.ends.extend(scanned.entries.last().map(|(key, ..)| key.clone()));
                 }
-            }
-            if is_more {
-                if page >= limit {
-                    return Ok(ScannedSlices::TooMany);
+                pages.entries.extend(scanned.entries);
+                if pages.count > scan.most {
+                    pages.is_over = true;
+                    return Ok(pages);
                 }
-                // A page is of one instant, so the next one begins at the start, too.
-                page = limit;
-                continue;
             }
             let is_fresh =
                 patience.is_none() || versions.iter().all(|version| self.cluster.vouches(*version));
             if is_fresh && versions.len() <= 1 {
-                return Ok(ScannedSlices::Entries(entries, missing));
+                return Ok(pages);
             }
             if Instant::now() >= deadline {
                 return Err(Error::Unsettled("the owners of documents change".to_owned()));
@@ -337,5 +461,44 @@ impl PlacedService {
         }
         copies.sort_by_key(|copy| copy.node != self.cluster.own());
         copies
+    }
+}
+
+/// The entries of the pages of several slices of which none is missing, in their order: those whose leading
+/// values come before the end of each page that others follow. `length`: that of the part of a key with these
+/// values.
+fn without_gaps(
+    mut entries: ScannedEntries,
+    ends: &[Vec<u8>],
+    length: impl Fn(&[u8]) -> Option<usize>,
+) -> ScannedEntries {
+    entries.sort_unstable();
+    if let Some(end) = ends.iter().min() {
+        let end = &end[..length(end).unwrap_or(end.len())];
+        let whole = entries.partition_point(|(key, ..)| &key[..] < end);
+        entries.truncate(whole);
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_entries_end_before_the_shortest_page() {
+        // The first byte is the value.
+        let found = |keys: &[&str], ends: &[&str]| {
+            let entries = keys.iter().map(|key| (key.as_bytes().to_vec(), Vec::new(), 1)).collect();
+            let ends: Vec<Vec<u8>> = ends.iter().map(|end| end.as_bytes().to_vec()).collect();
+            let found = without_gaps(entries, &ends, |_| Some(1));
+            let keys = found.into_iter().map(|(key, ..)| String::from_utf8(key).expect("text"));
+            keys.collect::<Vec<_>>().join(" ")
+        };
+        let keys = ["c1", "a1", "b2", "a2", "b1"];
+        assert_eq!(found(&keys, &[]), "a1 a2 b1 b2 c1", "no entries follow");
+        assert_eq!(found(&keys, &["c1"]), "a1 a2 b1 b2", "others with its value may follow");
+        assert_eq!(found(&keys, &["c1", "b1"]), "a1 a2", "of another slice from there on");
+        assert_eq!(found(&keys, &["a2", "b2"]), "");
     }
 }

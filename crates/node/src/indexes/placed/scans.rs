@@ -27,7 +27,8 @@ impl PlacedService {
     /// Entries of a copy, with every write that was acknowledged before the call, if that is asked for.
     ///
     /// # Errors
-    /// The node does not have the copy, or it does not have all of that in time; a file cannot be read.
+    /// The node does not have the copy, or it does not have all of that in time, or lags by more than the
+    /// settings accept; a file cannot be read.
     pub async fn scan(self: &Arc<Self>, scan: CopyScan) -> Result<CopyScanned, Error> {
         let missing = || Error::Unsettled(format!("copy {} of {} is not here", scan.copy.0, scan.slice));
         let (copy, slice) = (scan.copy, scan.slice);
@@ -37,7 +38,10 @@ impl PlacedService {
                 let deadline = Instant::now() + Duration::from_millis(patience);
                 self.wait_until_fresh((copy, slice), deadline).await?
             }
-            None => (0, BTreeSet::new()),
+            None => {
+                self.look(move |copies| copies.check_lag(copy, now())).await??;
+                (0, BTreeSet::new())
+            }
         };
         let missing: Vec<BucketId> = missing.into_iter().collect();
         let service = Arc::clone(self);

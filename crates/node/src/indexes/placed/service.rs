@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_cluster::NodeKey;
@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use super::super::IndexDefinition;
 use super::cluster::PlacedCluster;
 use super::copies::{CopyAction, DueFlush, NodeCopies};
+use super::erasing::PlacedErasure;
 use super::kept::CopyPlace;
 use super::message::{PlacedAnswer, PlacedQuestion};
 use super::reports::PlacementNews;
@@ -47,6 +48,7 @@ pub(super) struct PlacedServiceParts {
     pub news: Arc<PlacementNews>,
     pub table: watch::Receiver<Option<Arc<PlacementTable>>>,
     pub definitions: Arc<KnownDefinitions>,
+    pub erasure: Arc<PlacedErasure>,
     /// Directory of the copies.
     pub root: std::path::PathBuf,
     pub disk: Arc<dyn Disk>,
@@ -107,6 +109,7 @@ pub(super) struct PlacedService {
     news: Arc<PlacementNews>,
     pub table: watch::Receiver<Option<Arc<PlacementTable>>>,
     pub definitions: Arc<KnownDefinitions>,
+    pub erasure: Arc<PlacedErasure>,
     pub place: Arc<CopyPlace>,
     pub copies: Mutex<NodeCopies>,
     /// Held while copies are written for which it is time.
@@ -124,6 +127,10 @@ pub(super) struct PlacedService {
     pub applied: watch::Sender<()>,
     /// Number of scans that were sent, so that copies take turns.
     pub turn: AtomicUsize,
+    /// Held while a copy is verified.
+    pub verifying: Arc<tokio::sync::Mutex<()>>,
+    /// Number of documents that verifications have repaired.
+    pub repaired: AtomicU64,
     is_stopped: AtomicBool,
 }
 
@@ -131,7 +138,8 @@ impl PlacedService {
     /// Starts the service, which does nothing before the application declares placed indexes or the table
     /// gives the node copies.
     pub fn start(parts: PlacedServiceParts) -> Arc<Self> {
-        let PlacedServiceParts { cluster, source, news, table, definitions, root, disk, runtime } = parts;
+        let PlacedServiceParts { cluster, source, news, table, definitions, erasure, root, disk, runtime } =
+            parts;
         let place = Arc::new(CopyPlace { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) });
         let run = unix_time().as_micros() as u64;
         let service = Arc::new(PlacedService {
@@ -145,11 +153,14 @@ impl PlacedService {
             news,
             table,
             definitions,
+            erasure,
             exports: Mutex::new(HeldExports::new(EXPORT_IDLE, run)),
             base: Instant::now(),
             importing: AtomicUsize::new(0),
             applied: watch::Sender::new(()),
             turn: AtomicUsize::new(0),
+            verifying: Arc::default(),
+            repaired: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             runtime: runtime.clone(),
         });
@@ -164,6 +175,8 @@ impl PlacedService {
                 let Some(service) = work.upgrade().filter(|service| !service.is_stopped()) else { return };
                 let has_changed = table.has_changed().unwrap_or(false);
                 let newest = table.borrow_and_update().clone();
+                let has_copies = newest.as_ref().is_some_and(|table| table.all_copies().next().is_some());
+                service.erasure.note_copies(has_copies || !service.definitions.is_empty());
                 // Where they are declared, the state may say from now on that the cluster places them.
                 let declares = !declared.borrow_and_update().indexes.is_empty();
                 let is_idle = !declares && service.is_idle(newest.as_deref());
@@ -217,6 +230,10 @@ impl PlacedService {
             service.source.tick(&service.cluster, &service.runtime, number.is_multiple_of(CLOSING_TICKS));
             service.exports.lock().expire(service.base.elapsed());
             service.write_due();
+            service.verify_due();
+            if number.is_multiple_of(CLOSING_TICKS) {
+                service.ask_for_erasure();
+            }
         });
         if let Err(error) = looked.await {
             tracing::error!(%error, "copies of indexes were not looked after");
@@ -231,6 +248,12 @@ impl PlacedService {
             let Some(_writing) = service.writing.try_lock() else { return };
             let due = service.copies.lock().due_flushes(false);
             service.flush(due);
+            let due = service.copies.lock().due_erasures();
+            for DueFlush { copy, kept, marks } in due {
+                if let Err(error) = kept.erase(&marks) {
+                    service.failed(copy, &error);
+                }
+            }
         });
     }
 
@@ -449,6 +472,8 @@ impl PlacedService {
                 Ok(PlacedAnswer::Taken)
             }
             PlacedQuestion::Records(records) => self.recorded(records).await,
+            PlacedQuestion::Documents(asked) => self.owned_documents(asked).await,
+            PlacedQuestion::Erase { until } => self.erase(until).await,
             PlacedQuestion::Scan(scan) => self.scan(scan).await.map(PlacedAnswer::Scanned),
         }
     }

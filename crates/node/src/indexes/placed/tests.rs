@@ -1,6 +1,8 @@
 //! Nodes with stores and copies in one process, without a network, and the planner as the leader: copies have
 //! what the documents say, at once, while nodes are cut off, start again, join, and hand copies over.
 
+mod erasure;
+mod verification;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +21,7 @@ use millrace_document::{
 use millrace_env::{Disk, RealDisk};
 use millrace_index_feed::{BucketStanding, FollowRequest, FollowSession};
 use millrace_index_placement::{
-    IndexNode, PlacedCopy, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
+    IndexNode, PlacedCopy, PlacementSituation, PlacementTable, PlacementWish, SliceId, WantedIndex, plan,
 };
 use millrace_indexing::DocumentColumns;
 use millrace_schema::{Application, PackageFindings};
@@ -207,6 +209,7 @@ impl TestNode {
             news: Arc::default(),
             table: cluster.table.subscribe(),
             definitions: known,
+            erasure: Arc::default(),
             root: root.path().join("placed"),
             disk: Arc::clone(&cluster.disk),
             runtime: Handle::current(),
@@ -273,6 +276,11 @@ impl PlacedTestCluster {
 
     /// One turn of the leader.
     fn lead(&self) {
+        self.lead_with(&[]);
+    }
+
+    /// One turn of the leader, with wishes of operators.
+    fn lead_with(&self, wishes: &[PlacementWish]) {
         let state = Arc::clone(&self.state.lock());
         let node = |node: &Arc<TestNode>| IndexNode {
             key: node.key,
@@ -285,7 +293,7 @@ impl PlacedTestCluster {
         let nodes: Vec<IndexNode> = self.all().iter().map(node).collect();
         let wanted = wanted();
         let table = self.table();
-        let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, wishes: &[] };
+        let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, wishes };
         let planned = plan(&table, &situation);
         if planned.table != *table {
             self.table.send_replace(Some(Arc::new(planned.table)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::{BucketId, reversed_location};
-use millrace_cluster::ClusterState;
+use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::Timestamp;
 use millrace_index_feed::{BucketStanding, FeedRead, FeedReadScope, FollowSession};
 use millrace_index_placement::{PlacedCopy, SliceId};
@@ -14,7 +14,7 @@ use super::super::service::document_id;
 use super::super::{IndexDefinition, IndexDifferences};
 use super::PlacedIndexes;
 use super::kept::BucketPart;
-use super::message::{CopyRecords, PlacedAnswer, PlacedQuestion};
+use super::message::{CopyRecords, OwnedDocuments, PlacedAnswer, PlacedQuestion};
 use super::pages::{self, slice_bucket};
 use super::service::PlacedService;
 use super::source::FedBody;
@@ -33,19 +33,28 @@ const LOOKS: usize = 3;
 type DocumentKeys = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
 /// A slice of the index that is compared, with its copies.
-struct ComparedSlice {
-    id: SliceId,
-    bucket: BucketId,
-    copies: Vec<PlacedCopy>,
+pub(super) struct ComparedSlice {
+    pub id: SliceId,
+    pub bucket: BucketId,
+    pub copies: Vec<PlacedCopy>,
 }
 
 /// Documents of a bucket between two sort keys.
 #[derive(Clone)]
-struct ComparedPart {
-    bucket: BucketId,
-    apart: Vec<BucketId>,
-    after: Option<Vec<u8>>,
-    until: Option<Vec<u8>>,
+pub(super) struct ComparedPart {
+    pub bucket: BucketId,
+    /// Buckets inside of it, whose documents are not of it.
+    pub apart: Vec<BucketId>,
+    pub after: Option<Vec<u8>>,
+    pub until: Option<Vec<u8>>,
+}
+
+/// Node whose documents a copy is compared with.
+pub(super) enum DocumentSource {
+    /// This one.
+    Own { definition: Arc<IndexDefinition>, state: Arc<ClusterState> },
+    /// The owner of their bucket, which is asked; the definition is given by its hash.
+    Owner { node: NodeKey, definition: u64 },
 }
 
 impl PlacedIndexes {
@@ -97,6 +106,7 @@ impl PlacedService {
         let unknown = || Error::Unsettled("this node does not know yet what it owns".to_owned());
         let standings = self.cluster.standings().ok_or_else(unknown)?;
         let state = standings.state;
+        let source = DocumentSource::Own { definition: Arc::clone(definition), state: Arc::clone(&state) };
         let mut differences = IndexDifferences::default();
         for (bucket, standing) in standings.buckets {
             if standing == BucketStanding::Incomplete {
@@ -107,12 +117,10 @@ impl PlacedService {
             let apart: Vec<BucketId> = state.buckets().filter(inside).collect();
             let mut part = ComparedPart { bucket, apart, after: None, until: None };
             loop {
-                let (expected, until) = self.documents(definition, &state, &part).await?;
-                part.until = until;
+                let expected = self.documents(&source, &mut part).await?;
                 for slice in slices {
                     if slice.bucket.covers(bucket) || bucket.covers(slice.bucket) {
-                        self.compare_slice(definition, &state, slice, &part, &expected, &mut differences)
-                            .await?;
+                        self.compare_slice(&source, slice, &part, &expected, &mut differences).await?;
                     }
                 }
                 differences.documents += expected.len() as u64;
@@ -126,33 +134,53 @@ impl PlacedService {
     /// Compares all copies of a slice.
     async fn compare_slice(
         self: &Arc<Self>,
-        definition: &Arc<IndexDefinition>,
-        state: &Arc<ClusterState>,
+        source: &DocumentSource,
         slice: &ComparedSlice,
         part: &ComparedPart,
         expected: &DocumentKeys,
         differences: &mut IndexDifferences,
     ) -> Result<(), Error> {
         for copy in &slice.copies {
-            let found = self.records(slice, copy, part).await?;
-            differences.entries += found.values().map(|keys| keys.len() as u64).sum::<u64>();
-            for document in different(slice, expected, &found) {
-                if !self.agrees(definition, state, slice, copy, part, &document).await? {
-                    differences.differences += 1;
-                    if differences.examples.len() < 10 {
-                        differences.examples.extend(document_id(&document).map(|id| id.to_string()));
-                    }
+            let (documents, entries) = self.differing(source, slice, copy, part, expected).await?;
+            differences.entries += entries;
+            for document in documents {
+                differences.differences += 1;
+                if differences.examples.len() < 10 {
+                    differences.examples.extend(document_id(&document).map(|id| id.to_string()));
                 }
             }
         }
         Ok(())
     }
 
+    /// Documents of a part that differ in a copy, also after further looks, and the number of its entries
+    /// there.
+    ///
+    /// # Errors
+    /// The copy or the owner does not answer; a file cannot be read.
+    pub async fn differing(
+        self: &Arc<Self>,
+        source: &DocumentSource,
+        slice: &ComparedSlice,
+        copy: &PlacedCopy,
+        part: &ComparedPart,
+        expected: &DocumentKeys,
+    ) -> Result<(Vec<Vec<u8>>, u64), Error> {
+        let found = self.records(slice, copy, part).await?;
+        let entries = found.values().map(|keys| keys.len() as u64).sum::<u64>();
+        let mut differing = Vec::new();
+        for document in different(slice, expected, &found) {
+            if !self.agrees(source, slice, copy, part, &document).await? {
+                differing.push(document);
+            }
+        }
+        Ok((differing, entries))
+    }
+
     /// Looks at a document again.
     async fn agrees(
         self: &Arc<Self>,
-        definition: &Arc<IndexDefinition>,
-        state: &Arc<ClusterState>,
+        source: &DocumentSource,
         slice: &ComparedSlice,
         copy: &PlacedCopy,
         part: &ComparedPart,
@@ -166,37 +194,69 @@ impl PlacedService {
         }
         let part = ComparedPart { after: Some(after), until: Some(document.to_vec()), ..part.clone() };
         for _ in 0..LOOKS {
-            let expected = self.document(definition, state, part.bucket, document).await?;
+            let scope = FeedReadScope::Documents(BTreeSet::from([document.to_vec()]));
+            let (mut expected, _) = self.keys(source, part.bucket, scope).await?;
             let mut found = self.records(slice, copy, &part).await?;
-            if found.remove(document).unwrap_or_default() == expected {
+            if found.remove(document).unwrap_or_default() == expected.remove(document).unwrap_or_default() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Keys that the documents of a page should have, and the end of the page.
-    async fn documents(
+    /// Keys that the documents of a page should have, from the start of a part on; the part ends with the
+    /// page then.
+    ///
+    /// # Errors
+    /// The owner does not answer; a file cannot be read.
+    pub async fn documents(
         &self,
-        definition: &Arc<IndexDefinition>,
-        state: &Arc<ClusterState>,
-        part: &ComparedPart,
-    ) -> Result<(DocumentKeys, Option<Vec<u8>>), Error> {
+        source: &DocumentSource,
+        part: &mut ComparedPart,
+    ) -> Result<DocumentKeys, Error> {
         let scope = FeedReadScope::Since { from: Timestamp(0), after: part.after.clone() };
-        self.content(definition, state, part.bucket, scope).await
+        let (expected, until) = self.keys(source, part.bucket, scope).await?;
+        part.until = until;
+        Ok(expected)
     }
 
-    /// Keys that a document should have.
-    async fn document(
+    /// Keys that documents of a bucket should have, and the end of the page.
+    async fn keys(
         &self,
-        definition: &Arc<IndexDefinition>,
-        state: &Arc<ClusterState>,
+        source: &DocumentSource,
         bucket: BucketId,
-        document: &[u8],
-    ) -> Result<Vec<Vec<u8>>, Error> {
-        let scope = FeedReadScope::Documents(BTreeSet::from([document.to_vec()]));
-        let (mut found, _) = self.content(definition, state, bucket, scope).await?;
-        Ok(found.remove(document).unwrap_or_default())
+        scope: FeedReadScope,
+    ) -> Result<(DocumentKeys, Option<Vec<u8>>), Error> {
+        match source {
+            DocumentSource::Own { definition, state } => self.content(definition, state, bucket, scope).await,
+            DocumentSource::Owner { node, definition } => {
+                let asked = OwnedDocuments { bucket, definition: *definition, scope };
+                match self.ask(*node, PlacedQuestion::Documents(asked)).await? {
+                    PlacedAnswer::Documents { documents, until } => {
+                        Ok((documents.into_iter().collect(), until))
+                    }
+                    _ => Err(Error::Internal("another node answers with something else".to_owned())),
+                }
+            }
+        }
+    }
+
+    /// Keys that documents of a bucket should have which this node owns.
+    ///
+    /// # Errors
+    /// The node does not have all of the bucket now, or does not know the index; a file cannot be read.
+    pub async fn owned_documents(&self, asked: OwnedDocuments) -> Result<PlacedAnswer, Error> {
+        let OwnedDocuments { bucket, definition, scope } = asked;
+        let lacks = || Error::Unsettled(format!("this node does not have all of bucket {bucket} now"));
+        let standings = self.cluster.standings().ok_or_else(lacks)?;
+        let standing = standings.buckets.get(&bucket);
+        if standing.is_none_or(|standing| *standing == BucketStanding::Incomplete) {
+            return Err(lacks());
+        }
+        let unknown = || Error::Unsettled("this node does not know the index yet".to_owned());
+        let definition = self.definitions.get(definition).ok_or_else(unknown)?;
+        let (documents, until) = self.content(&definition, &standings.state, bucket, scope).await?;
+        Ok(PlacedAnswer::Documents { documents: documents.into_iter().collect(), until })
     }
 
     async fn content(

@@ -1,10 +1,12 @@
 //! Placed indexes: the plan of a rebalance, its progress, moves and settings.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use hyper::{Method, StatusCode};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use millrace_client::{NodeClient, OutgoingRequest};
+use millrace_env::unix_time;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{ChangedSettings, MovedCopy};
@@ -38,11 +40,17 @@ pub(super) async fn plan(
 fn plan_text(plan: &Value) -> String {
     let count = |name: &str| plan[name].as_u64().unwrap_or(0);
     let bytes = |name: &str| HumanBytes(count(name));
+    let lacking = lacking(plan);
     if count("moves") == 0 {
-        return match count("under-way") {
-            0 => format!("none of {} copies would move: they are in their places", count("copies")),
+        let mut lines = vec![match count("under-way") {
+            0 if lacking.is_empty() => {
+                format!("none of {} copies would move: they are in their places", count("copies"))
+            }
+            0 => format!("none of {} copies would move", count("copies")),
             moving => format!("no further copies would move; {moving} move now"),
-        };
+        }];
+        lines.extend(lacking);
+        return lines.join("\n");
     }
     let time = plan["seconds"].as_f64().map_or_else(String::new, |seconds| format!(", about {seconds:.0} s"));
     let mut lines = vec![format!(
@@ -62,8 +70,24 @@ fn plan_text(plan: &Value) -> String {
             HumanBytes(pair["bytes"].as_u64().unwrap_or(0)),
         ));
     }
+    lines.extend(lacking);
     lines.push("begin it with: millrace index rebalance".to_owned());
     lines.join("\n")
+}
+
+/// Lines for the indexes that lack copies, and for the copies that have failed.
+fn lacking(value: &Value) -> Vec<String> {
+    let entries = |name: &str| value[name].as_array().into_iter().flatten();
+    let text = |entry: &Value, name: &str| entry[name].as_str().unwrap_or("").to_owned();
+    let missing = entries("missing").map(|entry| {
+        let (index, reason) = (text(entry, "index"), text(entry, "reason"));
+        format!("{} of the copies of {index} are missing; {reason}", entry["copies"])
+    });
+    let failed = entries("failed").map(|entry| {
+        let (index, name, reason) = (text(entry, "index"), text(entry, "name"), text(entry, "reason"));
+        format!("the copy of slice {} of {index} on {name} has failed: {reason}", entry["slice"])
+    });
+    missing.chain(failed).collect()
 }
 
 /// Begins a rebalance, or stops it.
@@ -204,7 +228,8 @@ pub(super) async fn left(client: &NodeClient, bar: &RebalanceBar) -> Result<Vec<
     if copies.len() > LISTED_MAX {
         left.push(format!("and {} more copies", copies.len() - LISTED_MAX));
     }
-    if rebalance["missing-copies"].as_u64() > Some(0) {
+    left.extend(lacking(&rebalance).into_iter().take(LISTED_MAX));
+    if left.is_empty() && rebalance["missing-copies"].as_u64() > Some(0) {
         left.push(format!("{} copies are missing", rebalance["missing-copies"]));
     }
     if left.is_empty() {
@@ -271,6 +296,12 @@ pub(super) fn missing(index: &Value) -> String {
     }
 }
 
+/// Reason for which a placed index lacks copies.
+pub(super) fn lacking_reason(index: &Value) -> String {
+    let reason = index["reason"].as_str().filter(|_| index["placed"] == true);
+    reason.map_or_else(String::new, |reason| format!("   ({reason})"))
+}
+
 /// A line for each slice of a placed index, and for each copy that is not ready.
 pub(super) fn copies(index: &Value) -> Vec<String> {
     let mut lines = Vec::new();
@@ -279,7 +310,11 @@ pub(super) fn copies(index: &Value) -> Vec<String> {
         let ready = copies().filter(|copy| copy["state"] == "ready");
         let ready: Vec<&str> = ready.filter_map(|copy| copy["name"].as_str()).collect();
         let ready = if ready.is_empty() { "none".to_owned() } else { ready.join(", ") };
-        lines.push(format!("  slice {}: ready on {ready}", slice["slice"]));
+        let missing =
+            slice["missing"].as_u64().filter(|missing| *missing > 0).map_or_else(String::new, |missing| {
+                format!("; {missing} missing: {}", slice["reason"].as_str().unwrap_or(""))
+            });
+        lines.push(format!("  slice {}: ready on {ready}{missing}", slice["slice"]));
         for copy in copies().filter(|copy| copy["state"] != "ready") {
             let text = |name: &str| copy[name].as_str();
             let from = text("from").map_or_else(String::new, |from| format!(" from {from}"));
@@ -292,6 +327,34 @@ pub(super) fn copies(index: &Value) -> Vec<String> {
                 text("state").unwrap_or(""),
                 text("name").unwrap_or(""),
             ));
+        }
+    }
+    lines
+}
+
+/// Copies of a placed index, on all nodes.
+fn all_copies(index: &Value) -> impl Iterator<Item = &Value> {
+    let slices = index["placement"].as_array().into_iter().flatten();
+    slices.flat_map(|slice| slice["copies"].as_array().into_iter().flatten())
+}
+
+/// A line for the verifications of the copies, one for each copy in which some documents differed, and for
+/// each that lags.
+pub(super) fn verified(index: &Value) -> Vec<String> {
+    let ended = || all_copies(index).filter_map(|copy| copy["verified-ms"].as_u64());
+    let mut lines = Vec::new();
+    if let Some(earliest) = ended().min() {
+        let age = unix_time().saturating_sub(Duration::from_millis(earliest));
+        let (count, of, age) = (ended().count(), all_copies(index).count(), HumanDuration(age));
+        lines.push(format!("  verified: {count} of {of} copies, the first of them {age} ago"));
+    }
+    for copy in all_copies(index) {
+        let name = copy["name"].as_str().unwrap_or("");
+        if let Some(repaired) = copy["repaired"].as_u64().filter(|repaired| *repaired > 0) {
+            lines.push(format!("    {repaired} documents differed on {name}, and were read again"));
+        }
+        if let Some(lag) = copy["lag"].as_u64() {
+            lines.push(format!("    a copy on {name} lags by {lag} s, which is more than 'lag-max'"));
         }
     }
     lines
@@ -317,6 +380,15 @@ mod tests {
         assert_eq!(plan_text(&plan), "none of 100 copies would move: they are in their places");
         plan["under-way"] = json!(2);
         assert_eq!(plan_text(&plan), "no further copies would move; 2 move now");
+        plan["under-way"] = json!(0);
+        plan["missing"] = json!([{ "index": "due", "copies": 2, "reason": "slice 0: no node takes copies" }]);
+        plan["failed"] = json!([{ "index": "due", "slice": 1, "name": "n1", "reason": "no space is left" }]);
+        assert_eq!(
+            plan_text(&plan),
+            "none of 100 copies would move\n\
+             2 of the copies of due are missing; slice 0: no node takes copies\n\
+             the copy of slice 1 of due on n1 has failed: no space is left"
+        );
     }
 
     #[test]
@@ -339,18 +411,37 @@ mod tests {
         });
         let index = json!({
             "name": "due", "document": "note", "state": "ready", "entries": 7, "bytes": 90, "copies-ready": 3,
-            "copies-wanted": 4,
+            "copies-wanted": 4, "placed": true, "reason": "slice 2: no node takes copies",
         });
         let mut overview = PlacedOverview { rebalance, incomplete: vec![index] };
         assert_eq!(
             overview.lines(),
             [
                 "rebalance    36 %, 16 of 25 moves and 1.00 KiB left, about 12 s left",
-                "index        due                      note         ready     7 entries   90 bytes   3 of 4 copies",
+                "index        due                      note         ready     7 entries   90 bytes   3 of 4 copies   (slice 2: no node takes copies)",
             ]
         );
         overview.rebalance["running"] = json!(false);
         assert_eq!(overview.lines().len(), 1);
+    }
+
+    #[test]
+    fn verifications_are_told_with_what_they_have_found() {
+        let index = json!({ "placement": [{ "slice": 0, "copies": [
+            { "name": "n0", "state": "ready", "verified-ms": 0, "repaired": 0 },
+            { "name": "n1", "state": "ready", "verified-ms": 1, "repaired": 2, "lag": 90 },
+            { "name": "n2", "state": "ready", "verified-ms": null },
+        ] }] });
+        let lines = verified(&index);
+        assert!(lines[0].starts_with("  verified: 2 of 3 copies, the first of them "), "{lines:?}");
+        assert_eq!(
+            lines[1..],
+            [
+                "    2 documents differed on n1, and were read again",
+                "    a copy on n1 lags by 90 s, which is more than 'lag-max'",
+            ]
+        );
+        assert_eq!(verified(&json!({})), [""; 0]);
     }
 
     #[test]
@@ -361,14 +452,14 @@ mod tests {
                 { "name": "n1", "state": "copying", "from": "n0", "reason": "the node had no copies",
                   "progress": 0.25, "seconds-left": 9 },
             ] },
-            { "slice": 1, "copies": [] },
+            { "slice": 1, "copies": [], "missing": 1, "reason": "no node takes copies" },
         ] });
         assert_eq!(
             copies(&index),
             [
                 "  slice 0: ready on n0",
                 "    copying on n1 from n0, 25 %, about 9 s left: the node had no copies",
-                "  slice 1: ready on none",
+                "  slice 1: ready on none; 1 missing: no node takes copies",
             ]
         );
     }

@@ -1,12 +1,15 @@
-//! Reports about the copies of a node.
+//! Reports about the copies of a node, and their lags.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use millrace_index_placement::{CopyId, CopyProgress, NodeCopyReport, NodeCopyReports};
+use millrace_document::Timestamp;
+use millrace_index_placement::{CopyId, CopyProgress, NodeCopyReport, NodeCopyReports, VerifiedCopy};
 
+use super::super::service;
 use super::{CopyStage, NodeCopies, NodeCopy, number};
+use crate::Error;
 
 impl NodeCopies {
     /// Reports about all copies.
@@ -36,13 +39,45 @@ impl NodeCopies {
             CopyStage::Failed { reason, .. } => (CopyProgress::Failed(Arc::clone(reason)), 0.0),
             CopyStage::Gone => (CopyProgress::Gone, 1.0),
         };
-        let status = match &copy.stage {
-            CopyStage::Open(open) => open.kept.status(),
+        let (status, verification) = match &copy.stage {
+            CopyStage::Open(open) => (open.kept.status(), *open.kept.verification.lock()),
             _ => Default::default(),
         };
+        let verified =
+            verification.repaired.map(|repaired| VerifiedCopy { ended_ms: verification.from_ms, repaired });
+        let lag = self
+            .lag_max
+            .filter(|_| progress == CopyProgress::CaughtUp)
+            .and_then(|most| self.lag(id, service::now()).filter(|lag| *lag > most).map(|lag| lag.as_secs()));
         let elapsed = now.saturating_duration_since(copy.began).as_secs_f64();
         let is_known = progress == CopyProgress::Working && done >= 0.01;
         let seconds_left = is_known.then(|| (elapsed * (1.0 - done) / done).ceil() as u64);
-        NodeCopyReport { progress, bytes: status.bytes, entries: status.entries, done, seconds_left }
+        let (bytes, entries) = (status.bytes, status.entries);
+        NodeCopyReport { progress, bytes, entries, done, seconds_left, lag, verified }
+    }
+
+    /// Time since the last moment of which a copy is known to have everything, if any is known.
+    fn lag(&self, copy: CopyId, now: Timestamp) -> Option<Duration> {
+        self.follower.lag(number(copy), now).map(Duration::from_micros)
+    }
+
+    /// Checks that a copy lags by no more than the settings accept.
+    ///
+    /// # Errors
+    /// It lags by more, or it is not known by how much.
+    pub fn check_lag(&self, copy: CopyId, now: Timestamp) -> Result<(), Error> {
+        let Some(most) = self.lag_max else { return Ok(()) };
+        let lag = self.lag(copy, now);
+        if lag.is_some_and(|lag| lag <= most) {
+            return Ok(());
+        }
+        let lag =
+            lag.map_or_else(|| "for an unknown time".to_owned(), |lag| format!("by {} s", lag.as_secs()));
+        Err(Error::IndexNotReady(format!(
+            "copy {} on node {} lags {lag}, and 'lag-max' accepts {} s",
+            copy.0,
+            self.own,
+            most.as_secs()
+        )))
     }
 }

@@ -170,6 +170,7 @@ fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
             slices: 4,
             ranges: vec![KeyRange { low: Vec::new(), high: None }],
             conditions: 1,
+            ordered: None,
         };
         let (begun, begins) = mpsc::channel();
         let query = move || {
