@@ -24,6 +24,7 @@ mod auto_creation;
 mod bulk;
 mod bulk_answer;
 mod bulk_stream;
+mod by_query;
 mod caller;
 mod catalog;
 mod cluster_admin;

@@ -4,6 +4,7 @@ mod aggregations;
 mod aliases;
 mod answers;
 mod bulks;
+mod by_query;
 mod door;
 mod door_support;
 mod first_writes;
