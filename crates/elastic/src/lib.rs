@@ -37,6 +37,7 @@ mod error;
 mod evaluation;
 mod fields;
 mod filter_path;
+mod highlighting;
 mod hit_form;
 mod hit_scan;
 mod ignored;
