@@ -7,14 +7,11 @@ mod fragments;
 mod terms;
 
 use std::collections::HashMap;
-use std::time::Instant;
 
-use millrace_node::pool;
 use serde_json::{Map, Value};
 
 use self::fragments::{TextFragment, cut, fragments_of};
 use self::terms::{HighlightedTerm, TermMarks, terms_of};
-use crate::Error;
 use crate::evaluation::kind_of;
 use crate::fields::all_at;
 use crate::hit_scan::searched;
@@ -22,6 +19,7 @@ use crate::mapping::{all_fields, type_of};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
+use crate::{Error, scan_limit};
 
 /// Types of fields that a pattern of names finds.
 const TEXT_TYPES: [&str; 6] =
@@ -255,7 +253,7 @@ impl HitHighlighter<'_> {
     /// Member `highlight` of a hit, if it has any.
     pub(crate) fn of(&mut self, hit: &SearchHit) -> Option<Value> {
         // It costs about as much as finding the hit did.
-        pool::pause(Instant::now());
+        scan_limit::pause();
         let mut shown = Map::new();
         for field in &mut self.fields {
             for path in field.paths(hit) {

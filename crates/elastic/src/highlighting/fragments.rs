@@ -23,7 +23,7 @@ pub(super) fn fragments_of(text: &str, marks: Vec<Range<usize>>, size: usize) ->
             inside.push(mark);
         }
         floor = to;
-        // The ends of marks are no blanks.
+        // Marks neither begin nor end with blanks.
         let own = &text[from..to];
         let range = from + (own.len() - own.trim_start().len())..from + own.trim_end().len();
         fragments.push(TextFragment { range, marks: inside });

@@ -240,19 +240,19 @@ impl MappingPass {
         value: &Value,
         mode: &DynamicMode,
     ) -> Result<(), Error> {
-        let kind = FieldKind::of(type_of(field));
+        let intake = FieldIntake::of(type_of(field));
         match value {
             Value::Null => Ok(()),
             // It was refused where the field was found.
             Value::Object(members) if unread_text(members).is_some() => Ok(()),
-            Value::Array(elements) if kind != FieldKind::Vector => {
+            Value::Array(elements) if intake != FieldIntake::Vector => {
                 elements.iter().try_for_each(|element| self.known(field, place, element, mode))
             }
-            Value::Object(members) if kind == FieldKind::Objects => {
+            Value::Object(members) if intake == FieldIntake::Objects => {
                 self.object(field, members, &format!("{}.", place.path), mode, place.depth + 1)
             }
-            Value::Object(_) if kind == FieldKind::TakesObjects => Ok(()),
-            _ if kind == FieldKind::Objects => {
+            Value::Object(_) if intake == FieldIntake::TakesObjects => Ok(()),
+            _ if intake == FieldIntake::Objects => {
                 if field.get("enabled") == Some(&Value::Bool(false)) {
                     return Ok(());
                 }
@@ -305,9 +305,9 @@ struct MemberPlace<'p> {
     depth: usize,
 }
 
-/// Kind of a field, by the values that it takes.
+/// Values that a field takes.
 #[derive(Clone, Copy, PartialEq)]
-enum FieldKind {
+enum FieldIntake {
     /// `object` and `nested`.
     Objects,
     /// An object is one value.
@@ -317,15 +317,15 @@ enum FieldKind {
     Other,
 }
 
-impl FieldKind {
-    /// Kind of a field of a type.
+impl FieldIntake {
+    /// Values that a field of a type takes.
     fn of(kind: &str) -> Self {
         match kind {
-            "object" | "nested" => FieldKind::Objects,
-            "flat_object" | "flattened" => FieldKind::TakesObjects,
-            kind if kind.ends_with("_range") => FieldKind::TakesObjects,
-            kind if kind.ends_with("_vector") => FieldKind::Vector,
-            _ => FieldKind::Other,
+            "object" | "nested" => FieldIntake::Objects,
+            "flat_object" | "flattened" => FieldIntake::TakesObjects,
+            kind if kind.ends_with("_range") => FieldIntake::TakesObjects,
+            kind if kind.ends_with("_vector") => FieldIntake::Vector,
+            _ => FieldIntake::Other,
         }
     }
 }
