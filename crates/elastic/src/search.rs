@@ -242,9 +242,11 @@ pub(crate) fn run_span(
     let (mut hits, values, is_cut) = kept.finish();
     facts.aggregations = match streamed {
         Some(mut streamed) => {
-            if streamed.end_matching()? {
+            let mut takes_all = streamed.end_matching()?;
+            while takes_all {
                 let mut sink = WholeAggregationSink(&mut streamed);
                 facts.is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
+                takes_all = streamed.end_all()?;
             }
             Some(Value::Object(streamed.finish()?))
         }
