@@ -20,6 +20,7 @@ mod action_line;
 mod aggregations;
 mod alias_scope;
 mod aliases;
+mod analysis;
 mod auto_creation;
 mod bulk;
 mod bulk_answer;

@@ -159,6 +159,7 @@ fn lists_of(request: &DoorRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
         ("_field_caps", _) => vec![NAMES, &["fields", "include_unmapped"]],
+        ("_analyze", _) => vec![NAMES],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
         ("_update_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY, &["pipeline"]],
         ("_reindex", _) => vec![REINDEX],

@@ -16,8 +16,8 @@ use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{
-    aliases, bulk, by_query, cluster_admin, cluster_health, index_admin, lifecycle, otlp, scrolls, search,
-    single, templates,
+    aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, lifecycle, otlp, scrolls,
+    search, single, templates,
 };
 
 /// Right that a request needs.
@@ -53,6 +53,7 @@ enum RouteOperation {
     Count,
     MultiSearch,
     FieldCaps,
+    Analyze,
     DeleteByQuery,
     UpdateByQuery,
     Reindex,
@@ -153,6 +154,8 @@ const ROUTES: &[DoorRoute] = &[
     route("GET POST", "INDEX/_msearch", Read, Do::MultiSearch),
     route("GET POST", "_field_caps", Read, Do::FieldCaps),
     route("GET POST", "INDEX/_field_caps", Read, Do::FieldCaps),
+    route("GET POST", "_analyze", Read, Do::Analyze),
+    route("GET POST", "INDEX/_analyze", Read, Do::Analyze),
     // They need the right to read, too, which is checked with their query.
     route("POST", "INDEX/_delete_by_query", Write, Do::DeleteByQuery),
     route("POST", "INDEX/_update_by_query", Write, Do::UpdateByQuery),
@@ -402,6 +405,7 @@ pub(crate) fn dispatch(
         Do::Count => search::count(door, request, parameters, index),
         Do::MultiSearch => search::multi_search(door, request, parameters, one_index),
         Do::FieldCaps => cluster_admin::field_caps(door, request, parameters, index),
+        Do::Analyze => analysis::analyze(door, request, parameters, index),
         Do::DeleteByQuery => by_query::delete(door, request, parameters, index),
         Do::UpdateByQuery => by_query::update(door, request, parameters, index),
         Do::Reindex => by_query::reindex(door, request, parameters),

@@ -58,6 +58,7 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::Count
         | Do::MultiSearch
         | Do::FieldCaps
+        | Do::Analyze
         | Do::Refresh
         | Do::GetMapping
         | Do::GetSettings
