@@ -44,8 +44,12 @@ use millrace_env::run_or_exit;
 /// side.
 pub(crate) const MODIFIERS: usize = 4;
 
-/// Modifications that a thread takes at a time, at most: so many can wait for one that waits for the disk.
-const MODIFIED_TOGETHER: usize = 32;
+/// Modifications that a thread takes at a time, at most: so many can wait for one that waits for the disk or
+/// for a model.
+const MODIFIED_TOGETHER: usize = 8;
+
+/// Time after which their results wait for the others no longer.
+const MODIFYING_TIME: Duration = Duration::from_millis(1);
 
 /// Callback for the outcome of a write.
 pub(crate) type CommitCallback = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
@@ -284,7 +288,13 @@ impl PendingWrites {
             if taken.is_empty() {
                 return;
             }
-            let commits = taken.into_iter().filter_map(|accepted| self.modified(accepted)).collect();
+            let (mut commits, began) = (Vec::with_capacity(taken.len()), Instant::now());
+            for accepted in taken {
+                commits.extend(self.modified(accepted));
+                if began.elapsed() >= MODIFYING_TIME {
+                    self.commits.push_several(std::mem::take(&mut commits));
+                }
+            }
             // They wake the committer once, and are synced together.
             self.commits.push_several(commits);
         }
