@@ -101,6 +101,7 @@ impl SearchedDocument<'_> {
                 }
                 Ok(best.map(|best| best + tie_breaker * (sum - best)))
             }
+            SearchQuery::Functions(query) => self.score_functions(query, names),
             SearchQuery::Constant(query, boost) => Ok(self.score(query, names)?.map(|_| *boost)),
             SearchQuery::Named { query, boost, name } => {
                 let score = self.score(query, names)?;

@@ -59,6 +59,7 @@ mod partitions;
 mod patterns;
 mod placing;
 mod query;
+mod query_functions;
 mod query_members;
 mod query_ranges;
 mod query_scope;

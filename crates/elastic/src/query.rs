@@ -11,6 +11,7 @@ use crate::evaluation::{number_of, words_of};
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::nested::{NestedQuery, NestedScores};
+use crate::query_functions::FunctionQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermPattern};
@@ -72,6 +73,8 @@ pub(crate) enum SearchQuery {
         /// Share of the other scores that is added to the best.
         tie_breaker: f64,
     },
+    /// A query whose scores are combined with others.
+    Functions(Box<FunctionQuery>),
     /// One score for all that match.
     Constant(Box<SearchQuery>, f64),
     /// A query with a boost or a name.
@@ -86,7 +89,10 @@ impl SearchQuery {
     /// True if all documents that match have one score.
     pub(crate) fn has_one_score(&self) -> bool {
         match self {
-            SearchQuery::Match { .. } | SearchQuery::Nested(_) | SearchQuery::Best { .. } => false,
+            SearchQuery::Match { .. }
+            | SearchQuery::Nested(_)
+            | SearchQuery::Best { .. }
+            | SearchQuery::Functions(_) => false,
             SearchQuery::Named { query, .. } => query.has_one_score(),
             SearchQuery::Bool(query) => {
                 query.should.is_empty() && query.must.iter().all(SearchQuery::has_one_score)
@@ -286,6 +292,9 @@ fn by_kind(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<SearchQuer
             let queries = members.get("queries").map(|queries| clauses(queries, scope)).transpose()?;
             let tie_breaker = tie_breaker_of(&members, 0.0)?;
             SearchQuery::Best { queries: queries.unwrap_or_default(), tie_breaker }
+        }
+        "function_score" | "boosting" => {
+            SearchQuery::Functions(Box::new(FunctionQuery::parse(kind, &members(body)?, scope)?))
         }
         "query_string" | "simple_query_string" => query_text::of_members(kind, &members(body)?)?,
         other => {

@@ -35,6 +35,7 @@ fn add_terms<'q>(query: &'q SearchQuery, terms: &mut Vec<HighlightedTerm<'q>>) {
             matching.for_each(|query| add_terms(query, terms));
         }
         SearchQuery::Best { queries, .. } => queries.iter().for_each(|query| add_terms(query, terms)),
+        SearchQuery::Functions(query) => add_terms(&query.query, terms),
         SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_terms(query, terms),
         SearchQuery::All
         | SearchQuery::None

@@ -8,6 +8,7 @@ mod by_query;
 mod door;
 mod door_support;
 mod first_writes;
+mod function_scores;
 mod highlighting;
 mod logs;
 mod otlp;
