@@ -151,11 +151,6 @@ impl AskedAggregation {
             || self.inner.iter().any(AskedAggregation::reads_everything)
     }
 
-    /// True if the aggregation, or one inside, compares values with those of all documents.
-    fn compares(&self) -> bool {
-        self.kind.starts_with("significant_") || self.inner.iter().any(AskedAggregation::compares)
-    }
-
     /// True if the aggregation, or one inside, chooses or divides nested objects once all are known, and
     /// then asks for their documents.
     fn divides_roots_late(&self) -> bool {

@@ -4,9 +4,6 @@
 //! are read again and written in shares, each of which is one batch of the store; no more than a share is in
 //! memory as values.
 
-use std::iter::Zip;
-use std::ops::RangeFrom;
-use std::slice::Split;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -150,10 +147,7 @@ impl BulkWriter<'_> {
             };
             match outcome {
                 Ok(result) => {
-                    let status = result.status;
-                    let mut object = result.object(self.refresh == RefreshPolicy::Now);
-                    object.insert("status".to_owned(), status.into());
-                    self.answer.add(action, object);
+                    self.answer.add_result(action, result, self.refresh == RefreshPolicy::Now);
                 }
                 Err(error) => self.answer.refuse(action, index, id, &error),
             }
@@ -191,8 +185,27 @@ impl RefreshPolicy {
     }
 }
 
-/// Lines with their numbers, from 1 on.
-type NumberedLines<'b> = Zip<RangeFrom<usize>, Split<'b, u8, fn(&u8) -> bool>>;
+/// Lines with their numbers, from 1 on. The last one is what follows the last newline.
+#[derive(Clone)]
+struct NumberedLines<'b> {
+    rest: Option<&'b [u8]>,
+    number: usize,
+}
+
+impl<'b> Iterator for NumberedLines<'b> {
+    type Item = (usize, &'b [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest?;
+        self.number += 1;
+        let (line, after) = match memchr::memchr(b'\n', rest) {
+            Some(end) => (&rest[..end], Some(&rest[end + 1..])),
+            None => (rest, None),
+        };
+        self.rest = after;
+        Some((self.number, line))
+    }
+}
 
 /// The operations of a body, read one after another.
 #[derive(Clone)]
@@ -220,8 +233,7 @@ impl<'b> BulkLines<'b> {
         if body.last() != Some(&b'\n') {
             return Err(unterminated());
         }
-        let is_end: fn(&u8) -> bool = |byte| *byte == b'\n';
-        Ok(BulkLines { lines: (1..).zip(body.split(is_end)), count: 0, nameless: 0 })
+        Ok(BulkLines { lines: NumberedLines { rest: Some(body), number: 0 }, count: 0, nameless: 0 })
     }
 
     /// Next operation; `None` at the end.

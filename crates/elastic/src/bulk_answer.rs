@@ -1,13 +1,15 @@
 //! Answer of a bulk, written item by item: as values, the results of small operations would take many times
 //! the bytes of their request.
 
+use std::io::{self, Write as _};
+
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::filter_path::PathFilter;
 use crate::request::{DoorParameters, DoorReply};
 use crate::unread::SentValue;
-use crate::writing::WriteAction;
+use crate::writing::{WriteAction, WriteResult};
 
 /// Bytes of an answer from which on errors have their type alone: their texts may repeat names of any length.
 const REASONS_BYTES: usize = 16 << 20;
@@ -56,8 +58,21 @@ impl BulkAnswer {
         self.add(action, object);
     }
 
-    /// Adds the result of an operation.
-    pub(crate) fn add(&mut self, action: WriteAction, result: Map<String, Value>) {
+    /// Adds the result of an operation that was done.
+    pub(crate) fn add_result(&mut self, action: WriteAction, result: WriteResult, forced_refresh: bool) {
+        if self.filter.is_some() || self.is_pretty || result.get.is_some() {
+            let status = result.status;
+            let mut object = result.object(forced_refresh);
+            object.insert("status".to_owned(), status.into());
+            return self.add(action, object);
+        }
+        self.shows_items = true;
+        self.begin_item();
+        write_result(&mut self.items, action, &result, forced_refresh).expect("a vector takes all bytes");
+    }
+
+    /// Adds an item.
+    fn add(&mut self, action: WriteAction, result: Map<String, Value>) {
         let item = json!({ action.name(): result });
         let Some(filter) = &self.filter else {
             self.shows_items = true;
@@ -71,13 +86,17 @@ impl BulkAnswer {
         }
     }
 
+    fn begin_item(&mut self) {
+        if !self.items.is_empty() {
+            self.items.push(b',');
+        }
+    }
+
     fn write(&mut self, item: &Value) {
         let sent = SentValue(item);
         let text = if self.is_pretty { serde_json::to_vec_pretty(&sent) } else { serde_json::to_vec(&sent) };
         let text = text.expect("JSON with names for keys has a text");
-        if !self.items.is_empty() {
-            self.items.push(b',');
-        }
+        self.begin_item();
         if !self.is_pretty {
             self.items.extend_from_slice(&text);
             return;
@@ -116,6 +135,25 @@ impl BulkAnswer {
         }
         DoorReply::Written(200, text)
     }
+}
+
+/// Writes the item of a result without its values in between, which take several times as long.
+fn write_result(
+    items: &mut Vec<u8>,
+    action: WriteAction,
+    of: &WriteResult,
+    forced_refresh: bool,
+) -> io::Result<()> {
+    let WriteResult { index, id, version, seq_no, result, status, get: _ } = of;
+    let forced = if forced_refresh { r#""forced_refresh":true,"# } else { "" };
+    let shards = of.shards_written();
+    write!(items, r#"{{"{}":{{"_index":"#, action.name())?;
+    serde_json::to_writer(&mut *items, index)?;
+    items.extend_from_slice(br#","_id":"#);
+    serde_json::to_writer(&mut *items, id)?;
+    write!(items, r#","_version":{version},"result":"{result}",{forced}"_shards":{{"total":{shards},"#)?;
+    write!(items, r#""successful":{shards},"failed":0}},"_seq_no":{seq_no},"_primary_term":1,"#)?;
+    write!(items, r#""status":{status}}}}}"#)
 }
 
 #[cfg(test)]
@@ -165,5 +203,29 @@ mod tests {
         let read: Value = serde_json::from_slice(&text).expect("it is JSON");
         assert_eq!(read["items"].as_array().map(Vec::len), Some(100));
         assert_eq!(read["items"][99]["index"]["error"]["type"], "index_not_found_exception");
+    }
+
+    #[test]
+    fn results_are_written_as_the_trees_of_their_values() {
+        for (action, id, result, status, forced_refresh, get) in [
+            (WriteAction::Create, "a", "created", 201, false, None),
+            (WriteAction::Index, "quote \" and \n, ä", "updated", 200, true, None),
+            (WriteAction::Update, "n", "noop", 200, true, None),
+            (WriteAction::Update, "shown", "updated", 200, false, Some(json!({ "_source": { "a": 1 } }))),
+            (WriteAction::Delete, "", "not_found", 404, false, None),
+        ] {
+            let (index, version, seq_no) = ("logs-\u{7f}".to_owned(), i64::MAX, 7);
+            let of = WriteResult { index, id: id.to_owned(), version, seq_no, result, status, get };
+            let [mut written, mut tree] = [(); 2].map(|()| BulkAnswer::new(&DoorParameters::default()));
+            for _ in 0..2 {
+                written.add_result(action, of.clone(), forced_refresh);
+                let mut object = of.clone().object(forced_refresh);
+                object.insert("status".to_owned(), status.into());
+                tree.add(action, object);
+            }
+            let [written, tree] = [written, tree].map(|answer| String::from_utf8(answer.items));
+            assert_eq!(written, tree, "{id}");
+            assert!(written.is_ok_and(|text| text.contains(result)), "{id}");
+        }
     }
 }

@@ -114,7 +114,7 @@ impl BulkSplitter {
             return Ok(full);
         }
         self.bytes.extend_from_slice(bytes);
-        while let Some(length) = self.bytes[self.scanned..].iter().position(|byte| *byte == b'\n') {
+        while let Some(length) = memchr::memchr(b'\n', &self.bytes[self.scanned..]) {
             let end = self.scanned + length + 1;
             let is_action = !self.needs_document;
             if is_action && self.bytes[self.scanned..end].iter().all(u8::is_ascii_whitespace) {

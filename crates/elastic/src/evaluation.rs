@@ -1,9 +1,13 @@
 //! Evaluation of a query on one document: its score, or nothing.
 
+mod words;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use self::words::has_phrase;
+pub(crate) use self::words::{phrase_end, word_spans, words_of};
 use crate::Error;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
@@ -48,28 +52,6 @@ pub(crate) fn kind_of(field_type: &str) -> FieldValueKind {
         "ip" => FieldValueKind::Ip,
         _ => FieldValueKind::Keyword,
     }
-}
-
-/// Words of a text as they are searched: lower case, split at what is neither letter nor number.
-pub(crate) fn words_of(text: &str) -> Vec<String> {
-    let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '\'';
-    let mut words = Vec::new();
-    for part in text.split(|letter: char| !is_inner(letter) && letter != '.') {
-        // A dot stays between two digits, as in 1.5.
-        let mut rest = part.trim_matches('.');
-        while let Some(at) = rest.find('.') {
-            let is_number = rest[..at].ends_with(|letter: char| letter.is_ascii_digit())
-                && rest[at + 1..].starts_with(|letter: char| letter.is_ascii_digit());
-            if is_number {
-                break;
-            }
-            words.push(rest[..at].to_lowercase());
-            rest = &rest[at + 1..];
-        }
-        words.push(rest.to_lowercase());
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 impl SearchedDocument<'_> {
@@ -119,6 +101,7 @@ impl SearchedDocument<'_> {
                 }
                 Ok(best.map(|best| best + tie_breaker * (sum - best)))
             }
+            SearchQuery::Functions(query) => self.score_functions(query, names),
             SearchQuery::Constant(query, boost) => Ok(self.score(query, names)?.map(|_| *boost)),
             SearchQuery::Named { query, boost, name } => {
                 let score = self.score(query, names)?;
@@ -352,22 +335,13 @@ impl SearchedDocument<'_> {
 
     /// Score of words in a text field. It grows with the share of the text that the words are.
     fn match_words(&self, place: &str, text: &str, options: &MatchOptions) -> Option<f64> {
-        let wanted = match options.analyzer.as_deref() {
-            Some("keyword") => vec![text.to_owned()],
-            Some("whitespace") => text.split_whitespace().map(str::to_owned).collect(),
-            _ => words_of(text),
-        };
+        let wanted = options.words_of(text);
         if wanted.is_empty() {
             return options.matches_without_words.then_some(1.0);
         }
         let mut own: Vec<Vec<String>> = Vec::new();
         each_at(self.source, place, &mut |value| own.push(words_of(&text_of(value))));
-        let is_last = |at: usize| options.is_prefix && at + 1 == wanted.len();
-        let fits = |at: usize, word: &str| match (is_last(at), options.fuzziness) {
-            (true, _) => word.starts_with(&wanted[at]),
-            (false, Some(fuzziness)) => fuzziness.has(word, &wanted[at]),
-            (false, None) => word == wanted[at],
-        };
+        let fits = |at: usize, word: &str| options.fits(&wanted, at, word);
         let length: usize = own.iter().map(Vec::len).sum();
         if options.is_phrase {
             let is_there = own.iter().any(|words| has_phrase(words, wanted.len(), options.slop, &fits));
@@ -433,24 +407,6 @@ fn is_in_network(address: &str, network: &str) -> bool {
     };
     let bit = |bytes: &[u8], at: usize| bytes.get(at / 8).map(|byte| byte >> (7 - at % 8) & 1);
     address.len() == base.len() && (0..bits).all(|at| bit(&address, at) == bit(&base, at))
-}
-
-/// True if a phrase of `length` words is in a text, with up to `slop` words between.
-fn has_phrase(words: &[String], length: usize, slop: usize, fits: &impl Fn(usize, &str) -> bool) -> bool {
-    (0..words.len()).any(|start| {
-        let (mut at, mut left) = (start, slop);
-        for number in 0..length {
-            loop {
-                match words.get(at) {
-                    Some(word) if fits(number, word) => break,
-                    Some(_) if left > 0 && number > 0 => (at, left) = (at + 1, left - 1),
-                    _ => return false,
-                }
-            }
-            at += 1;
-        }
-        true
-    })
 }
 
 #[cfg(test)]

@@ -121,6 +121,13 @@ pub(crate) fn all_fields(mappings: &Map<String, Value>) -> Vec<(String, &Map<Str
     all
 }
 
+/// Number of all fields, multi-fields included.
+pub(crate) fn count_fields(mappings: &Map<String, Value>) -> usize {
+    let below = |name: &str| mappings.get(name).and_then(Value::as_object).into_iter().flatten();
+    let fields = below("properties").chain(below("fields")).filter_map(|(_, field)| field.as_object());
+    fields.map(|field| 1 + count_fields(field)).sum()
+}
+
 /// Checks a mapping that a client gives.
 pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
     const KNOWN: [&str; 12] = [
@@ -144,8 +151,7 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
         )));
     }
     check_properties(mappings.get("properties"), 0)?;
-    let count = all_fields(mappings).len();
-    if count > FIELDS_MAX {
+    if count_fields(mappings) > FIELDS_MAX {
         return Err(Error::IllegalArgument(format!(
             "Limit of total fields [{FIELDS_MAX}] has been exceeded"
         )));
@@ -266,12 +272,12 @@ pub(crate) fn check_value(
         _ => None,
     };
     let illegal = |reason: String| Err(("illegal_argument_exception", reason));
-    let shown = text_of(value);
+    let shown = || text_of(value);
     let within = |least: f64, most: f64| match number() {
         None if value.is_object() => illegal("Cannot parse object as number".to_owned()),
-        None => Err(("number_format_exception", format!("For input string: \"{shown}\""))),
+        None => Err(("number_format_exception", format!("For input string: \"{}\"", shown()))),
         Some(number) if number < least || number > most => {
-            illegal(format!("Value [{shown}] is out of range for a {kind}"))
+            illegal(format!("Value [{}] is out of range for a {kind}", shown()))
         }
         Some(_) => Ok(()),
     };
@@ -285,7 +291,9 @@ pub(crate) fn check_value(
         "boolean" => match value {
             Value::Bool(_) => Ok(()),
             Value::String(text) if ["true", "false", ""].contains(&text.as_str()) => Ok(()),
-            _ => illegal(format!("Failed to parse value [{shown}] as only [true] or [false] are allowed.")),
+            _ => {
+                illegal(format!("Failed to parse value [{}] as only [true] or [false] are allowed.", shown()))
+            }
         },
         "date" | "date_nanos" => {
             let format = field.get("format").and_then(Value::as_str);
@@ -293,21 +301,24 @@ pub(crate) fn check_value(
             let is_nanos = kind == "date_nanos";
             match millis {
                 Some(millis) if is_nanos && millis < 0 => illegal(format!(
-                    "date[{shown}] is before the epoch in 1970 and cannot be stored in nanosecond resolution"
+                    "date[{}] is before the epoch in 1970 and cannot be stored in nanosecond resolution",
+                    shown()
                 )),
                 Some(millis) if is_nanos && millis > 9_223_372_036_854 => illegal(format!(
-                    "date[{shown}] is after 2262-04-11T23:47:16.854775807 and cannot be stored in nanosecond resolution"
+                    "date[{}] is after 2262-04-11T23:47:16.854775807 and cannot be stored in nanosecond resolution",
+                    shown()
                 )),
                 Some(_) => Ok(()),
                 None => illegal(format!(
-                    "failed to parse date field [{shown}] with format [{}]",
+                    "failed to parse date field [{}] with format [{}]",
+                    shown(),
                     format.unwrap_or("strict_date_optional_time||epoch_millis")
                 )),
             }
         }
         "ip" => match value.as_str().map(|text| text.parse::<std::net::IpAddr>()) {
             Some(Ok(_)) => Ok(()),
-            _ => illegal(format!("'{shown}' is not an IP string literal.")),
+            _ => illegal(format!("'{}' is not an IP string literal.", shown())),
         },
         "text" | "keyword" | "wildcard" | "match_only_text" | "constant_keyword" if value.is_object() => {
             illegal("Can't get text on a START_OBJECT at 1:1".to_owned())
@@ -347,6 +358,7 @@ mod tests {
             assert_eq!(found.as_deref(), Some(kind), "{path}");
         }
         assert!(field_at(&mappings, "e").is_none(), "null has no type");
+        assert_eq!(count_fields(&mappings), all_fields(&mappings).len());
         assert!(!fit(&mut mappings, &document).expect("it fits"), "nothing is new");
     }
 

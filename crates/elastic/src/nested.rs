@@ -124,6 +124,7 @@ pub(crate) fn add_inner_hits(
             each(should)
         }
         SearchQuery::Best { queries, .. } => each(queries),
+        SearchQuery::Functions(query) => each(std::slice::from_ref(&query.query)),
         SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => {
             each(std::slice::from_ref(&**query))
         }

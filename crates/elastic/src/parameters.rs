@@ -86,6 +86,38 @@ const WRITE: &[&str] = &[
     "wait_for_active_shards",
 ];
 
+/// Writes of the documents that a query finds.
+const BY_QUERY: &[&str] = &[
+    "conflicts",
+    "max_docs",
+    "preference",
+    "refresh",
+    "request_cache",
+    "requests_per_second",
+    "routing",
+    "scroll",
+    "scroll_size",
+    "search_timeout",
+    "search_type",
+    "slices",
+    "stats",
+    "timeout",
+    "version",
+    "wait_for_active_shards",
+    "wait_for_completion",
+];
+
+const REINDEX: &[&str] = &[
+    "max_docs",
+    "refresh",
+    "requests_per_second",
+    "scroll",
+    "slices",
+    "timeout",
+    "wait_for_active_shards",
+    "wait_for_completion",
+];
+
 const CONDITION: &[&str] = &["if_primary_term", "if_seq_no", "version", "version_type"];
 
 const GET: &[&str] =
@@ -127,6 +159,10 @@ fn lists_of(request: &DoorRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
         ("_field_caps", _) => vec![NAMES, &["fields", "include_unmapped"]],
+        ("_analyze", _) => vec![NAMES],
+        ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
+        ("_update_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY, &["pipeline"]],
+        ("_reindex", _) => vec![REINDEX],
         ("_bulk", _) => vec![WRITE, SHOWN, &["batch_size", "batch_interval"]],
         ("_mget", _) => vec![GET, SHOWN],
         ("_source", _) => vec![GET, SHOWN],

@@ -30,7 +30,8 @@ pub(crate) struct PlacedWrite {
 pub(crate) struct WritePlacer<'d> {
     door: &'d ElasticDoor,
     found: HashMap<WrittenName, OpenIndex>,
-    fitted: HashMap<String, FittedMapping>,
+    /// Copies by the numbers of the indexes.
+    fitted: HashMap<u32, FittedMapping>,
 }
 
 /// Name in a write, with what decides which index it means.
@@ -41,8 +42,10 @@ enum WrittenName {
 }
 
 /// Copy of the mapping of an index.
+#[derive(Default)]
 struct FittedMapping {
-    entry: Arc<IndexEntry>,
+    /// The index as it was copied; `None` if the copy is to be made before it is used.
+    entry: Option<Arc<IndexEntry>>,
     mappings: Map<String, Value>,
 }
 
@@ -116,12 +119,11 @@ impl<'d> WritePlacer<'d> {
     /// Place of a document in `logs` mode, and the reason for which a field is ignored, if one is. Such
     /// documents are counted, and none is refused.
     fn place_log(&mut self, index: &OpenIndex, document: &Map<String, Value>) -> (LogPlace, Option<String>) {
-        let mut fitted = self.copy_of(index, || index.live.observed.entry(&index.entry).mappings.clone());
+        let fitted = self.copy_of(index, || index.live.observed.entry(&index.entry).mappings.clone());
         let LenientFit { is_changed, ignored } = mapping::observe(&mut fitted.mappings, document);
         if is_changed {
             index.live.observed.note(&index.entry, document);
         }
-        self.fitted.insert(index.entry.name.clone(), fitted);
         if !ignored.is_empty() {
             self.door.node.metrics().count(CountedMetric::LogDocumentsIgnored);
         }
@@ -130,10 +132,17 @@ impl<'d> WritePlacer<'d> {
     }
 
     /// Copy of the mapping of an index, the one that is there or a new one.
-    fn copy_of(&mut self, index: &OpenIndex, mappings: impl FnOnce() -> Map<String, Value>) -> FittedMapping {
-        let fitted = self.fitted.remove(&index.entry.name);
-        let fitted = fitted.filter(|fitted| Arc::ptr_eq(&fitted.entry, &index.entry));
-        fitted.unwrap_or_else(|| FittedMapping { entry: Arc::clone(&index.entry), mappings: mappings() })
+    fn copy_of(
+        &mut self,
+        index: &OpenIndex,
+        mappings: impl FnOnce() -> Map<String, Value>,
+    ) -> &mut FittedMapping {
+        let entry = &index.entry;
+        let fitted = self.fitted.entry(entry.number).or_default();
+        if fitted.entry.as_ref().is_none_or(|copied| !Arc::ptr_eq(copied, entry)) {
+            *fitted = FittedMapping { entry: Some(Arc::clone(entry)), mappings: mappings() };
+        }
+        fitted
     }
 
     /// The place of a log record. Values that do not fit the mapping are no reason to refuse it: the second
@@ -182,12 +191,14 @@ impl<'d> WritePlacer<'d> {
     fn fit(&mut self, index: OpenIndex, document: Option<&Map<String, Value>>) -> Result<OpenIndex, Error> {
         let Some(document) = document else { return Ok(index) };
         let name = &index.entry.name;
-        let mut fitted = self.copy_of(&index, || index.entry.mappings.clone());
-        // After an error, and with new fields, the copy is not that of the index any more.
-        if !mapping::fit_in_place(&mut fitted.mappings, document)? {
-            self.fitted.insert(name.clone(), fitted);
+        let fitted = self.copy_of(&index, || index.entry.mappings.clone());
+        let is_changed = mapping::fit_in_place(&mut fitted.mappings, document);
+        if matches!(is_changed, Ok(false)) {
             return Ok(index);
         }
+        // After an error, and with new fields, the copy is not that of the index any more.
+        fitted.entry = None;
+        is_changed?;
         let mut change = self.door.catalog.change()?;
         // Another request may have added fields, or deleted the index, meanwhile.
         let Some(newest) = change.indexes.get(name) else {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::evaluation::number_of;
 use crate::nested::NestedQuery;
+use crate::query_functions::FunctionQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermPattern};
@@ -70,6 +71,8 @@ pub(crate) enum SearchQuery {
         /// Share of the other scores that is added to the best.
         tie_breaker: f64,
     },
+    /// A query whose scores are combined with others.
+    Functions(Box<FunctionQuery>),
     /// One score for all that match.
     Constant(Box<SearchQuery>, f64),
     /// A query with a boost or a name.
@@ -84,7 +87,10 @@ impl SearchQuery {
     /// True if all documents that match have one score.
     pub(crate) fn has_one_score(&self) -> bool {
         match self {
-            SearchQuery::Match { .. } | SearchQuery::Nested(_) | SearchQuery::Best { .. } => false,
+            SearchQuery::Match { .. }
+            | SearchQuery::Nested(_)
+            | SearchQuery::Best { .. }
+            | SearchQuery::Functions(_) => false,
             SearchQuery::Named { query, .. } => query.has_one_score(),
             SearchQuery::Bool(query) => {
                 query.should.is_empty() && query.must.iter().all(SearchQuery::has_one_score)

@@ -90,6 +90,25 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ("nested", &["path", "query", "score_mode", "ignore_unmapped", "inner_hits"]),
     ("constant_score", &["filter"]),
     ("dis_max", &["queries", "tie_breaker"]),
+    ("boosting", &["positive", "negative", "negative_boost"]),
+    (
+        "function_score",
+        &[
+            "query",
+            "functions",
+            "weight",
+            "field_value_factor",
+            "random_score",
+            "script_score",
+            "gauss",
+            "exp",
+            "linear",
+            "score_mode",
+            "boost_mode",
+            "max_boost",
+            "min_score",
+        ],
+    ),
     (
         "query_string",
         &[
@@ -171,10 +190,14 @@ mod tests {
                 ("queries", json!([{ "match_all": {} }])),
                 ("values", json!(["1"])),
                 ("path", json!("a")),
+                ("positive", json!({ "match_all": {} })),
+                ("negative", json!({ "match_none": {} })),
+                ("negative_boost", json!(0.5)),
             ] {
                 if MEMBERS.iter().any(|(other, known)| other == kind && known.contains(&name)) {
+                    let has_query = ["nested", "function_score"].contains(kind);
                     members[name] =
-                        if kind == &"nested" && name == "query" { json!({ "match_all": {} }) } else { value };
+                        if has_query && name == "query" { json!({ "match_all": {} }) } else { value };
                 }
             }
             let parsed = crate::query::parse(&query(kind, members.clone()));

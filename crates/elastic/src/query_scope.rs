@@ -80,6 +80,7 @@ impl SearchQuery {
                 of_all(&query.must) + of_all(&query.filter) + of_all(&query.should) + of_all(&query.must_not)
             }
             SearchQuery::Best { queries, .. } => of_all(queries),
+            SearchQuery::Functions(query) => query.pattern_bytes(),
             SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.pattern_bytes(),
             SearchQuery::All
             | SearchQuery::None

@@ -147,12 +147,12 @@ impl<'l> SearchPace<'l> {
         left == 0
     }
 
-    /// Gives other work of the node its turn.
+    /// Gives other work of the node its turn, as long as the client is there.
     fn give_way(&self) -> Result<(), Error> {
         if self.gone.load(Ordering::Relaxed) {
             return Err(Error::Timeout("the client left before the search had ended".to_owned()));
         }
-        pool::pause(Instant::now());
+        pause();
         Ok(())
     }
 
@@ -173,6 +173,11 @@ impl<'l> SearchPace<'l> {
             _ => Ok(ControlFlow::Continue(())),
         }
     }
+}
+
+/// Gives other work of the node its turn.
+pub(crate) fn pause() {
+    pool::pause(Instant::now());
 }
 
 /// A search under its limits.

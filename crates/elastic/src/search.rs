@@ -242,9 +242,11 @@ pub(crate) fn run_span(
     let (mut hits, values, is_cut) = kept.finish();
     facts.aggregations = match streamed {
         Some(mut streamed) => {
-            if streamed.end_matching()? {
+            let mut takes_all = streamed.end_matching()?;
+            while takes_all {
                 let mut sink = WholeAggregationSink(&mut streamed);
                 facts.is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
+                takes_all = streamed.end_all()?;
             }
             Some(Value::Object(streamed.finish()?))
         }
@@ -345,11 +347,15 @@ pub(crate) fn answer(
     memory: &QueryMemory,
 ) -> Result<Value, Error> {
     kept_hits::take(memory, ANSWER_BYTES)?;
+    let mut highlighter = request.highlighting.as_ref().map(|asked| asked.highlighter(&request.query));
     let mut hits: Vec<Value> = Vec::new();
     for hit in page {
         let mut inner = hit.inner.clone();
         add_inner_hits(&request.query, hit, request.form.total_as_number, memory, &mut inner)?;
         let mut object = request.form.object(hit, found.has_scores);
+        if let Some(highlighted) = highlighter.as_mut().and_then(|highlighter| highlighter.of(hit)) {
+            object["highlight"] = highlighted;
+        }
         if !inner.is_empty() {
             object["inner_hits"] = Value::Object(inner);
         }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::aggregations::{self, AskedAggregation};
 use crate::collapse::HitCollapse;
+use crate::highlighting::HitHighlighting;
 use crate::hit_form::HitForm;
 use crate::kept_hits;
 use crate::query::{self, SearchQuery};
@@ -27,6 +28,7 @@ pub(crate) struct HitSearch {
     pub(crate) after: Option<Vec<Value>>,
     pub(crate) aggregations: Vec<AskedAggregation>,
     pub(crate) form: HitForm,
+    pub(crate) highlighting: Option<HitHighlighting>,
     pub(crate) routing: Option<Vec<String>>,
     /// Routing values by indexes, of the aliases that name them. They count if the search has none.
     pub(crate) alias_routing: BTreeMap<String, Vec<String>>,
@@ -64,6 +66,7 @@ impl HitSearch {
             after: None,
             aggregations: Vec::new(),
             form: HitForm::default(),
+            highlighting: None,
             routing: parameters.list("routing"),
             alias_routing: BTreeMap::new(),
             slice: None,
@@ -106,7 +109,9 @@ impl HitSearch {
 
     /// Bytes that the regular expressions of its queries take, about, without those of aggregations.
     pub(crate) fn pattern_bytes(&self) -> usize {
-        self.query.pattern_bytes() + self.post_filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
+        self.query.pattern_bytes()
+            + self.post_filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
+            + self.highlighting.as_ref().map_or(0, HitHighlighting::pattern_bytes)
     }
 
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
@@ -134,6 +139,7 @@ impl HitSearch {
                 self.bytes -= kept_hits::bytes_inside(value);
                 self.aggregations = aggregations::parse(value)?;
             }
+            "highlight" => self.highlighting = Some(HitHighlighting::parse(value)?),
             "indices_boost" => self.boosts = boosts_of(value)?,
             "min_score" => self.minimum_score = value.as_f64(),
             "track_total_hits" => match value {

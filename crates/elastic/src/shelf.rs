@@ -102,9 +102,13 @@ impl ShelfGroup {
     /// # Errors
     /// The name is empty or too long.
     pub(crate) fn id(self, name: &str) -> Result<DocumentId, Error> {
+        let is_escaped = |letter: char| letter.is_control() || letter == '%';
+        if !name.contains(is_escaped) {
+            return Ok(DocumentId::new(NAMESPACE, DOOR_TYPE, &self.group(), name)?);
+        }
         let mut escaped = String::with_capacity(name.len());
         for letter in name.chars() {
-            if letter.is_control() || letter == '%' {
+            if is_escaped(letter) {
                 let mut bytes = [0; 4];
                 for byte in letter.encode_utf8(&mut bytes).bytes() {
                     escaped.push_str(&format!("%{byte:02x}"));

@@ -43,6 +43,7 @@ impl TimeBounds<'_> {
         match query {
             SearchQuery::Range { field, bounds } if field == self.field => self.of_range(bounds),
             SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => self.of(query),
+            SearchQuery::Functions(query) => self.of(&query.query),
             SearchQuery::None => Some((1, 0)),
             SearchQuery::Bool(query) => {
                 let needed = query.must.iter().chain(&query.filter).filter_map(|query| self.of(query));

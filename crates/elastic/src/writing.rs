@@ -136,9 +136,14 @@ pub(crate) struct WriteResult {
 }
 
 impl WriteResult {
+    /// Number of shards that were written to.
+    pub(crate) fn shards_written(&self) -> u8 {
+        u8::from(self.result != "noop")
+    }
+
     /// The result as an object.
     pub(crate) fn object(self, forced_refresh: bool) -> Map<String, Value> {
-        let written = u8::from(self.result != "noop");
+        let written = self.shards_written();
         let mut object = Map::new();
         object.insert("_index".to_owned(), self.index.into());
         object.insert("_id".to_owned(), self.id.into());
@@ -394,12 +399,12 @@ fn decided(
 /// decisions of several writes are taken in any order: each of these has its sequence number beforehand, so
 /// that documents of a bulk are in its order.
 fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite, Error> {
-    let PlacedWrite { index, write, .. } = placed.clone();
+    let PlacedWrite { index, write, .. } = placed;
     let name = write.id.clone().unwrap_or_else(|| random_text(20));
     let id = index.group().id(&name)?;
     let seq_no = is_one_of_several.then(|| index.live.next_seq_no());
     if write.id.is_none() && write.action != WriteAction::Update {
-        let (result, effect) = decide(&index, &name, &write, None, seq_no)?;
+        let (result, effect) = decide(index, &name, write, None, seq_no)?;
         if let Some(Some(after)) = effect {
             if index.hides_writes() {
                 index.live.hide(&name, None);
@@ -409,6 +414,7 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
             return Ok(DecidedWrite { write: DocumentWrite { id, change }, slot });
         }
     }
+    let (index, write) = (index.clone(), write.clone());
     let slot = DecisionSlot::default();
     let decided = Arc::clone(&slot);
     let stored_id = id.clone();

@@ -26,7 +26,7 @@ use crate::upkeep::rolling::TailRoller;
 use crate::upkeep::sealing::TailSealer;
 use crate::write::batch::RefusedBatch;
 use crate::write::commit_rows::TIMESTAMP_LIMIT;
-use crate::write::committer::PendingWrites;
+use crate::write::committer::{MODIFIERS, PendingWrites};
 use crate::{
     CommitFollower, CommittedWrite, DocumentWrite, Error, RewritePause, StoreLayout, StoreModification,
     StoreOptions, StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope,
@@ -54,8 +54,6 @@ struct StoreThreads {
     background: Vec<JoinHandle<()>>,
 }
 
-/// Modifications read documents, which can wait for the disk; so some run side by side.
-const MODIFIERS: usize = 4;
 /// Interval at which the background checks for work without being woken.
 const TICK: Duration = Duration::from_millis(100);
 /// Delay before failed background work is tried again.

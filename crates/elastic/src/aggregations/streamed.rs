@@ -1,9 +1,9 @@
 //! Aggregations that take documents one by one: they keep buckets and figures, and no documents.
 //!
 //! A sample keeps the documents that it is going to have, and is divided when they are known; so are
-//! intervals of time that depend on all points. Two combinations look at documents again that have passed:
-//! values of all documents that are compared with all documents, and the documents of nested objects that
-//! are chosen or divided late. A search with one of them keeps its documents.
+//! intervals of time that depend on all points. Values of all documents that are compared with all documents
+//! have these pass twice. One combination looks at documents again that have passed: the documents of nested
+//! objects that are chosen or divided late. A search with it keeps its documents.
 
 mod adding;
 mod answers;
@@ -48,6 +48,8 @@ pub(crate) struct StreamedAggregations<'a> {
     scope: &'a AggregationScope<'a>,
     plans: Vec<StreamPlan<'a>>,
     states: Vec<StreamState>,
+    /// True once all documents have passed, and pass again for comparisons.
+    passes_again: bool,
 }
 
 impl<'a> StreamedAggregations<'a> {
@@ -62,7 +64,7 @@ impl<'a> StreamedAggregations<'a> {
     ) -> Result<Option<Self>, Error> {
         let Some(plans) = StreamPlan::all(asked, scope, memory)? else { return Ok(None) };
         let states = plans.iter().map(StreamPlan::state).collect::<Result<_, _>>()?;
-        Ok(Some(StreamedAggregations { asked, scope, plans, states }))
+        Ok(Some(StreamedAggregations { asked, scope, plans, states, passes_again: false }))
     }
 
     /// Adds a document.
@@ -79,12 +81,7 @@ impl<'a> StreamedAggregations<'a> {
     /// # Errors
     /// As for [`Self::add`].
     pub(crate) fn end_matching(&mut self) -> Result<bool, Error> {
-        for (plan, state) in self.plans.iter().zip(&mut self.states) {
-            // The others take theirs later.
-            if !matches!(plan.work, StreamWork::Global) {
-                plan.settle(state)?;
-            }
-        }
+        self.settle(false)?;
         Ok(self.plans.iter().any(StreamPlan::reads_everything))
     }
 
@@ -94,24 +91,43 @@ impl<'a> StreamedAggregations<'a> {
     /// As for [`Self::add`].
     pub(crate) fn add_of_all(&mut self, hit: &SearchHit) -> Result<(), Error> {
         for (plan, state) in self.plans.iter().zip(&mut self.states) {
-            if let (StreamWork::Global, StreamState::List(buckets)) = (&plan.work, state) {
+            if let (StreamWork::Global, StreamState::List(buckets), false) =
+                (&plan.work, state, self.passes_again)
+            {
                 plan.fill_places(buckets, [0], StreamedHit::whole(hit))?;
             }
-            plan.compare(hit)?;
+            if plan.compares_again() == self.passes_again {
+                plan.compare(hit)?;
+            }
         }
         Ok(())
+    }
+
+    /// Ends all documents. True if they are to be added once more, for values of all documents that are
+    /// compared with all documents.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    pub(crate) fn end_all(&mut self) -> Result<bool, Error> {
+        if std::mem::replace(&mut self.passes_again, true) {
+            return Ok(false);
+        }
+        self.settle(true)?;
+        Ok(self.plans.iter().any(StreamPlan::compares_again))
+    }
+
+    /// Settles the aggregations of all documents, or the others.
+    fn settle(&mut self, is_global: bool) -> Result<(), Error> {
+        let plans = self.plans.iter().zip(&mut self.states);
+        let mut settled = plans.filter(|(plan, _)| matches!(plan.work, StreamWork::Global) == is_global);
+        settled.try_for_each(|(plan, state)| plan.settle(state))
     }
 
     /// Answer of the aggregations.
     ///
     /// # Errors
     /// There are too many buckets, or an order names no figure.
-    pub(crate) fn finish(&mut self) -> Result<Map<String, Value>, Error> {
-        for (plan, state) in self.plans.iter().zip(&mut self.states) {
-            if matches!(plan.work, StreamWork::Global) {
-                plan.settle(state)?;
-            }
-        }
+    pub(crate) fn finish(&self) -> Result<Map<String, Value>, Error> {
         finish_all(&self.plans, &self.states, self.asked, self.scope)
     }
 }
@@ -252,8 +268,7 @@ impl<'a> StreamPlan<'a> {
             }
             "sampler" => StreamWork::Sampler(one.count_of("shard_size", 100)?),
             "auto_date_histogram" => StreamWork::Automatic(one.automatic_division()?),
-            // Aggregations inside would need all documents again.
-            "global" if !asked.inner.iter().any(AskedAggregation::compares) => StreamWork::Global,
+            "global" => StreamWork::Global,
             "missing" => StreamWork::Missing(one.source()?),
             // The objects of a document would not be together any more where one asks for the document.
             "nested" if !asked.inner.iter().any(AskedAggregation::divides_roots_late) => {

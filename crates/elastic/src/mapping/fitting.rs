@@ -1,8 +1,10 @@
 //! Documents beside a mapping: they fit it, or are refused; in `logs` mode none is refused.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
-use super::{DEPTH_MAX, FIELDS_MAX, all_fields, check_value, type_of};
+use super::{DEPTH_MAX, FIELDS_MAX, check_value, count_fields, type_of};
 use crate::Error;
 use crate::dates::DateText;
 use crate::unread::{has_unread, unread_text};
@@ -12,8 +14,7 @@ pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Valu
     let mut fitted = mappings.clone();
     let is_changed = fit_in_place(&mut fitted, document)?;
     if is_changed {
-        let count = all_fields(&fitted).len();
-        if count > FIELDS_MAX {
+        if count_fields(&fitted) > FIELDS_MAX {
             return Err(Error::IllegalArgument(format!(
                 "Limit of total fields [{FIELDS_MAX}] has been exceeded"
             )));
@@ -46,7 +47,7 @@ pub(crate) struct LenientFit {
 
 /// Adds the new fields of a document to a mapping, as far as it has room for them. No document is refused.
 pub(crate) fn observe(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> LenientFit {
-    let room = FIELDS_MAX.saturating_sub(all_fields(mappings).len());
+    let room = FIELDS_MAX.saturating_sub(count_fields(mappings));
     fit_leniently(mappings, document, room)
 }
 
@@ -162,20 +163,23 @@ impl MappingPass {
         }
         let mode = DynamicMode::of(definition, inherited);
         for (name, value) in document {
-            if name.trim().is_empty() || name.split('.').any(|part| part.trim().is_empty()) {
+            let path = match before {
+                "" => Cow::Borrowed(name.as_str()),
+                before => Cow::Owned(format!("{before}{name}")),
+            };
+            if name.split('.').any(|part| part.trim().is_empty()) {
                 let error = Error::Document {
                     reason: "failed to parse".to_owned(),
                     cause: Some((
                         "illegal_argument_exception",
                         format!(
-                            "object field starting or ending with a [.] makes object resolution ambiguous: [{before}{name}]"
+                            "object field starting or ending with a [.] makes object resolution ambiguous: [{path}]"
                         ),
                     )),
                 };
-                self.refuse(&format!("{before}{name}"), error)?;
+                self.refuse(&path, error)?;
                 continue;
             }
-            let path = format!("{before}{name}");
             if has_unread(value) {
                 self.refuse(&path, Error::document(format!("a value of [{path}] cannot be read")))?;
             }
@@ -191,17 +195,16 @@ impl MappingPass {
         value: &Value,
         mode: &DynamicMode,
     ) -> Result<(), Error> {
-        let is_known = definition.get("properties").is_some_and(|known| known.get(place.name).is_some());
-        if let Some((first, rest)) = place.name.split_once('.').filter(|_| !is_known) {
+        if let Some(field) = definition.get_mut("properties").and_then(|known| known.get_mut(place.name)) {
+            let Value::Object(field) = field else { return Ok(()) };
+            return self.known(field, &place, value, mode);
+        }
+        if let Some((first, rest)) = place.name.split_once('.') {
             let mut inner = Map::new();
             inner.insert(rest.to_owned(), value.clone());
             let path = place.path[..place.path.len() - rest.len() - 1].to_owned();
             let place = MemberPlace { name: first, path: &path, depth: place.depth };
             return self.member(definition, place, &Value::Object(inner), mode);
-        }
-        if let Some(field) = definition.get_mut("properties").and_then(|known| known.get_mut(place.name)) {
-            let Value::Object(field) = field else { return Ok(()) };
-            return self.known(field, &place, value, mode);
         }
         match mode {
             DynamicMode::False => return Ok(()),
@@ -237,23 +240,19 @@ impl MappingPass {
         value: &Value,
         mode: &DynamicMode,
     ) -> Result<(), Error> {
-        let kind = type_of(field).to_owned();
+        let intake = FieldIntake::of(type_of(field));
         match value {
             Value::Null => Ok(()),
             // It was refused where the field was found.
             Value::Object(members) if unread_text(members).is_some() => Ok(()),
-            Value::Array(elements) if !kind.ends_with("_vector") => {
+            Value::Array(elements) if intake != FieldIntake::Vector => {
                 elements.iter().try_for_each(|element| self.known(field, place, element, mode))
             }
-            Value::Object(members) if kind == "object" || kind == "nested" => {
+            Value::Object(members) if intake == FieldIntake::Objects => {
                 self.object(field, members, &format!("{}.", place.path), mode, place.depth + 1)
             }
-            Value::Object(_)
-                if matches!(kind.as_str(), "flat_object" | "flattened") || kind.ends_with("_range") =>
-            {
-                Ok(())
-            }
-            _ if kind == "object" || kind == "nested" => {
+            Value::Object(_) if intake == FieldIntake::TakesObjects => Ok(()),
+            _ if intake == FieldIntake::Objects => {
                 if field.get("enabled") == Some(&Value::Bool(false)) {
                     return Ok(());
                 }
@@ -267,7 +266,8 @@ impl MappingPass {
                 if field.get("ignore_malformed").is_some_and(|ignore| *ignore == true || *ignore == "true") {
                     return Ok(());
                 }
-                let Err((cause, reason)) = check_value(field, &kind, other) else { return Ok(()) };
+                let kind = type_of(field);
+                let Err((cause, reason)) = check_value(field, kind, other) else { return Ok(()) };
                 let error = Error::Document {
                     reason: format!("failed to parse field [{}] of type [{kind}]", place.path),
                     cause: Some((cause, reason)),
@@ -303,4 +303,29 @@ struct MemberPlace<'p> {
     name: &'p str,
     path: &'p str,
     depth: usize,
+}
+
+/// Values that a field takes.
+#[derive(Clone, Copy, PartialEq)]
+enum FieldIntake {
+    /// `object` and `nested`.
+    Objects,
+    /// An object is one value.
+    TakesObjects,
+    /// An array is one value.
+    Vector,
+    Other,
+}
+
+impl FieldIntake {
+    /// Values that a field of a type takes.
+    fn of(kind: &str) -> Self {
+        match kind {
+            "object" | "nested" => FieldIntake::Objects,
+            "flat_object" | "flattened" => FieldIntake::TakesObjects,
+            kind if kind.ends_with("_range") => FieldIntake::TakesObjects,
+            kind if kind.ends_with("_vector") => FieldIntake::Vector,
+            _ => FieldIntake::Other,
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::evaluation::words_of;
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::nested::{NestedQuery, NestedScores};
+use crate::query_functions::FunctionQuery;
 use crate::query_members;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
@@ -52,6 +53,9 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
         "bool" => bool_query(&members()?, scope),
         "constant_score" => constant_score(&members()?, scope),
         "dis_max" => best(&members()?, scope),
+        "function_score" | "boosting" => {
+            Ok(SearchQuery::Functions(Box::new(FunctionQuery::parse(kind, &members()?, scope)?)))
+        }
         "query_string" | "simple_query_string" => query_text::of_members(kind, &members()?),
         other => Err(Error::Parsing(format!("unknown query [{other}]"))),
     }

@@ -30,7 +30,8 @@ fn door(directory: &tempfile::TempDir) -> TestDoor {
 
 /// An aggregation that needs all documents together, with which those beside it get them together, too.
 pub(crate) fn together() -> Value {
-    json!({ "global": {}, "aggs": { "x": { "significant_terms": { "field": "k" } } } })
+    let back = json!({ "back": { "reverse_nested": {} } });
+    json!({ "nested": { "path": "c" }, "aggs": { "x": { "sampler": {}, "aggs": back } } })
 }
 
 /// Keys and counts of buckets, with the figures in them: `key:count{name=value}`.
@@ -550,13 +551,14 @@ fn aggregations_keep_no_documents() {
     let body = r#"{"size":0,"query":{"range":{"n":{"lt":200}}},"aggs":{
         "some":{"sampler":{"shard_size":10},"aggs":{"n":{"max":{"field":"n"}}}},
         "low":{"filter":{"range":{"n":{"lt":3}}},"aggs":{"k":{"significant_terms":{"field":"k","min_doc_count":1}}}},
+        "all":{"global":{},"aggs":{"some":{"filter":{"range":{"n":{"lt":3}}},
+            "aggs":{"k":{"significant_terms":{"field":"k","min_doc_count":1}}}}}},
         "days":{"auto_date_histogram":{"field":"d","buckets":9},"aggs":{"n":{"min":{"field":"n"}}}}}}"#;
     let answer = &door.get("GET /a/_search", body)["aggregations"];
     assert_eq!((&answer["some"]["doc_count"], &answer["some"]["n"]["value"]), (&json!(10), &json!(9.0)));
-    assert_eq!(
-        (&answer["low"]["k"]["bg_count"], brief(&answer["low"]["k"])),
-        (&json!(400), "1:1 2:1 0:1".into())
-    );
+    for low in [&answer["low"], &answer["all"]["some"]] {
+        assert_eq!((&low["k"]["bg_count"], brief(&low["k"])), (&json!(400), "1:1 2:1 0:1".into()));
+    }
     assert_eq!(
         (&answer["days"]["interval"], &answer["days"]["buckets"][8]["n"]["value"]),
         (&json!("1d"), &json!(192.0))

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_elastic::{DoorCaller, DoorRequest, ElasticDoor};
+use millrace_access::{AccessRights, CallerGroups, CallerLimits, Permit, RequestCaller};
+use millrace_document::{DocumentGroup, DocumentId};
+use millrace_elastic::{AdmittedSize, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission};
 use millrace_node::{Node, Settings};
 use millrace_schema::Application;
 use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
@@ -145,4 +147,80 @@ fn json_of((status, text): (u16, String)) -> (u16, Value) {
         false => serde_json::from_str(&text).expect("the answer is JSON"),
     };
     (status, json)
+}
+
+/// Limits of a server whose group `full` takes nothing more.
+struct FullGroup;
+
+impl GroupAdmission for FullGroup {
+    fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error> {
+        match *group == DocumentGroup::Name("busy".to_owned()) {
+            true => Err(millrace_node::Error::Overloaded),
+            false => Ok(()),
+        }
+    }
+
+    fn admit_write(
+        &self,
+        caller: &RequestCaller,
+        permit: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<Option<AdmittedSize>, millrace_node::Error> {
+        self.admit_size(caller, permit, id, bytes)
+    }
+
+    fn admit_size(
+        &self,
+        _: &RequestCaller,
+        _: &Permit,
+        id: &DocumentId,
+        bytes: usize,
+    ) -> Result<Option<AdmittedSize>, millrace_node::Error> {
+        assert!(bytes > 0, "the size of {id} is known");
+        match *id.group() == DocumentGroup::Name("full".to_owned()) {
+            true => {
+                let flag = "--group-documents-max";
+                Err(millrace_node::Error::GroupFull {
+                    group: id.group().to_string(),
+                    what: "documents",
+                    limit: 1,
+                    flag,
+                })
+            }
+            false => Ok(None),
+        }
+    }
+
+    fn element_bytes_max(&self) -> usize {
+        1 << 20
+    }
+
+    fn query_values_max(&self) -> usize {
+        1_000
+    }
+}
+
+/// A caller with all rights to groups.
+pub fn caller(groups: CallerGroups) -> DoorCaller {
+    caller_with(groups, AccessRights::all())
+}
+
+/// A caller with some rights to groups.
+pub fn caller_with(groups: CallerGroups, rights: AccessRights) -> DoorCaller {
+    let caller = RequestCaller {
+        name: "someone".into(),
+        rights,
+        groups,
+        is_for_path: false,
+        implied_group: None,
+        limits: CallerLimits::default(),
+    };
+    DoorCaller::new(Arc::new(caller), Arc::new(FullGroup))
+}
+
+/// A caller with all rights to groups by their names.
+pub fn of_groups(groups: &[&str]) -> DoorCaller {
+    let groups = groups.iter().map(|group| DocumentGroup::Name((*group).to_owned()));
+    caller(CallerGroups::Only(groups.collect()))
 }

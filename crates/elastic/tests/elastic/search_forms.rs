@@ -428,3 +428,39 @@ fn a_sort_without_keys_is_by_score() {
         assert!(found["hits"][0].get("sort").is_none(), "{sort}: {found}");
     }
 }
+
+#[test]
+fn words_of_texts_are_shown_as_searches_compare_them() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a/_doc/1", r#"{"t":"x","n":1}"#);
+    for (request, body, expected) in [
+        ("POST /_analyze", json!({ "text": "The Quick-fox, 1.5!" }), "the@0-3 quick@4-9 fox@10-13 1.5@15-18"),
+        ("GET /_analyze", json!({ "text": ["Ä😀 b", "c"] }), "ä@0-1 b@4-5 c@6-7"),
+        ("POST /a/_analyze", json!({ "text": "A b", "field": "t" }), "a@0-1 b@2-3"),
+        ("POST /a/_analyze", json!({ "text": "A b", "field": "t.keyword" }), "A b@0-3"),
+        ("POST /a/_analyze", json!({ "text": "A b", "field": "what" }), "a@0-1 b@2-3"),
+        ("POST /_analyze", json!({ "text": " A-b  C ", "analyzer": "whitespace" }), "A-b@1-4 C@6-7"),
+        ("POST /_analyze", json!({ "text": "A b", "analyzer": "keyword" }), "A b@0-3"),
+    ] {
+        let answer = door.get(request, &body.to_string());
+        let tokens = answer["tokens"].as_array().expect("tokens").iter();
+        let shown = tokens.map(|token| {
+            let word = token["token"].as_str().unwrap_or_default();
+            format!("{word}@{}-{}", token["start_offset"], token["end_offset"])
+        });
+        assert_eq!(shown.collect::<Vec<_>>().join(" "), expected, "{request} {body}");
+    }
+    let answer = door.get("POST /_analyze", r#"{"text":["one two","3"]}"#);
+    let last = &answer["tokens"][2];
+    assert_eq!((&last["position"], &last["type"]), (&json!(102), &json!("<NUM>")), "{answer}");
+    for (request, body) in [
+        ("POST /_analyze", "{}"),
+        ("POST /_analyze", r#"{"text":"a","tokenizer":"standard"}"#),
+        ("POST /_analyze", r#"{"text":"a","analyzer":"english"}"#),
+        ("POST /_analyze", r#"{"text":"a","field":"t"}"#),
+    ] {
+        assert_eq!(door.ask(request, body).0, 400, "{request} {body}");
+    }
+    assert_eq!(door.ask("POST /none/_analyze", r#"{"text":"a","field":"t"}"#).0, 404);
+}

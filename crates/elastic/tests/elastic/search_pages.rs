@@ -192,7 +192,7 @@ fn hits_take_the_memory_of_their_values() {
     assert_eq!(door.get("GET /a/_search?size=2&sort=n", "")["hits"]["hits"][1]["_source"]["v"][9_999], 1);
     for body in [
         r#"{"size":10,"_source":false}"#,
-        r#"{"size":0,"aggs":{"g":{"global":{},"aggs":{"k":{"significant_terms":{"field":"n"}}}}}}"#,
+        r#"{"size":0,"aggs":{"g":{"nested":{"path":"o"},"aggs":{"s":{"sampler":{},"aggs":{"b":{"reverse_nested":{}}}}}}}}"#,
         r#"{"size":0,"aggs":{"k":{"terms":{"field":"n"},"aggs":{"h":{"top_hits":{"size":1}}}}}}"#,
     ] {
         let (status, answer) = door.ask("GET /a/_search", body);

@@ -1,15 +1,12 @@
 //! Indexes that are document types, from request to answer: operations by the group that they name, values
 //! by the fields of the schema, and what is refused.
 
-use std::sync::Arc;
-
-use millrace_access::{AccessRights, CallerGroups, CallerLimits, Permit, RequestCaller};
-use millrace_document::{DocumentGroup, DocumentId};
-use millrace_elastic::{AdmittedSize, DoorCaller, GroupAdmission};
+use millrace_access::CallerGroups;
+use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::door_support::{TestDoor, caller, directory, of_groups};
 
 const SERVICES: &str = "<services version='1.0'>
   <container id='default' version='1.0'><search/><document-api/></container>
@@ -41,76 +38,8 @@ const NOTE: &str = "schema note {
 
 const PAGE: &str = "schema Page { document Page { field title type string { indexing: index | summary } } }";
 
-/// Limits of a server whose group `full` takes nothing more.
-struct FullGroup;
-
-impl GroupAdmission for FullGroup {
-    fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error> {
-        match *group == DocumentGroup::Name("busy".to_owned()) {
-            true => Err(millrace_node::Error::Overloaded),
-            false => Ok(()),
-        }
-    }
-
-    fn admit_write(
-        &self,
-        caller: &RequestCaller,
-        permit: &Permit,
-        id: &DocumentId,
-        bytes: usize,
-    ) -> Result<Option<AdmittedSize>, millrace_node::Error> {
-        self.admit_size(caller, permit, id, bytes)
-    }
-
-    fn admit_size(
-        &self,
-        _: &RequestCaller,
-        _: &Permit,
-        id: &DocumentId,
-        bytes: usize,
-    ) -> Result<Option<AdmittedSize>, millrace_node::Error> {
-        assert!(bytes > 0, "the size of {id} is known");
-        match *id.group() == DocumentGroup::Name("full".to_owned()) {
-            true => {
-                let flag = "--group-documents-max";
-                Err(millrace_node::Error::GroupFull {
-                    group: id.group().to_string(),
-                    what: "documents",
-                    limit: 1,
-                    flag,
-                })
-            }
-            false => Ok(None),
-        }
-    }
-
-    fn element_bytes_max(&self) -> usize {
-        1 << 20
-    }
-
-    fn query_values_max(&self) -> usize {
-        1_000
-    }
-}
-
-fn caller(groups: CallerGroups) -> DoorCaller {
-    let caller = RequestCaller {
-        name: "someone".into(),
-        rights: AccessRights::all(),
-        groups,
-        is_for_path: false,
-        implied_group: None,
-        limits: CallerLimits::default(),
-    };
-    DoorCaller::new(Arc::new(caller), Arc::new(FullGroup))
-}
-
-fn of_groups(groups: &[&str]) -> DoorCaller {
-    let groups = groups.iter().map(|group| DocumentGroup::Name((*group).to_owned()));
-    caller(CallerGroups::Only(groups.collect()))
-}
-
-fn door(directory: &tempfile::TempDir) -> TestDoor {
+/// A door with the types `note` and `Page`.
+pub fn door(directory: &tempfile::TempDir) -> TestDoor {
     let door = TestDoor::open(directory);
     door.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE), ("schemas/Page.sd", PAGE)]);
     door

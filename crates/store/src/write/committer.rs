@@ -40,6 +40,17 @@ use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
 
+/// Number of threads for modifications. They read documents, which can wait for the disk; so some run side by
+/// side.
+pub(crate) const MODIFIERS: usize = 4;
+
+/// Modifications that a thread takes at a time, at most: so many can wait for one that waits for the disk or
+/// for a model.
+const MODIFIED_TOGETHER: usize = 8;
+
+/// Time after which their results wait for the others no longer.
+const MODIFYING_TIME: Duration = Duration::from_millis(1);
+
 /// Callback for the outcome of a write.
 pub(crate) type CommitCallback = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
 
@@ -169,7 +180,7 @@ impl PendingWrites {
             return Ok(Duration::ZERO);
         }
         let outcomes = BatchOutcomes::new(writes.len(), done);
-        let mut commits = Vec::with_capacity(writes.len());
+        let (mut commits, mut modifications) = (Vec::with_capacity(writes.len()), Vec::new());
         let mut bytes = 0;
         for (index, write) in writes.into_iter().enumerate() {
             let accepted = AcceptedWrite::new(&self.shared, write, durability, outcomes.of(index));
@@ -184,12 +195,13 @@ impl PendingWrites {
                     let is_joined = !commits.is_empty();
                     commits.push(PendingCommit { rows, durability, reply, is_joined });
                 }
-                Some(modification) => self.modifications.push(modification),
+                Some(modification) => modifications.push(modification),
                 // It waits in its lane.
                 None => {}
             }
         }
         self.commits.push_all(commits);
+        self.modifications.push_several(modifications);
         Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.shared.generations(), Instant::now()))
     }
 
@@ -264,33 +276,50 @@ impl PendingWrites {
         self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
     }
 
-    /// Runs modifications until the store closes. Several threads can. A panic outside of a modification ends
-    /// the process.
+    /// Runs modifications until the store closes; [`MODIFIERS`] threads do. A panic outside of a modification
+    /// ends the process.
     pub fn run_modifier(&self) {
         run_or_exit("a thread for modifications", || self.run_modifications());
     }
 
     fn run_modifications(&self) {
-        while let Some(accepted) = self.modifications.take_one() {
-            let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), durability, reply } = accepted
-            else {
-                unreachable!("only modifications are queued for the modifiers")
-            };
-            // A document that cannot be read must not hold up the others.
-            match self.shared.health.guard("modify a document", || self.modify(&id, modify)) {
-                Ok((Some(value), existed)) => {
-                    let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
-                    self.commits.push(PendingCommit { rows, durability, reply, is_joined: false });
-                }
-                Ok((None, existed)) => {
-                    let timestamp = existed.unwrap_or_default();
-                    let written =
-                        CommittedWrite { timestamp, existed: Some(existed.is_some()), changed: false };
-                    self.finish(&key, reply, Ok(written));
-                }
-                Err(error) => self.finish(&key, reply, Err(error)),
+        loop {
+            let taken = self.modifications.take_share(MODIFIERS, MODIFIED_TOGETHER);
+            if taken.is_empty() {
+                return;
             }
+            let (mut commits, began) = (Vec::with_capacity(taken.len()), Instant::now());
+            for accepted in taken {
+                commits.extend(self.modified(accepted));
+                if began.elapsed() >= MODIFYING_TIME {
+                    self.commits.push_several(std::mem::take(&mut commits));
+                }
+            }
+            // They wake the committer once, and are synced together.
+            self.commits.push_several(commits);
         }
+    }
+
+    /// Runs a modification. Returns what is to be committed; answers one that changes nothing.
+    fn modified(&self, accepted: AcceptedWrite) -> Option<PendingCommit> {
+        let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), durability, reply } = accepted
+        else {
+            unreachable!("only modifications are queued for the modifiers")
+        };
+        // A document that cannot be read must not hold up the others.
+        match self.shared.health.guard("modify a document", || self.modify(&id, modify)) {
+            Ok((Some(value), existed)) => {
+                let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
+                return Some(PendingCommit { rows, durability, reply, is_joined: false });
+            }
+            Ok((None, existed)) => {
+                let timestamp = existed.unwrap_or_default();
+                let written = CommittedWrite { timestamp, existed: Some(existed.is_some()), changed: false };
+                self.finish(&key, reply, Ok(written));
+            }
+            Err(error) => self.finish(&key, reply, Err(error)),
+        }
+        None
     }
 
     fn modify(

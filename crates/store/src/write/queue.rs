@@ -91,6 +91,14 @@ impl<T> WorkQueue<T> {
         self.ready.notify_one();
     }
 
+    /// Pushes single items together: the threads that wait are woken once.
+    pub fn push_several(&self, items: Vec<T>) {
+        if !items.is_empty() {
+            self.queue.lock().single.extend(items);
+            self.ready.notify_all();
+        }
+    }
+
     /// Pushes the items of a batch, that nothing comes between.
     pub fn push_all(&self, items: Vec<T>) {
         if !items.is_empty() {
@@ -142,12 +150,13 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// The single item that has waited longest; blocks until there is one. `None`: the queue was closed, and
-    /// is empty.
-    pub fn take_one(&self) -> Option<T> {
+    /// The single items that have waited longest: the share of one of `takers` threads, `most` at most.
+    /// Blocks until there is one. Without items: the queue was closed, and is empty.
+    pub fn take_share(&self, takers: usize, most: usize) -> Vec<T> {
         let mut queue = self.queue.lock();
         self.ready.wait_while(&mut queue, CommitterQueues::is_awaited);
-        queue.single.pop_front()
+        let count = queue.single.len().div_ceil(takers).min(most);
+        queue.single.drain(..count).collect()
     }
 
     pub fn close(&self) {
@@ -189,5 +198,18 @@ mod tests {
         queue.close();
         assert_eq!(taken(&queue), [1]);
         assert!(taken(&queue).is_empty());
+    }
+
+    #[test]
+    fn each_taker_gets_its_share_of_single_items() {
+        let queue: WorkQueue<usize> = WorkQueue::default();
+        queue.push_several((0..9).collect());
+        queue.push(9);
+        assert_eq!(queue.take_share(4, 100), [0, 1, 2]);
+        assert_eq!(queue.take_share(1, 2), [3, 4]);
+        assert_eq!(queue.take_share(4, 100), [5, 6]);
+        queue.close();
+        assert_eq!(queue.take_share(1, 100), [7, 8, 9], "what is queued is done first");
+        assert!(queue.take_share(1, 100).is_empty());
     }
 }

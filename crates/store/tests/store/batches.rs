@@ -76,6 +76,34 @@ fn writes_of_one_document_keep_their_order_and_outcomes_theirs() {
 }
 
 #[test]
+fn modifications_of_a_batch_see_those_before_them() {
+    const DOCUMENTS: usize = 150;
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let id_of = |at: usize| format!("id:n:mail:g=ann:{}", at % DOCUMENTS);
+    let count = |at: usize| {
+        let id_text = id_of(at);
+        let counted = id_text.clone();
+        let change = StoreChange::Modify(Box::new(move |found| {
+            let before = found.map_or(0, |(found, _)| number(&found));
+            Ok(StoreModification::Put(document(&counted, "text", before + 1)))
+        }));
+        DocumentWrite { id: id(&id_text), change }
+    };
+    let outcomes = commit(&store, (0..4 * DOCUMENTS).map(count).collect());
+    let written: Vec<CommittedWrite> =
+        outcomes.into_iter().map(|outcome| outcome.expect("it was written")).collect();
+    for (at, one) in written.iter().enumerate() {
+        assert_eq!((one.existed, one.changed), (Some(at >= DOCUMENTS), true), "{at}");
+        assert!(at < DOCUMENTS || written[at - DOCUMENTS].timestamp < one.timestamp, "{at}");
+    }
+    for at in 0..DOCUMENTS {
+        assert_eq!(get(&store, &id_of(at)), Some(4));
+    }
+    assert_eq!(store.status().writes_in_flight, 0);
+}
+
+#[test]
 fn one_bad_id_does_not_fail_the_rest() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(options(directory.path()));

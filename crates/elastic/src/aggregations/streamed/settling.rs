@@ -45,6 +45,15 @@ impl StreamPlan<'_> {
             || self.inner.iter().any(StreamPlan::reads_everything)
     }
 
+    /// True if values of all documents are compared with all documents, which are known by then.
+    pub(super) fn compares_again(&self) -> bool {
+        matches!(self.work, StreamWork::Global) && self.compares()
+    }
+
+    fn compares(&self) -> bool {
+        matches!(self.work, StreamWork::Significant(..)) || self.inner.iter().any(StreamPlan::compares)
+    }
+
     /// Counts one of all documents for the comparisons with them, and for the values that all have.
     pub(super) fn compare(&self, hit: &SearchHit) -> Result<(), Error> {
         match &self.work {

@@ -1,0 +1,138 @@
+//! `_analyze`: the words of a text, as searches compare them.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::door::ElasticDoor;
+use crate::evaluation::{FieldValueKind, kind_of, word_spans};
+use crate::fields::names_of;
+use crate::kept_hits::take_answer;
+use crate::mapping::{field_at, type_of};
+use crate::names::{self, NameOptions};
+use crate::query::text_of;
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+
+/// Positions between the words of two texts, so that no phrase has words of both.
+const TEXT_GAP: usize = 100;
+
+/// Division of a text into words.
+#[derive(Clone, Copy, PartialEq)]
+enum TextDivision {
+    /// That of texts in documents.
+    Words,
+    Blanks,
+    /// The text is one word.
+    Whole,
+}
+
+impl TextDivision {
+    /// Division by the name of an analyzer.
+    fn of_analyzer(name: &str) -> Result<Self, Error> {
+        match name {
+            "standard" | "default" => Ok(TextDivision::Words),
+            "whitespace" => Ok(TextDivision::Blanks),
+            "keyword" => Ok(TextDivision::Whole),
+            other => Err(Error::unsupported(&format!(
+                "the analyzer [{other}], as all but [standard], [whitespace] and [keyword],"
+            ))),
+        }
+    }
+
+    /// Words of a text with their places.
+    fn words(self, text: &str) -> Vec<(String, Range<usize>)> {
+        let lower = |span: Range<usize>| (text[span.clone()].to_lowercase(), span);
+        match self {
+            TextDivision::Words => word_spans(text).into_iter().map(lower).collect(),
+            TextDivision::Whole => vec![(text.to_owned(), 0..text.len())],
+            TextDivision::Blanks => {
+                let (mut words, mut at) = (Vec::new(), 0);
+                for part in text.split_inclusive(char::is_whitespace) {
+                    let word = part.trim_end();
+                    if !word.is_empty() {
+                        words.push((word.to_owned(), at..at + word.len()));
+                    }
+                    at += part.len();
+                }
+                words
+            }
+        }
+    }
+
+    /// Type of a word as it is shown.
+    fn kind_of_word(self, word: &str) -> &'static str {
+        match self {
+            TextDivision::Blanks | TextDivision::Whole => "word",
+            TextDivision::Words if word.starts_with(|letter: char| letter.is_ascii_digit()) => "<NUM>",
+            TextDivision::Words => "<ALPHANUM>",
+        }
+    }
+}
+
+/// `_analyze`.
+pub(crate) fn analyze(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    let body = object_of(&request.body)?;
+    if let Some(other) = body.keys().find(|name| !["text", "analyzer", "field"].contains(&name.as_str())) {
+        return Err(Error::unsupported(&format!("[{other}] of [_analyze]")));
+    }
+    let texts = match body.get("text").map(names_of) {
+        Some(texts) if !texts.is_empty() => texts,
+        _ => return Err(Error::Validation(vec!["text is missing".to_owned()])),
+    };
+    let division = match (body.get("analyzer"), body.get("field")) {
+        (Some(analyzer), _) => TextDivision::of_analyzer(&text_of(analyzer))?,
+        (None, Some(field)) => of_field(door, parameters, expression, &text_of(field))?,
+        (None, None) => TextDivision::Words,
+    };
+    let (mut tokens, mut position, mut offset) = (Vec::new(), 0, 0);
+    for text in &texts {
+        // Offsets are those of UTF-16.
+        let units = |part: &str| part.encode_utf16().count();
+        let (mut last, mut before) = (0, offset);
+        for (word, span) in division.words(text) {
+            let start = before + units(&text[last..span.start]);
+            let end = start + units(&text[span.clone()]);
+            (last, before) = (span.end, end);
+            let kind = division.kind_of_word(&word);
+            let token = json!({
+                "token": word, "start_offset": start, "end_offset": end, "type": kind, "position": position,
+            });
+            take_answer(&door.answer_memory, &token)?;
+            tokens.push(token);
+            position += 1;
+        }
+        position += TEXT_GAP;
+        offset = before + units(&text[last..]) + 1;
+    }
+    DoorReply::ok(json!({ "tokens": tokens }))
+}
+
+/// Division of the texts of a field. Without an index there are no fields.
+fn of_field(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+    field: &str,
+) -> Result<TextDivision, Error> {
+    if expression.is_empty() {
+        return Err(Error::Validation(vec!["index is missing: it has the [field]".to_owned()]));
+    }
+    let options = NameOptions::LENIENT.with(parameters)?;
+    let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
+    let kinds = indexes.into_iter().map(|index| -> Result<Option<FieldValueKind>, Error> {
+        let index = index.with_observed(&door.node)?;
+        let definition = field_at(&index.entry.mappings, field).map(|(definition, _)| definition);
+        Ok(definition.map(|definition| kind_of(type_of(definition))))
+    });
+    let kinds = kinds.collect::<Result<Vec<_>, Error>>()?;
+    match kinds.into_iter().flatten().next() {
+        Some(FieldValueKind::Text) | None => Ok(TextDivision::Words),
+        Some(_) => Ok(TextDivision::Whole),
+    }
+}

@@ -1,0 +1,513 @@
+//! `_delete_by_query`, `_update_by_query` and `_reindex`: writes of the documents that a query finds.
+//!
+//! The documents are visited in the order in which the store has them, page by page, and those of a page are
+//! written before the next one is read. A document is removed, or written again in its place, on the condition
+//! that it is still the one that was found: a write of another request is not undone.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millrace_node::pool;
+use millrace_plan::QueryMemory;
+use serde_json::{Map, Value, json};
+
+use crate::bulk::check_pipeline;
+use crate::catalog::{OpenIndex, now_ms};
+use crate::dated_names::with_dates;
+use crate::door::ElasticDoor;
+use crate::fields::names_of;
+use crate::hit_scan::{HitScan, HitSink, VisitPlace, VisitedDocument};
+use crate::names::{NameDemand, NameOptions};
+use crate::placing::WritePlacer;
+use crate::query::text_of;
+use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::scan_limit::{ScanLimit, ScanProgress};
+use crate::search::{SearchHit, indexes_of};
+use crate::search_request::HitSearch;
+use crate::source::SourceFilter;
+use crate::unread::sent_json;
+use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions, WriteResult};
+use crate::{Error, alias_scope, kept_hits, lookups};
+
+/// Documents of a page, and bytes of their texts without the last of them.
+const PAGE: usize = 1_000;
+const PAGE_BYTES: usize = 2 << 20;
+
+/// Writes of the documents of a search.
+struct WritesByQuery<'d> {
+    door: &'d ElasticDoor,
+    indexes: Vec<OpenIndex>,
+    search: HitSearch,
+    effect: EffectByQuery,
+    /// Documents that are written, at most.
+    most: usize,
+    /// True to go on after documents that another request has written.
+    passes_conflicts: bool,
+    /// True to show the writes at once.
+    refreshes: bool,
+}
+
+/// Effect of each write.
+enum EffectByQuery {
+    Delete,
+    /// The document is written again as it is.
+    Rewrite,
+    Copy(CopyTarget),
+}
+
+/// Place of copies of documents.
+struct CopyTarget {
+    index: String,
+    action: WriteAction,
+    rule: VersionRule,
+    routing: CopiedRouting,
+    shown: SourceFilter,
+}
+
+/// Routing value of the copy of a document.
+enum CopiedRouting {
+    Kept,
+    Dropped,
+    Given(String),
+}
+
+/// Documents that are found, and then written, together.
+struct PageByQuery<'m> {
+    most: usize,
+    /// True if parts of the documents are copied.
+    reads_documents: bool,
+    memory: &'m QueryMemory,
+    hits: Vec<SearchHit>,
+    bytes: usize,
+    /// Place of the last document of a full page.
+    last: Option<VisitPlace>,
+}
+
+impl HitSink for PageByQuery<'_> {
+    fn add(&mut self, hit: SearchHit, at: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
+        self.bytes += hit.stored.source.len();
+        self.hits.push(hit);
+        if self.hits.len() < self.most && self.bytes < PAGE_BYTES {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.last = at.place();
+        Ok(ControlFlow::Break(()))
+    }
+
+    fn reads_documents(&self) -> bool {
+        self.reads_documents
+    }
+}
+
+/// Outcomes of the writes so far.
+#[derive(Default)]
+struct TallyByQuery {
+    total: usize,
+    created: usize,
+    updated: usize,
+    deleted: usize,
+    noops: usize,
+    batches: usize,
+    conflicts: usize,
+    failures: Vec<Value>,
+    /// Highest status of a failure.
+    status: Option<u16>,
+    is_timed_out: bool,
+}
+
+/// `_delete_by_query`.
+pub(crate) fn delete(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    if !object_of(&request.body)?.contains_key("query") && !parameters.has("q") {
+        // A forgotten query must not remove all documents.
+        return Err(Error::Validation(vec!["query is missing".to_owned()]));
+    }
+    in_place(door, request, parameters, expression, EffectByQuery::Delete)
+}
+
+/// `_update_by_query`, without a script: the documents are written again, by the mapping as it is now.
+pub(crate) fn update(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<DoorReply, Error> {
+    in_place(door, request, parameters, expression, EffectByQuery::Rewrite)
+}
+
+/// Changes the documents of indexes themselves.
+fn in_place(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    expression: &str,
+    effect: EffectByQuery,
+) -> Result<DoorReply, Error> {
+    let began_ms = now_ms();
+    check_options(parameters)?;
+    check_pipeline(door, parameters.get("pipeline"))?;
+    let mut body = object_of(&request.body)?;
+    let most = most_of(&mut body, parameters)?;
+    let conflicts = conflicts_of(&mut body, parameters)?;
+    check_members(&body, "the body", &["query", "slice"])?;
+    let (indexes, search) = search_of(door, body, parameters, expression)?;
+    if let Some(index) = indexes.iter().find(|index| index.is_log()) {
+        return Err(Error::IllegalArgument(format!(
+            "the documents of [{}] are never changed: those of a data stream in logs mode are dropped by its lifecycle",
+            index.entry.name
+        )));
+    }
+    let refreshes = parameters.flag("refresh")?.unwrap_or(false);
+    let writes =
+        WritesByQuery { door, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
+    Ok(writes.run()?.reply(began_ms))
+}
+
+/// `_reindex`: copies of documents in another index.
+pub(crate) fn reindex(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+) -> Result<DoorReply, Error> {
+    let began_ms = now_ms();
+    check_options(parameters)?;
+    let mut body = object_of(&request.body)?;
+    let most = most_of(&mut body, parameters)?;
+    let conflicts = conflicts_of(&mut body, parameters)?;
+    let mut part = |name: &str| match body.remove(name) {
+        Some(Value::Object(members)) => Ok(members),
+        _ => Err(Error::Validation(vec![format!("[{name}] is missing: it is an object with an [index]")])),
+    };
+    let (mut source, dest) = (part("source")?, part("dest")?);
+    check_members(&body, "the body", &[])?;
+    let names = source.remove("index").map(|names| names_of(&names).join(",")).unwrap_or_default();
+    if names.is_empty() {
+        return Err(Error::Validation(vec![
+            "use _all if you really want to copy from all indexes".to_owned(),
+        ]));
+    }
+    let shown = source.remove("_source").map(|shown| SourceFilter::of_value(&shown)).transpose()?;
+    if shown.as_ref().is_some_and(|shown| shown.is_off) {
+        return Err(Error::IllegalArgument("[_source] cannot be false: it is what is copied".to_owned()));
+    }
+    // Size of the batches.
+    source.remove("size");
+    check_members(&source, "[source]", &["query", "slice"])?;
+    let target = CopyTarget::parse(door, dest, shown.unwrap_or_default())?;
+    let (indexes, search) = search_of(door, source, &DoorParameters::default(), &names)?;
+    let refreshes = parameters.flag("refresh")?.unwrap_or(false);
+    let effect = EffectByQuery::Copy(target);
+    let writes =
+        WritesByQuery { door, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
+    Ok(writes.run()?.reply(began_ms))
+}
+
+/// Refuses options for tasks that go on by themselves.
+fn check_options(parameters: &DoorParameters) -> Result<(), Error> {
+    if parameters.flag("wait_for_completion")? == Some(false) {
+        return Err(Error::unsupported("a task that goes on after its answer (wait_for_completion=false)"));
+    }
+    match parameters.get("requests_per_second") {
+        None | Some("-1" | "-1.0") => Ok(()),
+        Some(_) => Err(Error::unsupported("a limit of requests_per_second")),
+    }
+}
+
+/// Refuses other members than these.
+fn check_members(members: &Map<String, Value>, place: &str, known: &[&str]) -> Result<(), Error> {
+    match members.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(other) => Err(Error::unsupported(&format!("[{other}] in {place}"))),
+        None => Ok(()),
+    }
+}
+
+/// Takes the maximum number of documents from a request.
+fn most_of(body: &mut Map<String, Value>, parameters: &DoorParameters) -> Result<usize, Error> {
+    let of_body = body.remove("max_docs").map(|most| most.as_i64().unwrap_or(0));
+    match parameters.integer("max_docs")?.or(of_body) {
+        None => Ok(usize::MAX),
+        Some(most) if most > 0 => Ok(most as usize),
+        Some(most) => {
+            Err(Error::IllegalArgument(format!("[max_docs] must be greater than 0, found [{most}]")))
+        }
+    }
+}
+
+/// Takes from a request whether it goes on after conflicts.
+fn conflicts_of(body: &mut Map<String, Value>, parameters: &DoorParameters) -> Result<bool, Error> {
+    let of_body = body.remove("conflicts").map(|conflicts| text_of(&conflicts));
+    match parameters.get("conflicts").or(of_body.as_deref()) {
+        None | Some("abort") => Ok(false),
+        Some("proceed") => Ok(true),
+        Some(other) => Err(Error::IllegalArgument(format!(
+            "conflicts may only be \"proceed\" or \"abort\" but was [{other}]"
+        ))),
+    }
+}
+
+/// Indexes that an expression names, and the search of their documents.
+fn search_of(
+    door: &ElasticDoor,
+    mut body: Map<String, Value>,
+    parameters: &DoorParameters,
+    expression: &str,
+) -> Result<(Vec<OpenIndex>, HitSearch), Error> {
+    door.caller.check_read()?;
+    lookups::resolve(door, &mut body)?;
+    let mut search = HitSearch::parse(&body, parameters, false)?;
+    // `timeout` is that of each write.
+    let time = parameters.get("search_timeout").map(|text| ("timeout", text.to_owned()));
+    search.limit = ScanLimit::parse(&Map::new(), &DoorParameters::given(time))?;
+    let expression = &*with_dates(expression)?;
+    let indexes = indexes_of(door, parameters, expression)?;
+    let options = NameOptions::LENIENT.with(parameters)?;
+    alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut search)?;
+    Ok((indexes, search))
+}
+
+impl CopyTarget {
+    /// Parses `dest`.
+    fn parse(
+        door: &ElasticDoor,
+        mut members: Map<String, Value>,
+        shown: SourceFilter,
+    ) -> Result<Self, Error> {
+        let mut text = |name: &str| members.remove(name).map(|value| text_of(&value));
+        let index = text("index").filter(|index| !index.is_empty());
+        let index = index.ok_or_else(|| Error::Validation(vec!["index is missing".to_owned()]))?;
+        let action = WriteAction::Index.with_op_type(text("op_type").as_deref())?;
+        let rule =
+            text("version_type").map_or(Ok(VersionRule::Internal), |rule| VersionRule::parse(&rule))?;
+        check_pipeline(door, text("pipeline").as_deref())?;
+        let routing = match text("routing").as_deref() {
+            None | Some("keep") => CopiedRouting::Kept,
+            Some("discard") => CopiedRouting::Dropped,
+            Some(given) => match given.strip_prefix('=') {
+                Some(value) => CopiedRouting::Given(value.to_owned()),
+                None => {
+                    return Err(Error::Validation(vec![format!(
+                        "routing must be unset, [keep], [discard] or [=<some new value>], found [{given}]"
+                    )]));
+                }
+            },
+        };
+        check_members(&members, "[dest]", &[])?;
+        Ok(CopyTarget { index, action, rule, routing, shown })
+    }
+
+    /// Routing value and text of a copy, from those that its document has.
+    fn copied(
+        &self,
+        hit: &SearchHit,
+        (routing, source): (Option<String>, Arc<str>),
+    ) -> (Option<String>, Arc<str>) {
+        let routing = match &self.routing {
+            CopiedRouting::Kept => routing,
+            CopiedRouting::Dropped => None,
+            CopiedRouting::Given(value) => Some(value.clone()),
+        };
+        match self.shown.is_whole() {
+            true => (routing, source),
+            false => (routing, Arc::from(sent_json(&Value::Object(self.shown.apply(&hit.document))))),
+        }
+    }
+}
+
+impl EffectByQuery {
+    /// Name of the index that a document is written to.
+    fn index<'e>(&'e self, hit: &'e SearchHit) -> &'e str {
+        match self {
+            EffectByQuery::Delete | EffectByQuery::Rewrite => &hit.index.entry.name,
+            EffectByQuery::Copy(target) => &target.index,
+        }
+    }
+
+    /// The write of a document.
+    fn write(&self, hit: &SearchHit) -> SingleWrite {
+        let stored = &hit.stored;
+        let unchanged = WriteConditions {
+            if_seq_no: Some(stored.seq_no),
+            if_primary_term: Some(1),
+            ..WriteConditions::default()
+        };
+        let kept = || (stored.routing.clone(), Arc::clone(&stored.source));
+        let (action, conditions, (routing, source)) = match self {
+            EffectByQuery::Delete => {
+                (WriteAction::Delete, unchanged, (stored.routing.clone(), Arc::from("")))
+            }
+            EffectByQuery::Rewrite => (WriteAction::Index, unchanged, kept()),
+            EffectByQuery::Copy(target) => {
+                let version = (target.rule != VersionRule::Internal).then_some(stored.version);
+                let conditions = WriteConditions { version, rule: target.rule, ..WriteConditions::default() };
+                (target.action, conditions, target.copied(hit, kept()))
+            }
+        };
+        SingleWrite {
+            action,
+            id: Some(stored.id.clone()),
+            routing,
+            conditions,
+            source,
+            update: None,
+            shown: None,
+            answer: None,
+            size: None,
+        }
+    }
+}
+
+impl WritesByQuery<'_> {
+    /// Writes all documents, page by page. After a failure no page follows.
+    ///
+    /// # Errors
+    /// The first page cannot be read, or its documents would be copied to their own index.
+    fn run(&self) -> Result<TallyByQuery, Error> {
+        let mut tally = TallyByQuery::default();
+        let mut placer = WritePlacer::new(self.door);
+        let mut after = None;
+        while tally.total < self.most && tally.failures.is_empty() {
+            let memory = self.door.node.query_memory();
+            let most = PAGE.min(self.most - tally.total);
+            let (page, is_timed_out) = match self.page(after.as_ref(), most, &memory) {
+                Ok(found) => found,
+                Err(error) if tally.total == 0 => return Err(error),
+                Err(error) => {
+                    tally.fail(json!({ "reason": error.object() }), &error);
+                    break;
+                }
+            };
+            if !page.hits.is_empty() {
+                // The disk is waited for, and other nodes.
+                let results = pool::wait_without_place(|| self.write(&mut placer, &page.hits))?;
+                self.count(&mut tally, &page.hits, results);
+            }
+            tally.is_timed_out = is_timed_out && page.last.is_none();
+            after = page.last;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Finds the next documents, and returns true with them if the time was over before.
+    fn page<'m>(
+        &self,
+        after: Option<&VisitPlace>,
+        most: usize,
+        memory: &'m QueryMemory,
+    ) -> Result<(PageByQuery<'m>, bool), Error> {
+        kept_hits::take(memory, self.search.pattern_bytes())?;
+        let reads_documents = matches!(&self.effect, EffectByQuery::Copy(target) if !target.shown.is_whole());
+        let mut page = PageByQuery { most, reads_documents, memory, hits: Vec::new(), bytes: 0, last: None };
+        let mut progress = ScanProgress::begin(&self.search.limit, &self.door.gone);
+        let scan = HitScan {
+            door: self.door,
+            query: &self.search.query,
+            minimum_score: None,
+            request: &self.search,
+            after,
+            sees_hidden: true,
+            is_backwards: false,
+        };
+        for (ordinal, index) in self.indexes.iter().enumerate() {
+            scan.visit(ordinal, index, &mut progress, &mut page)?;
+            if page.last.is_some() {
+                break;
+            }
+        }
+        Ok((page, progress.is_timed_out))
+    }
+
+    /// Writes documents, and waits until all writes are durable or refused; the results have their order.
+    ///
+    /// # Errors
+    /// They would be copied to their own index. Nothing is written then.
+    fn write(
+        &self,
+        placer: &mut WritePlacer<'_>,
+        hits: &[SearchHit],
+    ) -> Result<Vec<Result<WriteResult, Error>>, Error> {
+        let (mut placed, mut refused) = (Vec::with_capacity(hits.len()), Vec::new());
+        for (at, hit) in hits.iter().enumerate() {
+            match placer.place(self.effect.index(hit), self.effect.write(hit), NameDemand::default()) {
+                Ok(place) => placed.push(place),
+                Err(error) => refused.push((at, error)),
+            }
+        }
+        if let (EffectByQuery::Copy(_), Some(place)) = (&self.effect, placed.first()) {
+            let name = &place.index.entry.name;
+            if self.indexes.iter().any(|index| index.entry.name == *name) {
+                let reason = format!("reindex cannot write into an index its reading from [{name}]");
+                return Err(Error::Validation(vec![reason]));
+            }
+        }
+        let mut results = writing::write_all(self.door, &placed);
+        if self.refreshes {
+            placed.iter().for_each(|place| place.index.live.refresh());
+        }
+        for (at, error) in refused {
+            results.insert(at, Err(error));
+        }
+        Ok(results)
+    }
+
+    /// Counts the results of the writes of a page.
+    fn count(&self, tally: &mut TallyByQuery, hits: &[SearchHit], results: Vec<Result<WriteResult, Error>>) {
+        tally.batches += 1;
+        tally.total += hits.len();
+        for (hit, result) in hits.iter().zip(results) {
+            match result {
+                Ok(written) => match written.result {
+                    "created" => tally.created += 1,
+                    "updated" => tally.updated += 1,
+                    "deleted" => tally.deleted += 1,
+                    _ => tally.noops += 1,
+                },
+                Err(error) => {
+                    let is_conflict = matches!(error, Error::VersionConflict { .. });
+                    tally.conflicts += usize::from(is_conflict);
+                    if !is_conflict || !self.passes_conflicts {
+                        let (index, id) = (self.effect.index(hit), &hit.stored.id);
+                        tally.fail(json!({ "index": index, "id": id, "cause": error.object() }), &error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl TallyByQuery {
+    /// Adds a failure.
+    fn fail(&mut self, mut failure: Value, error: &Error) {
+        let status = error.status();
+        failure["status"] = status.into();
+        self.failures.push(failure);
+        self.status = self.status.max(Some(status));
+    }
+
+    fn reply(self, began_ms: u64) -> DoorReply {
+        let answer = json!({
+            "took": now_ms().saturating_sub(began_ms),
+            "timed_out": self.is_timed_out,
+            "total": self.total,
+            "created": self.created,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "batches": self.batches,
+            "version_conflicts": self.conflicts,
+            "noops": self.noops,
+            "retries": { "bulk": 0, "search": 0 },
+            "throttled_millis": 0,
+            "requests_per_second": -1.0,
+            "throttled_until_millis": 0,
+            "failures": self.failures,
+        });
+        DoorReply::Json(self.status.unwrap_or(200), answer)
+    }
+}

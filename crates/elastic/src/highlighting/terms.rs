@@ -1,0 +1,182 @@
+//! The words that a query finds in texts.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::evaluation::{FieldValueKind, phrase_end, word_spans};
+use crate::patterns::{glob, wildcard};
+use crate::query::{MatchOptions, SearchQuery, text_of};
+use crate::query_terms::{FuzzyTerms, TermPattern};
+
+/// A part of a query that finds words, with the name or the pattern of its field.
+pub(super) struct HighlightedTerm<'q> {
+    field: &'q str,
+    query: &'q SearchQuery,
+}
+
+/// Parts of a query that find words. What must not match finds none.
+pub(super) fn terms_of(query: &SearchQuery) -> Vec<HighlightedTerm<'_>> {
+    let mut terms = Vec::new();
+    add_terms(query, &mut terms);
+    terms
+}
+
+fn add_terms<'q>(query: &'q SearchQuery, terms: &mut Vec<HighlightedTerm<'q>>) {
+    match query {
+        SearchQuery::Terms { field, .. }
+        | SearchQuery::Match { field, .. }
+        | SearchQuery::Prefix { field, .. }
+        | SearchQuery::Wildcard { field, .. }
+        | SearchQuery::Regexp { field, .. }
+        | SearchQuery::Fuzzy { field, .. } => terms.push(HighlightedTerm { field, query }),
+        SearchQuery::Nested(nested) => add_terms(&nested.query, terms),
+        SearchQuery::Bool(query) => {
+            let matching = query.must.iter().chain(&query.filter).chain(&query.should);
+            matching.for_each(|query| add_terms(query, terms));
+        }
+        SearchQuery::Best { queries, .. } => queries.iter().for_each(|query| add_terms(query, terms)),
+        SearchQuery::Functions(query) => add_terms(&query.query, terms),
+        SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_terms(query, terms),
+        SearchQuery::All
+        | SearchQuery::None
+        | SearchQuery::Ids(_)
+        | SearchQuery::Range { .. }
+        | SearchQuery::Exists(_) => {}
+    }
+}
+
+impl HighlightedTerm<'_> {
+    /// True if it seeks in a field.
+    pub(super) fn is_of(&self, path: &str) -> bool {
+        self.field == path || self.field.contains('*') && glob(self.field, path)
+    }
+}
+
+/// Finder of the words of some queries in the texts of a field.
+pub(super) struct TermMarks<'q> {
+    kind: FieldValueKind,
+    /// Words as they are, and in lower case for those that are compared so.
+    exact: HashSet<String>,
+    folded: HashSet<String>,
+    tests: Vec<WordTest<'q>>,
+    phrases: Vec<(Vec<String>, &'q MatchOptions)>,
+}
+
+/// Words that are not listed.
+enum WordTest<'q> {
+    Prefix { value: String, ignores_case: bool },
+    Wildcard { value: String, ignores_case: bool },
+    Regexp(&'q TermPattern),
+    Fuzzy { value: String, fuzziness: FuzzyTerms },
+}
+
+impl WordTest<'_> {
+    fn has(&self, word: &str) -> bool {
+        let fold = |ignores_case: bool| if ignores_case { word.to_lowercase() } else { word.to_owned() };
+        match self {
+            WordTest::Prefix { value, ignores_case } => fold(*ignores_case).starts_with(value),
+            WordTest::Wildcard { value, ignores_case } => wildcard(value, &fold(*ignores_case)),
+            WordTest::Regexp(pattern) => pattern.matches(word),
+            WordTest::Fuzzy { value, fuzziness } => fuzziness.has(word, value),
+        }
+    }
+}
+
+impl<'q> TermMarks<'q> {
+    /// Creates the finder of the words of these queries in a field with values of a kind.
+    pub(super) fn new<'t>(terms: impl Iterator<Item = &'t HighlightedTerm<'q>>, kind: FieldValueKind) -> Self
+    where
+        'q: 't,
+    {
+        let mut marks = TermMarks {
+            kind,
+            exact: HashSet::new(),
+            folded: HashSet::new(),
+            tests: Vec::new(),
+            phrases: Vec::new(),
+        };
+        terms.for_each(|term| marks.add(term.query));
+        marks
+    }
+
+    fn add(&mut self, query: &'q SearchQuery) {
+        let fold = |value: &str, ignores_case: bool| {
+            if ignores_case { value.to_lowercase() } else { value.to_owned() }
+        };
+        match query {
+            SearchQuery::Terms { values, ignores_case: true, .. } => {
+                self.folded.extend(values.iter().map(|value| text_of(value).to_lowercase()));
+            }
+            SearchQuery::Terms { values, .. } => self.exact.extend(values.iter().map(text_of)),
+            SearchQuery::Match { text, options, .. } => self.add_match(&text_of(text), options),
+            SearchQuery::Prefix { value, ignores_case, .. } => {
+                let value = fold(value, *ignores_case);
+                self.tests.push(WordTest::Prefix { value, ignores_case: *ignores_case });
+            }
+            SearchQuery::Wildcard { value, ignores_case, .. } => {
+                let value = fold(value, *ignores_case);
+                self.tests.push(WordTest::Wildcard { value, ignores_case: *ignores_case });
+            }
+            SearchQuery::Regexp { pattern, .. } => self.tests.push(WordTest::Regexp(pattern)),
+            SearchQuery::Fuzzy { value, fuzziness, .. } => {
+                self.tests.push(WordTest::Fuzzy { value: value.clone(), fuzziness: *fuzziness });
+            }
+            // They find no words themselves.
+            _ => {}
+        }
+    }
+
+    fn add_match(&mut self, text: &str, options: &'q MatchOptions) {
+        let is_text = self.kind == FieldValueKind::Text;
+        let mut words = if is_text { options.words_of(text) } else { vec![text.to_owned()] };
+        if is_text && options.is_phrase && words.len() > 1 {
+            self.phrases.push((words, options));
+            return;
+        }
+        if options.is_prefix
+            && let Some(value) = words.pop()
+        {
+            self.tests.push(WordTest::Prefix { value, ignores_case: false });
+        }
+        match options.fuzziness.filter(|_| is_text && !options.is_phrase) {
+            Some(fuzziness) => {
+                self.tests.extend(words.into_iter().map(|value| WordTest::Fuzzy { value, fuzziness }));
+            }
+            None => self.exact.extend(words),
+        }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.exact.contains(word)
+            || !self.folded.is_empty() && self.folded.contains(&word.to_lowercase())
+            || self.tests.iter().any(|test| test.has(word))
+    }
+
+    /// Places of the words in a text, in their order and apart from each other.
+    pub(super) fn of(&self, text: &str) -> Vec<Range<usize>> {
+        if self.kind != FieldValueKind::Text {
+            let whole = 0..text.len();
+            return if !text.is_empty() && self.has(text) { vec![whole] } else { Vec::new() };
+        }
+        let spans = word_spans(text);
+        let words: Vec<String> = spans.iter().map(|span| text[span.clone()].to_lowercase()).collect();
+        let single = spans.iter().zip(&words).filter(|(_, word)| self.has(word));
+        let mut marks: Vec<Range<usize>> = single.map(|(span, _)| span.clone()).collect();
+        for (wanted, options) in &self.phrases {
+            let fits = |at: usize, word: &str| options.fits(wanted, at, word);
+            let ends = (0..words.len()).filter_map(|start| {
+                Some((start, phrase_end(&words, start, wanted.len(), options.slop, &fits)?))
+            });
+            marks.extend(ends.map(|(start, end)| spans[start].start..spans[end - 1].end));
+        }
+        marks.sort_by_key(|mark| (mark.start, mark.end));
+        let mut apart: Vec<Range<usize>> = Vec::with_capacity(marks.len());
+        for mark in marks {
+            match apart.last_mut() {
+                Some(last) if mark.start < last.end => last.end = last.end.max(mark.end),
+                _ => apart.push(mark),
+            }
+        }
+        apart
+    }
+}

@@ -1,0 +1,185 @@
+//! Highlighting of hits: the words that a query finds, between tags.
+
+use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
+use crate::types;
+
+const LONG: &str = "It rained all night. In the morning the quick fox crossed the river, which had risen. \
+                    Nobody saw the fox again until spring. Then it was old.";
+
+fn filled() -> (tempfile::TempDir, TestDoor) {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let mappings = json!({ "mappings": { "properties": { "tag": { "type": "keyword" } } } });
+    door.get("PUT /a", &mappings.to_string());
+    let document = json!({
+        "title": "The Quick brown Fox <b>", "body": LONG, "tag": "Quick fox", "n": 5,
+        "lines": ["no animals", "a fox, a fox", "one fox"], "o": { "p": "foxes and a fox" },
+    });
+    door.get("PUT /a/_doc/1", &document.to_string());
+    (directory, door)
+}
+
+/// Member `highlight` of the one hit of a search; null if it has none.
+#[track_caller]
+fn highlighted(door: &TestDoor, query: &Value, highlight: &Value) -> Value {
+    let body = json!({ "query": query, "highlight": highlight }).to_string();
+    let answer = door.get("POST /a/_search", &body);
+    assert_eq!(answer["hits"]["total"]["value"], 1, "{answer}");
+    answer["hits"]["hits"][0]["highlight"].clone()
+}
+
+#[test]
+fn words_are_found_as_the_query_finds_them() {
+    let (_directory, door) = filled();
+    for (query, expected) in [
+        (json!({ "match": { "title": "fox QUICK" } }), "The <em>Quick</em> brown <em>Fox</em> <b>"),
+        (json!({ "term": { "title": "quick" } }), "The <em>Quick</em> brown Fox <b>"),
+        (
+            json!({ "term": { "title": { "value": "QUICK", "case_insensitive": true } } }),
+            "The <em>Quick</em> brown Fox <b>",
+        ),
+        (json!({ "prefix": { "title": "bro" } }), "The Quick <em>brown</em> Fox <b>"),
+        (json!({ "wildcard": { "title": "f*x" } }), "The Quick brown <em>Fox</em> <b>"),
+        (json!({ "regexp": { "title": "bro.*" } }), "The Quick <em>brown</em> Fox <b>"),
+        (json!({ "fuzzy": { "title": "quikc" } }), "The <em>Quick</em> brown Fox <b>"),
+        (
+            json!({ "match": { "title": { "query": "brwon", "fuzziness": 1 } } }),
+            "The Quick <em>brown</em> Fox <b>",
+        ),
+        (json!({ "match_phrase": { "title": "quick brown" } }), "The <em>Quick brown</em> Fox <b>"),
+        (json!({ "match_phrase_prefix": { "title": "quick bro" } }), "The <em>Quick brown</em> Fox <b>"),
+        (json!({ "match_bool_prefix": { "title": "fox bro" } }), "The Quick <em>brown</em> <em>Fox</em> <b>"),
+        (
+            json!({ "multi_match": { "query": "fox", "fields": ["t*", "body"] } }),
+            "The Quick brown <em>Fox</em> <b>",
+        ),
+        (
+            json!({ "query_string": { "query": "brown AND title:fox" } }),
+            "The Quick <em>brown</em> <em>Fox</em> <b>",
+        ),
+        (
+            json!({ "bool": {
+                "filter": { "match": { "title": "fox" } }, "must_not": { "match": { "title": "hen" } },
+                "should": { "constant_score": { "filter": { "term": { "title": "the" } } } },
+            } }),
+            "<em>The</em> Quick brown <em>Fox</em> <b>",
+        ),
+    ] {
+        let shown = highlighted(&door, &query, &json!({ "fields": { "title": {} } }));
+        assert_eq!(shown, json!({ "title": [expected] }), "{query}");
+    }
+    for query in [
+        json!({ "match_all": {} }),
+        json!({ "range": { "n": { "gte": 1 } } }),
+        json!({ "term": { "tag": "Quick fox" } }),
+    ] {
+        let shown = highlighted(&door, &query, &json!({ "fields": { "title": {}, "what": {} } }));
+        assert!(shown.is_null(), "{query}: {shown}");
+    }
+    // A keyword is one word.
+    let keyword = json!({ "term": { "tag": "Quick fox" } });
+    let shown = highlighted(&door, &keyword, &json!({ "fields": { "tag": {} } }));
+    assert_eq!(shown, json!({ "tag": ["<em>Quick fox</em>"] }));
+}
+
+#[test]
+fn options_of_a_field_come_before_those_of_all() {
+    let (_directory, door) = filled();
+    let fox = json!({ "match": { "title": "fox" } });
+    for (highlight, expected) in [
+        (
+            json!({ "pre_tags": ["<i>", "<u>"], "post_tags": ["</i>"], "fields": { "title": {}, "tag": {} } }),
+            json!({ "title": ["The Quick brown <i>Fox</i> <b>"] }),
+        ),
+        (
+            json!({ "tags_schema": "styled", "fields": [{ "title": { "encoder": "html" } }] }),
+            json!({ "title": ["The Quick brown <em class=\"hlt1\">Fox</em> &lt;b&gt;"] }),
+        ),
+        (
+            json!({ "require_field_match": false, "fields": { "o.*": {}, "title": { "require_field_match": true } } }),
+            json!({ "o.p": ["foxes and a <em>fox</em>"], "title": ["The Quick brown <em>Fox</em> <b>"] }),
+        ),
+        (
+            json!({ "fields": { "title": { "highlight_query": { "match": { "title": "brown" } } } } }),
+            json!({ "title": ["The Quick <em>brown</em> Fox <b>"] }),
+        ),
+        (json!({ "fields": { "body": {} } }), Value::Null),
+        (json!({ "fields": { "body": { "no_match_size": 12 } } }), json!({ "body": ["It rained"] })),
+        (json!({ "fields": { "n": {} }, "require_field_match": false }), Value::Null),
+        (
+            json!({ "fields": { "lines": { "require_field_match": false, "type": "plain" } } }),
+            json!({ "lines": ["a <em>fox</em>, a <em>fox</em>", "one <em>fox</em>"] }),
+        ),
+        (
+            json!({ "fields": { "lines": { "require_field_match": false, "number_of_fragments": 1 } } }),
+            json!({ "lines": ["a <em>fox</em>, a <em>fox</em>"] }),
+        ),
+    ] {
+        assert_eq!(highlighted(&door, &fox, &highlight), expected, "{highlight}");
+    }
+    let body = json!({ "match": { "body": "fox old" } });
+    for (options, expected) in [
+        (
+            json!({ "fragment_size": 40 }),
+            json!([
+                "morning the quick <em>fox</em> crossed the",
+                "Nobody saw the <em>fox</em> again until spring.",
+                "Then it was <em>old</em>.",
+            ]),
+        ),
+        (
+            json!({ "number_of_fragments": 0 }),
+            json!([LONG.replace("fox", "<em>fox</em>").replace("old", "<em>old</em>"),]),
+        ),
+        (
+            json!({ "fragment_size": 60, "number_of_fragments": 1, "order": "score" }),
+            json!(["Nobody saw the <em>fox</em> again until spring. Then it was <em>old</em>.",]),
+        ),
+    ] {
+        let shown = highlighted(&door, &body, &json!({ "fields": { "body": options } }));
+        assert_eq!(shown, json!({ "body": expected }), "{options}");
+    }
+}
+
+#[test]
+fn malformed_highlighting_is_refused() {
+    let (_directory, door) = filled();
+    for highlight in [
+        json!([]),
+        json!({ "fields": 3 }),
+        json!({ "fields": { "title": 1 } }),
+        json!({ "what": 1, "fields": {} }),
+        json!({ "fields": { "title": { "matched_fields": ["a"] } } }),
+        json!({ "fields": { "title": { "fragment_size": -1 } } }),
+        json!({ "fields": { "title": { "highlight_query": { "what": {} } } } }),
+    ] {
+        let (status, answer) = door.ask("POST /a/_search", &json!({ "highlight": highlight }).to_string());
+        assert_eq!(status, 400, "{highlight}: {answer}");
+    }
+}
+
+#[test]
+fn pages_of_scrolls_and_documents_of_types_are_highlighted() {
+    let (_directory, door) = filled();
+    let body = json!({ "query": { "match": { "title": "fox" } }, "highlight": { "fields": { "title": {} } }, "size": 1 });
+    door.get("PUT /a/_doc/2", r#"{"title":"one fox"}"#);
+    let first = door.get("POST /a/_search?scroll=1m&sort=_doc", &body.to_string());
+    let next = json!({ "scroll_id": first["_scroll_id"] }).to_string();
+    let second = door.get("POST /_search/scroll", &next);
+    for page in [first, second] {
+        let shown = page["hits"]["hits"][0]["highlight"]["title"][0].as_str().unwrap_or_default();
+        assert!(shown.to_lowercase().contains("<em>fox</em>"), "{page}");
+    }
+    let types_directory = directory();
+    let door = types::door(&types_directory);
+    door.get("PUT /note/_doc/1?routing=ann", r#"{"title":"Hello there"}"#);
+    let body = json!({ "query": { "match": { "title": "hello" } }, "highlight": { "fields": { "*": {} } } });
+    let answer = door.get("POST /note/_search?routing=ann", &body.to_string());
+    assert_eq!(
+        answer["hits"]["hits"][0]["highlight"],
+        json!({ "title": ["<em>Hello</em> there"] }),
+        "{answer}"
+    );
+}
