@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::Error;
 use crate::door::ElasticDoor;

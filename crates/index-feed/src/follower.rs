@@ -364,9 +364,9 @@ impl<B: Clone> IndexFeedFollower<B> {
         now: Timestamp,
     ) -> Vec<FollowEffect<B>> {
         for document in documents {
-            self.look_up(copy, bucket, document, Timestamp(u64::MAX), now);
+            self.look_up(copy, bucket, document, Timestamp(u64::MAX));
         }
-        self.take_effects()
+        self.take_effects(now)
     }
 
     /// Buckets of a copy that lack something of before these positions; `None` if that cannot be said.

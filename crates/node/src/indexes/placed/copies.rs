@@ -465,11 +465,8 @@ impl NodeCopies {
             match &mut copy.stage {
                 CopyStage::Gone => {}
                 // The table lets it leave at once; it goes when its reason was there to be seen.
-                CopyStage::Failed { at, .. } => {
-                    if time >= *at + FAILED {
-                        over.push(*id);
-                    }
-                }
+                CopyStage::Failed { at, .. } if time < *at + FAILED => {}
+                CopyStage::Failed { .. } => over.push(*id),
                 _ if has_left => over.push(*id),
                 CopyStage::Open(open) => {
                     if let Some((_, marks)) = open.suspended.take_if(|(until, _)| time >= *until) {
