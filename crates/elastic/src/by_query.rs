@@ -1,8 +1,8 @@
 //! `_delete_by_query`, `_update_by_query` and `_reindex`: writes of the documents that a query finds.
 //!
 //! The documents are visited in the order in which the store has them, page by page, and those of a page are
-//! written before the next one is read. A document is removed, or written again in its place, on the condition
-//! that it is still the one that was found: a write of another request is not undone.
+//! written before the next one is read. A document is removed, or written again in its place, on the
+//! condition that it is still the one that was found: a write of another request is not undone.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

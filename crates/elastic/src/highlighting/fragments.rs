@@ -9,8 +9,8 @@ pub(super) struct TextFragment {
     pub(super) marks: Vec<Range<usize>>,
 }
 
-/// Parts of a text that have all of its marks, of about `size` letters each. The marks are in their order, and
-/// apart from each other.
+/// Parts of a text that have all of its marks, of about `size` letters each. The marks are in their order,
+/// and apart from each other.
 pub(super) fn fragments_of(text: &str, marks: Vec<Range<usize>>, size: usize) -> Vec<TextFragment> {
     let (mut fragments, mut floor) = (Vec::new(), 0);
     let mut marks = marks.into_iter().peekable();

@@ -139,8 +139,8 @@ impl FeedCommitter {
         FeedCommitter { call, answer, totals, stopped: None, key, under_way }
     }
 
-    /// Executes all pieces, until the stream ends or is stopped, and writes the totals. A piece that could not
-    /// be prepared, since the work has failed, breaks the stream off.
+    /// Executes all pieces, until the stream ends or is stopped, and writes the totals. A piece that could
+    /// not be prepared, since the work has failed, breaks the stream off.
     pub(super) async fn run(mut self, mut pieces: mpsc::Receiver<JoinHandle<PreparedPiece>>) {
         let mut is_ended = false;
         while let Some(piece) = pieces.recv().await {
@@ -203,8 +203,8 @@ impl FeedCommitter {
         })
     }
 
-    /// Begins a wave, unless the stream was stopped, once there is a place for it and no wave that is under way
-    /// has one of its documents. `memory` is that of a piece, if these are its last operations.
+    /// Begins a wave, unless the stream was stopped, once there is a place for it and no wave that is under
+    /// way has one of its documents. `memory` is that of a piece, if these are its last operations.
     async fn begin(&mut self, wave: OperationWave, memory: Option<PieceMemory>) {
         let shares = |other: &WaveUnderWay| !other.documents.is_disjoint(&wave.documents);
         while self.under_way.len() == WAVES_MAX || self.under_way.iter().any(shares) {
@@ -310,8 +310,8 @@ impl StreamOutcome {
     }
 }
 
-/// Executes the operations of a wave, and returns their outcomes in their order. The memory of a piece is given
-/// back before the answers of other nodes come, since these may wait for memory too.
+/// Executes the operations of a wave, and returns their outcomes in their order. The memory of a piece is
+/// given back before the answers of other nodes come, since these may wait for memory too.
 async fn execute(
     call: Arc<DocumentCall>,
     wave: OperationWave,

@@ -104,8 +104,8 @@ pub(super) struct PieceMemory {
     _text: FeedPiece,
 }
 
-/// Prepares all pieces, until the stream ends or is stopped: each as a task, so that one is prepared while others
-/// are.
+/// Prepares all pieces, until the stream ends or is stopped: each as a task, so that one is prepared while
+/// others are.
 pub(super) async fn run(
     call: Arc<DocumentCall>,
     mut pieces: mpsc::Receiver<FeedPiece>,

@@ -1,9 +1,9 @@
 //! Erasure of dropped documents in the copies of all nodes: the store of a node with documents waits for it.
 //!
-//! A copy takes the entries of a dropped group out when the drop comes, and remembers the removals for a while.
-//! Once it has everything of after the drop, it need not remember them: its files are written again as one,
-//! which has nothing of the group. Each node with documents asks the nodes with copies for this, since its
-//! store has the bound.
+//! A copy takes the entries of a dropped group out when the drop comes, and remembers the removals for a
+//! while. Once it has everything of after the drop, it need not remember them: its files are written again as
+//! one, which has nothing of the group. Each node with documents asks the nodes with copies for this, since
+//! its store has the bound.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
