@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
 
 use millrace_cluster::ClusterVersion;
 use millrace_node::cluster::{RouteBackoff, wait_for};
@@ -342,7 +341,7 @@ impl DoorCatalog {
     /// Another node owns it, or none does now.
     fn state_version(&self) -> Result<ClusterVersion, Error> {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(ClusterVersion::NONE) };
-        let mut looks = RouteBackoff::until(Instant::now() + shelf::READ_PATIENCE);
+        let mut looks = RouteBackoff::until(shelf::read_deadline());
         loop {
             let owners = cluster.owners(Some(&[shelf::home()]))?;
             let is_own = matches!(owners.nodes.as_slice(), [(owner, _)] if *owner == cluster.own().key);

@@ -349,7 +349,7 @@ fn seq_no_end(door: &ElasticDoor, index: &OpenIndex, is_placed: bool) -> i64 {
         // Times in microseconds, after those of all documents that are there.
         Some(_) => {
             let now_us = millrace_env::unix_time().as_micros();
-            let next = now_us.max(u128::from(door.node.store().newest().0) + 1);
+            let next = now_us.max(u128::from(shelf::newest_write(&door.node).0) + 1);
             let ahead = if door.node.cluster().is_alone() { 0 } else { AHEAD_US };
             i64::try_from(next).unwrap_or(i64::MAX).saturating_add(ahead)
         }

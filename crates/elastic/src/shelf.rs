@@ -38,7 +38,9 @@ use millrace_store::{
 };
 
 use self::areas::area_bits;
-pub(crate) use self::areas::{PartitionPlace, keep_partitions_apart, nodes_of, nodes_of_area, spread_areas};
+pub(crate) use self::areas::{
+    PartitionPlace, keep_partitions_apart, newest_write, nodes_of, nodes_of_area, spread_areas,
+};
 pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
 use crate::Error;
 
@@ -64,7 +66,7 @@ const PLACE_OF_INDEXES: u16 = (HOME >> HOME_BITS) as u16;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time limit of a read, while the nodes of a cluster agree on who has the documents.
-pub(crate) const READ_PATIENCE: Duration = Duration::from_secs(20);
+const READ_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Time beyond that limit after which no outcome will come.
 const GRACE: Duration = Duration::from_secs(5);
@@ -184,6 +186,11 @@ impl StoredSource {
 /// Time after which a write that waits for models is given up.
 pub(crate) fn deadline() -> Instant {
     Instant::now() + PATIENCE
+}
+
+/// Time after which a read is given up, while the nodes of a cluster agree on who has the documents.
+pub(crate) fn read_deadline() -> Instant {
+    Instant::now() + READ_PATIENCE
 }
 
 /// Write under way.
@@ -344,7 +351,7 @@ pub(crate) fn get_document(
     let store = node.permitted_store(permit, WantedGroups::These(std::slice::from_ref(id.group())));
     let Some(cluster) = node.cluster().view()? else { return Ok(store.get(id)?) };
     if *id.group() == DocumentGroup::None {
-        return Ok(wait_for(node, stored_version(node, permit, id, Instant::now() + READ_PATIENCE))??);
+        return Ok(wait_for(node, stored_version(node, permit, id, read_deadline()))??);
     }
     let bucket = cluster.bucket(id.location())?;
     match read(node, (id.group(), bucket), |held| DocumentsQuestion::Get { held, id: id.clone() })? {
@@ -389,7 +396,7 @@ fn read(
     place: (&DocumentGroup, BucketId),
     question: impl Fn(HeldBucket) -> DocumentsQuestion,
 ) -> Result<Option<DocumentsAnswer>, Error> {
-    let answer = wait_for(node, read_bucket(node, place, question, Instant::now() + READ_PATIENCE))??;
+    let answer = wait_for(node, read_bucket(node, place, question, read_deadline()))??;
     if answer.is_none() {
         check_all_there(node)?;
     }
@@ -398,7 +405,7 @@ fn read(
 
 /// Reads the next documents of a scan of a cluster; none after the last.
 fn next_page(node: &Arc<Node>, scan: &mut ClusterScan) -> Result<Vec<SentVersion>, Error> {
-    Ok(wait_for(node, scan.next(node, Instant::now() + READ_PATIENCE))??)
+    Ok(wait_for(node, scan.next(node, read_deadline()))??)
 }
 
 /// Checks that nothing can be on nodes that are away: as long as fewer are than there are replicas, another

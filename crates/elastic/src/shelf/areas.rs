@@ -2,7 +2,7 @@
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterState, SPREAD_PARTITIONS};
-use millrace_document::Location;
+use millrace_document::{Location, Timestamp};
 use millrace_node::Node;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,11 @@ pub(crate) fn keep_partitions_apart(node: &Node) {
     let areas = if node.cluster().is_alone() { 0..1 } else { 0..AREAS };
     let areas = areas.map(|area| BucketId::new(HOME_BITS, u64::from(area_bits(area))));
     node.store().keep_apart(areas, APART_BYTES);
+}
+
+/// Timestamp that no write of this node's store exceeds.
+pub(crate) fn newest_write(node: &Node) -> Timestamp {
+    node.store().newest()
 }
 
 /// Areas with different nodes, so that those which follow each other have different owners. One on a node
