@@ -3,8 +3,8 @@
 //!
 //! The time is that of the node that gets the copy: from when it begins until the copy can be read. The
 //! leader's plans before and after are not in it. The files of the source are not in the page cache when a
-//! move begins, and the source knows up to which time it has everything: what was written in the minute
-//! before, or before the index was declared for a minute, a copy would read again from the documents.
+//! move begins. The index was declared and the documents written more than a minute before, or copies would
+//! read documents again that they have in their files.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
