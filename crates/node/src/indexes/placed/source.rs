@@ -274,8 +274,8 @@ impl PlacedSource {
         });
     }
 
-    /// Reads the first pages of a question that has waited for this time, and puts off the others. Returns the
-    /// size of all.
+    /// Reads the first pages of a question that has waited for this time, and puts off the others. Returns
+    /// the size of all.
     fn read_some(&self, follower: NodeKey, reads: &[KeyedRead], waited: Duration) -> u64 {
         let (began, mut bytes) = (Instant::now(), 0);
         for (at, read) in reads.iter().enumerate() {
