@@ -162,6 +162,9 @@ pub(crate) struct IndexRun {
     sums: OnceLock<Vec<u64>>,
 }
 
+/// Bytes that are announced to the disk together where all of a run are read.
+const AHEAD_BYTES: u64 = 1 << 20;
+
 impl IndexRun {
     /// Opens a run, and checks its ends.
     pub fn open(disk: &dyn Disk, path: &Path, cache: &Arc<BlockCache>) -> Result<Self, Error> {
@@ -330,7 +333,12 @@ impl IndexRun {
         each(&first);
         let start = self.bytes - TRAILER;
         let fence = (self.fence_offset, start - 8 - self.fence_offset);
+        let mut announced = 0;
         for (offset, length) in self.places()?.into_iter().chain([fence]) {
+            while announced < self.bytes.min(offset + AHEAD_BYTES) {
+                self.file.will_need(announced, AHEAD_BYTES);
+                announced += AHEAD_BYTES;
+            }
             each(&self.with_checksum(offset, length)?);
         }
         let trailer = self.read(start, TRAILER)?;
