@@ -60,7 +60,8 @@ pub enum FollowEffect<B> {
         /// The request.
         request: FollowRequest,
     },
-    /// Ask an owner to read documents. It may be lost; the follower asks again under another number.
+    /// Ask an owner to read documents. It may be lost; the follower asks again under another number. If it is
+    /// sent later, [`IndexFeedFollower::sent`] says when.
     Read {
         /// The owner.
         owner: NodeKey,
@@ -279,6 +280,13 @@ impl<B: Clone> IndexFeedFollower<B> {
             self.ask_positions(now);
         }
         self.take_effects(now)
+    }
+
+    /// A read of a bucket that waited since [`FollowEffect::Read`] is sent now, so that its answer is awaited
+    /// from now on.
+    pub fn sent(&mut self, bucket: BucketId, read: u64, now: Timestamp) {
+        let followed = self.copies.values_mut().filter_map(|copy| copy.buckets.get_mut(&bucket));
+        followed.for_each(|followed| followed.sent(read, now));
     }
 
     /// Sends again what has no answer. Called every second or so.

@@ -38,10 +38,10 @@ impl Drop for ExportHold {
 
 impl IndexCopy {
     /// Offers the runs as they are, in parcels of some bytes: [`PARCEL_BYTES`](crate::PARCEL_BYTES) but in
-    /// tests. Reads all runs once that were not written since the copy was opened.
+    /// tests. Reads and checks all runs once that were not written since the copy was opened.
     ///
     /// # Errors
-    /// [`EXPORTS_MAX`] exports are open; a run cannot be read.
+    /// [`EXPORTS_MAX`] exports are open; a run cannot be read, or is damaged.
     ///
     /// # Panics
     /// A parcel of no bytes is asked for.

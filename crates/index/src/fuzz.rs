@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::block::{BlockPosition, RunBytes};
 use crate::import::ImportPlan;
 use crate::manifest::CopyManifest;
-use crate::parcel::{CopyHeader, CopyParcel};
+use crate::parcel::CopyHeader;
 use crate::record::{DocumentRecord, EntryRecord, write_document};
 use crate::run::RunFence;
 
@@ -21,9 +21,6 @@ pub fn fuzz(bytes: &[u8]) {
     if let Ok(header) = CopyHeader::decode(&sealed) {
         fuzz_places(&header);
         assert_eq!(CopyHeader::decode(&header.encode()).ok(), Some(header), "a header is what it was");
-    }
-    if let Ok(parcel) = CopyParcel::decode(&sealed) {
-        assert_eq!(CopyParcel::decode(&parcel.encode()).ok(), Some(parcel), "a parcel is what it was");
     }
     if let Some(plan) = ImportPlan::decode(&sealed) {
         assert_eq!(ImportPlan::decode(&plan.encode()), Some(plan), "a plan is what it was");

@@ -1,13 +1,14 @@
 //! Copies that come as files.
 //!
 //! The directory has a *plan* first: the header of the copy, and the number of the file of each run. Parcels
-//! are appended to a part, a file that becomes the run by rename once every byte of it was checked. When all
-//! runs are there, the manifest names them, by rename as well: before, nothing of the import counts, and a
-//! copy that was in the directory stays as it is.
+//! are checked by the checksums of the header, of which the source has checked every byte, and appended to a
+//! part, a file that becomes the run by rename once it has all and is durable. When all runs are there, the
+//! manifest names them, by rename as well: before, nothing of the import counts, and a copy that was in the
+//! directory stays as it is.
 //!
-//! After a crash the parts are read again, and checked by the checksums of the header: the import goes on
-//! after the last parcel that is whole. If the source has merged runs meanwhile, so that the header is
-//! another one, runs that are in both are kept.
+//! After a crash the parts are read again, and checked by the same checksums: the import goes on after the
+//! last parcel that is whole. If the source has merged runs meanwhile, so that the header is another one,
+//! runs that are in both are kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct CopyImport {
     next: Option<ParcelPlace>,
     /// The part that is being written.
     part: Option<Box<dyn AppendFile>>,
+    /// True if an import before this one has written some of the part.
+    is_resumed: bool,
     /// Parcels of the part that may not be durable.
     unsynced: u64,
     /// True if no request waits for the disk.
@@ -113,8 +116,16 @@ impl CopyImport {
             plan.write(disk, directory)?;
         }
         let next = plan.header.first_place();
-        let (part, unsynced, is_disk_free, moved) = (None, 0, false, 0);
-        let mut import = CopyImport { options, plan, next, part, unsynced, is_disk_free, moved };
+        let mut import = CopyImport {
+            options,
+            plan,
+            next,
+            part: None,
+            is_resumed: false,
+            unsynced: 0,
+            is_disk_free: false,
+            moved: 0,
+        };
         import.enter_run()?;
         import.check_space()?;
         Ok(import)
@@ -144,8 +155,8 @@ impl CopyImport {
         self.is_disk_free = is_free;
     }
 
-    /// Takes the next parcel. The last one of a run takes as long as reading the run, since every byte is
-    /// checked.
+    /// Takes the next parcel. The last one of a run that was resumed takes as long as reading the run, since
+    /// every byte is checked again.
     ///
     /// # Errors
     /// The parcel is another one or damaged: [`CopyImport::next`] stays. The run was damaged where it came
@@ -213,8 +224,14 @@ impl CopyImport {
         let failed = |error: std::io::Error| Error::io("write", &path, &error);
         let part = match self.part.take() {
             Some(part) => part,
-            None if parcel.place.offset == 0 => disk.create(&path).map_err(failed)?,
-            None => disk.reopen(&path, parcel.place.offset).map_err(failed)?,
+            None => {
+                self.is_resumed = parcel.place.offset > 0;
+                let opened = match self.is_resumed {
+                    true => disk.reopen(&path, parcel.place.offset),
+                    false => disk.create(&path),
+                };
+                opened.map_err(failed)?
+            }
         };
         let part = self.part.insert(part);
         part.set_alone(self.is_disk_free);
@@ -235,8 +252,11 @@ impl CopyImport {
         let failed = |error: std::io::Error| Error::io("write", &path, &error);
         let mut file = match self.part.take() {
             Some(file) => file,
-            // A process before this one has written all of it, and may not have made it durable.
-            None => disk.reopen(&part, self.plan.header.runs[run as usize].length).map_err(failed)?,
+            // An import before this one has written all of it, and may not have made it durable.
+            None => {
+                self.is_resumed = true;
+                disk.reopen(&part, self.plan.header.runs[run as usize].length).map_err(failed)?
+            }
         };
         file.sync().map_err(failed)?;
         drop(file);
@@ -254,11 +274,15 @@ impl CopyImport {
         disk.unlink(&part).map_err(|error| Error::io("remove", &part, &error))
     }
 
-    /// Reads a part that has all parcels, and checks every byte.
+    /// Checks that a part with all parcels is a run. Each parcel was checked before it was written; of a part
+    /// that was resumed every byte is read again.
     fn check_run(&self, run: u32, path: &Path) -> Result<IndexRun, Error> {
         let check = || {
             let received = IndexRun::open(&*self.options.disk, path, &self.options.cache)?;
-            received.check()?;
+            match self.is_resumed {
+                true => received.check()?,
+                false => received.places().map(drop)?,
+            }
             match received.catalog.definition == self.options.definition {
                 true => Ok(received),
                 false => Err(Error::damaged(path, "it is of another index")),

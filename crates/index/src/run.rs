@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::block::{BlockPosition, RunBytes};
 use crate::cache::{BlockCache, BlockKey};
 use crate::filter::{KeyHash, may_contain};
-use crate::parcel::{PARCEL_BYTES, ParcelSums};
+use crate::parcel::{self, PARCEL_BYTES, ParcelSums};
 use crate::record::{DocumentRecord, read_bytes, read_number, write_bytes, write_number};
 use crate::{Error, filter};
 
@@ -162,8 +162,8 @@ pub(crate) struct IndexRun {
     sums: OnceLock<Vec<u64>>,
 }
 
-/// Bytes that are read at a time where all of a run are.
-const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes that are announced to the disk together where all of a run are read.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 impl IndexRun {
     /// Opens a run, and checks its ends.
@@ -206,7 +206,8 @@ impl IndexRun {
         Ok(IndexRun { sums: OnceLock::from(sums), ..IndexRun::open(disk, path, cache)? })
     }
 
-    /// Checksums of its parcels of this length.
+    /// Checksums of its parcels of this length. If they are not known from when the run was written, every
+    /// byte is read and checked: the checksums of parcels would hide damage of before.
     pub fn parcel_sums(&self, parcel_bytes: u64) -> Result<Vec<u64>, Error> {
         if parcel_bytes == PARCEL_BYTES
             && let Some(known) = self.sums.get()
@@ -214,9 +215,7 @@ impl IndexRun {
             return Ok(known.clone());
         }
         let mut sums = ParcelSums::new(parcel_bytes);
-        for offset in (0..self.bytes).step_by(PIECE_BYTES as usize) {
-            sums.add(&self.read(offset, PIECE_BYTES.min(self.bytes - offset))?);
-        }
+        self.read_all(&mut |bytes| sums.add(bytes))?;
         let sums = sums.finish();
         if parcel_bytes == PARCEL_BYTES {
             // Another thread may have set the same ones.
@@ -235,13 +234,19 @@ impl IndexRun {
         Ok(bytes)
     }
 
-    /// Reads a part, and checks it.
-    fn checked(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
-        let mut bytes = self.read(offset, length + 8)?;
-        let checksum = bytes.split_off(length as usize);
-        if checksum != xxh3_64(&bytes).to_le_bytes() {
-            return Err(Error::damaged(&self.path, "a checksum differs"));
+    /// Reads a part and its checksum, and checks it.
+    fn with_checksum(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let bytes = self.read(offset, length + 8)?;
+        match parcel::checked(&bytes) {
+            Some(_) => Ok(bytes),
+            None => Err(Error::damaged(&self.path, "a checksum differs")),
         }
+    }
+
+    /// Reads a part without its checksum, and checks it.
+    fn checked(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = self.with_checksum(offset, length)?;
+        bytes.truncate(length as usize);
         Ok(bytes)
     }
 
@@ -314,36 +319,52 @@ impl IndexRun {
         }
     }
 
-    /// Reads every byte, and checks it. What is neither of the fence nor after it, which opening has checked,
-    /// is the first bytes, or of a block or a page.
+    /// Reads every byte, and checks it.
     pub fn check(&self) -> Result<(), Error> {
-        if self.read(0, MAGIC.len() as u64)? != MAGIC {
-            return Err(Error::damaged(&self.path, "its first bytes"));
-        }
-        self.check_places()?;
-        for section in [RunSection::Documents, RunSection::Entries] {
-            for number in 0..self.parts(section).len() {
-                self.block(section, number, false)?;
-            }
-        }
-        self.fence.pages.iter().try_for_each(|(offset, length)| self.checked(*offset, *length).map(drop))
+        self.read_all(&mut |_| ())
     }
 
-    /// Every byte between the first ones and the fence is of one block or page.
-    fn check_places(&self) -> Result<(), Error> {
+    /// Calls `each` with all bytes in their order, once they are checked.
+    fn read_all(&self, each: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        let first = self.read(0, MAGIC.len() as u64)?;
+        if first != MAGIC {
+            return Err(Error::damaged(&self.path, "its first bytes"));
+        }
+        each(&first);
+        let start = self.bytes - TRAILER;
+        let fence = (self.fence_offset, start - 8 - self.fence_offset);
+        let mut announced = 0;
+        for (offset, length) in self.places()?.into_iter().chain([fence]) {
+            while announced < self.bytes.min(offset + AHEAD_BYTES) {
+                self.file.will_need(announced, AHEAD_BYTES);
+                announced += AHEAD_BYTES;
+            }
+            each(&self.with_checksum(offset, length)?);
+        }
+        let trailer = self.read(start, TRAILER)?;
+        if RunCatalog::decode(&trailer).is_none() {
+            return Err(Error::damaged(&self.path, "its trailer"));
+        }
+        each(&trailer);
+        Ok(())
+    }
+
+    /// Offset and length of each block and page, in their order. Every byte between the first ones and the
+    /// fence is of one of them.
+    pub fn places(&self) -> Result<Vec<(u64, u64)>, Error> {
         let blocks = self.fence.documents.iter().chain(&self.fence.entries);
         let mut places: Vec<(u64, u64)> = blocks.map(|part| (part.offset, part.length)).collect();
         places.extend_from_slice(&self.fence.pages);
         places.sort_unstable();
         let mut end = MAGIC.len() as u64;
-        for (offset, length) in places {
-            if offset != end {
+        for (offset, length) in &places {
+            if *offset != end {
                 return Err(Error::damaged(&self.path, "its fence"));
             }
             end = offset + length + 8;
         }
         match end == self.fence_offset {
-            true => Ok(()),
+            true => Ok(places),
             false => Err(Error::damaged(&self.path, "its fence")),
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! The time is that of the node that gets the copy: from when it begins until the copy can be read. The
 //! leader's plans before and after are not in it. The files of the source are not in the page cache when a
-//! move begins.
+//! move begins. The index was declared and the documents written more than a minute before, or copies would
+//! read documents again that they have in their files.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,10 @@ const OTHER: usize = DATA_NODES + 1;
 /// Number of documents; five million have a copy of about a gigabyte.
 const DOCUMENTS: u64 = 500_000;
 const ROUNDS: usize = 2;
+/// Time after which copies know that they have everything of before the index was declared.
+const DECLARED: Duration = Duration::from_secs(80);
+/// Time after which a copy that was just made knows up to which time it has everything.
+const CLOSED: Duration = Duration::from_secs(10);
 /// Interval between looks at the node that gets the copy.
 const TICK: Duration = Duration::from_millis(5);
 /// Directory of copies below that of a node's data.
@@ -54,6 +59,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     };
     cluster.feed(documents)?;
     cluster.declare_indexes()?;
+    std::thread::sleep(DECLARED);
     let (mut moved, mut built) = (CopyRounds::default(), CopyRounds::default());
     let mut copied = Duration::ZERO;
     for _ in 0..ROUNDS {
@@ -108,6 +114,7 @@ impl CopyRounds {
     /// Moves the copy to the other node; returns the bytes of its files.
     fn add(&mut self, cluster: &PlacedIndexBench, method: &str) -> Result<u64, Error> {
         cluster.change_settings(&json!({ "method": method }))?;
+        std::thread::sleep(CLOSED);
         let from = cluster.place(0)?;
         let to = if from == ONE { OTHER } else { ONE };
         let others = || (0..DATA_NODES + COPY_NODES).filter(move |node| *node != to);

@@ -113,6 +113,10 @@ const ANSWER_WINDOW: u32 = 256 << 10;
 /// a time.
 const CONNECTION_WINDOW: u32 = NODE_STREAMS_MAX * ANSWER_WINDOW;
 
+/// Maximum number of bytes of an answer in one frame. The other node writes each frame to the socket by
+/// itself, and a small answer waits for no more of a large one.
+const ANSWER_FRAME: u32 = 64 << 10;
+
 impl NodeForwarder {
     pub(crate) fn new(trust: Option<Arc<NodeTrust>>) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
@@ -121,6 +125,7 @@ impl NodeForwarder {
             .timer(TokioTimer::new())
             .http2_keep_alive_interval(Duration::from_secs(5))
             .http2_keep_alive_timeout(Duration::from_secs(5))
+            .http2_max_frame_size(ANSWER_FRAME)
             .http2_initial_stream_window_size(ANSWER_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW);
         let way = || match &trust {

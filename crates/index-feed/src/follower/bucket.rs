@@ -171,6 +171,18 @@ impl FollowedBucket {
         }
     }
 
+    /// A read that was asked for is sent only now.
+    pub fn sent(&mut self, number: u64, now: Timestamp) {
+        if let Some(BucketReading { step: ReadingStep::Asked { read, at }, .. }) = &mut self.reading
+            && *read == number
+        {
+            *at = now;
+        }
+        if let Some(lookup) = self.lookup.as_mut().filter(|lookup| lookup.read == number) {
+            lookup.at = now;
+        }
+    }
+
     /// Forgets reads that were not answered, so that they are due again; `true` if there were any.
     pub fn forget_late_reads(&mut self, now: Timestamp) -> bool {
         let is_late = |at: Timestamp| at.0 + RETRY_US < now.0;

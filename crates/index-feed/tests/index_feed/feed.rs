@@ -277,6 +277,28 @@ fn a_read_that_is_put_off_is_asked_for_again() {
 }
 
 #[test]
+fn a_read_that_is_sent_later_is_awaited_from_then() {
+    let mut pair = FeedPair::new();
+    let adopted = pair.follower.adopt(1, FeedPair::owners(), pair.now);
+    pair.carry_out(adopted);
+    let marks = CopyMarks::all(at(95));
+    let added = pair.follower.add_copy(COPY, FeedPair::definition(), &marks, pair.now);
+    pair.carry_out(added);
+    let batch = pair.source.next_batch(FOLLOWER).expect("buckets are followed");
+    let effects = pair.follower.batch(OWNER, batch, pair.now);
+    pair.carry_out(effects);
+    let late = pair.reads.pop().expect("a bucket is read");
+    pair.follower.sent(late.bucket, late.number, at(104));
+    // The other bucket was asked for at once.
+    for (time, of_late, of_both) in [(at(107), 1, 3), (at(110), 2, 4)] {
+        let effects = pair.follower.tick(time);
+        pair.carry_out(effects);
+        let asked = pair.asked.iter().filter(|(bucket, _)| *bucket == late.bucket.bits()).count();
+        assert_eq!((asked, pair.asked.len()), (of_late, of_both), "{time:?}");
+    }
+}
+
+#[test]
 fn an_import_from_before_the_source_began_is_read_as_a_whole() {
     let mut pair = FeedPair::new();
     pair.commit(row(half(0), 1, at(90)));

@@ -117,7 +117,7 @@ pub enum PlacedAnswer {
         /// Times up to which the copy is complete.
         marks: CopyMarks,
     },
-    /// A parcel, as [`millrace_index::CopyParcel::encode`] writes it.
+    /// The bytes of a parcel, of which the header has the checksum.
     Parcel(MessageBytes),
     /// Entries of a copy.
     Scanned(CopyScanned),

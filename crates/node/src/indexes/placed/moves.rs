@@ -88,15 +88,15 @@ impl ParcelsAhead {
     }
 
     /// Waits for the first one.
-    async fn next(&mut self) -> Result<MessageBytes, AttemptError> {
+    async fn next(&mut self) -> Result<CopyParcel, AttemptError> {
         let again = AttemptError::Again;
-        let Some((_, parcel)) = self.asked.pop_front() else {
+        let Some((place, parcel)) = self.asked.pop_front() else {
             return Err(again("no parcel was asked for".to_owned()));
         };
         let answer = parcel.await.map_err(|error| again(error.to_string()))?;
         let answer = answer.map_err(|_| again("no parcel has come in time".to_owned()))?;
         match answer.map_err(|error| again(error.to_string()))? {
-            PlacedAnswer::Parcel(bytes) => Ok(bytes),
+            PlacedAnswer::Parcel(MessageBytes(bytes)) => Ok(CopyParcel { place, bytes }),
             _ => Err(again("another node answers with something else".to_owned())),
         }
     }
@@ -161,7 +161,7 @@ impl PlacedService {
         };
         let read = tokio::task::spawn_blocking(read).await;
         let parcel = read.map_err(|error| Error::Internal(error.to_string()))??;
-        Ok(PlacedAnswer::Parcel(MessageBytes(parcel.encode())))
+        Ok(PlacedAnswer::Parcel(MessageBytes(parcel.bytes)))
     }
 
     /// Takes over the copy of another node. Few imports run at a time.
@@ -270,13 +270,12 @@ impl PlacedService {
                 return Err(AttemptError::Refused("it is not wanted any more".to_owned()));
             }
             ahead.ask(import.header(), place, ask);
-            let bytes = ahead.next().await?;
+            let parcel = ahead.next().await?;
             let (cluster, source) = (Arc::clone(&self.cluster), Arc::clone(&self.source));
             let taken = blocking(move || {
-                cluster.pace(bytes.0.len() as u64);
+                cluster.pace(parcel.bytes.len() as u64);
                 import.set_disk_free(!source.store().is_in_use());
-                let accepted = CopyParcel::decode(&bytes.0).and_then(|parcel| import.accept(&parcel));
-                (accepted, import)
+                (import.accept(&parcel), import)
             });
             let (accepted, same) = taken.await?;
             import = same;
@@ -319,8 +318,9 @@ mod tests {
             });
             let left = 15 - came.len();
             assert_eq!(asked.len() - came.len(), PARCELS.min(left), "on their way at {run} {offset}");
-            let bytes = ahead.next().await.unwrap_or_else(|_| panic!("the parcel at {run} {offset} comes"));
-            came.push((u32::from(bytes.0[0]), u64::from(bytes.0[1])));
+            let parcel = ahead.next().await.unwrap_or_else(|_| panic!("the parcel at {run} {offset} comes"));
+            assert_eq!(parcel.bytes, [parcel.place.run as u8, parcel.place.offset as u8]);
+            came.push((parcel.place.run, parcel.place.offset));
             place = header.place_after(ParcelPlace { run, offset });
         }
         let all = [(10, 0), (3, 1), (2, 2)].map(|(parcels, run)| (0..parcels).map(move |at| (run, at)));
@@ -337,7 +337,7 @@ mod tests {
         };
         for run in [0, 2] {
             ahead.ask(&header, ParcelPlace { run, offset: 0 }, ask);
-            let came = ahead.next().await.map(|bytes| bytes.0);
+            let came = ahead.next().await.map(|parcel| parcel.bytes);
             assert!(came.is_ok_and(|bytes| bytes == [run as u8, 0]), "run {run}");
         }
         assert_eq!(ahead.asked.len(), 1, "one is left of the last run");

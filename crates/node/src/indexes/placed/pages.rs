@@ -15,11 +15,15 @@ use super::super::service::document_id;
 use super::source::{FedBody, keys_of};
 use crate::Error;
 
-/// Documents of a page.
+/// Maximum and minimum number of documents that are read for a page.
 const PAGE: usize = 1024;
+const PAGE_MIN: usize = 64;
 
 /// Bytes of keys after which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
+
+/// Bytes of a key in a page, about.
+const KEY_BYTES: usize = 48;
 
 /// Reads what is asked for in the store, once for all definitions, which are of one document type.
 ///
@@ -48,6 +52,7 @@ pub(super) fn content(
                 fields: fields.into_iter().collect(),
                 from: *from,
                 after: after.as_deref(),
+                wanted: page_documents(definitions.len()),
             };
             // A visit has documents without a group first; sort keys mix them with the others.
             let ungrouped = ViewScope::GroupsIn(vec![DocumentGroup::None], vec![read.bucket]);
@@ -74,6 +79,12 @@ pub(super) fn content(
     }
 }
 
+/// Number of documents to read for a page with the keys of so many definitions: about as many as it has room
+/// for, since the others are read again for the next one.
+fn page_documents(definitions: usize) -> usize {
+    (PAGE_BYTES / (KEY_BYTES * (definitions + 1))).clamp(PAGE_MIN, PAGE)
+}
+
 /// Reading of the versions of a bucket after a sort key.
 struct FedPage<'a> {
     store: &'a Store,
@@ -82,6 +93,8 @@ struct FedPage<'a> {
     fields: Vec<String>,
     from: Timestamp,
     after: Option<&'a [u8]>,
+    /// Number of documents.
+    wanted: usize,
 }
 
 impl FedPage<'_> {
@@ -95,7 +108,7 @@ impl FedPage<'_> {
             from: self.from,
             tombstones: true,
             continuation,
-            wanted: PAGE,
+            wanted: self.wanted,
             fields: Some(self.fields.clone()),
             ..StoreVisit::all(&[self.document_type])
         };
@@ -164,6 +177,11 @@ mod tests {
     use millrace_document::DocumentId;
 
     use super::*;
+
+    #[test]
+    fn pages_by_many_definitions_are_of_fewer_documents() {
+        assert_eq!([1, 20, 100].map(page_documents), [PAGE, 260, PAGE_MIN]);
+    }
 
     #[test]
     fn each_document_is_in_the_range_of_its_slice_alone() {

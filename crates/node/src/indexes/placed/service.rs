@@ -275,7 +275,7 @@ impl PlacedService {
             actions.extend(copies.adopt_table(&table, &types, now));
         }
         actions.extend(copies.tick(now));
-        actions.extend(copies.due_reads());
+        actions.extend(copies.due_reads(now));
         let reports = copies.reports();
         if reports.copies.is_empty() && has_table {
             // The directory stays if it is not empty.
@@ -373,7 +373,7 @@ impl PlacedService {
             let actions = {
                 let mut copies = service.copies.lock();
                 let mut actions = change(&mut copies);
-                actions.extend(copies.due_reads());
+                actions.extend(copies.due_reads(now()));
                 actions
             };
             drop(turn);

@@ -39,6 +39,10 @@ const READ_BYTES: u64 = 1 << 20;
 /// Time after which the further reads of a question are put off.
 const READ_TIME: Duration = Duration::from_secs(1);
 
+/// Time after which a question that waited for its turn is put off as a whole: the copies that it is for are
+/// about to ask again, and would not take its pages.
+const TURN_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Time in which a batch is to be taken in.
 const BATCH_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -254,12 +258,12 @@ impl PlacedSource {
         reads: Vec<KeyedRead>,
     ) {
         let Ok(waiting) = Arc::clone(&self.waiting_reads).try_acquire_owned() else { return };
-        let (source, cluster) = (Arc::clone(self), Arc::clone(cluster));
+        let (source, cluster, asked) = (Arc::clone(self), Arc::clone(cluster), Instant::now());
         runtime.spawn(async move {
             let _waiting = waiting;
             let Ok(running) = Arc::clone(&source.reads).acquire_owned().await else { return };
             let work = move || {
-                let bytes = source.read_some(follower, &reads);
+                let bytes = source.read_some(follower, &reads, asked.elapsed());
                 // The next question waits.
                 cluster.pace(bytes);
                 drop(running);
@@ -270,11 +274,12 @@ impl PlacedSource {
         });
     }
 
-    /// Reads the first pages of a question, and puts off the others. Returns the size of all.
-    fn read_some(&self, follower: NodeKey, reads: &[KeyedRead]) -> u64 {
+    /// Reads the first pages of a question that has waited for this time, and puts off the others. Returns
+    /// the size of all.
+    fn read_some(&self, follower: NodeKey, reads: &[KeyedRead], waited: Duration) -> u64 {
         let (began, mut bytes) = (Instant::now(), 0);
         for (at, read) in reads.iter().enumerate() {
-            if bytes >= READ_BYTES || began.elapsed() >= READ_TIME {
+            if waited >= TURN_PATIENCE || bytes >= READ_BYTES || began.elapsed() >= READ_TIME {
                 let mut inner = self.inner.lock();
                 reads[at..].iter().for_each(|other| inner.feed.put_off_read(follower, &other.read));
                 drop(inner);

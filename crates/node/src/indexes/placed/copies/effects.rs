@@ -25,8 +25,11 @@ impl NodeCopies {
     }
 
     /// Reads to be asked for now. Called after each change, when all copies have said what they need.
-    pub fn due_reads(&mut self) -> Vec<CopyAction> {
+    pub fn due_reads(&mut self, now: Timestamp) -> Vec<CopyAction> {
         let due = self.pacing.due(Instant::now());
+        for KeyedRead { read, .. } in due.iter().flat_map(|(_, reads)| reads) {
+            self.follower.sent(read.bucket, read.number, now);
+        }
         due.into_iter().map(|(owner, reads)| CopyAction::Read { owner, reads }).collect()
     }
 

@@ -102,7 +102,7 @@ impl FollowedSource {
 #[test]
 fn a_question_has_pages_up_to_a_size_and_the_rest_is_put_off() {
     let followed = FollowedSource::new(SERVICES, 400);
-    let bytes = followed.source.read_some(FOLLOWER, &followed.reads(1..=10));
+    let bytes = followed.source.read_some(FOLLOWER, &followed.reads(1..=10), Duration::ZERO);
     assert!((1..2 * READ_BYTES).contains(&bytes), "{bytes} bytes are paced");
     let pages = followed.pages();
     let numbers: Vec<u64> = pages.iter().map(|(number, _)| *number).collect();
@@ -113,6 +113,15 @@ fn a_question_has_pages_up_to_a_size_and_the_rest_is_put_off() {
 }
 
 #[test]
+fn a_question_that_has_waited_for_long_is_put_off() {
+    let followed = FollowedSource::new(SERVICES, 3);
+    assert_eq!(followed.source.read_some(FOLLOWER, &followed.reads(1..=2), TURN_PATIENCE), 0);
+    let pages = followed.pages();
+    let has_content = pages.iter().map(|(number, content)| (*number, content.is_some()));
+    assert_eq!(has_content.collect::<Vec<_>>(), [(1, false), (2, false)], "each is answered");
+}
+
+#[test]
 fn a_page_has_the_keys_of_all_definitions() {
     let due = "<index name='due' document='note'><key field='due'/></index>";
     let services = SERVICES.replace("</index-service>", &format!("{due}</index-service>"));
@@ -120,7 +129,7 @@ fn a_page_has_the_keys_of_all_definitions() {
     let mut reads = followed.reads(1..=2);
     // One that the node does not know leaves the others as they are.
     reads[1].definitions.insert(0);
-    followed.source.read_some(FOLLOWER, &reads);
+    followed.source.read_some(FOLLOWER, &reads, Duration::ZERO);
     let pages = followed.pages();
     assert_eq!(pages.len(), 2);
     for (number, content) in pages {
