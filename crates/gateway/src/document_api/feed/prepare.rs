@@ -104,8 +104,8 @@ pub(super) struct PieceMemory {
     _text: FeedPiece,
 }
 
-/// Prepares all pieces, until the stream ends or is stopped: each as a task, so that one is prepared while others
-/// are.
+/// Prepares all pieces, until the stream ends or is stopped: each as a task, so that one is prepared while
+/// others are.
 pub(super) async fn run(
     call: Arc<DocumentCall>,
     mut pieces: mpsc::Receiver<FeedPiece>,
@@ -116,13 +116,8 @@ pub(super) async fn run(
             () = pace(&call, &piece) => {}
             () = prepared.closed() => return,
         }
-        // The piece may have waited for long, and the credential be another one since.
-        if let Err(error) = call.check_standing() {
-            piece.items.clear();
-            piece.stopped = Some(FeedBreak::of(&error));
-        }
         // Room is taken in the order of the pieces, so that none waits for one behind it.
-        let mut room = call.node.budget().share();
+        let mut room = call.share();
         if let Err(error) = reserve(&call, &piece.items, &mut room).await {
             piece.items.clear();
             piece.stopped = Some(FeedBreak::of(&error));
