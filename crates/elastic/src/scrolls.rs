@@ -338,8 +338,8 @@ impl ScrollState {
     }
 }
 
-/// Microseconds by which the times of documents in a cluster may be ahead of this node's clock: the first ones
-/// that a new owner gives are, and clocks differ.
+/// Microseconds by which the times of documents in a cluster may be ahead of this node's clock: the first
+/// ones that a new owner gives are, and clocks differ.
 const AHEAD_US: i64 = 10_000_000;
 
 /// Sequence number of the first write after the beginning of a scroll. A document whose change is under way

@@ -298,8 +298,8 @@ fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
 /// Indexes whose deletion waits for writes that are under way. One that is gone has an error in place of the
 /// guard.
 pub(crate) struct HeldIndexes<'a> {
-    /// Guards by the states in memory that they are of: the writes of a request can have several of one index,
-    /// if the catalog was read again while their places were found.
+    /// Guards by the states in memory that they are of: the writes of a request can have several of one
+    /// index, if the catalog was read again while their places were found.
     held: Result<HashMap<*const UnflushedState, Result<WriteHold<'a>, Error>>, Error>,
     /// Version of the cluster state that the catalog was read under.
     version: ClusterVersion,

@@ -104,8 +104,9 @@ fn close(node: &Arc<Node>, partition: &LogPartition) -> Result<(), Error> {
 /// Number of owners whose numbers of partitions differ in any case.
 const NUMBER_TURNS: u32 = 16;
 
-/// Number of the next partition: after the newest one that its owner knows, and none that another owner gives.
-/// That one may have made partitions which this one does not see: the only node that has them can be away.
+/// Number of the next partition: after the newest one that its owner knows, and none that another owner
+/// gives. That one may have made partitions which this one does not see: the only node that has them can be
+/// away.
 fn next_number(newest: u32, owner: u16) -> u32 {
     let next = newest.wrapping_add(1);
     let turn = u32::from(owner) % NUMBER_TURNS;

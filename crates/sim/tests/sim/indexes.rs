@@ -1,5 +1,5 @@
-//! Copies of placed indexes have what the documents say, and queries of them miss nothing, under all faults of
-//! many seeds.
+//! Copies of placed indexes have what the documents say, and queries of them miss nothing, under all faults
+//! of many seeds.
 
 use millrace_sim::{Sabotage, SimOptions, run};
 

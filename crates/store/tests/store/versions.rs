@@ -90,7 +90,8 @@ fn sealed_documents_are_found_by_their_ids() {
         }
         store.seal().expect("sealed");
     };
-    // Of every fourth document there is a later version in a segment of its own, and of every twelfth an earlier one.
+    // Of every fourth document there is a later version in a segment of its own, and of every twelfth an
+    // earlier one.
     put_all(0, 1, 100_000);
     put_all(0, 4, 200_000);
     put_all(0, 12, 1_000);

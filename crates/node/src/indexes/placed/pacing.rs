@@ -1,5 +1,5 @@
-//! Pacing of reads: an owner is asked for as many at a time as it answers, and few of these are large, so that
-//! pages do not fill its queue.
+//! Pacing of reads: an owner is asked for as many at a time as it answers, and few of these are large, so
+//! that pages do not fill its queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
