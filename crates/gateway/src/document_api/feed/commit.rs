@@ -173,6 +173,8 @@ impl FeedCommitter {
         {
             self.stopped = self.record(key).await.err();
         }
+        // Who has the end of a stream that was stopped may send it again at once.
+        self.key = None;
         self.answer.total(&self.totals, self.stopped.as_ref());
     }
 
