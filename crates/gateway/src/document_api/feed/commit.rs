@@ -223,7 +223,7 @@ impl FeedCommitter {
     /// Begins a wave, unless the stream was stopped, once there is a place for it, no wave that is under way
     /// has one of its documents, and the quotas of its groups admit it. Stops the stream if its credential is
     /// not valid any more.
-    async fn begin(&mut self, wave: OperationWave, memory: &Arc<PieceMemory>) {
+    async fn begin(&mut self, mut wave: OperationWave, memory: &Arc<PieceMemory>) {
         let shares = |other: &WaveUnderWay| !other.documents.is_disjoint(&wave.documents);
         while self.under_way.len() == WAVES_MAX || self.under_way.iter().any(shares) {
             self.finish_oldest().await;
@@ -239,7 +239,7 @@ impl FeedCommitter {
             self.stopped.get_or_insert_with(|| FeedBreak::of(&error));
             return;
         }
-        let documents = wave.documents.clone();
+        let documents = std::mem::take(&mut wave.documents);
         let outcomes = tokio::spawn(execute(call, wave, Arc::clone(memory)));
         self.under_way.push_back(WaveUnderWay { documents, last, outcomes });
     }
