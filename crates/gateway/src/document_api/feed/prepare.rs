@@ -112,13 +112,17 @@ pub(super) async fn run(
     prepared: mpsc::Sender<JoinHandle<PreparedPiece>>,
 ) {
     while let Some(mut piece) = pieces.recv().await {
-        tokio::select! {
-            () = pace(&call, &piece) => {}
-            () = prepared.closed() => return,
-        }
-        // Room is taken in the order of the pieces, so that none waits for one behind it.
         let mut room = call.share();
-        if let Err(error) = reserve(&call, &piece.items, &mut room).await {
+        let begins = async {
+            pace(&call, &piece).await;
+            // Room is taken in the order of the pieces, so that none waits for one behind it.
+            reserve(&call, &piece.items, &mut room).await
+        };
+        let begun = tokio::select! {
+            begun = begins => begun,
+            () = prepared.closed() => return,
+        };
+        if let Err(error) = begun {
             piece.items.clear();
             piece.stopped = Some(FeedBreak::of(&error));
         }
