@@ -334,24 +334,35 @@ impl DoorCatalog {
         }
     }
 
-    /// Version of the cluster state, by which this node owns the catalog; none on a node that is alone. Waits
-    /// while the node is not sure of it: another one may own the catalog by now, and have changed it.
+    /// Version of the cluster state, by which this node owns the catalog; that of none on a node that is
+    /// alone. `None` while the node is not sure of it: another one may own the catalog by now, and have
+    /// changed it.
     ///
     /// # Errors
     /// Another node owns it, or none does now.
-    fn state_version(&self) -> Result<ClusterVersion, Error> {
-        let Some(cluster) = self.node.cluster().view()? else { return Ok(ClusterVersion::NONE) };
+    fn state_version(&self) -> Result<Option<ClusterVersion>, Error> {
+        let Some(cluster) = self.node.cluster().view()? else { return Ok(Some(ClusterVersion::NONE)) };
+        let owners = cluster.owners(Some(&[shelf::home()]))?;
+        match owners.nodes.as_slice() {
+            [(owner, _)] if *owner == cluster.own().key => {
+                Ok(Some(owners.version).filter(|version| cluster.vouches(*version)))
+            }
+            _ => Err(owned_elsewhere()),
+        }
+    }
+
+    /// Looks until the node is sure that it owns the catalog.
+    ///
+    /// # Errors
+    /// It is not for the time of a read; those of `look`.
+    fn once_sure<T>(&self, look: impl Fn() -> Result<Option<T>, Error>) -> Result<T, Error> {
         let mut looks = RouteBackoff::until(shelf::read_deadline());
         loop {
-            let owners = cluster.owners(Some(&[shelf::home()]))?;
-            let is_own = matches!(owners.nodes.as_slice(), [(owner, _)] if *owner == cluster.own().key);
-            if is_own && cluster.vouches(owners.version) {
-                return Ok(owners.version);
+            if let Some(seen) = look()? {
+                return Ok(seen);
             }
-            if !is_own || !wait_for(&self.node, looks.again())? {
-                return Err(Error::NotBegun(
-                    "another node of the cluster answers this request now".to_owned(),
-                ));
+            if !wait_for(&self.node, looks.again())? {
+                return Err(owned_elsewhere());
             }
         }
     }
@@ -366,7 +377,7 @@ impl DoorCatalog {
     /// # Errors
     /// Another node owns them, or none does now; they cannot be read from the store.
     pub(crate) fn read(&self) -> Result<Arc<CatalogEntries>, Error> {
-        let version = self.state_version()?;
+        let version = self.once_sure(|| self.state_version())?;
         let application = self.application();
         let entries = Arc::clone(&self.entries.read());
         if entries.read_under != Some(version) {
@@ -390,8 +401,11 @@ impl DoorCatalog {
     /// Another node owns them, or none does now; they cannot be read from the store, or an earlier change
     /// cannot be completed.
     pub(crate) fn change(&self) -> Result<CatalogChange<'_>, Error> {
-        let mut pending = self.changing.lock();
-        let version = self.state_version()?;
+        // No request waits with the lock: the next one would wait for as long again after it.
+        let (mut pending, version) = self.once_sure(|| {
+            let pending = self.changing.lock();
+            Ok(self.state_version()?.map(|version| (pending, version)))
+        })?;
         let mut entries = Arc::clone(&self.entries.read());
         if entries.read_under == Some(version) {
             pending.complete(&self.node)?;
@@ -410,6 +424,10 @@ impl DoorCatalog {
         *self.entries.write() = Arc::clone(&entries);
         Ok(CatalogChange::new(self, pending, entries))
     }
+}
+
+fn owned_elsewhere() -> Error {
+    Error::NotBegun("another node of the cluster answers this request now".to_owned())
 }
 
 /// Reads all entries, and completes the change and the deletions that were under way.

@@ -32,6 +32,7 @@ use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::{ScanProgress, duration_of};
 use crate::search::{FoundFacts, SearchHit, answer, run_span};
 use crate::search_request::HitSearch;
+use crate::shelf;
 
 /// Scrolls that may be open.
 const SCROLLS_MAX: usize = 500;

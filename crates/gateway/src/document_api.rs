@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 use crate::GatewayState;
 use crate::edge::{StandingCredential, attach_caller, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
-use crate::http::{self, BodyBounds, RequestParameters};
+use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
 use crate::quota::{FedBytes, FedBytesCounted};
 use crate::status::HttpError;
 use millrace_node::ErrorKind;
@@ -180,7 +180,16 @@ impl DocumentCall {
         BodyBounds {
             patience: bounds.patience.min(self.timeout),
             is_reserved: self.body_is_reserved,
+            is_question: self.hop != ForwardKind::Client,
             ..bounds
+        }
+    }
+
+    /// Share of the budget of requests, without any bytes yet.
+    fn share(&self) -> BudgetReservation {
+        match self.hop {
+            ForwardKind::Client => self.node.budget().share(),
+            _ => self.node.budget().question(),
         }
     }
 

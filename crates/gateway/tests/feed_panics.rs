@@ -3,15 +3,13 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
-use std::time::Duration;
-
 use hyper::Method;
 use hyper::header::HeaderName;
 use millrace_client::OutgoingRequest;
 use serde_json::Value;
-use support::{InjectedPanic, TestNodes};
+use support::TestNodes;
+use support::faults::InjectedPanic;
+use support::live::LiveStream;
 
 const NOTE: &str = "schema note {
   document note {
@@ -25,51 +23,13 @@ fn put(group: &str, name: &str) -> String {
     format!("{{\"put\":\"id:n:note:g={group}:{name}\",\"fields\":{{\"stars\":1}}}}\n")
 }
 
-/// A stream whose body and answer are sent and read part by part.
-struct LiveStream {
-    stream: TcpStream,
-    answer: BufReader<TcpStream>,
-}
-
-impl LiveStream {
-    fn begin(nodes: &TestNodes, key: &str) -> Self {
-        let mut stream = TcpStream::connect(&nodes.world.addresses.lock()[0]).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
-        let head = format!(
-            "POST /feed/v1 HTTP/1.1\r\nhost: localhost\r\nidempotency-key: {key}\r\ntransfer-encoding: chunked\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).expect("it is sent");
-        let answer = BufReader::new(stream.try_clone().expect("a second handle"));
-        LiveStream { stream, answer }
-    }
-
-    fn send(&mut self, text: &str) {
-        self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).expect("it is sent");
-    }
-
-    /// Reads lines up to one with `part`; `None` if the answer ends before.
-    fn read_until(&mut self, part: &str) -> Option<String> {
-        loop {
-            let mut line = String::new();
-            self.answer.read_line(&mut line).expect("the server answers");
-            // The last chunk.
-            if line.is_empty() || line == "0\r\n" {
-                return None;
-            }
-            if line.contains(part) {
-                return Some(line);
-            }
-        }
-    }
-}
-
 #[test]
 fn a_panic_ends_one_stream_and_nothing_else() {
     let nodes = TestNodes::start(3, NOTE);
     let is_there = |group: &str, name: &str| {
         nodes.call(1, Method::GET, &format!("/document/v1/n/note/group/{group}/{name}"), "").0 == 200
     };
-    let mut neighbour = LiveStream::begin(&nodes, "neighbour");
+    let mut neighbour = LiveStream::begin(&nodes, 0, "", "neighbour");
     let mut sent_beside = 0;
     // More often than there are places for streams: each is given back.
     for round in 0..36 {
@@ -77,7 +37,7 @@ fn a_panic_ends_one_stream_and_nothing_else() {
         let call = ["state", "write", "own"][round % 3];
         let key = format!("round-{round}");
         let name = |part: &str| format!("{round}-{part}");
-        let mut stream = LiveStream::begin(&nodes, &key);
+        let mut stream = LiveStream::begin(&nodes, 0, "", &key);
         let first: String = GROUPS.map(|group| put(group, &name("first"))).concat();
         stream.send(&first);
         stream.read_until("\"through\":5").expect("the first part is acknowledged");
@@ -85,8 +45,7 @@ fn a_panic_ends_one_stream_and_nothing_else() {
         *nodes.world.panics.lock() = Some(InjectedPanic { call, after: round % 2 });
         let second: String = GROUPS.map(|group| put(group, &name("second"))).concat();
         stream.send(&second);
-        // The body may not be taken any more.
-        let _ = stream.stream.write_all(b"0\r\n\r\n");
+        stream.end();
         let end = stream.read_until("\"complete\"");
         let said = end.as_deref().unwrap_or("no totals");
         assert!(!said.contains("\"complete\":true"), "{call}: {said}");
@@ -111,7 +70,7 @@ fn a_panic_ends_one_stream_and_nothing_else() {
         assert!(answer.headers.get("idempotency-replayed").is_none(), "it was not answered before");
         assert!(GROUPS.iter().all(|group| is_there(group, &name("second"))));
     }
-    neighbour.stream.write_all(b"0\r\n\r\n").expect("it is sent");
+    neighbour.end();
     let total = neighbour.read_until("\"complete\"").expect("totals");
     assert!(
         total.contains("\"complete\":true") && total.contains(&format!("\"ok\":{sent_beside}")),

@@ -11,7 +11,8 @@
 //! 4. `answer` lists what failed, and how far the stream is durable.
 //!
 //! Each step has at most one piece waiting for the next, so that a slow store stops the reading of the body.
-//! The answer takes bounded memory, even if the client reads none of it before it has sent everything.
+//! What is committed is answered before more of the body comes: clients wait for that. The answer takes bounded
+//! memory, even if the client reads none of it before it has sent everything.
 
 mod answer;
 mod answer_log;
@@ -62,8 +63,9 @@ use millrace_store::WriteDurability;
 /// Bytes of operations after which a piece ends.
 const PIECE_BYTES: usize = STREAM_BYTES / PIECES;
 
-/// Pieces of a stream that are in memory at a time: what has arrived, and one in each step, two in the last.
-const PIECES: usize = 7;
+/// Pieces of a stream that are in memory at a time: what has arrived, one in each step and one that waits for
+/// it, and in the last step two more, which are committed.
+const PIECES: usize = 8;
 
 /// Number of operations after which a piece ends.
 const PIECE_OPERATIONS: usize = 2048;
@@ -198,7 +200,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     let bytes = STREAM_BYTES + form.bytes();
     let wanted = StreamUse::of_feed(bytes);
     let place = StreamPlace::take(&call.hop, call.writer, wanted, limits.bodies_bytes_max)?;
-    let mut room = call.node.budget().share();
+    let mut room = call.share();
     room.grow(bytes).await?;
     if requested == RequestedKey::Body {
         return begin_whole(call, request.into_body(), digest, FeedRoom { form, format, place, room }).await;

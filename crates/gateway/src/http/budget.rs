@@ -7,7 +7,8 @@
 //! the time after which there should be room.
 //!
 //! Requests cannot block each other: one that holds work has its whole body, and waits for nothing else in
-//! the first two ledgers; an answer holds room for answers only. Large requests wait for work in a line, so
+//! the first two ledgers, except of other nodes, where it gets room beyond that of clients ([`questions`]);
+//! an answer holds room for answers only. Large requests wait for work in a line, so
 //! that smaller ones do not overtake them for ever; the largest run one after another.
 
 mod heads;
@@ -215,7 +216,7 @@ impl RequestBudget {
 
     /// Creates a share without any bytes yet.
     pub(crate) fn share(self: &Arc<Self>) -> BudgetReservation {
-        BudgetReservation { budget: Arc::clone(self), bytes: 0, work: 0, beyond: 0 }
+        BudgetReservation { budget: Arc::clone(self), bytes: 0, work: 0, is_question: false }
     }
 
     /// State of the bytes of bodies.
@@ -302,8 +303,8 @@ pub(crate) struct BudgetReservation {
     budget: Arc<RequestBudget>,
     bytes: usize,
     work: usize,
-    /// Bytes that it may reserve for the body beyond those of all bodies.
-    beyond: usize,
+    /// True for one of another node, which may reserve more than there is for clients.
+    is_question: bool,
 }
 
 impl BudgetReservation {
@@ -315,7 +316,7 @@ impl BudgetReservation {
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let bodies = &self.budget.bodies;
         let most = match self.bytes.saturating_add(bytes) {
-            _ if self.beyond > 0 => bodies.capacity + self.beyond,
+            _ if self.is_question => questions::bodies_max(bodies.capacity),
             ..=SMALL_BYTES_MAX => bodies.capacity,
             _ => bodies.capacity - bodies.capacity / SMALL_PART,
         };
@@ -382,7 +383,10 @@ impl BudgetReservation {
         assert_eq!(self.work, 0, "a request that waits for work must not hold work that others wait for");
         let capacity = self.budget.work.capacity;
         let bytes = bytes.min(capacity - capacity / FREE_PART);
-        self.budget.take_work(bytes, until).await?;
+        match self.is_question {
+            true => self.budget.work.take_within_by(bytes, questions::work_max(capacity), until).await?,
+            false => self.budget.take_work(bytes, until).await?,
+        }
         self.work = bytes;
         self.return_memory();
         Ok(())

@@ -54,13 +54,14 @@ pub(crate) async fn pack(response: Response) -> Response {
     Response::from_parts(parts, Body::from(packed))
 }
 
-/// Answer in place of one of which only a part has come from another node.
+/// Answer in place of one of which only a part has come from another node: a status by which clients do not
+/// take a change as refused.
 fn broken_off(error: &axum::Error) -> Response {
     let causes = millrace_env::text_with_causes(error);
     let message = format!(
-        "the answer of another node broke off: {causes}; try again in a moment, what the request changes may be changed"
+        "the answer of another node broke off: {causes}; whether it was written is not known: try again in a moment"
     );
-    let mut response = json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "message": message }));
+    let mut response = json(StatusCode::GATEWAY_TIMEOUT, &json!({ "message": message }));
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
@@ -137,7 +138,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_breaks_off_before_it_is_sent_is_an_error() {
         let response = pack(Response::new(Body::new(BrokenBody))).await;
-        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
         assert!(response.headers().contains_key(RETRY_AFTER));
         let body = response.into_body().collect().await.expect("it is in memory").to_bytes();
         let message = crate::status::message_of(&body);

@@ -5,7 +5,9 @@
 #![allow(dead_code)]
 
 pub mod applications;
+pub mod faults;
 mod leader;
+pub mod live;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,6 +38,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use self::applications::application;
+use self::faults::{HeldBatch, InjectedPanic};
 
 /// Bits of a bucket, if a group is not split.
 const BITS: u8 = 4;
@@ -91,38 +94,13 @@ pub struct TestCluster {
     pub before_modify: Mutex<VecDeque<Vec<Document>>>,
     /// Call that panics, once the others of its name before it have returned.
     pub panics: Mutex<Option<InjectedPanic>>,
-}
-
-/// A call of the cluster that panics.
-pub struct InjectedPanic {
-    /// Name of the function.
-    pub call: &'static str,
-    /// Number of calls that return before.
-    pub after: usize,
+    /// Batches of writes that owners do not begin yet; `None`: they begin all at once.
+    held: Mutex<Option<Vec<HeldBatch>>>,
 }
 
 impl TestCluster {
     fn nodes(&self) -> usize {
         self.addresses.lock().len()
-    }
-
-    /// Panics if this call is to. Calls of a node's work in the background, which come at any time, do not
-    /// count.
-    fn enter(&self, call: &str) {
-        const IN_BACKGROUND: [&str; 4] = ["garbage", "reindex", "models", "indexes"];
-        if std::thread::current().name().is_some_and(|name| IN_BACKGROUND.contains(&name)) {
-            return;
-        }
-        let mut panics = self.panics.lock();
-        let Some(injected) = panics.as_mut().filter(|injected| injected.call == call) else { return };
-        match injected.after.checked_sub(1) {
-            Some(after) => injected.after = after,
-            None => {
-                *panics = None;
-                drop(panics);
-                panic!("injected: {call} panics");
-            }
-        }
     }
 
     fn bucket(&self, location: Location) -> BucketId {
@@ -203,6 +181,12 @@ struct TestMember {
 }
 
 impl TestMember {
+    fn begin(&self, batch: HeldBatch) {
+        for (write, done) in batch.writes.into_iter().map(BatchedWrite::into_parts) {
+            self.write_one(write, batch.deadline, done);
+        }
+    }
+
     fn write_one(&self, write: DocumentWrite, deadline: Instant, done: WriteCallback) {
         if matches!(write.change, StoreChange::Modify(_)) {
             // Other modifications wait until these are written.
@@ -330,9 +314,13 @@ impl ClusterView for TestMember {
     fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant) {
         self.world.enter("write");
         self.world.batches.fetch_add(usize::from(writes.len() > 1), Ordering::SeqCst);
-        for (write, done) in writes.into_iter().map(BatchedWrite::into_parts) {
-            self.write_one(write, deadline, done);
+        let batch = HeldBatch { owner: self.me, writes, deadline };
+        let mut held = self.world.held.lock();
+        if let Some(held) = held.as_mut() {
+            return held.push(batch);
         }
+        drop(held);
+        self.begin(batch);
     }
 
     fn drop_horizon(&self, _: &DocumentGroup, _: Option<BucketId>) -> Result<DropHorizon, ClusterError> {
@@ -437,6 +425,7 @@ impl ClusterMember for TestMember {
 pub struct TestNodes {
     pub world: Arc<TestCluster>,
     pub nodes: Vec<Arc<Node>>,
+    members: Vec<Arc<TestMember>>,
     stops: Vec<Option<oneshot::Sender<()>>>,
     runtime: Runtime,
     _directory: tempfile::TempDir,
@@ -480,6 +469,7 @@ impl TestNodes {
             before_drop: Mutex::default(),
             before_modify: Mutex::default(),
             panics: Mutex::default(),
+            held: Mutex::default(),
         });
         let (mut nodes, mut stops, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for key in 0..count {
@@ -498,18 +488,20 @@ impl TestNodes {
             nodes.push(node);
             servers.push(server);
         }
+        let mut members = Vec::new();
         for (node, me) in nodes.iter().zip(0u16..) {
             let stores = Mutex::new(nodes.clone());
             let member = Arc::new(TestMember { world: Arc::clone(&world), me, stores });
             node.join(Arc::clone(&member) as Arc<dyn ClusterMember>);
-            node.joined(member);
+            node.joined(Arc::clone(&member) as Arc<dyn ClusterView>);
+            members.push(member);
         }
         for server in servers {
             let (stop, stopped) = oneshot::channel::<()>();
             stops.push(Some(stop));
             runtime.spawn(server.run(async move { drop(stopped.await) }));
         }
-        TestNodes { world, nodes, stops, runtime, _directory: directory }
+        TestNodes { world, nodes, members, stops, runtime, _directory: directory }
     }
 
     /// Deploys the next generation of the application to a node: with another schema, or the same one with
@@ -533,9 +525,7 @@ impl TestNodes {
     pub fn stop(&mut self, node: usize) {
         self.stops[node] = None;
         let address = self.world.addresses.lock()[node].clone();
-        while std::net::TcpStream::connect(&address).is_ok() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the node stops", || std::net::TcpStream::connect(&address).is_err());
     }
 
     pub fn call(&self, node: usize, method: Method, path: &str, body: &str) -> (u16, Value) {
@@ -602,6 +592,15 @@ impl TestNodes {
 
     pub fn query(&self, node: usize, parameters: &Value) -> (u16, Value) {
         self.call(node, Method::POST, "/search/", &parameters.to_string())
+    }
+}
+
+/// Waits for a condition.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(120), "waits in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

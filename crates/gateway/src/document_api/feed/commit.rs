@@ -1,17 +1,18 @@
 //! Execution of prepared operations, in waves: a wave has at most one operation on each document. Two waves
-//! are under way at a time, if no document is in both, so that one is synced while the next one is sent; they
-//! are counted in their order.
+//! are under way at a time, if no document is in both, so that one is synced while the next one is sent. They
+//! are counted in their order, as soon as they have ended: clients wait for that before they send more.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_access::Permit;
 use millrace_document::json::FeedPosition;
-use millrace_document::{DocumentId, OperationKind};
+use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{CommittedWrite, DocumentWrite};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
@@ -27,7 +28,7 @@ use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind, RemoteNode}
 use millrace_node::metrics::CountedMetric;
 use millrace_node::{Error, ErrorKind};
 
-/// Number of operations of a stream that are executed like single requests at a time.
+/// Number of operations of a wave that are executed like single requests at a time.
 const FORWARDED_MAX: usize = 64;
 
 /// Number of waves that are under way at a time.
@@ -143,19 +144,9 @@ impl FeedCommitter {
     /// not be prepared, since the work has failed, breaks the stream off.
     pub(super) async fn run(mut self, mut pieces: mpsc::Receiver<JoinHandle<PreparedPiece>>) {
         let mut is_ended = false;
-        while let Some(piece) = pieces.recv().await {
-            let Ok(PreparedPiece { items, stopped, is_end, memory }) = piece.await else { break };
-            let mut wave = OperationWave::default();
-            for item in items {
-                if wave.has(&item.step) {
-                    self.begin(std::mem::take(&mut wave), None).await;
-                }
-                if self.stopped.is_some() {
-                    break;
-                }
-                wave.add(item);
-            }
-            self.begin(wave, Some(memory)).await;
+        while let Some(piece) = self.next_piece(&mut pieces).await {
+            let PreparedPiece { items, stopped, is_end, memory } = piece;
+            self.begin_all(items, memory).await;
             if is_end || stopped.is_some() {
                 self.finish_all().await;
             }
@@ -182,6 +173,8 @@ impl FeedCommitter {
         {
             self.stopped = self.record(key).await.err();
         }
+        // Who has the end of a stream that was stopped may send it again at once.
+        self.key = None;
         self.answer.total(&self.totals, self.stopped.as_ref());
     }
 
@@ -203,18 +196,65 @@ impl FeedCommitter {
         })
     }
 
-    /// Begins a wave, unless the stream was stopped, once there is a place for it and no wave that is under
-    /// way has one of its documents. `memory` is that of a piece, if these are its last operations.
-    async fn begin(&mut self, wave: OperationWave, memory: Option<PieceMemory>) {
+    /// The next piece, once it is prepared; `None` at the end of the stream, and if it is stopped meanwhile.
+    async fn next_piece(
+        &mut self,
+        pieces: &mut mpsc::Receiver<JoinHandle<PreparedPiece>>,
+    ) -> Option<PreparedPiece> {
+        self.beside_waves(async { pieces.recv().await?.await.ok() }).await.flatten()
+    }
+
+    /// Begins the waves of the operations of a piece. Each holds the memory of the piece.
+    async fn begin_all(&mut self, items: Vec<PreparedItem>, memory: PieceMemory) {
+        let memory = Arc::new(memory);
+        let mut wave = OperationWave::default();
+        for item in items {
+            if wave.has(&item.step) {
+                self.begin(std::mem::take(&mut wave), &memory).await;
+            }
+            if self.stopped.is_some() {
+                return;
+            }
+            wave.add(item);
+        }
+        self.begin(wave, &memory).await;
+    }
+
+    /// Begins a wave, unless the stream was stopped, once there is a place for it, no wave that is under way
+    /// has one of its documents, and the quotas of its groups admit it. Stops the stream if its credential is
+    /// not valid any more.
+    async fn begin(&mut self, mut wave: OperationWave, memory: &Arc<PieceMemory>) {
         let shares = |other: &WaveUnderWay| !other.documents.is_disjoint(&wave.documents);
         while self.under_way.len() == WAVES_MAX || self.under_way.iter().any(shares) {
             self.finish_oldest().await;
         }
-        let (Some(last), None) = (wave.last, &self.stopped) else { return };
-        self.await_quotas(&wave.origins, &wave.relayed).await;
-        let documents = wave.documents.clone();
-        let outcomes = tokio::spawn(execute(Arc::clone(&self.call), wave, memory));
+        let Some(last) = wave.last else { return };
+        let call = Arc::clone(&self.call);
+        if self.beside_waves(await_quotas(&call, &wave.origins, &wave.relayed)).await.is_none() {
+            return;
+        }
+        // Its operations may have waited for long, and the credential be another one since.
+        if let Err(error) = call.check_standing() {
+            self.finish_all().await;
+            self.stopped.get_or_insert_with(|| FeedBreak::of(&error));
+            return;
+        }
+        let documents = std::mem::take(&mut wave.documents);
+        let outcomes = tokio::spawn(execute(call, wave, Arc::clone(memory)));
         self.under_way.push_back(WaveUnderWay { documents, last, outcomes });
+    }
+
+    /// Waits for something, and counts the waves that end meanwhile. Returns `None` if the stream was stopped
+    /// before.
+    async fn beside_waves<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
+        let mut awaited = pin!(awaited);
+        while self.stopped.is_none() {
+            tokio::select! {
+                () = self.finish_oldest(), if !self.under_way.is_empty() => {}
+                value = &mut awaited => return Some(value),
+            }
+        }
+        None
     }
 
     async fn finish_all(&mut self) {
@@ -223,46 +263,46 @@ impl FeedCommitter {
         }
     }
 
-    /// Waits for the oldest wave, and counts its outcomes. Those of waves that had begun when the stream was
-    /// stopped are unknown to the client, as is all that follows the last progress.
+    /// Waits for the oldest wave, and counts its outcomes. It may be given up while it waits.
     async fn finish_oldest(&mut self) {
-        let Some(WaveUnderWay { last: (through, offset), outcomes, .. }) = self.under_way.pop_front() else {
-            return;
-        };
-        let Ok(outcomes) = outcomes.await else {
+        let Some(oldest) = self.under_way.front_mut() else { return };
+        let outcomes = (&mut oldest.outcomes).await;
+        if let Some(WaveUnderWay { last, .. }) = self.under_way.pop_front()
+            && self.stopped.is_none()
+        {
+            self.count_wave(last, outcomes);
+        }
+    }
+
+    /// Counts the outcomes of a wave, unless one of its operations is to be sent again: then the wave counts
+    /// as not executed, like all that follows the last progress, since the client sends all of it again.
+    fn count_wave(&mut self, (through, offset): (u64, u64), outcomes: Result<Vec<StreamOutcome>, JoinError>) {
+        let Ok(outcomes) = outcomes else {
             let message = format!(
                 "the server failed within operations up to {through}; see its log, and send them again"
             );
-            self.stopped.get_or_insert(FeedBreak { status: 500, message });
+            self.stopped = Some(FeedBreak { status: 500, message });
             return;
         };
-        if self.stopped.is_some() {
-            return;
-        }
-        outcomes.into_iter().for_each(|outcome| self.count(outcome));
+        self.stopped = outcomes.iter().find_map(|outcome| self.reason_to_stop(outcome));
         if self.stopped.is_none() {
+            outcomes.into_iter().for_each(|outcome| self.count(outcome));
             self.totals.operations = through;
             self.totals.bytes = offset;
             self.answer.progress(&self.totals);
         }
     }
 
-    /// Waits until the quotas of the groups admit their operations.
-    async fn await_quotas(
-        &self,
-        origins: &[WaveWrite],
-        relayed: &BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
-    ) {
-        if self.call.hop != ForwardKind::Client {
-            // The node that the client sent them to has counted them.
-            return;
-        }
-        let (quotas, metrics) = (self.call.node.quotas(), self.call.node.metrics());
-        let relayed = relayed.values().flatten().map(|operation| operation.single.id().group());
-        for group in origins.iter().map(|origin| origin.id.group()).chain(relayed) {
-            while quotas.admit_group(group, Instant::now(), metrics).is_err() {
-                tokio::time::sleep(QUOTA_PAUSE).await;
+    /// The reason to stop at an operation that may succeed when it is sent again, with all that follows it.
+    /// The node of another stream tries again by itself what has not been executed.
+    fn reason_to_stop(&self, outcome: &StreamOutcome) -> Option<FeedBreak> {
+        match outcome {
+            StreamOutcome::Failed(failed) if failed.is_passing() && self.call.hop == ForwardKind::Client => {
+                let FailedOperation { number, id, status, message, .. } = failed;
+                let message = format!("operation {number} ({}): {message}", self.answer.shown_id(id));
+                Some(FeedBreak { status: *status, message })
             }
+            StreamOutcome::Failed(_) | StreamOutcome::Ok | StreamOutcome::Ignored(_) => None,
         }
     }
 
@@ -283,14 +323,6 @@ impl FeedCommitter {
             }
             StreamOutcome::Failed(failed) => failed,
         };
-        // Another node tries again by itself what has not been executed.
-        if failed.is_passing() && self.call.hop == ForwardKind::Client {
-            // It may succeed when it is sent again, with all that follows it.
-            let FailedOperation { number, id, status, message, .. } = failed;
-            let message = format!("operation {number} ({}): {message}", self.answer.shown_id(&id));
-            self.stopped.get_or_insert(FeedBreak { status, message });
-            return;
-        }
         match failed.is_condition() {
             true => totals.condition_not_met += 1,
             false => totals.failed += 1,
@@ -310,12 +342,36 @@ impl StreamOutcome {
     }
 }
 
+/// Waits until the quotas of the groups of a wave admit its operations.
+async fn await_quotas(
+    call: &DocumentCall,
+    origins: &[WaveWrite],
+    relayed: &BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
+) {
+    if call.hop != ForwardKind::Client {
+        // The node that the client sent them to has counted them.
+        return;
+    }
+    for origin in origins {
+        await_quota(call, origin.id.group()).await;
+    }
+    for operation in relayed.values().flatten() {
+        await_quota(call, operation.single.id().group()).await;
+    }
+}
+
+async fn await_quota(call: &DocumentCall, group: &DocumentGroup) {
+    while call.node.quotas().admit_group(group, Instant::now(), call.node.metrics()).is_err() {
+        tokio::time::sleep(QUOTA_PAUSE).await;
+    }
+}
+
 /// Executes the operations of a wave, and returns their outcomes in their order. The memory of a piece is
 /// given back before the answers of other nodes come, since these may wait for memory too.
 async fn execute(
     call: Arc<DocumentCall>,
     wave: OperationWave,
-    memory: Option<PieceMemory>,
+    memory: Arc<PieceMemory>,
 ) -> Vec<StreamOutcome> {
     let OperationWave { writes, origins, relayed, forwarded, mut finished, .. } = wave;
     let here = async {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, Read};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -19,7 +19,6 @@ use super::operation::ReceivedOperation;
 use super::source::{BodyFrame, FrameSource, PackedForm, SourceFailure};
 use super::table::FeedFormat;
 use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
-use crate::GatewayState;
 use crate::http::{BodyReader, BudgetReservation};
 use millrace_node::Error;
 
@@ -164,8 +163,7 @@ impl OperationSplitter {
         let source = ReservingSource {
             source: form.unpack(frames),
             gathered: Rc::clone(&gathered),
-            node: Arc::clone(&call.node),
-            patience: call.timeout,
+            call: Arc::clone(&call),
             handle,
             failure: failure.clone(),
         };
@@ -270,9 +268,7 @@ fn unreadable(message: String) -> FeedBreak {
 struct ReservingSource {
     source: Box<dyn Read>,
     gathered: Rc<RefCell<GatheredPiece>>,
-    node: Arc<GatewayState>,
-    /// Maximum time for which it waits for room.
-    patience: Duration,
+    call: Arc<DocumentCall>,
     handle: Handle,
     failure: SourceFailure,
 }
@@ -294,13 +290,13 @@ impl ReservingSource {
     /// Reserves room for a large operation of which there are `held` bytes.
     fn reserve(&self, gathered: &mut GatheredPiece, held: usize) -> io::Result<()> {
         // Longer text is not held: it is skipped.
-        let most = held.next_power_of_two().min(self.node.settings().request_bytes_max);
-        let share = gathered.room.get_or_insert_with(|| self.node.budget().share());
+        let most = held.next_power_of_two().min(self.call.node.settings().request_bytes_max);
+        let share = gathered.room.get_or_insert_with(|| self.call.share());
         let began = Instant::now();
         loop {
             match self.handle.block_on(share.grow_to(most)) {
                 Ok(()) => return Ok(()),
-                Err(Error::NoRoom { .. }) if began.elapsed() < self.patience => {}
+                Err(Error::NoRoom { .. }) if began.elapsed() < self.call.timeout => {}
                 Err(error) => return Err(self.failure.keep(&error)),
             }
         }

@@ -112,18 +112,17 @@ pub(super) async fn run(
     prepared: mpsc::Sender<JoinHandle<PreparedPiece>>,
 ) {
     while let Some(mut piece) = pieces.recv().await {
-        tokio::select! {
-            () = pace(&call, &piece) => {}
+        let mut room = call.share();
+        let begins = async {
+            pace(&call, &piece).await;
+            // Room is taken in the order of the pieces, so that none waits for one behind it.
+            reserve(&call, &piece.items, &mut room).await
+        };
+        let begun = tokio::select! {
+            begun = begins => begun,
             () = prepared.closed() => return,
-        }
-        // The piece may have waited for long, and the credential be another one since.
-        if let Err(error) = call.check_standing() {
-            piece.items.clear();
-            piece.stopped = Some(FeedBreak::of(&error));
-        }
-        // Room is taken in the order of the pieces, so that none waits for one behind it.
-        let mut room = call.node.budget().share();
-        if let Err(error) = reserve(&call, &piece.items, &mut room).await {
+        };
+        if let Err(error) = begun {
             piece.items.clear();
             piece.stopped = Some(FeedBreak::of(&error));
         }

@@ -150,7 +150,7 @@ async fn ask(
         let response = match call.node.forwarder().send(remote, request, &hop).await {
             Ok(response) => response,
             Err(Error::Unreachable { sent: false, .. }) => return Err(RelayFailure::NotTaken),
-            Err(error) => return Err(unknown(remote, &error.message())),
+            Err(error) => return Err(RelayFailure::Unknown(error.of_change())),
         };
         match response.status() {
             StatusCode::OK => {}
@@ -165,12 +165,13 @@ async fn ask(
     };
     match tokio::time::timeout(call.timeout + GRACE, exchange).await {
         Ok(answer) => answer,
-        Err(_) => Err(unknown(remote, "no answer in time")),
+        Err(_) => Err(unknown(remote, "it has not answered in time")),
     }
 }
 
 fn unknown(remote: &RemoteNode, reason: &str) -> RelayFailure {
-    RelayFailure::Unknown(Error::Unknown(format!("node {remote} was asked, and cannot be heard: {reason}")))
+    let error = Error::Unreachable { address: remote.address.clone(), reason: reason.to_owned(), sent: true };
+    RelayFailure::Unknown(error.of_change())
 }
 
 /// Outcomes of the operations by the lines of an answer.
