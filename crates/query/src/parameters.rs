@@ -100,6 +100,9 @@ pub fn is_read_parameter(name: &str) -> bool {
 /// those of its parameters, because its statement is about the whole request.
 const FEDERATED: &str = "federation.sources";
 
+/// Number of hits of a statement that has an `offset` and no `limit`.
+const STATEMENT_HITS: usize = 10;
+
 /// Result of parsing a query text: the common part of YQL, `select` and `query`.
 struct QueryText {
     root: QueryItem,
@@ -508,6 +511,11 @@ impl YqlStatement {
         let offset = amount(&self.offset, "offset")?;
         // `limit` is the end of the page, counted from the first hit of all.
         let hits = amount(&self.limit, "limit")?.map(|limit| limit.saturating_sub(offset.unwrap_or(0)));
+        // Either of them gives the whole page: the parameters have no part in it.
+        let (hits, offset) = match (hits, offset) {
+            (None, None) => (None, None),
+            (hits, offset) => (Some(hits.unwrap_or(STATEMENT_HITS)), Some(offset.unwrap_or(0))),
+        };
         let order = self.order.iter().map(|(node, order)| build::sort_key(node, *order, context));
         Ok(QueryText {
             root: build::item(&self.root, context)?,
