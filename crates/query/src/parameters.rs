@@ -310,6 +310,11 @@ impl<'a> ParameterReader<'a> {
         let select = self.select()?;
         let from_query = user_query.clone().filter(|_| type_is_yql);
         let yql = self.text("yql").or_else(|| from_query.clone());
+        if yql.is_none() && select.conditions.is_none() && self.get("model.type") == Some("select") {
+            let reason =
+                "a query of this type has its conditions in select.where; add them, or leave the type out";
+            return Err(parameter("model.type", reason));
+        }
         let mut asked = match (yql, &select.conditions) {
             (Some(_), Some(_)) => {
                 return Err(parameter(
@@ -381,10 +386,14 @@ impl<'a> ParameterReader<'a> {
     fn grammar(&self) -> Result<Option<QueryGrammar>, Error> {
         let wrong = |name: &str, reason: Error| parameter(name, reason.to_string());
         let mut grammar = match self.get("model.type") {
-            None | Some("") => QueryGrammar::default(),
+            // Conditions in JSON have no words to take apart.
+            None | Some("" | "select") => QueryGrammar::default(),
             Some("yql") => return Ok(None),
             Some(name) => QueryGrammar::from_type(name).map_err(|reason| {
-                parameter("model.type", format!("{reason}; and yql, for a query that is YQL"))
+                parameter(
+                    "model.type",
+                    format!("{reason}; and yql, for a query that is YQL, and select, for one in JSON"),
+                )
             })?,
         };
         if let Some(name) = self.get("model.type.composite") {
