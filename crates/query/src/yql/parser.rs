@@ -287,7 +287,7 @@ impl<'a> YqlParser<'a> {
                 self.advance()?;
                 return Ok(negated(at, 1, self.operand()?));
             }
-            // The sign of a number beside it is part of that token: this one stands apart, or before a parameter.
+            // A sign beside its number is part of that token: this one stands apart, or before a parameter.
             YqlToken::Mark("-") => {
                 self.advance()?;
                 let number = self.nested(Self::bare_operand)?;
