@@ -310,11 +310,7 @@ impl<'a> ParameterReader<'a> {
         let select = self.select()?;
         let from_query = user_query.clone().filter(|_| type_is_yql);
         let yql = self.text("yql").or_else(|| from_query.clone());
-        if yql.is_none() && select.conditions.is_none() && self.get("model.type") == Some("select") {
-            let reason =
-                "a query of this type has its conditions in select.where; add them, or leave the type out";
-            return Err(parameter("model.type", reason));
-        }
+        self.check_parts(yql.is_some() || select.conditions.is_some())?;
         let mut asked = match (yql, &select.conditions) {
             (Some(_), Some(_)) => {
                 return Err(parameter(
@@ -362,6 +358,22 @@ impl<'a> ParameterReader<'a> {
             asked.fields.extend(fields.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned));
         }
         Ok(asked)
+    }
+
+    /// Refuses parameters that would have no part in the query. `is_stated` is true if it has a statement, or
+    /// conditions in JSON.
+    fn check_parts(&self, is_stated: bool) -> Result<(), Error> {
+        if !is_stated && self.get("model.type") == Some("select") {
+            let reason =
+                "a query of this type has its conditions in select.where; add them, or leave the type out";
+            return Err(parameter("model.type", reason));
+        }
+        if is_stated && self.text("model.filter").is_some() && self.text("model.queryString").is_none() {
+            let reason =
+                "it goes with the words of 'query', which are not given; add query=…, or make it a condition";
+            return Err(parameter("model.filter", reason));
+        }
+        Ok(())
     }
 
     /// True if `query` contains machine-written items, and no other parameter defines the search.
