@@ -14,6 +14,7 @@ pub(crate) use operators::{KILOMETRES_PER_DEGREE, kilometres, predicate_subqueri
 pub use operators::{OPERATORS, OperatorPlace, YqlOperator};
 pub(crate) use order::sort_key;
 
+use crate::number_text::{self, NumberText};
 use crate::syntax::{NumberComparison, SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{QueryGrammar, QueryItem, QueryNumber, RangeBound, TermMatch, TermText};
 
@@ -161,18 +162,18 @@ impl ItemBuilder<'_> {
         let value_scope = &scope.inside(value);
         let annotations = self.annotations(value_scope)?;
         let (field, element) = self.field(field)?;
+        if comparison == NumberComparison::Equal
+            && element.is_none()
+            && let Some(item) = self.equal_to_text(field, value, value_scope)?
+        {
+            return Ok(item);
+        }
         let name = element.map_or(field.to_owned(), |_| String::new());
         let item = match &value.form {
             // The value of an element is a word, whatever the type of the field.
             _ if element.is_some() && comparison == NumberComparison::Equal => QueryItem::Term {
                 field: name,
                 text: self.text(value)?,
-                matching: TermMatch::Word,
-                annotations,
-            },
-            SyntaxForm::Bool(truth) if comparison == NumberComparison::Equal => QueryItem::Term {
-                field: name,
-                text: TermText::from(if *truth { "true" } else { "false" }),
                 matching: TermMatch::Word,
                 annotations,
             },
@@ -200,6 +201,32 @@ impl ItemBuilder<'_> {
             }
         };
         self.in_element(field, element, item)
+    }
+
+    /// Condition `field = value` for a value that is not a number but a truth value, or a range: `"[1;5]"`.
+    fn equal_to_text(
+        &self,
+        field: &str,
+        value: &SyntaxNode,
+        scope: &AnnotationScope<'_>,
+    ) -> Built<Option<QueryItem>> {
+        let text = match &value.form {
+            SyntaxForm::Bool(true) => "true",
+            SyntaxForm::Bool(false) => "false",
+            SyntaxForm::String(text) => text.trim(),
+            SyntaxForm::Parameter(name) => self.parameter(value.at, name)?.trim(),
+            _ => return Ok(None),
+        };
+        let annotations = self.annotations(scope)?;
+        let field = field.to_owned();
+        if matches!(text, "true" | "false") {
+            let (text, matching) = (TermText::from(text), TermMatch::Word);
+            return Ok(Some(QueryItem::Term { field, text, matching, annotations }));
+        }
+        let range = text.starts_with(['[', '<', '>']).then(|| number_text::parse(text)).flatten();
+        let Some(NumberText { low, high, hit_limit }) = range else { return Ok(None) };
+        let hit_limit = if hit_limit.is_none() { self.hit_limit(scope)? } else { hit_limit };
+        Ok(Some(QueryItem::Range { field, low, high, hit_limit, annotations }))
     }
 
     /// Name of a field, with the element index if one is given.

@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Option<NumberText> {
             Some(text) if is_open => number(text).map(RangeBound::Exclusive),
             Some(text) => number(text).map(RangeBound::Inclusive),
         };
-        let (low, high) = (bound(left == '<')?, bound(right == '>')?);
+        let (low, high) = in_order(bound(left == '<')?, bound(right == '>')?);
         return Some(NumberText { low, high, hit_limit: parts.next().and_then(|limit| limit.parse().ok()) });
     }
     for (sign, less, inclusive) in
@@ -39,6 +39,24 @@ pub fn parse(text: &str) -> Option<NumberText> {
     }
     let number = RangeBound::Inclusive(number(text)?);
     single(number, number)
+}
+
+/// The bounds of a range, which may be given in either order: the lower one first.
+pub(crate) fn in_order(one: RangeBound, other: RangeBound) -> (RangeBound, RangeBound) {
+    match (one.number(), other.number()) {
+        (Some(low), Some(high)) if low > high => (other, one),
+        _ => (one, other),
+    }
+}
+
+impl RangeBound {
+    /// The number; `None` where there is no limit.
+    pub(crate) fn number(self) -> Option<f64> {
+        match self {
+            RangeBound::Open => None,
+            RangeBound::Inclusive(number) | RangeBound::Exclusive(number) => Some(number.as_f64()),
+        }
+    }
 }
 
 /// Length in bytes of the range, or the comparison, at the start of `text`.
@@ -89,6 +107,7 @@ mod tests {
             ("[1;5]", Inclusive(whole(1)), Inclusive(whole(5)), None),
             ("<1;5]", Exclusive(whole(1)), Inclusive(whole(5)), None),
             ("[1;5>", Inclusive(whole(1)), Exclusive(whole(5)), None),
+            ("[5;1>", Exclusive(whole(1)), Inclusive(whole(5)), None),
             ("<;>", Open, Open, None),
             ("[;5;-10]", Open, Inclusive(whole(5)), Some(-10)),
             ("-9223372036854775809", Inclusive(whole(i64::MIN)), Inclusive(whole(i64::MIN)), None),

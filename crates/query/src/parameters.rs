@@ -100,6 +100,9 @@ pub fn is_read_parameter(name: &str) -> bool {
 /// those of its parameters, because its statement is about the whole request.
 const FEDERATED: &str = "federation.sources";
 
+/// Number of hits of a statement that has an `offset` and no `limit`.
+const STATEMENT_HITS: usize = 10;
+
 /// Result of parsing a query text: the common part of YQL, `select` and `query`.
 struct QueryText {
     root: QueryItem,
@@ -307,6 +310,7 @@ impl<'a> ParameterReader<'a> {
         let select = self.select()?;
         let from_query = user_query.clone().filter(|_| type_is_yql);
         let yql = self.text("yql").or_else(|| from_query.clone());
+        self.check_parts(yql.is_some() || select.conditions.is_some())?;
         let mut asked = match (yql, &select.conditions) {
             (Some(_), Some(_)) => {
                 return Err(parameter(
@@ -356,6 +360,22 @@ impl<'a> ParameterReader<'a> {
         Ok(asked)
     }
 
+    /// Refuses parameters that would have no part in the query. `is_stated` is true if it has a statement, or
+    /// conditions in JSON.
+    fn check_parts(&self, is_stated: bool) -> Result<(), Error> {
+        if !is_stated && self.get("model.type") == Some("select") {
+            let reason =
+                "a query of this type has its conditions in select.where; add them, or leave the type out";
+            return Err(parameter("model.type", reason));
+        }
+        if is_stated && self.text("model.filter").is_some() && self.text("model.queryString").is_none() {
+            let reason =
+                "it goes with the words of 'query', which are not given; add query=…, or make it a condition";
+            return Err(parameter("model.filter", reason));
+        }
+        Ok(())
+    }
+
     /// True if `query` contains machine-written items, and no other parameter defines the search.
     fn is_programmatic(&self) -> bool {
         self.get("model.type").is_some_and(|name| matches!(name, "prog" | "programmatic"))
@@ -378,10 +398,14 @@ impl<'a> ParameterReader<'a> {
     fn grammar(&self) -> Result<Option<QueryGrammar>, Error> {
         let wrong = |name: &str, reason: Error| parameter(name, reason.to_string());
         let mut grammar = match self.get("model.type") {
-            None | Some("") => QueryGrammar::default(),
+            // Conditions in JSON have no words to take apart.
+            None | Some("" | "select") => QueryGrammar::default(),
             Some("yql") => return Ok(None),
             Some(name) => QueryGrammar::from_type(name).map_err(|reason| {
-                parameter("model.type", format!("{reason}; and yql, for a query that is YQL"))
+                parameter(
+                    "model.type",
+                    format!("{reason}; and yql, for a query that is YQL, and select, for one in JSON"),
+                )
             })?,
         };
         if let Some(name) = self.get("model.type.composite") {
@@ -508,6 +532,11 @@ impl YqlStatement {
         let offset = amount(&self.offset, "offset")?;
         // `limit` is the end of the page, counted from the first hit of all.
         let hits = amount(&self.limit, "limit")?.map(|limit| limit.saturating_sub(offset.unwrap_or(0)));
+        // Either of them gives the whole page: the parameters have no part in it.
+        let (hits, offset) = match (hits, offset) {
+            (None, None) => (None, None),
+            (hits, offset) => (Some(hits.unwrap_or(STATEMENT_HITS)), Some(offset.unwrap_or(0))),
+        };
         let order = self.order.iter().map(|(node, order)| build::sort_key(node, *order, context));
         Ok(QueryText {
             root: build::item(&self.root, context)?,

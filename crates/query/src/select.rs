@@ -134,7 +134,7 @@ impl SelectReader {
                 let all = arguments.iter().map(|argument| self.value(argument, path)).collect::<Read<_>>()?;
                 self.node(path, SyntaxForm::Call(name.to_owned(), all))
             }
-            "phrase" | "near" | "onear" | "equiv" | "alternatives" => return self.call(name, value, path),
+            "phrase" | "near" | "onear" | "equiv" | "alternatives" | "fuzzy" => return self.call(name, value, path),
             // `{"title": "word"}`
             _ if matches!(value, Value::String(_)) => {
                 let field = Box::new(self.node(path, SyntaxForm::Name(name.to_owned())));
@@ -236,9 +236,10 @@ impl SelectReader {
     fn range(&mut self, arguments: &[&Value], path: &str) -> Read<SyntaxNode> {
         const EXAMPLE: &str =
             "expected a field and bounds, as in {\"range\": [\"date\", {\">=\": 10, \"<\": 20}]}";
-        let [field, bounds] = arguments else {
+        let [first, second] = arguments else {
             return self.fault(path, EXAMPLE);
         };
+        let (field, bounds) = if first.is_object() { (second, first) } else { (first, second) };
         let Some(bounds) = bounds.as_object() else {
             return self.fault(path, EXAMPLE);
         };

@@ -29,6 +29,8 @@ pub(crate) enum SyntaxForm {
     And(Vec<SyntaxNode>),
     Or(Vec<SyntaxNode>),
     Not(Box<SyntaxNode>),
+    /// A number after a minus sign.
+    Negative(Box<SyntaxNode>),
     Compare(NumberComparison, Box<SyntaxNode>, Box<SyntaxNode>),
     Contains(Box<SyntaxNode>, Box<SyntaxNode>),
     Matches(Box<SyntaxNode>, Box<SyntaxNode>),
@@ -66,6 +68,7 @@ impl SyntaxNode {
             SyntaxForm::And(_) => "a condition with 'and'".to_owned(),
             SyntaxForm::Or(_) => "a condition with 'or'".to_owned(),
             SyntaxForm::Not(_) => "a negated condition".to_owned(),
+            SyntaxForm::Negative(number) => format!("{} after '-'", number.describe()),
             SyntaxForm::Compare(..) => "a comparison".to_owned(),
             SyntaxForm::Contains(..) => "a condition with 'contains'".to_owned(),
             SyntaxForm::Matches(..) => "a condition with 'matches'".to_owned(),

@@ -5,7 +5,7 @@ use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{Error, ItemAnnotations, QueryGrammar, QueryNumber, TextSyntax, TextTokenization, WordComposite};
 
 /// Names of annotations that items evaluate; the others are stored in [`ItemAnnotations::other`].
-const KNOWN: [&str; 50] = [
+const KNOWN: [&str; 57] = [
     "accentdrop",
     "allowempty",
     "annotations",
@@ -29,7 +29,13 @@ const KNOWN: [&str; 50] = [
     "grammar.syntax",
     "grammar.tokenization",
     "hitlimit",
+    "hnsw.approximatethreshold",
+    "hnsw.explorationslack",
     "hnsw.exploreadditionalhits",
+    "hnsw.filterfirstexploration",
+    "hnsw.filterfirstthreshold",
+    "hnsw.postfilterthreshold",
+    "hnsw.targethitsmaxadjustmentfactor",
     "id",
     "implicittransforms",
     "label",
@@ -52,6 +58,7 @@ const KNOWN: [&str; 50] = [
     "suffix",
     "targethits",
     "targetnumhits",
+    "thresholdboostfactor",
     "totaltargethits",
     "usepositiondata",
     "weight",
@@ -200,11 +207,14 @@ impl ItemBuilder<'_> {
         }
     }
 
-    /// Value of `hitLimit`, with the sign given by `ascending` and `descending`.
+    /// Value of `hitLimit`; the order of `ascending` or `descending` may turn its sign.
     pub(super) fn hit_limit(&self, scope: &AnnotationScope<'_>) -> Built<Option<i64>> {
-        let limit = self.integer(scope, "hitLimit")?;
-        let descending = self.truth(scope, "descending", false)?;
-        Ok(limit.map(|limit| if descending { limit.saturating_abs().saturating_neg() } else { limit }))
+        let Some(limit) = self.integer(scope, "hitLimit")? else { return Ok(None) };
+        if let (Some(_), Some(descending)) = (scope.annotation("ascending"), scope.annotation("descending")) {
+            return Err(SyntaxFault::new(descending.at, "expected ascending or descending, not both"));
+        }
+        let is_turned = self.truth(scope, "descending", false)? || !self.truth(scope, "ascending", true)?;
+        Ok(Some(if is_turned { limit.saturating_neg() } else { limit }))
     }
 
     /// Applies `grammar` and its parts to `default`. `raw` and `segment` are not grammars but kinds of terms.
@@ -257,6 +267,16 @@ impl QueryNumber {
         match self {
             QueryNumber::Integer(number) => number as f64,
             QueryNumber::Float(number) => number,
+        }
+    }
+
+    /// The number with the other sign.
+    pub(super) fn negated(self) -> Self {
+        match self {
+            QueryNumber::Integer(number) => {
+                number.checked_neg().map_or(QueryNumber::Float(-self.as_f64()), QueryNumber::Integer)
+            }
+            QueryNumber::Float(number) => QueryNumber::Float(-number),
         }
     }
 }

@@ -33,6 +33,7 @@ impl ItemBuilder<'_> {
     pub(super) fn number(&self, node: &SyntaxNode) -> Built<QueryNumber> {
         let text = match &node.form {
             SyntaxForm::Number(number) => return Ok(*number),
+            SyntaxForm::Negative(number) => return Ok(self.number(number)?.negated()),
             SyntaxForm::String(text) => text,
             SyntaxForm::Parameter(name) => self.parameter(node.at, name)?,
             _ => {

@@ -35,8 +35,10 @@ impl fmt::Display for YqlToken<'_> {
     }
 }
 
-const MARKS: [&str; 20] =
-    ["<=", ">=", "==", "(", ")", "[", "]", "{", "}", ",", ":", ";", ".", "*", "|", "!", "=", "<", ">", "+"];
+const MARKS: [&str; 21] = [
+    "<=", ">=", "==", "(", ")", "[", "]", "{", "}", ",", ":", ";", ".", "*", "|", "!", "=", "<", ">", "+",
+    "-",
+];
 
 /// Reader of single tokens, so that the text after `|` can be left unread.
 pub(super) struct YqlLexer<'a> {

@@ -287,6 +287,12 @@ impl<'a> YqlParser<'a> {
                 self.advance()?;
                 return Ok(negated(at, 1, self.operand()?));
             }
+            // A sign beside its number is part of that token: this one stands apart, or before a parameter.
+            YqlToken::Mark("-") => {
+                self.advance()?;
+                let number = self.nested(Self::bare_operand)?;
+                return Ok(SyntaxNode::new(at, SyntaxForm::Negative(Box::new(number))));
+            }
             YqlToken::Word(word) if word.eq_ignore_ascii_case("true") => SyntaxForm::Bool(true),
             YqlToken::Word(word) if word.eq_ignore_ascii_case("false") => SyntaxForm::Bool(false),
             YqlToken::Word(word) if word.eq_ignore_ascii_case("infinity") => {

@@ -163,6 +163,9 @@ fn query(name: &str, value: &str) -> Result<String, String> {
     } else {
         parameters.insert("type".to_owned(), "yql".to_owned());
     }
+    if ["filter", "model.filter"].contains(&name.to_ascii_lowercase().as_str()) {
+        parameters.insert("query".to_owned(), "word".to_owned());
+    }
     if name.eq_ignore_ascii_case("wand.field") {
         parameters.insert("wand.tokens".to_owned(), "{a:2}".to_owned());
     }

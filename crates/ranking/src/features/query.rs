@@ -121,11 +121,19 @@ pub(crate) fn document_count(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Bo
     Ok(Box::new(PerRequest(|request: &FeatureRequest<'_>| request.matches.documents as f64)))
 }
 
-/// `value(x)`
+/// `value(x)`, `value(x,…).n`
 pub(crate) fn value(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    match name.parameters.first().and_then(|number| number.parse::<f64>().ok()) {
+    let numbers: Result<Vec<f64>, _> = name.parameters.iter().map(|number| number.parse::<f64>()).collect();
+    let Some(numbers) = numbers.ok().filter(|numbers| !numbers.is_empty()) else {
+        return Err(Error::setup(format!("{name} needs a number, as in value(1.5)")));
+    };
+    let output = name.output.as_deref().unwrap_or("0");
+    match output.parse::<usize>().ok().and_then(|at| numbers.get(at).copied()) {
         Some(number) => Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| number))),
-        None => Err(Error::setup(format!("{name} needs a number, as in value(1.5)"))),
+        None => {
+            let last = numbers.len() - 1;
+            Err(Error::setup(format!("{name}: its outputs are the numbers from 0 to {last}")))
+        }
     }
 }
 

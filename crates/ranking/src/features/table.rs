@@ -90,7 +90,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
     "subqueries", "subqueries(field).lsb|msb", "The subqueries of the query that a predicate field matches, as the number of their bits: 0 to 31 (lsb), 32 to 63 (msb).", subqueries::setup;
     "tensorFromLabels", "tensorFromLabels(attribute(field),dimension), tensorFromLabels(query(name),dimension)", "A cell of 1 for each value of a field, or of the list in the rank property of the query.", multivalue::from_labels;
     "tensorFromLabelsWithOffset", "tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)", "A cell of 1 for each value of an array and its place.", tensor_from::labels_with_offset;
-    "tensorFromStructs", "tensorFromStructs(attribute(field),key,value,type)", "A cell for each struct of an array.", tensor_from::structs;
+    "tensorFromStructs", "tensorFromStructs(attribute(field),key,…,value,type)", "A cell for each struct of an array: its keys are labels, its value is the cell. The type is double, float, bfloat16 or int8.", tensor_from::structs;
     "tensorFromWeightedSet", "tensorFromWeightedSet(attribute(field),dimension), tensorFromWeightedSet(query(name),dimension)", "A cell for each value of a weighted set, or of the set in the rank property of the query.", multivalue::from_weighted_set;
     "term", "term(n).significance|weight|connectedness", "What is known of term n of the query.", query::term;
     "termDistance", "termDistance(field,x,y).forward|forwardTermPosition|reverse|reverseTermPosition", "How near two terms are in a field.", terms::term_distance;
@@ -99,7 +99,7 @@ pub static FEATURES: &[FeatureInfo] = features! {
         "Sums over the terms that match a field: the weights of their matches, their number, their occurrences.", comparison::term_field;
     "termInfo", "termInfo(n).queryidx", "The number of a term, or -1 where the query has fewer terms.", comparison::term_info;
     "textSimilarity", "textSimilarity(field), textSimilarity(field).proximity|order|queryCoverage|fieldCoverage", "How alike the query and a field are.", similarity::text;
-    "value", "value(x)", "The number itself.", query::value;
+    "value", "value(x), value(x,…).n", "The number itself, or the one at place n, from 0.", query::value;
 };
 
 /// Names of the outputs that features have without naming one; any other feature has `out`.

@@ -41,18 +41,19 @@ pub(crate) fn structs(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Bo
             return Err(Error::setup(format!("{name}: the structs of {field} have no field '{known}'")));
         }
     }
-    let cell = match cell.as_str() {
-        "double" => CellType::Double,
-        "float" => CellType::Float,
-        other => return Err(Error::setup(format!("{name}: the type is float or double, found '{other}'"))),
+    let cells = [CellType::Double, CellType::Float, CellType::BFloat16, CellType::Int8];
+    let Some(cell_type) = cells.into_iter().find(|known| known.name() == cell) else {
+        return Err(Error::setup(format!(
+            "{name}: the type is double, float, bfloat16 or int8, found '{cell}'"
+        )));
     };
     let made = TensorSource::Structs { keys: keys.to_vec(), member: member.clone() };
     let dimensions: Vec<&str> = keys.iter().map(String::as_str).collect();
-    feature(source, &dimensions, cell, made)
+    feature(source, &dimensions, cell_type, made)
 }
 
 fn usage(name: &FeatureName) -> Error {
-    Error::setup(format!("{name}: write tensorFromStructs(attribute(field),key,value,type)"))
+    Error::setup(format!("{name}: write tensorFromStructs(attribute(field),key,…,value,type)"))
 }
 
 /// `tensorFromLabelsWithOffset(attribute(field),label-dimension,offset-dimension)`

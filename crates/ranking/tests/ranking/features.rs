@@ -1,5 +1,8 @@
 //! Values of each feature over a few documents. The first three documents match the query (see `support`).
 
+use std::sync::Arc;
+
+use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
 use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, Predicate};
 use millrace_ranking::CompiledProfile;
 
@@ -97,12 +100,15 @@ fn values_of_the_request() {
     check("term(9).weight", [0.0; 3]);
     check("term(1).connectedness", [0.1; 3]);
     check("value(2.5)", [2.5; 3]);
+    check("value(2.5,7).0 + value(2.5,7).1", [9.5; 3]);
     check("match.weight.title", [100.0; 3]);
     check("pi", [std::f64::consts::PI; 3]);
     refused("constant(nothing)", "no constant 'nothing'");
     refused("nothing", "no rank feature, function or constant 'nothing'");
     refused("onnx(model)", "no such onnx-model, none");
     refused("term(x).weight", "needs the number of a term");
+    refused("value(2.5,7).2", "its outputs are the numbers from 0 to 1");
+    refused("value(2.5,x)", "needs a number");
 }
 
 #[test]
@@ -348,6 +354,43 @@ fn what_makes_tensors() {
     refused("elementwise(nativeRank(title),e)", "write elementwise(bm25(field)");
     refused("closest(vector)", "needs a tensor field with a mapped dimension");
     refused("tensorFromStructs(attribute(numbers),a,b,float)", "needs an array of structs");
+}
+
+#[test]
+fn structs_become_tensors_of_each_cell_type() {
+    let member = |name: &str, data_type| DocumentField { name: name.into(), data_type };
+    let members =
+        vec![member("x", DataType::String), member("y", DataType::Int), member("w", DataType::Float)];
+    let point = DataType::Struct(Arc::new(StructType { name: "point".to_owned(), fields: members }));
+    let points = millrace_fixtures::field("points", DataType::Array(Box::new(point)), false);
+    let value = |x: &str, y: i32, w: f32| {
+        DocumentValue::Struct(vec![
+            ("x".into(), DocumentValue::String(x.to_owned())),
+            ("y".into(), DocumentValue::Int(y)),
+            ("w".into(), DocumentValue::Float(w)),
+        ])
+    };
+    // Of two structs with the same keys the last counts.
+    let values = vec![value("a", 1, 9.0), value("b", 2, 5.0), value("a", 1, 2.75)];
+    let mut documents = documents();
+    documents[0].insert("points", DocumentValue::Array(values));
+    let scores = |cell: &str| {
+        let made = "sum(tensorFromStructs(attribute(points),y,x,w,CELL) * tensor(x{},y{}):{{x:a,y:1}:1})";
+        let mut schema = schema([profile(&made.replace("CELL", cell))]);
+        schema.fields.insert("points".into(), points.clone());
+        let compiled = CompiledProfile::compile(&schema, "default").map_err(|error| error.to_string())?;
+        let view = view(&schema, &documents);
+        let plan = plan(schema);
+        let matches = matches(&plan, &view, &compiled);
+        let first =
+            compiled.first_phase(&plan, &view, &matches, &|| false).map_err(|error| error.to_string())?;
+        Ok::<Vec<f64>, String>(first.scores.into_iter().flatten().collect())
+    };
+    for (cell, expected) in [("double", 2.75), ("float", 2.75), ("bfloat16", 2.75), ("int8", 2.0)] {
+        assert_eq!(scores(cell), Ok(vec![expected, 0.0, 0.0]), "{cell}");
+    }
+    let error = scores("half").expect_err("it is not a type of cells");
+    assert!(error.contains("double, float, bfloat16 or int8, found 'half'"), "{error}");
 }
 
 #[test]

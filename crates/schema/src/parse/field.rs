@@ -227,7 +227,8 @@ fn alias(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl) -> Result<(), Err
 
 /// Parses the name of a rank type.
 pub(super) fn rank_type(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
-    let name = cursor.value("a rank type")?;
+    let written = cursor.value("a rank type")?;
+    let name = Name { value: written.value.to_ascii_lowercase(), place: written.place };
     let table =
         [("identity", ()), ("about", ()), ("tags", ()), ("empty", ()), ("simple", ()), ("default", ())];
     cursor.choose("rank type", &name, &table)?;

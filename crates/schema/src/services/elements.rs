@@ -265,7 +265,7 @@ const PROTON: &[KnownElement] = &[
     closed("searchable-copies"),
     closed("sync-transactionlog"),
     closed("flush-on-shutdown"),
-    // Older places of <search>.
+    // The older place of settings in <search>.
     closed("query-timeout"),
     closed("visibility-delay"),
     known("resource-limits", &[closed("disk"), closed("memory")]),

@@ -42,7 +42,12 @@ pub(super) fn read(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Con
     if let Some(splitting) = xml::at_path(node, "tuning/bucket-splitting") {
         splitting_limits(splitting, &mut tuning, warnings)?;
     }
-    if let Some(timeout) = xml::at_path(node, "search/query-timeout") {
+    let timeout = xml::at_path(node, "search/query-timeout");
+    let older_timeout = xml::at_path(node, "engine/proton/query-timeout");
+    if let (Some(_), Some(older)) = (timeout, older_timeout) {
+        return xml::invalid(FILE, older, "<search> has a <query-timeout> too: remove this one");
+    }
+    if let Some(timeout) = timeout.or(older_timeout) {
         let seconds: f64 = number(timeout, xml::content(timeout))?;
         if !(0.0..=QUERY_TIMEOUT_MAX_S).contains(&seconds) {
             return xml::invalid(FILE, timeout, "<query-timeout> is a number of seconds from 0 to 600");

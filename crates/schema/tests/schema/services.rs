@@ -334,6 +334,7 @@ fn what_cannot_work_is_refused() {
         ("<tuning><max-document-size>100kB</max-document-size></tuning>", "from 1MiB to 2048MiB"),
         ("<tuning><resource-limits><disk>75</disk></resource-limits></tuning>", "a share between 0 and 1"),
         ("<search><query-timeout>601</query-timeout></search>", "seconds from 0 to 600"),
+        ("<engine><proton><query-timeout>601</query-timeout></proton></engine>", "seconds from 0 to 600"),
         ("<tuning><bucket-splitting minimum-bits='many'/></tuning>", "'many' in <bucket-splitting>"),
     ] {
         refuses(

@@ -3,6 +3,7 @@
 use super::{KILOMETRES_PER_DEGREE, OperatorCall};
 use crate::build::{Built, ItemBuilder};
 use crate::item::{NEAR_DISTANCE, TARGET_HITS};
+use crate::number_text::in_order;
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{
     NearestNeighbor, PredicateAttribute, QueryItem, QueryNumber, RangeBound, UserText, WeightedOperator,
@@ -101,18 +102,20 @@ pub(super) fn range(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built
             ));
         }
     };
-    let bound = |node: &SyntaxNode, open: bool| {
-        Ok(match builder.number(node)? {
-            QueryNumber::Float(number) if number.is_infinite() => RangeBound::Open,
-            number if open => RangeBound::Exclusive(number),
-            number => RangeBound::Inclusive(number),
-        })
+    let bound = |node: &SyntaxNode, open: bool| -> Built<RangeBound> {
+        let number = builder.number(node)?;
+        Ok(if open { RangeBound::Exclusive(number) } else { RangeBound::Inclusive(number) })
     };
+    let unlimited = |bound: RangeBound| match bound.number() {
+        Some(number) if number.is_infinite() => RangeBound::Open,
+        _ => bound,
+    };
+    let (low, high) = in_order(bound(&call.arguments[1], left_open)?, bound(&call.arguments[2], right_open)?);
     let (field, element) = builder.field(&call.arguments[0])?;
     let item = QueryItem::Range {
         field: element.map_or(field.to_owned(), |_| String::new()),
-        low: bound(&call.arguments[1], left_open)?,
-        high: bound(&call.arguments[2], right_open)?,
+        low: unlimited(low),
+        high: unlimited(high),
         hit_limit: builder.hit_limit(call.scope)?,
         annotations: builder.annotations(call.scope)?,
     };
