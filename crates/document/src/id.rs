@@ -316,10 +316,16 @@ impl DocumentId {
 
     /// Location among the buckets. Costs one MD5 of the text (two with a group name).
     pub fn location(&self) -> Location {
-        let digest = Md5::digest(self.text.as_bytes());
+        DocumentId::location_of(self.text.as_bytes(), &self.group)
+    }
+
+    /// Location of the document whose id has a text, and this group: [`DocumentId::location`], without parsing
+    /// the text.
+    pub fn location_of(text: &[u8], group: &DocumentGroup) -> Location {
+        let digest = Md5::digest(text);
         let word =
             |at: usize| u32::from_le_bytes([digest[at], digest[at + 1], digest[at + 2], digest[at + 3]]);
-        let low = self.group.location_bits().unwrap_or_else(|| word(0));
+        let low = group.location_bits().unwrap_or_else(|| word(0));
         Location::new(u64::from(word(8)) << 32 | u64::from(low))
     }
 }

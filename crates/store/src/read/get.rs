@@ -1,14 +1,13 @@
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use millrace_bucket::DocumentSortKey;
 use millrace_column::{BytesColumn, ColumnForm};
-use millrace_document::{Document, DocumentId, DocumentVersion, ReversedLocation, Timestamp};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, ReversedLocation, Timestamp};
 
 use crate::Error;
 use crate::read::columns::{self, ValueColumn};
-use crate::read::masks::{SegmentChunks, document_id, ids, removed_rows, timestamps};
+use crate::read::masks::{SegmentChunks, ids, removed_rows, timestamps};
 use crate::shared::StoreContext;
 use crate::state::StoreState;
 use crate::tail::{RowKey, TailRow};
@@ -138,7 +137,8 @@ fn find_in_segments(
             for (chunk, info) in infos.iter().enumerate().take(after).skip(before.saturating_sub(1)) {
                 let number = entry.first_chunk + chunk as u32;
                 let column = &ids(&source, number..number + 1)?[0];
-                let Some(row) = row_of(column, segment.path(), id, location)? else { continue };
+                let next = infos.get(chunk + 1).map(|next| next.first_location);
+                let Some(row) = row_of(column, id, location, info.first_location, next) else { continue };
                 let timestamp = timestamps(&source, number..number + 1)?[0].cells::<u64>()[row];
                 if best.as_ref().is_none_or(|best| timestamp > best.timestamp) {
                     let removed = info.removed > 0 && removed_rows(&source, number)?.contains(&row);
@@ -156,32 +156,45 @@ fn find_in_segments(
     Ok(best)
 }
 
-/// Returns the row of a document in the ids of a chunk, which are in the order of their locations.
+/// Steps of a search that guess a row from the locations around it, before it halves the rows. Locations are
+/// spread evenly, so that few steps are more than these.
+const GUESSES: usize = 6;
+
+/// Returns the row of a document in the ids of a chunk, which has documents from `first` to `next`, if there is
+/// a chunk after it, in the order of their locations.
 fn row_of(
     ids: &BytesColumn,
-    path: &Path,
     id: &DocumentId,
     location: ReversedLocation,
-) -> Result<Option<usize>, Error> {
+    first: ReversedLocation,
+    next: Option<ReversedLocation>,
+) -> Option<usize> {
+    let wanted = location.bits();
+    let place =
+        |text: Option<&[u8]>| DocumentId::location_of(text.unwrap_or_default(), id.group()).reversed().bits();
     let (mut row, mut end) = (0, ids.len());
-    while row < end {
-        let middle = row.midpoint(end);
-        match document_id(path, ids, middle)?.location().reversed() < location {
-            true => row = middle + 1,
-            false => end = middle,
+    let last = match id.group() {
+        DocumentGroup::None => u64::MAX,
+        // All documents of a group have these high bits.
+        _ => wanted | u64::from(u32::MAX),
+    };
+    let (mut low, mut high) = (first.bits(), next.map_or(last, ReversedLocation::bits));
+    for step in 0.. {
+        if row == end {
+            break;
+        }
+        let share = u128::from(wanted.saturating_sub(low)) * (end - row) as u128;
+        let guess = (share / (u128::from(high.saturating_sub(low)) + 1)) as usize;
+        let middle = if step < GUESSES { row + guess.min(end - row - 1) } else { row.midpoint(end) };
+        match place(ids.get(middle)) {
+            found if found < wanted => (row, low) = (middle + 1, found),
+            found => (end, high) = (middle, found),
         }
     }
     // Different documents can have one location.
-    while row < ids.len() {
-        if ids.get(row) == Some(id.as_str().as_bytes()) {
-            return Ok(Some(row));
-        }
-        if document_id(path, ids, row)?.location().reversed() > location {
-            break;
-        }
-        row += 1;
-    }
-    Ok(None)
+    (row..ids.len())
+        .take_while(|row| place(ids.get(*row)) == wanted)
+        .find(|row| ids.get(*row) == Some(id.as_str().as_bytes()))
 }
 
 fn read(shared: &StoreContext, id: &DocumentId, found: &SegmentVersion) -> Result<Document, Error> {
