@@ -45,12 +45,17 @@ def server(request, tmp_path_factory):
     node.stop()
 
 
-def test_a_store_of_one_person(server):
+@pytest.mark.parametrize("named_by", ["the path", "the token"])
+def test_a_store_of_one_person(server, named_by):
     node, callers = server
     token = callers.token(["hay"], "read", "write")
+    if named_by == "the token" and not token:
+        pytest.skip("there is no token")
+    by_path = named_by == "the path"
     store = VespaDocumentStore(
-        url=f"{node.data}/person/hay", port=None, content_cluster_name="c", schema="mail", namespace="n",
-        content_field="body", metadata_fields=["subject"],
+        url=f"{node.data}/person/hay" if by_path else node.data, port=None, content_cluster_name="c", schema="mail",
+        namespace="n", content_field="body", metadata_fields=["subject"],
+        additional_headers=None if by_path else {"Millrace-Ids": "short"},
         vespa_cloud_secret_token=Secret.from_token(token) if token else None,
     )
     mails = [
