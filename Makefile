@@ -56,7 +56,7 @@ clients: $(VENV)/ready ## The binary from outside: the Vespa CLI and pyvespa, un
 	$(CARGO) test $(LOCKED) --workspace --quiet --no-run --test overload
 	MILLRACE_BIN=target/debug/millrace $(VENV)/bin/pytest -q tests
 
-clients-all: build ## Frameworks, clients and shippers of Elasticsearch, the conformance kit of MCP, and from checkouts clients' tests and Vespa's samples and pages (PYVESPA=, HAYSTACK=, SAMPLES=, PAGES=)
+clients-all: build ## Frameworks, clients and shippers of Elasticsearch, the conformance kit of MCP, and from checkouts others' tests and Vespa's samples and pages (PYVESPA=, HAYSTACK=, OPENSEARCHPY=, QUICKWIT=, SAMPLES=, PAGES=)
 	@scripts/prerequisites python
 	python3 -m venv $(VENV)-suites
 	$(VENV)-suites/bin/pip install -q --require-hashes -r tests/suites/requirements.txt
@@ -68,7 +68,7 @@ clients-all: build ## Frameworks, clients and shippers of Elasticsearch, the con
 	MILLRACE_BIN=target/release/millrace $(VENV)-haystack/bin/pytest -q tests/suites/haystack_store.py
 	scripts/elastic_clients.py
 	scripts/mcp_conformance.py
-	[ -z "$(PYVESPA)$(HAYSTACK)" ] || PYVESPA=$(PYVESPA) HAYSTACK=$(HAYSTACK) $(VENV)-suites/bin/python scripts/suites.py
+	[ -z "$(PYVESPA)$(HAYSTACK)$(OPENSEARCHPY)$(QUICKWIT)" ] || PYVESPA=$(PYVESPA) HAYSTACK=$(HAYSTACK) OPENSEARCHPY=$(OPENSEARCHPY) QUICKWIT=$(QUICKWIT) $(VENV)-suites/bin/python scripts/suites.py
 	[ -z "$(SAMPLES)" ] || PATH=$(CURDIR)/$(VENV)-suites/bin:$$PATH SAMPLES=$(SAMPLES) scripts/samples.py
 	[ -z "$(PAGES)" ] || PATH=$(CURDIR)/$(VENV)-suites/bin:$$PATH SAMPLES=$(PAGES) scripts/samples.py --pages
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Integration tests of Vespa's clients, unchanged, against the binary.
+"""Tests of others, unchanged, against the binary: of Vespa's clients, and of Elasticsearch's interfaces.
 
-usage: PYVESPA=DIRECTORY HAYSTACK=DIRECTORY scripts/suites.py [pyvespa] [haystack]
+usage: PYVESPA=DIRECTORY HAYSTACK=DIRECTORY OPENSEARCHPY=DIRECTORY QUICKWIT=DIRECTORY
+       scripts/suites.py [pyvespa] [haystack] [opensearchpy] [quickwit]
 
 PYVESPA is a checkout of github.com/vespa-engine/pyvespa, HAYSTACK one of
-github.com/deepset-ai/haystack-core-integrations. Without names, the suites whose checkout is given run. MILLRACE_BIN
-names another binary than target/release/millrace. The exit status is 0 if every test passes but those that
-tests/suites/NAME.txt leaves out, each with a reason; these are printed.
+github.com/deepset-ai/haystack-core-integrations, OPENSEARCHPY one of github.com/opensearch-project/opensearch-py (its
+tests of bulk, scan and reindex), QUICKWIT one of github.com/quickwit-oss/quickwit (its scenarios of bulk). Without
+names, the suites whose checkout is given run. MILLRACE_BIN names another binary than target/release/millrace. The exit
+status is 0 if every test passes but those that tests/suites/NAME.txt leaves out, each with a reason; these are printed.
 """
 
 import os
@@ -37,13 +39,13 @@ def left_out(name):
     return tests
 
 
-def run(name, directory, arguments, **environment):
-    """Runs pytest in a directory. Returns true if all passed that is not left out."""
+def run(name, directory, arguments, within="tests/integration", **environment):
+    """Runs pytest in a directory. Returns true if all passed that is not left out; `within` is where those are."""
     omitted = left_out(name)
     for test, reason in omitted.items():
         print(f"{name}: without {test}: {reason}")
     print(f"{name}:", flush=True)
-    deselected = [f"--deselect=tests/integration/{test}" for test in omitted]
+    deselected = [f"--deselect={within}/{test}" for test in omitted]
     return subprocess.run([*PYTEST, *arguments, *deselected], cwd=directory, check=False,
                           env={**os.environ, "MILLRACE_BIN": str(Path(MILLRACE).resolve()), **environment}).returncode == 0
 
@@ -65,13 +67,36 @@ def haystack(checkout, directory):
         return run("haystack", directory, ["tests"])
 
 
+def opensearchpy(checkout, directory):
+    # The client is the one of tests/suites/requirements.txt.
+    shutil.copytree(checkout / "test_opensearchpy", directory / "test_opensearchpy")
+    helpers = "test_opensearchpy/test_server/test_helpers"
+    with node(directory / "data", *ELASTIC):
+        # The fixtures of other tests beside it need other packages.
+        arguments = ["--noconftest", f"{helpers}/test_actions.py"]
+        return run("opensearchpy", directory, arguments, within=helpers,
+                   OPENSEARCH_URL="http://127.0.0.1:9200", OPENSEARCH_VERSION="2.19.0")
+
+
+def quickwit(checkout, directory):
+    shutil.copytree(checkout / "quickwit/rest-api-tests", directory / "tests")
+    print("quickwit:", flush=True)
+    command = [sys.executable, "run_tests.py", "--engine", "elasticsearch", "--test", "scenarii/es_compatibility/bulk"]
+    with node(directory / "data", *ELASTIC):
+        return subprocess.run(command, cwd=directory / "tests", check=False).returncode == 0
+
+
+# The port that suites of Elasticsearch's interfaces take for granted.
+ELASTIC = ["--elastic-port", "9200"]
+
+
 @contextmanager
-def node(data):
+def node(data, *options):
     """A node at the ports that the suites take for granted."""
     with open(f"{data}.log", "ab") as log:
-        process = subprocess.Popen([MILLRACE, "serve", "--data-dir", str(data)], stdout=log, stderr=log)
+        process = subprocess.Popen([MILLRACE, "serve", "--data-dir", str(data), *options], stdout=log, stderr=log)
     try:
-        while not answers(19071):
+        while not all(answers(port) for port in ([19071, 9200] if options else [19071])):
             if process.poll() is not None:
                 sys.exit(Path(f"{data}.log").read_text(encoding="utf-8"))
             time.sleep(0.05)
@@ -89,7 +114,7 @@ def answers(port):
         return False
 
 
-RUNNERS = {"pyvespa": pyvespa, "haystack": haystack}
+RUNNERS = {"pyvespa": pyvespa, "haystack": haystack, "opensearchpy": opensearchpy, "quickwit": quickwit}
 
 
 def main():

@@ -41,10 +41,10 @@ def archive(files: dict[str, str]) -> bytes:
     return content.getvalue()
 
 
-def deploy(node, files: dict[str, str]):
+def deploy(node, files: dict[str, str], headers=None):
     """The status and the answer to a package of these files."""
     url = f"{node.config}/application/v2/tenant/default/prepareandactivate"
-    return call("POST", url, archive(files), "application/zip")
+    return call("POST", url, archive(files), "application/zip", headers)
 
 
 def search(node, **parameters):

@@ -21,6 +21,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "features")]
 
 from node import Node, free_ports  # noqa: E402
 from packages import call, deploy, services  # noqa: E402
+from signed import Callers  # noqa: E402
 
 SCHEMA = """schema mail {
     document mail {
@@ -117,11 +118,14 @@ def documents(tmp_path_factory):
     node.stop()
 
 
-class PersonsStore(VespaVectorStore):
-    """The store of LlamaIndex at an address with a path, which its own url and port cannot have."""
+def persons_store(token):
+    """The store of LlamaIndex at an address with a path, which its own url and port cannot have, with a token."""
 
-    def _try_get_running_app(self):
-        return Vespa(url=self.url)
+    class PersonsStore(VespaVectorStore):
+        def _try_get_running_app(self):
+            return Vespa(url=self.url, vespa_cloud_secret_token=token)
+
+    return PersonsStore
 
 
 def test_llama_index(documents):
@@ -131,18 +135,26 @@ def test_llama_index(documents):
     ))
 
 
-def test_llama_index_of_one_person(tmp_path_factory):
-    node = Node(tmp_path_factory.mktemp("persons") / "data", *free_ports(2))
-    status, answer = deploy(node, {"services.xml": services("doc"), "schemas/doc.sd": LLAMA})
+@pytest.mark.parametrize("with_tokens", [False, True], ids=["without credentials", "with signed tokens"])
+def test_llama_index_of_one_person(tmp_path_factory, with_tokens):
+    directory = tmp_path_factory.mktemp("persons")
+    callers = Callers(directory, with_tokens)
+    node = Node(directory / "data", *free_ports(2), *callers.settings)
+    operator = callers.headers("all", "read", "write", "deploy")
+    status, answer = deploy(node, {"services.xml": services("doc"), "schemas/doc.sd": LLAMA}, operator)
     assert status == 200, answer
     bobs = f"{node.data}/document/v1/default/doc/group/bob/b"
-    assert call("POST", bobs, {"fields": {"text": "The ferry of another person", "metadata": "{}"}})[0] == 200
-    use_llama_index(PersonsStore(
+    fields = {"text": "The ferry of another person", "metadata": "{}"}
+    assert call("POST", bobs, {"fields": fields}, headers=operator)[0] == 200
+    use_llama_index(persons_store(callers.token(["ann"], "read", "write"))(
         application_package=hybrid_template, url=f"{node.data}/person/ann", default_schema_name="doc",
         embeddings_outside_vespa=True,
     ))
-    assert call("GET", f"{node.data}/document/v1/default/doc/group/ann/b")[0] == 200
-    assert call("GET", bobs)[0] == 200
+    assert call("GET", f"{node.data}/document/v1/default/doc/group/ann/b", headers=operator)[0] == 200
+    assert call("GET", bobs, headers=operator)[0] == 200
+    if with_tokens:
+        assert call("GET", bobs, headers=callers.headers(["ann"], "read"))[0] == 403
+        assert call("GET", bobs)[0] == 401
     node.stop()
 
 

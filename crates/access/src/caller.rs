@@ -165,7 +165,7 @@ pub struct RequestCaller {
     pub groups: CallerGroups,
     /// True if the path of the request restricts it to a group, although its credential may permit more.
     pub is_for_path: bool,
-    /// Group that ids in answers leave out, since the endpoint implies it.
+    /// Group that ids in answers leave out, since the endpoint implies it, or the client asks for that.
     pub implied_group: Option<DocumentGroup>,
     /// Limits on requests.
     pub limits: CallerLimits,

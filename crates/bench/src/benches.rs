@@ -15,6 +15,7 @@ mod feed;
 mod feed_arrow;
 mod feed_stream;
 mod feed_tail;
+mod fresh;
 mod grouping;
 mod heal;
 mod index_apply;
@@ -147,6 +148,7 @@ pub struct Benchmark {
 /// All benchmarks.
 pub const BENCHES: &[Benchmark] = &[
     query::BENCH,
+    fresh::BENCH,
     nn::BENCH,
     nn_http::BENCH,
     token::NEAREST,

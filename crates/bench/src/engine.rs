@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use millrace_column::{Column, ColumnKey};
 use millrace_document::DocumentGroup;
-use millrace_env::Disk;
+use millrace_env::{Disk, ManualClock, unix_time};
 use millrace_indexing::DocumentColumns;
 use millrace_plan::{Plan, PlanContext, StreamedScope, check_groupings};
 use millrace_query::{Query, QueryLimits};
@@ -60,13 +60,31 @@ impl SearchEngine {
         Self::of(&application::with_schema(schema)?, directory, None)
     }
 
+    /// Creates an engine over a new store that seals nothing by itself: its clock stands still, so that it is
+    /// never idle, and its tail has room for a gigabyte.
+    pub fn unsealed(directory: &Path) -> Result<Self, Error> {
+        let mut options = Self::options(directory);
+        options.tail_bytes = 1 << 30;
+        options.clock = Arc::new(ManualClock::new(unix_time().as_micros() as u64));
+        Self::with_options(&application::application()?, options)
+    }
+
     fn of(application: &Application, directory: &Path, disk: Option<Arc<dyn Disk>>) -> Result<Self, Error> {
-        let mut options = StoreOptions::new(directory);
-        options.cache_bytes = 512 << 20;
-        options.maintenance = false;
+        let mut options = Self::options(directory);
         if let Some(disk) = disk {
             options.disk = disk;
         }
+        Self::with_options(application, options)
+    }
+
+    fn options(directory: &Path) -> StoreOptions {
+        let mut options = StoreOptions::new(directory);
+        options.cache_bytes = 512 << 20;
+        options.maintenance = false;
+        options
+    }
+
+    fn with_options(application: &Application, options: StoreOptions) -> Result<Self, Error> {
         let store =
             Store::open(options, Arc::new(DocumentColumns::new(application))).map_err(Error::failed)?;
         Ok(SearchEngine { store, schema: application::schema(application)? })

@@ -27,13 +27,31 @@ pub(crate) fn load_unmerged(
     store: &Store,
     documents: impl Iterator<Item = Result<Document, Error>>,
 ) -> Result<(), Error> {
+    write(store, documents, SEAL_EVERY)?;
+    store.seal().map_err(Error::failed)
+}
+
+/// Writes the documents, and leaves them in the tail, if the store seals nothing by itself.
+pub(crate) fn load_unsealed(
+    store: &Store,
+    documents: impl Iterator<Item = Result<Document, Error>>,
+) -> Result<(), Error> {
+    write(store, documents, usize::MAX)
+}
+
+/// Writes the documents, and seals them whenever there are so many more.
+fn write(
+    store: &Store,
+    documents: impl Iterator<Item = Result<Document, Error>>,
+    seal_every: usize,
+) -> Result<(), Error> {
     let pending = Arc::new(InFlightWrites::default());
     for (number, document) in documents.enumerate() {
         let document = document?;
         if number % TOGETHER == TOGETHER - 1 {
             pending.wait()?;
         }
-        if number % SEAL_EVERY == SEAL_EVERY - 1 {
+        if number % seal_every == seal_every - 1 {
             store.seal().map_err(Error::failed)?;
         }
         pending.begin();
@@ -45,8 +63,7 @@ pub(crate) fn load_unmerged(
             },
         );
     }
-    pending.wait()?;
-    store.seal().map_err(Error::failed)
+    pending.wait()
 }
 
 /// Counter of the writes in progress.

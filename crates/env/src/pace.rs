@@ -20,6 +20,14 @@ struct ThreadPace {
     rest: Rest,
     /// Start of the current portion.
     began: Instant,
+    /// Time of all rests.
+    rested: Duration,
+}
+
+impl ThreadPace {
+    fn new(rest: Rest) -> Self {
+        ThreadPace { rest, began: Instant::now(), rested: Duration::ZERO }
+    }
 }
 
 thread_local! {
@@ -28,7 +36,7 @@ thread_local! {
 
 /// Makes the calling thread work in portions from now on, with rests determined by `rest`.
 pub fn keep(rest: Rest) {
-    PACE.set(Some(ThreadPace { rest, began: Instant::now() }));
+    PACE.set(Some(ThreadPace::new(rest)));
 }
 
 /// Runs work in such portions; afterwards the calling thread has its previous pace.
@@ -39,7 +47,7 @@ pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
             PACE.set(self.0.take());
         }
     }
-    let _before = PriorPriority(PACE.replace(Some(ThreadPace { rest, began: Instant::now() })));
+    let _before = PriorPriority(PACE.replace(Some(ThreadPace::new(rest))));
     work()
 }
 
@@ -53,11 +61,20 @@ pub fn step() {
             return;
         }
         let rest = (pace.rest)(worked);
-        if !rest.is_zero() {
-            std::thread::sleep(rest);
+        if rest.is_zero() {
+            pace.began = Instant::now();
+            return;
         }
+        let resting = Instant::now();
+        std::thread::sleep(rest);
         pace.began = Instant::now();
+        pace.rested += pace.began - resting;
     });
+}
+
+/// Time that the calling thread has rested since it began to keep its pace.
+pub fn rested() -> Duration {
+    PACE.with_borrow(|pace| pace.as_ref().map_or(Duration::ZERO, |pace| pace.rested))
 }
 
 #[cfg(test)]
@@ -88,5 +105,22 @@ mod tests {
         let has_pace = || PACE.with_borrow(|pace| pace.is_some());
         assert!(during(Box::new(|_| Duration::ZERO), has_pace), "this thread does for a while");
         assert!(!has_pace(), "and then no more");
+    }
+
+    #[test]
+    fn rests_are_counted() {
+        let count = || {
+            assert_eq!(rested(), Duration::ZERO, "a thread without a pace does not rest");
+            keep(Box::new(|_| PORTION));
+            let mut seen = rested();
+            for _ in 0..2 {
+                while rested() == seen {
+                    step();
+                }
+                assert!(rested() - seen >= PORTION);
+                seen = rested();
+            }
+        };
+        std::thread::spawn(count).join().expect("the thread counts to its end");
     }
 }

@@ -1,6 +1,9 @@
 //! Status of the node over HTTP.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -8,13 +11,14 @@ use axum::response::Response;
 use axum::routing::get;
 use hyper::{HeaderMap, StatusCode};
 use millrace_column::ColumnForm;
+use millrace_search::FieldUseKind;
 use millrace_store::StoredColumn;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
 use crate::http::{self, answer};
 use crate::{openapi, page};
-use millrace_node::Error;
+use millrace_node::{Error, FieldUseSummary};
 
 /// Routes of the data port.
 pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {
@@ -206,7 +210,7 @@ fn uncounted(mut response: Response) -> Response {
     response
 }
 
-/// Bytes of the columns in the segment files of the node.
+/// Bytes of the columns in the segment files of the node, and uses of the fields by its queries.
 async fn fields(State(node): State<Arc<GatewayState>>) -> Response {
     let store = node.node().store().clone();
     let read =
@@ -214,13 +218,15 @@ async fn fields(State(node): State<Arc<GatewayState>>) -> Response {
     let failed =
         |message: String| http::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "message": message }));
     match read.await {
-        Ok(Ok((columns, all))) => http::json(StatusCode::OK, &fields_value(&columns, all)),
+        Ok(Ok((columns, all))) => {
+            http::json(StatusCode::OK, &fields_value(&columns, all, &node.node().field_uses().summary()))
+        }
         Ok(Err::<_, millrace_store::Error>(error)) => failed(format!("a segment cannot be read: {error}")),
         Err(_) => failed("the directories of the segments were not read to the end; see the log".to_owned()),
     }
 }
 
-fn fields_value(columns: &[StoredColumn], all: u64) -> Value {
+fn fields_value(columns: &[StoredColumn], all: u64, uses: &FieldUseSummary) -> Value {
     let bytes = |columns: &[StoredColumn]| columns.iter().map(|column| column.bytes).sum::<u64>();
     let column = |column: &StoredColumn| {
         let form = match column.key.form {
@@ -231,7 +237,8 @@ fn fields_value(columns: &[StoredColumn], all: u64) -> Value {
             ColumnForm::Removed => "removals",
             ColumnForm::Rest => "fields without a column",
         };
-        let mut value = json!({ "form": form, "bytes": column.bytes });
+        let sealing = milliseconds(column.seal_time);
+        let mut value = json!({ "form": form, "bytes": column.bytes, "sealing_ms": sealing });
         if !column.key.field.is_empty() {
             value["field"] = json!(column.key.field);
         }
@@ -240,12 +247,38 @@ fn fields_value(columns: &[StoredColumn], all: u64) -> Value {
     let of_type = |columns: &[StoredColumn]| {
         let name = columns.first().map(|column| &column.document_type);
         let list: Vec<Value> = columns.iter().map(column).collect();
-        json!({ "type": name, "bytes": bytes(columns), "columns": list })
+        let fields = fields_by_size(columns, uses);
+        json!({ "type": name, "bytes": bytes(columns), "columns": list, "fields": fields })
     };
     let types = columns.chunk_by(|a, b| a.document_type == b.document_type).map(of_type);
     // The files may have changed since their directories were read.
     let directories = all.saturating_sub(bytes(columns));
-    json!({ "bytes": all, "directories": directories, "types": types.collect::<Vec<Value>>() })
+    let types = types.collect::<Vec<Value>>();
+    json!({ "bytes": all, "directories": directories, "days": uses.days, "types": types })
+}
+
+/// Size, sealing time and uses of each field of a document type, the largest first.
+fn fields_by_size(columns: &[StoredColumn], uses: &FieldUseSummary) -> Vec<Value> {
+    let mut fields: BTreeMap<(&str, &str), (u64, Duration)> = BTreeMap::new();
+    for column in columns.iter().filter(|column| !column.key.field.is_empty()) {
+        let name = (column.document_type.as_str(), column.key.root());
+        let (bytes, sealing) = fields.entry(name).or_default();
+        *bytes += column.bytes;
+        *sealing += column.seal_time;
+    }
+    let mut fields: Vec<_> = fields.into_iter().collect();
+    fields.sort_by_key(|(_, (bytes, _))| Reverse(*bytes));
+    let value = |((document_type, field), (bytes, sealing)): ((&str, &str), (u64, Duration))| {
+        let counts = FieldUseKind::ALL.iter().zip(uses.of(document_type, field));
+        let counts: Map<String, Value> =
+            counts.map(|(kind, count)| (kind.name().to_owned(), json!(count))).collect();
+        json!({ "field": field, "bytes": bytes, "sealing_ms": milliseconds(sealing), "uses": counts })
+    };
+    fields.into_iter().map(value).collect()
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
 }
 
 async fn services_metrics(State(node): State<Arc<GatewayState>>) -> Response {

@@ -33,6 +33,13 @@ impl CheckedGrouping {
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.reads.fields.iter().map(|(name, _)| name.as_str())
     }
+
+    /// Document summaries of the hits in its groups, one for each list of hits; `None`: that of the query.
+    pub fn hit_summaries(&self) -> Vec<Option<&str>> {
+        let mut summaries = Vec::new();
+        self.root.add_hit_summaries(&mut summaries);
+        summaries
+    }
 }
 
 /// The columns that a request reads, and the paths to values inside them. Each column, and each path, is
@@ -88,6 +95,13 @@ pub(crate) struct GroupingLevel {
     pub(crate) outputs: Vec<(String, GroupNode)>,
     pub(crate) hit_lists: Vec<HitList>,
     pub(crate) lists: Vec<GroupsList>,
+}
+
+impl GroupingLevel {
+    fn add_hit_summaries<'l>(&'l self, summaries: &mut Vec<Option<&'l str>>) {
+        summaries.extend(self.hit_lists.iter().map(|list| list.summary.as_deref()));
+        self.lists.iter().for_each(|list| list.level.add_hit_summaries(summaries));
+    }
 }
 
 /// An aggregate with its input.

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use crate::cluster::{BlockingWaits, ClusterMember, ClusterView, NodeCluster, NodeTransport};
 use crate::deployment::CompiledApplication;
 use crate::deployments::ActiveDeployment;
+use crate::field_uses::FieldUseLog;
 use crate::fitness::DiskSpaceMonitor;
 use crate::indexes::{FollowerSwitch, IndexDefinition, IndexPlacing, NodeIndexes, PlacedIndexes};
 use crate::limits::{store_tuning, store_tuning_in_a_cluster};
@@ -41,6 +42,7 @@ pub struct Node {
     store: Store,
     deployments: ActiveDeployment,
     reindexings: LocalReindexings,
+    field_uses: FieldUseLog,
     metrics: NodeMetrics,
     models: NodeModels,
     pool: WorkPool,
@@ -101,6 +103,7 @@ impl Node {
         let deployments = ActiveDeployment::open(&settings.data_dir.join("application"), &models)?;
         models.remove_unused(Duration::ZERO);
         let reindexings = LocalReindexings::open(&settings.data_dir.join("application"))?;
+        let field_uses = FieldUseLog::open(&settings.data_dir.join("application"));
         let layout = match deployments.current() {
             Ok(deployment) => {
                 options.tuning = store_tuning(&deployment.application);
@@ -129,6 +132,7 @@ impl Node {
             store,
             deployments,
             reindexings,
+            field_uses,
             metrics: NodeMetrics::new(),
             models,
             pool,
@@ -402,6 +406,7 @@ impl Node {
     /// Waits for writes in flight and closes the store. Later requests fail.
     pub fn close(&self) {
         self.upkeep.stop();
+        self.field_uses.keep();
         self.indexes.stop();
         self.placed_indexes.stop();
         self.store.clone().close();
@@ -419,6 +424,11 @@ impl Node {
 
     pub(crate) fn reindexings(&self) -> &LocalReindexings {
         &self.reindexings
+    }
+
+    /// Uses of fields by the queries of this node.
+    pub fn field_uses(&self) -> &FieldUseLog {
+        &self.field_uses
     }
 
     /// Counters of the node.

@@ -1,9 +1,11 @@
-//! Background work of a node: garbage collection of documents, reindexing, and unloading of unused models.
+//! Background work of a node: garbage collection of documents, reindexing, unloading of unused models, and
+//! keeping of the counts of the uses of fields.
 //!
 //! Each [`BackgroundJob`] has a thread and performs small steps: it changes one page of documents, then
 //! returns the time until the next step. Steps are paced so that a job takes about its intended time, and
 //! pauses are longer while requests wait.
 
+mod field_uses;
 mod garbage;
 mod models;
 mod reindex;
@@ -60,10 +62,11 @@ impl BackgroundThreads {
     /// # Errors
     /// The operating system refuses a thread.
     pub(crate) fn start(&self, node: &Arc<Node>) -> std::io::Result<()> {
-        let jobs: [(&str, Box<dyn BackgroundJob>); 3] = [
+        let jobs: [(&str, Box<dyn BackgroundJob>); 4] = [
             ("garbage", Box::new(garbage::GarbageCollection::default())),
             ("reindex", Box::new(reindex::ReindexJob::default())),
             ("models", Box::new(models::IdleModels)),
+            ("field-uses", Box::new(field_uses::FieldUseKeeping)),
         ];
         for (name, job) in jobs {
             let (bell, node) = (Arc::clone(&self.bell), Arc::downgrade(node));

@@ -213,25 +213,37 @@ impl CompiledProfile {
         self.uses_models(std::iter::once(&self.first.score))
     }
 
-    /// Match data that this profile needs.
-    pub fn demands(&self, plan: &Plan) -> RankingDemands {
+    /// Features that the profile computes for a plan, by index; one may come several times.
+    fn used_features(&self, plan: &Plan) -> impl Iterator<Item = usize> {
+        let lists = plan.query.ranking.list_features;
         let features = self.match_features.iter().chain(&self.summary_features).map(|named| &named.value);
-        let listed = self.rank_features.iter().filter(|_| plan.query.ranking.list_features);
+        let listed = self.rank_features.iter().filter(move |_| lists);
         let phases = [Some(&self.first), self.second.as_ref(), self.global.as_ref()];
         let phases = phases.into_iter().flatten().map(|phase| &phase.score);
         let phases = phases.chain(self.normalizers.iter().map(|normalizer| &normalizer.input));
         let phases = phases.chain(self.models.iter().flat_map(|model| &model.inputs));
+        let compiled = phases.chain(features).chain(listed.map(|named| &named.value));
+        compiled.flat_map(|compiled| compiled.features.iter().copied())
+    }
+
+    /// Match data that this profile needs.
+    pub fn demands(&self, plan: &Plan) -> RankingDemands {
         let mut all = RankingDemands::default();
-        for compiled in phases.chain(features).chain(listed.map(|named| &named.value)) {
-            for feature in &compiled.features {
-                let demands = self.features[*feature].1.demands();
-                all.leaves |= demands.leaves;
-                all.counts |= demands.counts;
-                all.positions |= demands.positions;
-                all.statistics |= demands.statistics;
-            }
+        for feature in self.used_features(plan) {
+            let demands = self.features[feature].1.demands();
+            all.leaves |= demands.leaves;
+            all.counts |= demands.counts;
+            all.positions |= demands.positions;
+            all.statistics |= demands.statistics;
         }
         all
+    }
+
+    /// Parameters of the features that the profile computes for a plan, as they are written: names of
+    /// fields, and others.
+    pub fn feature_parameters(&self, plan: &Plan) -> impl Iterator<Item = &str> {
+        let features = self.used_features(plan).map(move |feature| &self.features[feature].0);
+        features.flat_map(|name| name.parameters.iter().map(String::as_str))
     }
 
     /// Score that a document must exceed in the first phase to be a hit: that of the request, else that

@@ -13,6 +13,7 @@
 mod collapse;
 mod deadline;
 mod error;
+mod field_uses;
 mod gathering;
 mod merging;
 mod narrowed;
@@ -29,6 +30,7 @@ mod trace;
 pub use collapse::{CollapseKeys, HitCollapsing};
 pub use deadline::{Pause, SearchDeadline};
 pub use error::Error;
+pub use field_uses::FieldUseKind;
 pub use gathering::{GatheringNext, SearchGathering, run_all};
 pub use merging::{MergedOutcome, hit_page};
 pub use narrowed::SelectedView;

@@ -57,21 +57,24 @@ pub struct EncodedChunk {
 }
 
 impl NewChunk<'_> {
-    /// Compresses the columns, by these compressions of the section.
+    /// Compresses the columns, by these compressions of the section. `done` is called with the index of each
+    /// column, after it.
     ///
     /// # Panics
     /// The chunk has not as many columns as the section, or a column is not of as many documents as the
     /// chunk.
-    pub fn encode(self, compressions: &[Compression]) -> EncodedChunk {
+    pub fn encode(self, compressions: &[Compression], done: &mut dyn FnMut(usize)) -> EncodedChunk {
         let NewChunk { location, group, info, columns } = self;
         assert_eq!(columns.len(), compressions.len(), "a chunk has the columns of its section");
         let documents = info.documents as usize;
         let full = columns.iter().flatten().all(|column| column.len() == documents);
         assert!(full, "each column of a chunk is of all its documents");
-        let stored = |(column, compression): (Option<Column>, &Compression)| {
-            column.map(|column| column.stored(*compression, pace::step))
+        let stored = |(index, (column, compression)): (usize, (Option<Column>, &Compression))| {
+            let stored = column.map(|column| column.stored(*compression, pace::step));
+            done(index);
+            stored
         };
-        let columns = columns.into_iter().zip(compressions).map(stored).collect();
+        let columns = columns.into_iter().zip(compressions).enumerate().map(stored).collect();
         EncodedChunk { location, group: group.to_owned(), info, columns }
     }
 }
@@ -206,7 +209,7 @@ impl<'a> SegmentWriter<'a> {
     /// # Errors
     /// It cannot be written.
     pub fn add(&mut self, chunk: NewChunk<'_>) -> Result<(), Error> {
-        let encoded = chunk.encode(self.compressions());
+        let encoded = chunk.encode(self.compressions(), &mut |_| {});
         self.add_encoded(encoded)
     }
 

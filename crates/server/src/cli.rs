@@ -283,13 +283,19 @@ Examples:
 
 The exit status is 1 when no application is deployed.")]
     Status(PatienceArguments),
-    /// Show the bytes on a node's disk by document type, field and form.
+    /// Show the bytes on a node's disk by document type, field and form, and which fields queries use.
     #[command(after_help = "\
 Example:
   millrace fields
 
 A field has its values, and words if text is searched in it. They are counted as they are stored,
-most of them compressed, with versions that were replaced and are not merged away yet.")]
+most of them compressed, with versions that were replaced and are not merged away yet. Sealing is
+counted since the node's start.
+
+The queries of 30 days that used a field are counted by the node that answered them: to match, rank,
+group or sort documents, or to show hits. Of a field without any the last lines say what leaving it out
+would save. Visits, conditions of writes and Elasticsearch's interfaces are not counted, nor indexing
+statements that make another field from it.")]
     Fields(PatienceArguments),
     /// Set the wanted state of a node of the cluster.
     #[command(

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_ipc::writer::{StreamEncoder, StreamWriter};
 use arrow_schema::{ArrowError, SchemaRef};
 use millrace_client::feed::TablePart;
+use millrace_env::panic_message;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
@@ -27,9 +29,11 @@ const PARQUET_ROWS: usize = 4096;
 /// Rows of Parquet that are written as one group.
 const GROUP_ROWS: usize = 64 << 10;
 
+type RowReader = Box<dyn RecordBatchReader + Send>;
+
 /// A table that is read from a file.
 pub struct TableFile {
-    rows: Box<dyn RecordBatchReader + Send>,
+    rows: RowReader,
     schema: SchemaRef,
     read_bytes: Arc<AtomicU64>,
     /// Number of bytes to read, unless they are read out of order.
@@ -53,25 +57,27 @@ impl TableFile {
         if Read::take(&mut file, 6).read_to_end(&mut first).is_err() {
             return Ok(None);
         }
+        if &*first != b"ARROW1" && !first.starts_with(&[0xFF; 4]) && !first.starts_with(b"PAR1") {
+            return Ok(None);
+        }
         file.seek(SeekFrom::Start(0)).map_err(fail)?;
         let read_bytes = Arc::new(AtomicU64::new(0));
         let counted = ReadCountingFile { file, read_bytes: Arc::clone(&read_bytes) };
         // Batches of Parquet have the columns without what the file says about them.
         let mut parquet_schema = None;
-        let rows: Result<Box<dyn RecordBatchReader + Send>, ArrowError> = match &*first {
-            b"ARROW1" => FileReader::try_new(BufReader::new(counted), None).map(|rows| Box::new(rows) as _),
-            [0xFF, 0xFF, 0xFF, 0xFF, ..] => {
-                StreamReader::try_new(BufReader::new(counted), None).map(|rows| Box::new(rows) as _)
+        let rows = guarded(|| match &*first {
+            b"ARROW1" => {
+                FileReader::try_new(BufReader::new(counted), None).map(|rows| Box::new(rows) as RowReader)
             }
             [b'P', b'A', b'R', b'1', ..] => ParquetRecordBatchReaderBuilder::try_new(counted.file)
                 .and_then(|rows| {
                     parquet_schema = Some(Arc::clone(rows.schema()));
                     rows.with_batch_size(PARQUET_ROWS).build()
                 })
-                .map(|rows| Box::new(rows) as _)
+                .map(|rows| Box::new(rows) as RowReader)
                 .map_err(ArrowError::from),
-            _ => return Ok(None),
-        };
+            _ => StreamReader::try_new(BufReader::new(counted), None).map(|rows| Box::new(rows) as RowReader),
+        });
         let rows = rows.map_err(|error| Error::Argument(format!("{}: {error}", path.display())))?;
         let size = (&*first != b"ARROW1" && !first.starts_with(b"PAR1")).then_some(size);
         let schema = parquet_schema.unwrap_or_else(|| rows.schema());
@@ -90,7 +96,15 @@ impl TableFile {
     pub fn parts(self, skip: u64) -> impl Iterator<Item = io::Result<TablePart>> + Send + 'static {
         let TableFile { rows, schema, read_bytes, .. } = self;
         let mut skip = skip;
-        rows.flat_map(move |batch| {
+        let mut rows = Some(rows);
+        let batches = std::iter::from_fn(move || {
+            let next = guarded(|| rows.as_mut().and_then(Iterator::next).transpose()).transpose();
+            if !matches!(next, Some(Ok(_))) {
+                rows = None;
+            }
+            next
+        });
+        batches.flat_map(move |batch| {
             let read = read_bytes.load(Ordering::Relaxed);
             let parts = batch.map(|batch| {
                 let skipped = usize::try_from(skip).unwrap_or(usize::MAX).min(batch.num_rows());
@@ -110,6 +124,13 @@ impl TableFile {
             }
         })
     }
+}
+
+/// Reads of a file by a library that panics at some kinds of damage.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        Err(ArrowError::ParseError(format!("the file is damaged: {}", panic_message(&*panic))))
+    })
 }
 
 /// Parts of a batch of at most about [`PART_BYTES`].

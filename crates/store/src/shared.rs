@@ -29,6 +29,7 @@ use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
 use crate::upkeep::maintenance::ApartArea;
+use crate::upkeep::seal_times::SealTimes;
 use crate::write::backlog::{self, SealBacklog};
 use crate::write::follow::FollowerSlot;
 use crate::write::rewrites::RewriteGate;
@@ -106,6 +107,7 @@ pub(crate) struct StoreCounters {
     pub sync_times: LatencyHistogram,
     /// Rests of all threads that seal, of each as its share of their number.
     pub seal_rested_ns: AtomicU64,
+    pub seal_times: SealTimes,
     /// In microseconds of the clock; for telling when the store is idle.
     pub last_write_us: AtomicU64,
     /// Time of the last write or read request, in microseconds since the store was opened.

@@ -415,7 +415,8 @@ impl Store {
     /// # Errors
     /// A directory cannot be read or is damaged.
     pub fn stored_columns(&self) -> Result<Vec<StoredColumn>, Error> {
-        stored::stored_columns(&self.inner.shared.state())
+        let shared = &self.inner.shared;
+        stored::stored_columns(&shared.state(), &shared.counters.seal_times)
     }
 
     /// Times to append a batch of writes to the log and to sync it.

@@ -11,5 +11,6 @@ pub(crate) mod pace;
 pub(crate) mod prune;
 pub(crate) mod rests;
 pub(crate) mod rolling;
+pub(crate) mod seal_times;
 pub(crate) mod sealing;
 pub(crate) mod shares;

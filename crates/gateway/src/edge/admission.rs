@@ -74,7 +74,7 @@ impl RequestGuard {
             }
         }
         let implied = match is_from_client {
-            true => implied_group::of_client(request.headers(), endpoint.or(of_proxy.as_ref())),
+            true => implied_group::of_client(request.headers(), endpoint.or(of_proxy.as_ref()), &caller),
             // The path of a request that a node forwards can have a group that the client did not name.
             false => implied_group::of_node(request.headers()),
         };

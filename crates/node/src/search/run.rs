@@ -222,6 +222,7 @@ impl PreparedQuery {
             .map(|asked| plan(asked, &known, &request).map(Arc::new))
             .collect::<Result<Vec<Arc<PreparedSearch>>, Error>>()?;
         check_groupings(searches.iter().map(|search| search.plan()))?;
+        request.node.field_uses().count(&searches);
         let scope = view_scope(&searches[0].plan().scope);
         let timeout =
             kinds.iter().filter_map(SearchedSchema::query_time_max).fold(query.timeout, Duration::min);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use hyper::Method;
-use indicatif::HumanBytes;
+use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::cli::{NodeArguments, PatienceArguments};
 use crate::error::Error;
 use crate::output::CommandOutput;
 
-/// Prints the bytes on the node's disk by document type, field and form.
+/// Prints the bytes on the node's disk by document type, field and form, and the uses of the fields.
 pub async fn run(
     node: &NodeArguments,
     patience: &PatienceArguments,
@@ -24,7 +24,7 @@ pub async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// One line a column, the largest of each type first.
+/// One line a column, the largest of each type first; then one line a field.
 fn table(answer: &Value) -> String {
     let bytes = |value: &Value| value["bytes"].as_u64().unwrap_or(0);
     let all = bytes(answer).max(1);
@@ -45,5 +45,43 @@ fn table(answer: &Value) -> String {
     }
     lines.push(line(answer["directories"].as_u64().unwrap_or(0), "directories of the files"));
     lines.push(line(bytes(answer), "all segments; what waits to be sealed is not in them"));
+    lines.extend(uses(answer));
     lines.join("\n")
+}
+
+/// Uses of each field by queries, and the savings without those that have none.
+fn uses(answer: &Value) -> Vec<String> {
+    let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+    let number = |value: &Value, name: &str| value[name].as_f64().unwrap_or(0.0);
+    let types = list(answer, "types");
+    let columns = types.iter().flat_map(|of_type| list(of_type, "columns"));
+    let all_sealing = columns.map(|column| number(&column, "sealing_ms")).sum::<f64>();
+    let percent = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
+    let mut lines = Vec::new();
+    for of_type in &types {
+        for field in list(of_type, "fields") {
+            let (bytes, sealing) = (number(&field, "bytes"), number(&field, "sealing_ms"));
+            let counts = field["uses"].as_object().cloned().unwrap_or_default();
+            let used = counts.iter().filter_map(|(kind, count)| Some((kind, count.as_u64()?)));
+            let used: Vec<String> = used
+                .filter(|(_, count)| *count > 0)
+                .map(|(kind, count)| format!("{kind} {}", HumanCount(count)))
+                .collect();
+            let what = match used.is_empty() {
+                true => format!(
+                    "not used; without it {} ({:.1} %) and {:.1} % of sealing less",
+                    HumanBytes(bytes as u64),
+                    percent(bytes, number(answer, "bytes")),
+                    percent(sealing, all_sealing),
+                ),
+                false => format!("{}; {:.1} s of sealing", used.join(", "), sealing / 1000.0),
+            };
+            let names = (of_type["type"].as_str(), field["field"].as_str());
+            lines.push(format!("{}.{}: {what}", names.0.unwrap_or_default(), names.1.unwrap_or_default()));
+        }
+    }
+    if !lines.is_empty() {
+        lines.insert(0, format!("\nqueries that used each field; days counted: {}", number(answer, "days")));
+    }
+    lines
 }

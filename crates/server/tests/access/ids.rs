@@ -45,14 +45,16 @@ fn start() -> ClosedServer {
 }
 
 #[test]
-fn ids_leave_out_the_group_of_the_path_and_of_nothing_else() {
+fn ids_leave_out_the_group_of_the_path_or_of_a_credential_that_asks() {
     let closed = start();
     for (token, prefix, ids, expected) in [
         (closed.all, "/person/ann", "short", SHORT),
         (closed.ann, "/person/ann", "short", SHORT),
         (closed.all, "/person/ann", "complete", COMPLETE),
-        // Clients of a server with groups know them.
-        (closed.ann, "", "short", COMPLETE),
+        // Clients of a server with groups know them, unless they say that they do not.
+        (closed.ann, "", "any", COMPLETE),
+        (closed.ann, "", "complete", COMPLETE),
+        (closed.ann, "", "short", SHORT),
     ] {
         let other = if expected == SHORT { "g=ann" } else { SHORT };
         for (method, path, body, accepted) in asking() {

@@ -190,6 +190,57 @@ fn the_bytes_of_fields_are_told_by_their_form() {
 }
 
 #[test]
+fn queries_that_use_a_field_are_counted() {
+    let mut server = TestServer::with_notes();
+    for number in 0..100 {
+        let path = format!("/document/v1/n/note/group/ann/{number}");
+        let text = "a text that is compressed ".repeat(100);
+        server.put(&path, &format!("{{\"title\":\"{text}\",\"stars\":3,\"tags\":[\"some\",\"more\"]}}"));
+    }
+    let fields = |server: &TestServer| server.get("/state/v1/fields").1;
+    poll("it is sealed", || fields(&server)["bytes"].as_u64() > Some(0));
+    let uses = |server: &TestServer, name: &str| {
+        let fields = fields(server);
+        let of_type = fields["types"][0]["fields"].as_array().cloned().unwrap_or_default();
+        let field = of_type.into_iter().find(|field| field["field"] == name);
+        let count = |kind: &str| field.as_ref().and_then(|field| field["uses"][kind].as_u64());
+        ["matched", "ranked", "grouped", "sorted", "shown"].map(|kind| count(kind).unwrap_or(99))
+    };
+    for field in ["title", "stars", "tags"] {
+        assert_eq!(uses(&server, field), [0; 5], "{field}");
+    }
+    for yql in [
+        "select title from note where title contains 'text'",
+        "select title from note where stars > 1 order by stars",
+    ] {
+        let (status, answer) = server.query(&[("yql", yql), ("streaming.groupname", "ann")]);
+        assert_eq!((status, answer["root"]["fields"]["totalCount"].as_u64()), (200, Some(100)), "{answer}");
+    }
+    let counted = |server: &TestServer| {
+        assert_eq!(uses(server, "title"), [1, 2, 0, 0, 2]);
+        assert_eq!(uses(server, "stars"), [1, 0, 0, 1, 0]);
+        assert_eq!(uses(server, "tags"), [0; 5]);
+        // The test may run over midnight.
+        assert!(matches!(fields(server)["days"].as_u64(), Some(1 | 2)), "{}", fields(server));
+    };
+    counted(&server);
+    let sealed = fields(&server)["types"][0]["columns"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|column| column["sealing_ms"].as_f64())
+        .sum::<f64>();
+    assert!(sealed > 0.0, "{}", fields(&server));
+    let shown = server.millrace(&["fields"]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("days counted: "), "{shown}");
+    assert!(shown.contains("note.title: matched 1, ranked 2, shown 2; "), "{shown}");
+    assert!(shown.contains("note.tags: not used; without it "), "{shown}");
+    server.restart();
+    counted(&server);
+}
+
+#[test]
 fn a_server_that_is_alone_warns_of_replicas_that_it_does_not_make() {
     let server = TestServer::start();
     for (redundancy, warned) in [("<redundancy>2</redundancy>", true), ("<redundancy>1</redundancy>", false)]

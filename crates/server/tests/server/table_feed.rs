@@ -232,3 +232,34 @@ fn files_of_tables_are_fed_and_written() {
     let report = fed(&file("cut.arrow"), &[]);
     assert_eq!((&report["complete"], &report["failed"]), (&json!(false), &json!(1)), "{report}");
 }
+
+#[test]
+fn damaged_files_of_tables_end_the_command_with_an_answer() {
+    let server = TestServer::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("damaged").display().to_string();
+    let put = stream(&[notes(0..50)]);
+    let lines = feed(&server, "/feed/v1?type=note&namespace=n&group=user&id=id", put);
+    assert_eq!(lines.last().map(|line| &line["ok"]), Some(&json!(50)), "{lines:?}");
+    let check = |bytes: &[u8], damage: &str| {
+        std::fs::write(&path, bytes).expect("a file");
+        let output = server.millrace(&["feed", "--quiet", &path]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        // A panic that nobody catches ends with 101, an abort without a code.
+        assert!(output.status.code().is_some_and(|code| code <= 2), "{damage}: {:?} {error}", output.status);
+    };
+    for format in ["parquet", "arrow"] {
+        let whole = server.millrace(&["visit", "--type", "note", "--table", format]).stdout;
+        check(&whole, format);
+        for part in 1..16 {
+            let length = whole.len() * part / 16;
+            check(&whole[..length], &format!("{format} cut at {length}"));
+        }
+        // The first half has the rows, behind the first bytes by which the format is known.
+        for part in 0..8 {
+            let (mut bytes, at) = (whole.clone(), 8 + whole.len() * part / 16);
+            bytes[at] ^= 0xFF;
+            check(&bytes, &format!("{format} with another byte at {at}"));
+        }
+    }
+}

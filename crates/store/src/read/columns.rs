@@ -80,7 +80,7 @@ pub(crate) fn build(
             let mut keys = layout.columns(document_type).unwrap_or_default();
             keys.retain(|key| key.form == ColumnForm::Value);
             keys.push(ColumnKey::rest());
-            return build_all(layout, document_type, &keys, rows).pop().flatten();
+            return build_all(layout, document_type, &keys, rows, &mut |_| {}).pop().flatten();
         }
         ColumnForm::Value | ColumnForm::Tokens => {
             let documents: Vec<&Document> = rows.iter().map(|row| &row.document).collect();
@@ -91,23 +91,29 @@ pub(crate) fn build(
 }
 
 /// Builds columns of rows, one for each of `keys`. The rest contains the values that the value columns among
-/// them do not hold, so those are built once.
+/// them do not hold, so those are built once. `built` is called with the index of each column, after it.
 pub(crate) fn build_all(
     layout: &dyn StoreLayout,
     document_type: &str,
     keys: &[ColumnKey],
     rows: &[TailRow],
+    built: &mut dyn FnMut(usize),
 ) -> Vec<Option<Column>> {
-    let of_key = |key: &ColumnKey| match key.form {
-        ColumnForm::Rest => None,
-        _ => build(layout, document_type, key, rows),
+    let of_key = |(index, key): (usize, &ColumnKey)| {
+        let column = match key.form {
+            ColumnForm::Rest => None,
+            _ => build(layout, document_type, key, rows),
+        };
+        built(index);
+        column
     };
-    let mut columns: Vec<Option<Column>> = keys.iter().map(of_key).collect();
+    let mut columns: Vec<Option<Column>> = keys.iter().enumerate().map(of_key).collect();
     let Some(place) = keys.iter().position(|key| key.form == ColumnForm::Rest) else { return columns };
     let values = keys.iter().zip(&columns).filter(|(key, _)| key.form == ColumnForm::Value);
     let values: Vec<_> =
         values.filter_map(|(key, column)| Some((key.field.as_str(), column.as_ref()?))).collect();
     columns[place] = rest(&values, rows);
+    built(place);
     columns
 }
 

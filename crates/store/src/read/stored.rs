@@ -1,11 +1,13 @@
-//! Bytes of columns in the segment files.
+//! Bytes of columns in the segment files, and the times that sealing takes for them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use millrace_column::ColumnKey;
 
 use crate::Error;
 use crate::state::StoreState;
+use crate::upkeep::seal_times::SealTimes;
 
 /// A column of a document type in all segment files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,10 +18,12 @@ pub struct StoredColumn {
     pub key: ColumnKey,
     /// Bytes in the files, as they are stored.
     pub bytes: u64,
+    /// Time since the start in which threads that seal have made it.
+    pub seal_time: Duration,
 }
 
 /// The columns of all segments, the largest of each type first. Reads the directories of all segments.
-pub(crate) fn stored_columns(state: &StoreState) -> Result<Vec<StoredColumn>, Error> {
+pub(crate) fn stored_columns(state: &StoreState, times: &SealTimes) -> Result<Vec<StoredColumn>, Error> {
     let mut bytes: BTreeMap<(String, ColumnKey), u64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for segment in state.buckets.iter().flat_map(|bucket| &bucket.segments) {
@@ -34,7 +38,10 @@ pub(crate) fn stored_columns(state: &StoreState) -> Result<Vec<StoredColumn>, Er
             }
         }
     }
-    let column = |((document_type, key), bytes)| StoredColumn { document_type, key, bytes };
+    let column = |((document_type, key), bytes): ((String, ColumnKey), u64)| {
+        let seal_time = times.of(&document_type, &key);
+        StoredColumn { document_type, key, bytes, seal_time }
+    };
     let mut columns: Vec<StoredColumn> = bytes.into_iter().map(column).collect();
     columns.sort_by(|a, b| (&a.document_type, b.bytes, &a.key).cmp(&(&b.document_type, a.bytes, &b.key)));
     Ok(columns)

@@ -32,6 +32,7 @@ use crate::upkeep::new_segments::NewSegments;
 use crate::upkeep::ordered::OrderedThreads;
 use crate::upkeep::pace::{SHARE_MIN, of_sealing};
 use crate::upkeep::rolling::TailRoller;
+use crate::upkeep::seal_times::ColumnTimes;
 use crate::{Error, StoreLayout};
 
 /// Seals, one generation at a time.
@@ -442,9 +443,12 @@ impl SealRun<'_> {
         let compressions = writer.compressions().to_vec();
         let begin = || enter_sealing(self.shared);
         let threads = OrderedThreads { name: "store-seal", count: self.threads, begin: &begin };
-        let encode = |rows: ChunkRows| self.encode(document_type, &columns, &compressions, &rows);
+        let times = ColumnTimes::new(columns.len());
+        let encode = |rows: ChunkRows| self.encode(document_type, &columns, &compressions, &times, &rows);
         let read = |next: &mut dyn FnMut(ChunkRows) -> Result<(), Error>| self.chunks(document_type, next);
-        threads.map(&encode, read, |chunk| Ok(writer.add_encoded(chunk)?))
+        let written = threads.map(&encode, read, |chunk| Ok(writer.add_encoded(chunk)?));
+        self.shared.counters.seal_times.add(document_type, &columns, &times);
+        written
     }
 
     /// Calls `next` with the rows of each chunk: the newest version of each document that was not dropped.
@@ -479,6 +483,7 @@ impl SealRun<'_> {
         document_type: &str,
         columns: &[ColumnKey],
         compressions: &[Compression],
+        times: &ColumnTimes,
         chunk: &ChunkRows,
     ) -> EncodedChunk {
         let rows = &chunk.rows;
@@ -494,10 +499,34 @@ impl SealRun<'_> {
         // Where the layout panics on a row, all are kept as they were written, without columns of fields:
         // else one document would keep the tail from being sealed, and before long all writes from being
         // taken.
-        let build = || Ok(columns::build_all(self.layout, document_type, columns, rows));
+        let mut watch = ColumnWatch::begin(times);
+        let build =
+            || Ok(columns::build_all(self.layout, document_type, columns, rows, &mut |at| watch.lap(at)));
         let built = self.shared.health.guard("make columns of documents", build);
         let columns = built.unwrap_or_else(|_| columns::keep_all(self.layout, document_type, columns, rows));
-        NewChunk { location: chunk.location, group: &chunk.group, info, columns }.encode(compressions)
+        let chunk = NewChunk { location: chunk.location, group: &chunk.group, info, columns };
+        chunk.encode(compressions, &mut |at| watch.lap(at))
+    }
+}
+
+/// Measures the time that a thread works on one column after another, without its rests.
+struct ColumnWatch<'a> {
+    times: &'a ColumnTimes,
+    last: Instant,
+    rested: Duration,
+}
+
+impl<'a> ColumnWatch<'a> {
+    fn begin(times: &'a ColumnTimes) -> Self {
+        ColumnWatch { times, last: Instant::now(), rested: pace::rested() }
+    }
+
+    /// Adds the time since the last call to a column.
+    fn lap(&mut self, column: usize) {
+        let (now, rested) = (Instant::now(), pace::rested());
+        let rests = rested.saturating_sub(self.rested);
+        self.times.add(column, (now - self.last).saturating_sub(rests));
+        (self.last, self.rested) = (now, rested);
     }
 }
 
