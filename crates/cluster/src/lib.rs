@@ -46,3 +46,7 @@ pub use spread::DividedGroups;
 pub use state::{ClusterState, NodeEntry, NodeState, ReplicaDistribution};
 pub use time::MachineTime;
 pub use version::ClusterVersion;
+
+/// Directory below the data directory in which a node keeps its persistent state about its cluster. A node
+/// that has never been in one does not have it.
+pub const CLUSTER_DIRECTORY: &str = "cluster";

@@ -7,6 +7,7 @@
 //! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield. A
 //! [`ModelCaller`] is a waiting request, as models and remote services see it. [`error_causes`] and
 //! [`text_with_causes`] follow an error to its causes. A [`LatencyHistogram`] counts latencies for metrics.
+//! A [`ZstdReader`] unpacks what others have packed, as it comes.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!
@@ -29,6 +30,7 @@ mod real;
 mod thread;
 mod whole;
 mod writeback;
+mod zstd;
 
 pub use bounded::BoundedDisk;
 pub use caller::{ModelCaller, SequencePurpose};
@@ -45,3 +47,4 @@ pub use ports::free_port;
 pub use real::RealDisk;
 pub use thread::ThreadClass;
 pub use whole::{read_file, replace_file, sync_name};
+pub use zstd::{ZSTD_BYTES, ZstdReader};

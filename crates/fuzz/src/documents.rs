@@ -6,7 +6,7 @@ use millrace_document::json::{self, FeedReader, ParseOptions};
 use millrace_document::{
     Document, DocumentId, DocumentOperation, DocumentType, FieldSet, OperationAction, OperationKind, wire,
 };
-use millrace_gateway::ZstdReader;
+use millrace_env::ZstdReader;
 use millrace_selection::DocumentSelection;
 use millrace_table::{RowMapping, TableBounds, TableReader};
 

@@ -30,7 +30,6 @@ mod spans;
 mod state;
 mod status;
 mod status_api;
-mod zstd;
 
 pub use access_log::LogDetails;
 pub use edge::{
@@ -45,4 +44,3 @@ pub use server::{ForwardedConnections, NodeServer, runtime};
 pub use settings::{RequestLimits, Settings, TlsFiles};
 pub(crate) use state::GatewayState;
 pub use status::PortError;
-pub use zstd::ZstdReader;

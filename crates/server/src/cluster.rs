@@ -27,9 +27,6 @@ use crate::cluster_figures::figures;
 use crate::error::Error;
 use crate::standing;
 
-/// Directory below the data directory in which a node keeps its persistent state about its cluster.
-pub const CLUSTER_DIRECTORY: &str = "cluster";
-
 /// Settings of a node's part in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {

@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use millrace_cluster::CLUSTER_DIRECTORY;
 use millrace_gateway::{
     CredentialFiles, GroupHeaders, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings,
     WebOrigins,
@@ -23,7 +24,7 @@ use serde::Deserialize;
 
 use self::listening::ListenSettings;
 use self::tls::{etcd_tls, nodes_tls, server_tls};
-use crate::cluster::{CLUSTER_DIRECTORY, ClusterSettings};
+use crate::cluster::ClusterSettings;
 use crate::error::Error;
 use crate::free_memory;
 

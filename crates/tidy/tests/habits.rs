@@ -43,7 +43,7 @@ const TEXT_ERRORS: [TextErrors; 3] = [
         count: 8,
         reason: "causes of mistakes in a package, which their callers complete with file and line",
     },
-    TextErrors { name: "server", count: 1, reason: "an answer that another node has sent as text" },
+    TextErrors { name: "commands", count: 1, reason: "an answer that another node has sent as text" },
     TextErrors { name: "sim", count: 5, reason: "findings of checkers, which are printed with their seed" },
 ];
 

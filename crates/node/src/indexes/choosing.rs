@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::PLACED_INDEXES;
+use millrace_cluster::{CLUSTER_DIRECTORY, PLACED_INDEXES};
 use millrace_plan::Plan;
 
 use super::usage::choice;
@@ -22,9 +22,6 @@ pub(crate) enum IndexPlacing {
     /// On the nodes that the cluster chooses.
     Placed,
 }
-
-/// Directory of the membership below that of the data, which only nodes of a cluster have.
-const CLUSTER_DIRECTORY: &str = "cluster";
 
 impl Node {
     /// Places of the indexes that a cluster may place.

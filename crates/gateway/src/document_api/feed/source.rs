@@ -8,12 +8,12 @@ use std::sync::Arc;
 use flate2::read::MultiGzDecoder;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
+use millrace_env::{ZSTD_BYTES, ZstdReader};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
 use crate::http::check_ratio;
-use crate::zstd::{ZSTD_BYTES, ZstdReader};
 use millrace_node::Error;
 
 /// Fault of a body that is not packed by zstd, or damaged.

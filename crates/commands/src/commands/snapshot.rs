@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
+use millrace_cluster::CLUSTER_DIRECTORY;
 use millrace_document::Timestamp;
 use millrace_env::unix_time;
 use millrace_store::{SnapshotName, restore_point, restore_snapshot};
 use serde_json::{Value, json};
 
 use crate::cli::{NodeArguments, SnapshotCommand, SnapshotCreation, SnapshotRestoration};
-use crate::cluster::CLUSTER_DIRECTORY;
 use crate::commands::group::{date, time};
 use crate::error::Error;
 use crate::output::CommandOutput;

@@ -10,7 +10,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 const WINDOW_BYTES_MAX: usize = 8 << 20;
 
 /// Memory in bytes of a stream while it is unpacked: the window, in a buffer that grows by doubling.
-pub(crate) const ZSTD_BYTES: usize = 2 * WINDOW_BYTES_MAX;
+pub const ZSTD_BYTES: usize = 2 * WINDOW_BYTES_MAX;
 
 /// Number of bytes with which a frame begins.
 const MAGIC_BYTES: usize = 4;

@@ -1,4 +1,4 @@
-//! Command line of the `millrace` binary.
+//! Command line of the commands.
 
 mod cluster;
 mod group;
@@ -8,12 +8,14 @@ mod table;
 mod token;
 mod topics;
 
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 pub use self::cluster::{ClusterCommand, NodeChange, NodeCommand, WaitArguments};
 pub use self::group::{GroupArguments, GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup};
@@ -21,52 +23,53 @@ pub use self::index::{ChangedSettings, IndexCommand, MovedCopy, NamedIndex, Wait
 pub use self::snapshot::{SnapshotCommand, SnapshotCreation, SnapshotRestoration};
 pub use self::table::{TableArguments, TableKind};
 pub use self::token::{TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
-use crate::settings::ServeArguments;
+use crate::output::CommandOutput;
 
-/// Personal search at massive scale: one person's documents per query, all of them, exactly.
-#[derive(Parser)]
-#[command(name = "millrace", version, max_term_width = 110, after_help = EXAMPLES)]
-pub struct CommandLine {
+/// Options of the program, whatever the command.
+#[derive(Args)]
+pub struct CommonOptions {
     #[command(flatten)]
-    pub node: NodeArguments,
+    pub(crate) node: NodeArguments,
     /// Format of results.
     #[arg(long, global = true, help_heading = EVERY_COMMAND, value_enum, default_value_t = OutputFormat::Text, env = "MILLRACE_FORMAT")]
-    pub format: OutputFormat,
-    #[command(subcommand)]
-    pub command: MillraceCommand,
+    pub(crate) format: OutputFormat,
 }
 
-impl CommandLine {
-    /// Parses the arguments of the process. Ends the process if they are invalid, or ask for help, as none
-    /// does.
-    pub fn of_arguments() -> Self {
-        // Otherwise an option in the environment would count as an argument without its command.
-        if std::env::args_os().len() <= 1 {
-            // The reader may have left.
-            let _ = CommandLine::whole().print_help();
-            std::process::exit(0);
-        }
-        let parsed = CommandLine::whole()
-            .try_get_matches()
-            .and_then(|matches| CommandLine::from_arg_matches(&matches));
-        parsed.unwrap_or_else(|error| with_plain_usage(error).exit())
-    }
-
-    /// All commands, each with the options that its help shows.
-    pub fn whole() -> clap::Command {
-        let mut whole = CommandLine::command();
-        // From here on every command has the options common to all.
-        whole.build();
-        whole = topics::listed(whole);
-        ALONE.into_iter().fold(whole, |whole, name| {
-            whole.mut_subcommand(name, |command| {
-                command.mut_args(|option| match option.get_help_heading() {
-                    Some(EVERY_COMMAND) => option.hide(true),
-                    _ => option,
-                })
-            })
+impl CommonOptions {
+    /// Exit status for the outcome of a command; an error is printed in the format of results.
+    pub fn exit_code(&self, outcome: Result<ExitCode, impl Display>) -> ExitCode {
+        outcome.unwrap_or_else(|error| {
+            CommandOutput::new(self.format).error(&error);
+            ExitCode::FAILURE
         })
     }
+}
+
+/// Parses the arguments of the process by the program's parser. Ends the process if they are invalid, or ask
+/// for help, as none does.
+pub fn parse<P: Parser>() -> P {
+    // Otherwise an option in the environment would count as an argument without its command.
+    if std::env::args_os().len() <= 1 {
+        // The reader may have left.
+        let _ = whole(P::command()).print_help();
+        std::process::exit(0);
+    }
+    let parsed = whole(P::command()).try_get_matches().and_then(|matches| P::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|error| with_plain_usage(error, whole(P::command())).exit())
+}
+
+/// All commands of the program, by topic, each with the options that its help shows.
+pub fn whole(mut program: clap::Command) -> clap::Command {
+    // From here on every command has the options common to all.
+    program.build();
+    ALONE.into_iter().fold(topics::listed(program), |program, name| {
+        program.mut_subcommand(name, |command| {
+            command.mut_args(|option| match option.get_help_heading() {
+                Some(EVERY_COMMAND) => option.hide(true),
+                _ => option,
+            })
+        })
+    })
 }
 
 /// Commands that do not talk to a node: they do not have the options of its address.
@@ -74,11 +77,11 @@ const ALONE: [&str; 5] = ["serve", "doctor", "corpus", "demo", "completions"];
 
 /// The error with the command's usage as shown by its help. By default the usage lists every flag with an
 /// environment variable, as if it were required.
-fn with_plain_usage(mut error: clap::Error) -> clap::Error {
+fn with_plain_usage(mut error: clap::Error, mut program: clap::Command) -> clap::Error {
     if error.get(ContextKind::Usage).is_none() {
         return error;
     }
-    let usage = usage_of(&mut CommandLine::whole(), &mut std::env::args().skip(1));
+    let usage = usage_of(&mut program, &mut std::env::args().skip(1));
     error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     error
 }
@@ -94,18 +97,6 @@ fn usage_of(command: &mut clap::Command, words: &mut impl Iterator<Item = String
 
 /// Heading of the options of every command, so that a command's own options come first.
 const EVERY_COMMAND: &str = "Options of every command that talks to a node";
-
-const EXAMPLES: &str = "\
-Examples:
-  millrace serve --app examples/mail         # start a server, data in ./data
-  millrace deploy examples/mail              # deploy to a server that runs
-  millrace feed mails.jsonl                  # feed documents
-  millrace query 'select * from mail where default contains \"budget\"' \\
-      streaming.groupname=me                 # search
-  millrace get id:mail:mail:g=me:1           # show one document
-  millrace visit --selection 'mail.folder == \"inbox\"' > inbox.jsonl
-
-'millrace COMMAND --help' explains each, with examples.";
 
 /// Address of the node.
 #[derive(Args)]
@@ -157,19 +148,9 @@ pub enum OutputFormat {
     Json,
 }
 
-/// Command.
+/// Command, except `serve`.
 #[derive(Subcommand)]
 pub enum MillraceCommand {
-    /// Start a server.
-    #[command(after_help = "\
-Examples:
-  millrace serve
-  millrace serve --data-dir /var/lib/millrace --app examples/mail
-  millrace serve --config millrace.toml --listen 0.0.0.0 --insecure
-
-Every option can stand in the TOML file, under its own name (data-dir = \"/var/lib/millrace\"), or in \
-an environment variable (MILLRACE_DATA_DIR). A flag counts more than a variable, and that more than the file.")]
-    Serve(Box<ServeArguments>),
     /// Deploy an application package.
     #[command(after_help = "\
 Examples:
@@ -623,18 +604,5 @@ mod tests {
             assert_eq!(seconds(text).ok(), expected, "{text}");
         }
         assert!(std::time::Instant::now().checked_add(WAIT_MAX).is_some());
-    }
-
-    /// A terminal of 80 columns shows them unwrapped, and they can be copied.
-    #[test]
-    fn examples_are_not_wide() {
-        fn check(command: &clap::Command) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            for example in help.lines().filter(|line| line.starts_with("  ")) {
-                assert!(example.chars().count() <= 80, "{}: {example}", command.get_name());
-            }
-            command.get_subcommands().for_each(check);
-        }
-        check(&CommandLine::whole());
     }
 }

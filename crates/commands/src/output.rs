@@ -9,7 +9,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 use serde_json::{Value, json};
 
 use crate::cli::OutputFormat;
-use crate::error::Error;
 
 /// Destination and format of results.
 pub struct CommandOutput {
@@ -41,7 +40,7 @@ impl CommandOutput {
     }
 
     /// Prints the error of a failed command.
-    pub fn error(&self, error: &Error) {
+    pub fn error(&self, error: &impl Display) {
         match self.format {
             OutputFormat::Json => note(json!({ "error": error.to_string() })),
             OutputFormat::Text => note(format_args!("error: {error}")),

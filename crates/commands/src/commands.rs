@@ -14,7 +14,6 @@ pub mod group;
 pub mod import;
 pub mod index;
 pub mod query;
-pub mod serve;
 pub mod snapshot;
 pub mod status;
 pub mod token;

@@ -2,19 +2,19 @@
 //! installed, questions in other words than those of the mails.
 
 use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_client::feed::{FeedOptions, feed};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
-use millrace_gateway::{NodeServer, Settings};
 use millrace_mail::corpus::{self, MailCorpus, embed};
-use millrace_node::{Node, Settings as NodeSettings};
-use millrace_schema::Application;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::answer::text;
 use crate::cli::DemoArguments;
@@ -38,6 +38,26 @@ const TRAVEL: &str = "night train ferry luggage";
 /// Share of the mails that the questions of the last step cover: they are embedded first.
 const UNDERSTOOD: &str = "0.3";
 
+/// The node of the demo, which serves in this process.
+pub struct DemoNode {
+    /// URL of its port for documents and queries.
+    pub url: String,
+    /// Stops it when dropped.
+    pub stop: oneshot::Sender<()>,
+    /// Runs until the node has stopped.
+    pub serving: JoinHandle<()>,
+}
+
+/// Fault for which the node of the demo does not start.
+type DemoFault = Box<dyn StdError + Send + Sync>;
+
+/// Start of the node of the demo under way.
+pub type DemoStarting = Pin<Box<dyn Future<Output = Result<DemoNode, DemoFault>>>>;
+
+/// Starts the node of the demo on free ports, with its data in a directory and the application of these
+/// files.
+pub type DemoStart = fn(PathBuf, BTreeMap<String, Vec<u8>>) -> DemoStarting;
+
 /// A query of the demo.
 struct DemoQuestion {
     title: &'static str,
@@ -45,11 +65,14 @@ struct DemoQuestion {
 }
 
 /// Starts the node, feeds, queries, and prints the next steps.
-pub async fn run(arguments: &DemoArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
+pub async fn run(
+    arguments: &DemoArguments,
+    start: DemoStart,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     let directory = std::env::temp_dir().join(format!("millrace-demo-{}", std::process::id()));
-    let result =
-        show(arguments, output, Settings { port: 0, config_port: 0, ..Settings::new(directory.clone()) })
-            .await;
+    let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let result = show(arguments, output, start(directory.clone(), BTreeMap::from(files))).await;
     // At worst a temporary directory remains; the demo's own outcome matters more.
     let _ = std::fs::remove_dir_all(&directory);
     result
@@ -58,19 +81,12 @@ pub async fn run(arguments: &DemoArguments, output: &CommandOutput) -> Result<Ex
 async fn show(
     arguments: &DemoArguments,
     output: &CommandOutput,
-    settings: Settings,
+    start: impl Future<Output = Result<DemoNode, DemoFault>>,
 ) -> Result<ExitCode, Error> {
     let say = |line: &str| output.say(line);
     say("\n1. Starting a node on free ports, with an empty data directory");
     let started = Instant::now();
-    let server = NodeServer::bind(deployed(settings.node.clone())?, settings).await?;
-    let (data, _) = server.addresses().map_err(Error::Runtime)?;
-    let url = format!("http://{data}");
-    let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(server.run(async move {
-        // Either the demo is over, or it failed and dropped the other end.
-        let _ = stopped.await;
-    }));
+    let DemoNode { url, stop, serving } = start.await.map_err(Error::Demo)?;
     say(&format!(
         "   ready at {url} after {:.0} ms, application examples/mail deployed",
         ms(started.elapsed())
@@ -121,17 +137,6 @@ async fn show(
         );
     }
     Ok(if fed.progress.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Creates a node with the example application.
-fn deployed(settings: NodeSettings) -> Result<Arc<Node>, Error> {
-    let refused = |reason: String| Error::Application { path: "examples/mail".into(), reason };
-    let files = FILES.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
-    let application =
-        Application::from_files(BTreeMap::from(files)).map_err(|error| refused(error.to_string()))?;
-    let node = Node::open(settings)?;
-    node.deploy(application).map_err(|error| refused(error.to_string()))?;
-    Ok(node)
 }
 
 /// Runs the seven queries over the largest mailbox, and returns their answers as JSON.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use millrace_cluster::CLUSTER_DIRECTORY;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_membership::rest::{self, OperatedCluster, SingleNodeStatus};
 use millrace_membership::{BucketFigures, NodeFigures};
@@ -18,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::cluster::{CLUSTER_DIRECTORY, ClusterNode, ClusterSettings};
+use crate::cluster::{ClusterNode, ClusterSettings};
 use crate::error::Error;
 use crate::file_limit;
 use crate::settings::{ResolvedSettings, ServeArguments};

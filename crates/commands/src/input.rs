@@ -5,7 +5,7 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use millrace_gateway::ZstdReader;
+use millrace_env::ZstdReader;
 
 use crate::error::Error;
 
