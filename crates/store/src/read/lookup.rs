@@ -364,3 +364,6 @@ fn row_of(
         .take_while(|row| place(ids.get(*row)) == wanted)
         .find(|row| ids.get(*row) == Some(id.as_str().as_bytes()))
 }
+
+#[cfg(test)]
+mod tests;
