@@ -12,8 +12,8 @@ pub(crate) fn get(shared: &StoreContext, id: &DocumentId) -> Result<Option<(Docu
     newest(shared, id)?.map_or(Ok(None), |found| content(shared, id, found))
 }
 
-/// Returns the newest version of a document as [`newest_versions`] has found it, unless it is a removal or was
-/// dropped since then.
+/// Returns the newest version of a document as [`newest_versions`] has found it, unless it is a removal or
+/// was dropped since then.
 pub(crate) fn found(
     shared: &StoreContext,
     id: &DocumentId,

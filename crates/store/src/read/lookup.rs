@@ -1,8 +1,8 @@
 //! Newest versions of documents by their ids, of many at once.
 //!
-//! The documents are sorted by type and key, the order of rows and chunks. So one pass over a snapshot of each
-//! generation of the tail, and over the directories of each segment, finds all of them: it goes on from one
-//! document to the next, by a search where much lies in between, and the ids of a chunk are fetched once.
+//! The documents are sorted by type and key, the order of rows and chunks. So one pass over a snapshot of
+//! each generation of the tail, and over the directories of each segment, finds all of them: it goes on from
+//! one document to the next, by a search where much lies in between, and the ids of a chunk are fetched once.
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -328,8 +328,8 @@ impl LookupChunk {
 /// spread evenly, so that few steps are more than these.
 const GUESSES: usize = 6;
 
-/// Returns the row of a document in the ids of a chunk, which has documents from `first` to `next`, if there is
-/// a chunk after it, in the order of their locations.
+/// Returns the row of a document in the ids of a chunk, which has documents from `first` to `next`, if there
+/// is a chunk after it, in the order of their locations.
 fn row_of(
     ids: &BytesColumn,
     id: &DocumentId,
