@@ -5,13 +5,14 @@
 //! share a chunk, and `tail_rows` makes these chunks; `reading` combines them group by group, and `recent`
 //! keeps the tail's share between views. On top of it are `view` (columns for a search, `settled` if they
 //! were written under another layout), `visiting` (pages, of which `windows` finds the documents) and `sweep`
-//! (pages that are changed); `groups` measures groups, and `stored` the columns of all; `get` is the shortcut
-//! to one document, and `sought` the view of some.
+//! (pages that are changed); `groups` measures groups, and `stored` the columns of all; `lookup` is the
+//! shortcut to the newest versions of documents, `get` to the content of one, and `sought` the view of some.
 
 pub(crate) mod columns;
 pub(crate) mod found;
 pub(crate) mod get;
 pub(crate) mod groups;
+pub(crate) mod lookup;
 pub(crate) mod masks;
 pub(crate) mod pieces;
 pub(crate) mod reading;

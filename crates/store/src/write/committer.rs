@@ -19,11 +19,15 @@
 //! A write whose client wants [`WriteDurability::Deferred`] is answered before it is synced, if all that is
 //! appended with it is such a write. The committer then syncs by itself, soon: see [`DeferredRows`].
 
+mod modifying;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+pub(crate) use self::modifying::MODIFIERS;
 
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
@@ -39,17 +43,6 @@ use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModi
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
-
-/// Number of threads for modifications. They read documents, which can wait for the disk; so some run side by
-/// side.
-pub(crate) const MODIFIERS: usize = 4;
-
-/// Modifications that a thread takes at a time, at most: so many can wait for one that waits for the disk or
-/// for a model.
-const MODIFIED_TOGETHER: usize = 8;
-
-/// Time after which their results wait for the others no longer.
-const MODIFYING_TIME: Duration = Duration::from_millis(1);
 
 /// Callback for the outcome of a write.
 pub(crate) type CommitCallback = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
@@ -274,71 +267,6 @@ impl PendingWrites {
     fn finish(&self, key: &DocumentSortKey, reply: WriterReply, outcome: Result<CommittedWrite, Error>) {
         reply.send(outcome);
         self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
-    }
-
-    /// Runs modifications until the store closes; [`MODIFIERS`] threads do. A panic outside of a modification
-    /// ends the process.
-    pub fn run_modifier(&self) {
-        run_or_exit("a thread for modifications", || self.run_modifications());
-    }
-
-    fn run_modifications(&self) {
-        loop {
-            let taken = self.modifications.take_share(MODIFIERS, MODIFIED_TOGETHER);
-            if taken.is_empty() {
-                return;
-            }
-            let (mut commits, began) = (Vec::with_capacity(taken.len()), Instant::now());
-            for accepted in taken {
-                commits.extend(self.modified(accepted));
-                if began.elapsed() >= MODIFYING_TIME {
-                    self.commits.push_several(std::mem::take(&mut commits));
-                }
-            }
-            // They wake the committer once, and are synced together.
-            self.commits.push_several(commits);
-        }
-    }
-
-    /// Runs a modification. Returns what is to be committed; answers one that changes nothing.
-    fn modified(&self, accepted: AcceptedWrite) -> Option<PendingCommit> {
-        let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), durability, reply } = accepted
-        else {
-            unreachable!("only modifications are queued for the modifiers")
-        };
-        // A document that cannot be read must not hold up the others.
-        match self.shared.health.guard("modify a document", || self.modify(&id, modify)) {
-            Ok((Some(value), existed)) => {
-                let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
-                return Some(PendingCommit { rows, durability, reply, is_joined: false });
-            }
-            Ok((None, existed)) => {
-                let timestamp = existed.unwrap_or_default();
-                let written = CommittedWrite { timestamp, existed: Some(existed.is_some()), changed: false };
-                self.finish(&key, reply, Ok(written));
-            }
-            Err(error) => self.finish(&key, reply, Err(error)),
-        }
-        None
-    }
-
-    fn modify(
-        &self,
-        id: &DocumentId,
-        modify: Modify,
-    ) -> Result<(Option<RowValue>, Option<Timestamp>), Error> {
-        let found = crate::read::get::get(&self.shared, id)?;
-        let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
-        let decided = catch_unwind(AssertUnwindSafe(|| modify(found)))
-            .unwrap_or_else(|_| Err(crate::WriteRefusal::panicked()));
-        let value = match decided.map_err(Error::Refused)? {
-            StoreModification::Put(document) => {
-                Some(RowValue { bytes: encode_put(&document), removes: false })
-            }
-            StoreModification::Remove => Some(RowValue { bytes: encode_removed(), removes: true }),
-            StoreModification::Nothing => None,
-        };
-        Ok((value, existed))
     }
 
     /// Makes writes durable until the store closes. One thread can. A panic ends the process.

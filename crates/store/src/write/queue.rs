@@ -159,6 +159,14 @@ impl<T> WorkQueue<T> {
         queue.single.drain(..count).collect()
     }
 
+    /// Returns single items that were taken and are not done, in their order: they are taken again next.
+    pub fn give_back(&self, items: impl DoubleEndedIterator<Item = T>) {
+        let mut queue = self.queue.lock();
+        items.rev().for_each(|item| queue.single.push_front(item));
+        drop(queue);
+        self.ready.notify_all();
+    }
+
     pub fn close(&self) {
         self.queue.lock().is_closed = true;
         self.ready.notify_all();
@@ -208,6 +216,9 @@ mod tests {
         assert_eq!(queue.take_share(4, 100), [0, 1, 2]);
         assert_eq!(queue.take_share(1, 2), [3, 4]);
         assert_eq!(queue.take_share(4, 100), [5, 6]);
+        queue.give_back([5, 6].into_iter());
+        assert_eq!(queue.take_share(1, 3), [5, 6, 7]);
+        queue.give_back(std::iter::once(7));
         queue.close();
         assert_eq!(queue.take_share(1, 100), [7, 8, 9], "what is queued is done first");
         assert!(queue.take_share(1, 100).is_empty());

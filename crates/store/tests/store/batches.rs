@@ -86,6 +86,10 @@ fn modifications_of_a_batch_see_those_before_them() {
         let counted = id_text.clone();
         let change = StoreChange::Modify(Box::new(move |found| {
             let before = found.map_or(0, |(found, _)| number(&found));
+            if at % 97 == 0 {
+                // Longer than those that were taken with it wait.
+                std::thread::sleep(Duration::from_millis(12));
+            }
             Ok(StoreModification::Put(document(&counted, "text", before + 1)))
         }));
         DocumentWrite { id: id(&id_text), change }

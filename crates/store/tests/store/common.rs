@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use millrace_column::{Column, ColumnForm, ColumnKey, Compression, TokensBuilder, ValueBuilder, View, value};
 use millrace_document::{DataType, Document, DocumentId, DocumentValue, Timestamp};
 use millrace_store::{
-    CommittedWrite, DocumentWrite, Error, Store, StoreChange, StoreLayout, StoreOptions, StoreVisit,
-    VisitedVersion,
+    CommittedWrite, DocumentWrite, Error, Store, StoreChange, StoreLayout, StoreModification, StoreOptions,
+    StoreVisit, VisitedVersion, WriteDurability, WriterId,
 };
 
 /// Every type except `unknown` has a text with words, and a number.
@@ -107,6 +107,36 @@ pub fn put(store: &Store, id_text: &str, text: &str, number: i64) -> CommittedWr
 
 pub fn remove(store: &Store, id_text: &str) -> CommittedWrite {
     write(store, &id(id_text), StoreChange::Remove).expect("the remove is acknowledged")
+}
+
+/// A modification: the number that the document has before, and its time; and the outcome.
+pub type ModifiedVersion = (Option<(i64, Timestamp)>, CommittedWrite);
+
+/// Modifies documents in one batch: each gets this number, or is removed.
+pub fn modify_all(store: &Store, changes: &[(String, Option<i64>)]) -> Vec<ModifiedVersion> {
+    let (sender, seen) = mpsc::channel();
+    let modify = |(index, (id_text, wanted)): (usize, &(String, Option<i64>))| {
+        let (sender, id_text, wanted) = (sender.clone(), id_text.clone(), *wanted);
+        let id = id(&id_text);
+        let change = StoreChange::Modify(Box::new(move |found| {
+            let found = found.map(|(found, timestamp)| (number(&found), timestamp));
+            sender.send((index, found)).expect("the test waits");
+            Ok(match wanted {
+                Some(wanted) => StoreModification::Put(document(&id_text, &format!("text {wanted}"), wanted)),
+                None => StoreModification::Remove,
+            })
+        }));
+        DocumentWrite { id, change }
+    };
+    let writes = changes.iter().enumerate().map(modify).collect();
+    let (answer, outcomes) = mpsc::channel();
+    store
+        .write_batch(writes, WriterId::default(), WriteDurability::Synced, move |all| drop(answer.send(all)))
+        .expect("the store takes the batch");
+    let outcomes = outcomes.recv().expect("every batch is answered");
+    let seen: BTreeMap<usize, Option<(i64, Timestamp)>> = seen.try_iter().collect();
+    let written = outcomes.into_iter().map(|outcome| outcome.expect("the modification is acknowledged"));
+    written.enumerate().map(|(index, written)| (seen[&index], written)).collect()
 }
 
 /// The number of a document, through [`Store::get`].

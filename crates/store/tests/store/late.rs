@@ -12,8 +12,8 @@ use millrace_store::{Error, Store, StoreOptions, StoreTuning, StoreVisit, Stored
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
-use crate::common::{document, get, id, open, options, put, remove, shown, visited};
-use crate::model::{GROUPS, TYPES, any_id, group, group_of, type_of};
+use crate::common::{document, get, id, modify_all, open, options, put, remove, shown, visited};
+use crate::model::{GROUPS, TYPES, any_changes, any_id, group, group_of, type_of};
 use crate::transfer::{bytes, import};
 
 /// The time, and how long before it removals are remembered.
@@ -28,6 +28,8 @@ enum LateStep {
     Fill(usize, u16, u64),
     Put(String, i64),
     Remove(String),
+    /// Modifications in one batch: each gives a document a number, or removes it.
+    Modify(Vec<(String, Option<i64>)>),
     DropGroup(Option<usize>, usize, u64),
     DropType(usize, u64),
     /// A bucket of three bits is given up.
@@ -56,6 +58,7 @@ fn step() -> impl Strategy<Value = LateStep> {
         ),
         (1, (any_id(), 0..100i64).prop_map(|(id, number)| LateStep::Put(id, number)).boxed()),
         (1, any_id().prop_map(LateStep::Remove).boxed()),
+        (2, any_changes().prop_map(LateStep::Modify).boxed()),
         (
             2,
             (proptest::option::of(0..TYPES.len()), 0..GROUPS.len(), ago())
@@ -245,6 +248,15 @@ fn run(steps: Vec<LateStep>) {
             LateStep::Remove(id) => {
                 let written = remove(&store, &id);
                 model.add(&id, written.timestamp.0, None);
+            }
+            LateStep::Modify(changes) => {
+                let modified = modify_all(&store, &changes);
+                let mut live = model.live();
+                for ((id, number), (found, written)) in changes.into_iter().zip(modified) {
+                    assert_eq!(found, live.remove(&id), "{id}");
+                    model.add(&id, written.timestamp.0, number);
+                    live.extend(number.map(|number| (id, (number, written.timestamp))));
+                }
             }
             LateStep::DropGroup(of, name, ago) => {
                 let document_type = of.map(|of| TYPES[of].to_owned());

@@ -8,7 +8,7 @@ use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit, ViewScope, Vi
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
-use crate::common::{get, id, open, options, put, remove, shown, visited};
+use crate::common::{get, id, modify_all, open, options, put, remove, shown, visited};
 use crate::groups::check_groups;
 
 /// Documents are few, so that operations meet.
@@ -22,6 +22,8 @@ enum ModelOperation {
     Remove(String),
     /// Many at once, in one group, so that there are several chunks.
     Fill(usize, u16),
+    /// Modifications in one batch: each gives a document a number, or removes it.
+    Modify(Vec<(String, Option<i64>)>),
     DropGroup(Option<usize>, usize),
     /// Drops the documents of a group and type, up to one of its documents.
     DropUntil(usize, usize, usize),
@@ -37,10 +39,19 @@ pub fn any_id() -> impl Strategy<Value = String> {
         .prop_map(|(of, group, name)| format!("id:n:{}:{}:{name}", TYPES[of], GROUPS[group]))
 }
 
+/// Modifications of documents of all kinds, also several of one.
+pub fn any_changes() -> impl Strategy<Value = Vec<(String, Option<i64>)>> {
+    let filled = (0..GROUPS.len(), 0..1500_u16)
+        .prop_map(|(group, number)| format!("id:n:mail:{}:fill{number}", GROUPS[group]));
+    let id = prop_oneof![3 => any_id(), 2 => filled];
+    proptest::collection::vec((id, proptest::option::weighted(0.8, 0..100i64)), 1..300)
+}
+
 fn step() -> impl Strategy<Value = ModelOperation> {
     Union::new_weighted(vec![
         (12, (any_id(), 0..100i64).prop_map(|(id, number)| ModelOperation::Put(id, number)).boxed()),
         (4, any_id().prop_map(ModelOperation::Remove).boxed()),
+        (3, any_changes().prop_map(ModelOperation::Modify).boxed()),
         (
             1,
             (0..GROUPS.len(), 1..1500u16)
@@ -178,6 +189,15 @@ fn run(steps: Vec<ModelOperation>) {
                 model.remove(&id);
             }
             ModelOperation::Fill(group, count) => fill(&store, GROUPS[group], count, &mut model),
+            ModelOperation::Modify(changes) => {
+                let modified = modify_all(&store, &changes);
+                for ((id, number), (found, written)) in changes.into_iter().zip(modified) {
+                    assert_eq!(found, model.get(&id).copied(), "{id}");
+                    assert_eq!((written.existed, written.changed), (Some(found.is_some()), true), "{id}");
+                    model.remove(&id);
+                    model.extend(number.map(|number| (id, (number, written.timestamp))));
+                }
+            }
             ModelOperation::DropGroup(of, name) => {
                 let of = of.map(|of| TYPES[of]);
                 store.drop_group(of, &group(GROUPS[name])).expect("dropped");
