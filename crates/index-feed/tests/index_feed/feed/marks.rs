@@ -55,8 +55,8 @@ fn a_copy_that_stood_still_for_long_is_read_as_a_whole() {
 
 #[test]
 fn an_import_right_after_a_build_reads_what_changed_unless_the_replica_was_disturbed() {
-    type Change = fn(&mut FeedPair);
-    let cases: [(&str, Change, [&str; 2]); 9] = [
+    type PairChange = fn(&mut FeedPair);
+    let cases: [(&str, PairChange, [&str; 2]); 9] = [
         ("nothing", |_| (), ["since", "since"]),
         ("a row", |pair| pair.commit(row(half(1), 2, at(100))), ["since", "since"]),
         ("a late row", |pair| pair.commit(row(half(1), 2, at(20))), ["since", "all"]),
