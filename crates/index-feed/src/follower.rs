@@ -14,7 +14,7 @@ use crate::MARGIN_US;
 use crate::freshness::CopyFreshness;
 use crate::message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedRead, FeedRow, FollowRequest,
-    OwnerPosition,
+    OwnerPosition, ReplicaMark,
 };
 use bucket::FollowedBucket;
 use copies::FollowingCopy;
@@ -177,7 +177,7 @@ impl<B: Clone> IndexFeedFollower<B> {
     }
 
     /// Keeps a copy up from now on: one that was opened, with the marks of its last flush; one that was
-    /// imported, with the time until which it is complete; one to be built, without any.
+    /// imported, with the marks that came with its files; one to be built, without any.
     pub fn add_copy(
         &mut self,
         number: CopyNumber,
@@ -415,10 +415,9 @@ impl<B: Clone> IndexFeedFollower<B> {
         }
     }
 
-    /// Times W of a copy, to be stored with a flush of what it has now.
+    /// Marks of a copy, to be stored with a flush of what it has now.
     pub fn marks(&self, copy: CopyNumber) -> CopyMarks {
-        let buckets = self.copies.get(&copy).into_iter().flat_map(|copy| &copy.buckets);
-        CopyMarks(buckets.map(|(bucket, followed)| (*bucket, followed.until)).collect())
+        self.copies.get(&copy).map(FollowingCopy::marks).unwrap_or_default()
     }
 
     /// Buckets inside of another one.
@@ -438,12 +437,13 @@ impl<B: Clone> IndexFeedFollower<B> {
     /// Takes one change in.
     fn change(&mut self, owner: NodeKey, change: FeedChange<B>, now: Timestamp) {
         match change {
-            FeedChange::Followed { bucket, sequence, disorder } => {
+            FeedChange::Followed { bucket, sequence, disorder, disturbance } => {
                 let known =
                     self.sessions.get_mut(&owner).and_then(|session| session.buckets.get_mut(&bucket));
                 // An answer to a request of before the bucket was given up does not count.
                 if let Some(known) = known.filter(|known| known.sequence <= sequence) {
                     known.disorder = Some(disorder);
+                    known.disturbance = disturbance;
                     self.attach(owner, now);
                 }
             }
@@ -466,21 +466,26 @@ impl<B: Clone> IndexFeedFollower<B> {
             FeedChange::Dropped { scope, part, until } => self.dropped(owner, &scope, part, until),
             FeedChange::Stale(bucket) => {
                 self.disorder(owner, bucket);
-                self.each(owner, bucket, |_, followed, _| followed.read_from(Timestamp(0)));
+                self.each(owner, bucket, |_, followed, _| {
+                    followed.disturb(Timestamp(0));
+                    followed.read_from(Timestamp(0));
+                });
                 self.due.insert(bucket);
             }
-            FeedChange::Closed { version, until, held } => {
-                if version != self.version {
-                    return;
-                }
-                if let Some(session) = self.sessions.get_mut(&owner) {
-                    session.closed = Some(Timestamp(until.0.saturating_add(MARGIN_US)));
-                }
-                for copy in self.copies.values_mut() {
-                    for (bucket, followed) in &mut copy.buckets {
-                        if self.owners.get(bucket) == Some(&Some(owner)) && !held.contains(bucket) {
-                            followed.close(until);
-                        }
+            FeedChange::Closed { version, until, held, disturbances } => {
+                let session = self.sessions.get_mut(&owner).filter(|_| version == self.version);
+                let Some(session) = session else { return };
+                let time = Timestamp(until.0.saturating_add(MARGIN_US));
+                session.closed = Some(time);
+                session.buckets.values_mut().for_each(|bucket| bucket.count(time, disturbances));
+                let mark = session.run.map(|run| ReplicaMark { owner, run, disturbances, until });
+                for (bucket, followed) in self.copies.values_mut().flat_map(|copy| &mut copy.buckets) {
+                    if self.owners.get(bucket) != Some(&Some(owner)) {
+                        continue;
+                    }
+                    mark.into_iter().for_each(|mark| followed.note(mark));
+                    if !held.contains(bucket) {
+                        followed.close(until);
                     }
                 }
             }
@@ -525,7 +530,7 @@ impl<B: Clone> IndexFeedFollower<B> {
                     continue;
                 }
                 // Other replicas may not have the drop yet.
-                followed.until = Timestamp(0);
+                followed.disturb(Timestamp(0));
                 let (copy, bucket, scope) = (*number, *bucket, scope.clone());
                 let apart = Self::apart(&self.owners, bucket);
                 self.effects.push(FollowEffect::Drop { copy, bucket, apart, scope, part, until });

@@ -24,6 +24,22 @@
 //!    after it and W is less than a day ago ([`SINCE_US`]), and else the whole bucket. A node that starts, or
 //!    comes back, has the disorder of that moment in all buckets, and takes that of a replica to which its
 //!    own was found equal ([`IndexFeedSource::found_equal`]). So no note has to be durable before a write.
+//! 5. **Each copy has a mark of the replica that it follows** ([`ReplicaMark`]), also where W cannot advance
+//!    or is before the disorder: while an index is new, after drops, as long as replicas differ. A source
+//!    counts its *disturbances*, the changes of its replicas other than by new rows; it says the count with
+//!    each closing, and for a bucket the number of its last one when it is followed. A copy that has caught
+//!    up has what the replica has at the position of the closing. From then on, until the next disturbance
+//!    of the replica, only rows come to it that are not late by the clock of the closing. So a copy reads
+//!    since the time of the closing if it follows the same run of the same owner, and the last disturbance
+//!    of the bucket was counted before the mark. Marks and files of a copy that moves say the same of the
+//!    copy that is made of them. They may be ahead of what that one takes in: it gives a mark up with the
+//!    next disturbance that it takes in, until the closing after it.
+//!
+//! Nothing takes a disturbance back: [`IndexFeedSource::found_equal`] says that a replica has what others
+//! have since long, which its own copies may lack. A mark does not hold for another owner, whose replica may
+//! differ, nor for another run of the process, which has not seen the changes of between; a node that comes
+//! back without a restart counts a disturbance of all buckets. Documents of a bucket that is divided were all
+//! in the replica of the whole; of a bucket that was joined, some were not, and marks do not hold.
 //!
 //! W is a clock reading of an owner less [`MARGIN_US`], and a row counts as late half of that time after its
 //! timestamp: so clocks may differ by the other half.
@@ -48,7 +64,7 @@ pub use follower::{CopyDefinition, FollowEffect, FollowProgress, IndexFeedFollow
 pub use freshness::CopyFreshness;
 pub use message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedPage, FeedRead, FeedReadScope,
-    FeedRow, FollowRequest, FollowSession, OwnerPosition, PageContent, SourceRun,
+    FeedRow, FollowRequest, FollowSession, OwnerPosition, PageContent, ReplicaMark, SourceRun,
 };
 pub use source::{BucketStanding, FeedQueueSize, IndexFeedSource, RowOutcome};
 

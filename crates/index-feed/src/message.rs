@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_bucket::BucketId;
+use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::{DropScope, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +121,8 @@ pub enum FeedChange<B> {
         sequence: u64,
         /// Time at which the replica changed last other than by new rows.
         disorder: Timestamp,
+        /// Number of the disturbances that the source had counted with the last one of the replica.
+        disturbance: u64,
     },
     /// Changes of the bucket after this position are not in the queue: it has another owner.
     Ended(BucketId),
@@ -157,6 +159,8 @@ pub enum FeedChange<B> {
         until: Timestamp,
         /// Followed buckets that this does not hold for.
         held: BTreeSet<BucketId>,
+        /// Number of disturbances that the source has counted.
+        disturbances: u64,
     },
     /// Answer to a read.
     Page(FeedPage<B>),
@@ -225,25 +229,73 @@ pub struct OwnerPosition {
     pub incomplete: BTreeSet<BucketId>,
 }
 
-/// Times W of a copy by bucket, to be stored with a flush.
+/// Part of a bucket that a copy has as one owner has it: everything of before a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaMark {
+    /// The owner.
+    pub owner: NodeKey,
+    /// Run of its process.
+    pub run: SourceRun,
+    /// Number of disturbances that the run had counted. The mark does not hold once the replica has had
+    /// another one.
+    pub disturbances: u64,
+    /// The time.
+    pub until: Timestamp,
+}
+
+/// Marks of what a copy has, to be stored with a flush, and sent with its files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct CopyMarks(pub BTreeMap<BucketId, Timestamp>);
+pub struct CopyMarks {
+    /// Times W by bucket.
+    pub until: BTreeMap<BucketId, Timestamp>,
+    /// Marks of the replicas that the copy followed last, by bucket. Each of the buckets has a time W.
+    pub replicas: BTreeMap<BucketId, ReplicaMark>,
+}
 
 impl CopyMarks {
-    /// The same time for all documents: of a copy that was imported with one.
+    /// The same time W for all documents.
     pub fn all(until: Timestamp) -> Self {
-        CopyMarks(BTreeMap::from([(BucketId::ROOT, until)]))
+        CopyMarks { until: BTreeMap::from([(BucketId::ROOT, until)]), replicas: BTreeMap::new() }
+    }
+
+    /// Lowest W of all buckets; 0 without any.
+    pub fn lowest(&self) -> Timestamp {
+        self.until.values().min().copied().unwrap_or_default()
+    }
+
+    /// Takes everything back that may concern versions of this time or later.
+    pub fn take_back(&mut self, from: Timestamp) {
+        self.until.values_mut().for_each(|until| *until = (*until).min(from));
+        self.replicas.clear();
+    }
+
+    /// Mark of a replica that holds for all documents of a bucket: they were of one bucket when it was made.
+    /// `is_bucket`: buckets whose documents are not of buckets around them.
+    pub(crate) fn replica(
+        &self,
+        bucket: BucketId,
+        is_bucket: impl Fn(BucketId) -> bool,
+    ) -> Option<ReplicaMark> {
+        let is_joined = self.parts(bucket).any(|(part, _)| !is_bucket(*part));
+        let mut covering = std::iter::successors(Some(bucket), |covering| covering.parent());
+        let marked = covering.find(|covering| self.until.contains_key(covering))?;
+        self.replicas.get(&marked).copied().filter(|_| !is_joined)
+    }
+
+    /// Marked buckets inside of another one.
+    fn parts(&self, bucket: BucketId) -> impl Iterator<Item = (&BucketId, &Timestamp)> {
+        // Deeper buckets come later in the order.
+        let first = bucket.children().map(|[first, _]| BucketId::new(first.used_bits(), 0));
+        let deeper = first.map(|first| self.until.range(first..));
+        deeper.into_iter().flatten().filter(move |(marked, _)| bucket.covers(**marked))
     }
 
     /// Time below which the documents of a bucket are complete; 0 if that is not known for all of them.
     pub fn of(&self, bucket: BucketId) -> Timestamp {
-        // Deeper buckets come later in the order.
-        let deeper = bucket.children().map(|[first, _]| self.0.range(BucketId::new(first.used_bits(), 0)..));
-        let parts: Vec<(&BucketId, &Timestamp)> =
-            deeper.into_iter().flatten().filter(|(marked, _)| bucket.covers(**marked)).collect();
+        let parts: Vec<(&BucketId, &Timestamp)> = self.parts(bucket).collect();
         let lowest = parts.iter().map(|(_, until)| **until).min();
         let mut covering = std::iter::successors(Some(bucket), |covering| covering.parent());
-        if let Some(until) = covering.find_map(|covering| self.0.get(&covering)) {
+        if let Some(until) = covering.find_map(|covering| self.until.get(&covering)) {
             // A part that was divided off the bucket may be further behind.
             return lowest.map_or(*until, |lowest| lowest.min(*until));
         }
@@ -265,10 +317,12 @@ mod tests {
 
     #[test]
     fn marks_hold_for_halves_and_wholes() {
-        let marks = |of: &[(u8, u64, u64)]| {
-            CopyMarks(
-                of.iter().map(|(used, bits, time)| (BucketId::new(*used, *bits), Timestamp(*time))).collect(),
-            )
+        let marks = |of: &[(u8, u64, u64)]| CopyMarks {
+            until: of
+                .iter()
+                .map(|(used, bits, time)| (BucketId::new(*used, *bits), Timestamp(*time)))
+                .collect(),
+            replicas: BTreeMap::new(),
         };
         for (marked, bucket, expected) in [
             (marks(&[(2, 1, 7)]), BucketId::new(2, 1), 7),
@@ -283,6 +337,39 @@ mod tests {
             (CopyMarks::default(), BucketId::ROOT, 0),
         ] {
             assert_eq!(marked.of(bucket), Timestamp(expected), "{bucket} of {marked:?}");
+        }
+    }
+
+    #[test]
+    fn marks_of_replicas_hold_for_parts_and_not_for_what_was_joined() {
+        let mark = |until| ReplicaMark {
+            owner: NodeKey(1),
+            run: SourceRun(2),
+            disturbances: 3,
+            until: Timestamp(until),
+        };
+        // Of one of the marked buckets no replica was followed.
+        let (whole, part, other) = (BucketId::new(2, 1), BucketId::new(34, 1), BucketId::new(2, 3));
+        let marks = CopyMarks {
+            until: [whole, part, other].map(|bucket| (bucket, Timestamp(1))).into(),
+            replicas: BTreeMap::from([(whole, mark(5)), (part, mark(7))]),
+        };
+        let all: &[BucketId] = &[whole, part, other];
+        let cases: [(BucketId, &[BucketId], Option<u64>); 10] = [
+            (whole, all, Some(5)),
+            (part, all, Some(7)),
+            (BucketId::new(35, 1), all, Some(7)),
+            (other, all, None),
+            (BucketId::new(2, 2), all, None),
+            (BucketId::new(3, 5), &[BucketId::new(3, 5)], Some(5)),
+            (BucketId::new(3, 1), &[BucketId::new(3, 1), part], Some(5)),
+            (BucketId::new(3, 1), &[BucketId::new(3, 1)], None),
+            (whole, &[whole, other], None),
+            (BucketId::new(1, 1), &[BucketId::new(1, 1)], None),
+        ];
+        for (bucket, buckets, expected) in cases {
+            let found = marks.replica(bucket, |bucket| buckets.contains(&bucket));
+            assert_eq!(found, expected.map(mark), "{bucket} of {buckets:?}");
         }
     }
 }

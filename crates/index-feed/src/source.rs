@@ -64,6 +64,10 @@ pub struct IndexFeedSource<B> {
     incomplete: BTreeSet<BucketId>,
     /// Time of disorder of buckets that have none of their own.
     disorder: Timestamp,
+    /// Number of changes of replicas other than by new rows.
+    disturbances: u64,
+    /// Number of the last one that concerned all buckets.
+    disturbed: u64,
     /// Time of the newest drop: rows of before may be dropped already.
     dropped: Timestamp,
     sessions: BTreeMap<NodeKey, SourceSession<B>>,
@@ -79,6 +83,8 @@ struct FedBucket {
     standing: Option<BucketStanding>,
     /// Time of its last change other than by new rows; `None` for that of the source.
     disorder: Option<Timestamp>,
+    /// Number of the disturbances of the source with its last one.
+    disturbed: u64,
     changes_under_way: usize,
     /// Times of writes in flight, with their number.
     in_flight: BTreeMap<Timestamp, usize>,
@@ -109,6 +115,8 @@ impl<B: Clone> IndexFeedSource<B> {
             buckets: BTreeMap::new(),
             incomplete: BTreeSet::new(),
             disorder: now,
+            disturbances: 0,
+            disturbed: 0,
             dropped: now,
             sessions: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -145,6 +153,8 @@ impl<B: Clone> IndexFeedSource<B> {
     /// The node serves again after a state in which it did not: others may have settled without it.
     pub fn rejoined(&mut self, now: Timestamp) {
         self.disorder = self.disorder.max(now);
+        self.disturbances += 1;
+        self.disturbed = self.disturbances;
         self.buckets.values_mut().for_each(|bucket| bucket.disorder = None);
     }
 
@@ -199,6 +209,18 @@ impl<B: Clone> IndexFeedSource<B> {
         })
     }
 
+    /// Number of the last disturbance of a bucket, of those that it was divided off, and of those that were
+    /// joined to it.
+    fn disturbance(&self, bucket: BucketId) -> u64 {
+        let covering = std::iter::successors(Some(bucket), |covering| covering.parent());
+        let covering = covering.filter_map(|covering| self.buckets.get(&covering));
+        // Deeper buckets come later in the order.
+        let first = bucket.children().map(|[first, _]| BucketId::new(first.used_bits(), 0));
+        let deeper = first.into_iter().flat_map(|first| self.buckets.range(first..));
+        let inside = deeper.filter(|(inside, _)| bucket.covers(**inside)).map(|(_, fed)| fed);
+        covering.chain(inside).map(|fed| fed.disturbed).fold(self.disturbed, u64::max)
+    }
+
     /// The node's replica of a bucket was found equal to another one, with no write in flight, whose disorder
     /// was at this time: it has what that has, so its own disorder is not later.
     pub fn found_equal(&mut self, bucket: BucketId, disorder: Timestamp) {
@@ -206,9 +228,13 @@ impl<B: Clone> IndexFeedSource<B> {
         self.buckets.entry(bucket).or_default().disorder = Some(own.min(disorder));
     }
 
-    fn note_disorder(&mut self, bucket: BucketId, now: Timestamp) {
+    /// Notes that a replica changes other than by new rows.
+    fn disturb(&mut self, bucket: BucketId, now: Timestamp) {
         let own = self.disorder(bucket);
-        self.buckets.entry(bucket).or_default().disorder = Some(own.max(now));
+        self.disturbances += 1;
+        let fed = self.buckets.entry(bucket).or_default();
+        fed.disorder = Some(own.max(now));
+        fed.disturbed = self.disturbances;
     }
 
     /// The owner begins to write a row under this time. A drop begins with time 0: it concerns rows of any.
@@ -232,7 +258,7 @@ impl<B: Clone> IndexFeedSource<B> {
         for row in rows {
             let is_late = row.timestamp.0.saturating_add(LATE_US) < now.0 || row.timestamp <= self.dropped;
             if is_late {
-                self.note_disorder(row.bucket, now);
+                self.disturb(row.bucket, now);
             }
             self.sessions.values_mut().for_each(|session| session.push_row(row, is_late));
         }
@@ -250,7 +276,7 @@ impl<B: Clone> IndexFeedSource<B> {
         now: Timestamp,
     ) {
         self.dropped = self.dropped.max(until);
-        buckets.iter().for_each(|bucket| self.note_disorder(*bucket, now));
+        buckets.iter().for_each(|bucket| self.disturb(*bucket, now));
         for session in self.sessions.values_mut() {
             buckets.iter().for_each(|bucket| session.void_reads(*bucket));
             if buckets.iter().any(|bucket| session.followed.contains_key(bucket)) {
@@ -264,7 +290,7 @@ impl<B: Clone> IndexFeedSource<B> {
     /// replica is deleted. [`IndexFeedSource::changed`] follows in any case.
     pub fn changing(&mut self, buckets: &[BucketId], now: Timestamp) {
         for bucket in buckets {
-            self.note_disorder(*bucket, now);
+            self.disturb(*bucket, now);
             self.buckets.entry(*bucket).or_default().changes_under_way += 1;
             self.note_completeness(*bucket);
             self.sessions.values_mut().for_each(|session| session.void_reads(*bucket));
@@ -274,7 +300,7 @@ impl<B: Clone> IndexFeedSource<B> {
     /// A change of replicas is durable and visible, or has failed.
     pub fn changed(&mut self, buckets: &[BucketId], now: Timestamp) {
         for bucket in buckets {
-            self.note_disorder(*bucket, now);
+            self.disturb(*bucket, now);
             let fed = self.buckets.entry(*bucket).or_default();
             fed.changes_under_way = fed.changes_under_way.saturating_sub(1);
             for session in self.sessions.values_mut() {
@@ -289,7 +315,8 @@ impl<B: Clone> IndexFeedSource<B> {
     }
 
     /// Queues how far the followed buckets are complete: up to a margin ago, but for those that are not
-    /// settled. Called every few seconds, only while the cluster state is confirmed.
+    /// settled; and how many disturbances were counted. Called every few seconds, only while the cluster
+    /// state is confirmed.
     pub fn close(&mut self, now: Timestamp) {
         let until = Timestamp(now.0.saturating_sub(MARGIN_US));
         let buckets = &self.buckets;
@@ -297,8 +324,9 @@ impl<B: Clone> IndexFeedSource<B> {
             let is_held =
                 |bucket: &&BucketId| !buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(until));
             let held: BTreeSet<BucketId> = session.followed.keys().filter(is_held).copied().collect();
-            if held.len() < session.followed.len() {
-                session.push(FeedChange::Closed { version: self.version, until, held });
+            if !session.followed.is_empty() {
+                let (version, disturbances) = (self.version, self.disturbances);
+                session.push(FeedChange::Closed { version, until, held, disturbances });
             }
         }
         self.cut_those_over();
@@ -347,11 +375,11 @@ impl<B: Clone> IndexFeedSource<B> {
         });
         let whole: Vec<_> = waiting.filter(|(_, bucket, _)| is_whole(bucket)).collect();
         for (follower, bucket, sequence) in whole {
-            let disorder = self.disorder(bucket);
+            let (disorder, disturbance) = (self.disorder(bucket), self.disturbance(bucket));
             if let Some(session) = self.sessions.get_mut(&follower) {
                 session.waiting.remove(&bucket);
                 session.followed.insert(bucket, sequence);
-                session.push(FeedChange::Followed { bucket, sequence, disorder });
+                session.push(FeedChange::Followed { bucket, sequence, disorder, disturbance });
             }
         }
         self.cut_those_over();

@@ -51,7 +51,7 @@ mod tests {
     use millrace_document::{DocumentGroup, DropScope, Timestamp};
     use millrace_index_feed::{
         BatchReceipt, CopyMarks, FeedBatch, FeedChange, FeedCut, FeedPage, FeedRead, FeedReadScope, FeedRow,
-        FollowRequest, FollowSession, OwnerPosition, PageContent, SourceRun,
+        FollowRequest, FollowSession, OwnerPosition, PageContent, ReplicaMark, SourceRun,
     };
     use millrace_index_placement::{CopyId, IndexNumber, SliceId};
     use millrace_node::indexes::{
@@ -100,7 +100,7 @@ mod tests {
         let content = PageContent { rows: vec![row.clone()], until: Some(b"until".to_vec()) };
         let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(7) };
         let changes = vec![
-            FeedChange::Followed { bucket, sequence: 1, disorder: Timestamp(2) },
+            FeedChange::Followed { bucket, sequence: 1, disorder: Timestamp(2), disturbance: 3 },
             FeedChange::Row(row),
             FeedChange::Doubtful {
                 bucket,
@@ -110,7 +110,12 @@ mod tests {
             },
             FeedChange::Dropped { scope, part: Some(bucket), until: Timestamp(5) },
             FeedChange::Stale(bucket),
-            FeedChange::Closed { version: 9, until: Timestamp(6), held: BTreeSet::from([bucket]) },
+            FeedChange::Closed {
+                version: 9,
+                until: Timestamp(6),
+                held: BTreeSet::from([bucket]),
+                disturbances: 1 << 40,
+            },
             FeedChange::Page(FeedPage { read: 3, bucket, content: Some(content) }),
             FeedChange::Page(FeedPage { read: 4, bucket, content: None }),
             FeedChange::Ended(bucket),
@@ -166,6 +171,7 @@ mod tests {
             continuation: Some(b"next".to_vec()),
             missing: vec![bucket],
         };
+        let mark = ReplicaMark { owner: node, run, disturbances: 300, until: Timestamp(4) };
         for answer in [
             PlacedAnswer::Taken,
             PlacedAnswer::Cut(FeedCut { session }),
@@ -175,7 +181,10 @@ mod tests {
             PlacedAnswer::Exported {
                 export: 1,
                 header: MessageBytes(b"header".to_vec()),
-                marks: CopyMarks(BTreeMap::from([(bucket, Timestamp(3))])),
+                marks: CopyMarks {
+                    until: BTreeMap::from([(bucket, Timestamp(3))]),
+                    replicas: BTreeMap::from([(bucket, mark)]),
+                },
             },
             PlacedAnswer::Parcel(MessageBytes(vec![0, 1, 255])),
             PlacedAnswer::Scanned(scanned),

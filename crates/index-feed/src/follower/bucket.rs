@@ -2,20 +2,34 @@
 
 use std::collections::BTreeSet;
 
+use millrace_bucket::NodeKey;
 use millrace_document::Timestamp;
 
 use super::RETRY_US;
-use crate::message::FeedReadScope;
+use crate::message::{FeedReadScope, ReplicaMark, SourceRun};
 use crate::{LOOKUP_DOCUMENTS, SINCE_US};
 
 /// Maximum number of documents that wait to be looked up. Beyond it the bucket is read as a whole.
 const LOOKUPS_MAX: usize = 8 * LOOKUP_DOCUMENTS;
+
+/// Replica of a bucket that a copy begins to follow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnerReplica {
+    pub owner: NodeKey,
+    pub run: SourceRun,
+    /// Time at which it changed last other than by new rows.
+    pub disorder: Timestamp,
+    /// Number of its last disturbance.
+    pub disturbance: u64,
+}
 
 /// Bucket of a copy.
 #[derive(Debug)]
 pub(crate) struct FollowedBucket {
     /// W: of before this time, the copy has what all replicas have.
     pub until: Timestamp,
+    /// Mark of the replica that was followed last.
+    pub mark: Option<ReplicaMark>,
     /// True while changes of the owner's session are taken in.
     pub is_attached: bool,
     reading: Option<BucketReading>,
@@ -87,16 +101,30 @@ pub(crate) enum PagePlace {
 }
 
 impl FollowedBucket {
-    pub fn new(until: Timestamp) -> Self {
-        FollowedBucket { until, is_attached: false, reading: None, doubtful: BTreeSet::new(), lookup: None }
+    pub fn new(until: Timestamp, mark: Option<ReplicaMark>) -> Self {
+        FollowedBucket {
+            until,
+            mark,
+            is_attached: false,
+            reading: None,
+            doubtful: BTreeSet::new(),
+            lookup: None,
+        }
     }
 
     /// Changes of the owner are taken in from now on, and the bucket is read.
-    pub fn attach(&mut self, disorder: Timestamp, now: Timestamp) {
+    pub fn attach(&mut self, replica: OwnerReplica, now: Timestamp) {
         self.is_attached = true;
-        let is_remembered = now.0.saturating_sub(self.until.0) < SINCE_US;
-        let from = if disorder <= self.until && is_remembered { self.until } else { Timestamp(0) };
-        self.read_from(from);
+        let OwnerReplica { owner, run, disorder, disturbance } = replica;
+        // Changes of another owner are none of the marked replica.
+        self.mark = self
+            .mark
+            .filter(|mark| (mark.owner, mark.run) == (owner, run) && disturbance <= mark.disturbances);
+        let of_all = Some(self.until).filter(|until| disorder <= *until);
+        let of_owner = self.mark.map(|mark| mark.until);
+        let is_remembered = |from: &Timestamp| now.0.saturating_sub(from.0) < SINCE_US;
+        let from = of_all.max(of_owner).filter(is_remembered);
+        self.read_from(from.unwrap_or_default());
     }
 
     /// No changes are taken in from now on.
@@ -105,6 +133,14 @@ impl FollowedBucket {
         self.reading = None;
         self.doubtful.clear();
         self.lookup = None;
+    }
+
+    /// Takes in that the owner's replica changed other than by new rows, some of which had this time. Other
+    /// replicas may not have the change yet. A mark of after it may have come from another node with the
+    /// files, and does not hold before the copy has taken the change in, too.
+    pub fn disturb(&mut self, timestamp: Timestamp) {
+        self.until = self.until.min(timestamp);
+        self.mark = None;
     }
 
     /// Reads the bucket again. What a page brings may be on one replica alone, so W goes back.
@@ -117,7 +153,7 @@ impl FollowedBucket {
 
     /// A document is to be looked up, of which a version of this time came.
     pub fn doubt(&mut self, document: Vec<u8>, timestamp: Timestamp) {
-        self.until = self.until.min(timestamp);
+        self.disturb(timestamp);
         self.doubtful.insert(document);
         if self.doubtful.len() > LOOKUPS_MAX {
             self.read_from(Timestamp(0));
@@ -127,6 +163,13 @@ impl FollowedBucket {
     /// True if the copy has all of the bucket until the position that it has taken in.
     pub fn is_caught_up(&self) -> bool {
         self.is_attached && self.reading.is_none() && self.doubtful.is_empty() && self.lookup.is_none()
+    }
+
+    /// Takes a closing of the owner in, at which its replica is marked so.
+    pub fn note(&mut self, mark: ReplicaMark) {
+        if self.is_caught_up() {
+            self.mark = Some(mark);
+        }
     }
 
     /// Takes in that all replicas have everything of before a time.

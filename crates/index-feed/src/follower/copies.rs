@@ -27,15 +27,25 @@ impl FollowingCopy {
     ) -> Self {
         let mut copy = FollowingCopy { definition, buckets: BTreeMap::new(), is_ready: false, asked: None };
         // Before a state is known the marks stand for the buckets.
-        let known = owners.keys().chain(marks.0.keys().filter(|_| owners.is_empty()));
+        let known = owners.keys().chain(marks.until.keys().filter(|_| owners.is_empty()));
         let own = known.filter(|bucket| copy.has(**bucket)).copied();
-        copy.buckets = own.map(|bucket| (bucket, FollowedBucket::new(marks.of(bucket)))).collect();
+        let is_bucket = |bucket: BucketId| owners.is_empty() || owners.contains_key(&bucket);
+        let followed =
+            |bucket: BucketId| FollowedBucket::new(marks.of(bucket), marks.replica(bucket, is_bucket));
+        copy.buckets = own.map(|bucket| (bucket, followed(bucket))).collect();
         copy
     }
 
     /// True if documents of the bucket are of the slice, or may be.
     fn has(&self, bucket: BucketId) -> bool {
         self.definition.slice.covers(bucket) || bucket.covers(self.definition.slice)
+    }
+
+    /// Marks of what it has.
+    pub fn marks(&self) -> CopyMarks {
+        let until = self.buckets.iter().map(|(bucket, followed)| (*bucket, followed.until));
+        let marked = |(bucket, followed): (&BucketId, &FollowedBucket)| Some((*bucket, followed.mark?));
+        CopyMarks { until: until.collect(), replicas: self.buckets.iter().filter_map(marked).collect() }
     }
 
     /// Takes in that buckets have other owners. New buckets go on where those were that had their documents.
@@ -49,12 +59,13 @@ impl FollowingCopy {
         let is_divided =
             own.len() != self.buckets.len() || own.iter().any(|bucket| !self.buckets.contains_key(bucket));
         if is_divided {
-            let marks = self.buckets.iter().map(|(bucket, followed)| (*bucket, followed.until)).collect();
-            let marks = CopyMarks(marks);
+            let marks = self.marks();
             let mut former = std::mem::take(&mut self.buckets);
             for bucket in own {
-                let new = || FollowedBucket::new(marks.of(bucket));
-                let followed = former.remove(&bucket).unwrap_or_else(new);
+                let mark = marks.replica(bucket, |bucket| owners.contains_key(&bucket));
+                let new = || FollowedBucket::new(marks.of(bucket), mark);
+                let mut followed = former.remove(&bucket).unwrap_or_else(new);
+                followed.mark = mark;
                 self.buckets.insert(bucket, followed);
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
 
-use super::bucket::{FollowedBucket, PagePlace, ReadNeed};
+use super::bucket::{FollowedBucket, OwnerReplica, PagePlace, ReadNeed};
 use super::copies::FollowingCopy;
 use super::{FollowEffect, IndexFeedFollower};
 use crate::message::{CopyNumber, FeedPage, FeedRead, FeedRow, FollowRequest, FollowSession, SourceRun};
@@ -37,12 +37,23 @@ pub(crate) struct SessionBucket {
     pub sequence: u64,
     /// Disorder of the owner's replica; `None` while the bucket is not followed.
     pub disorder: Option<Timestamp>,
+    /// Number of the last disturbance of the owner's replica.
+    pub disturbance: u64,
 }
 
 impl SessionBucket {
-    /// The bucket changed other than by new rows: a copy that begins later reads all of it.
+    /// The bucket changed other than by new rows: a copy that begins before the next closing reads all of it.
     pub fn disturb(&mut self) {
         self.disorder = self.disorder.map(|_| Timestamp(u64::MAX));
+        self.disturbance = u64::MAX;
+    }
+
+    /// All of its disturbances so far came before this time, and were counted.
+    pub fn count(&mut self, time: Timestamp, disturbances: u64) {
+        if self.disorder == Some(Timestamp(u64::MAX)) {
+            self.disorder = Some(time);
+            self.disturbance = disturbances;
+        }
     }
 }
 
@@ -103,7 +114,7 @@ impl<B: Clone> IndexFeedFollower<B> {
             session.asked = now;
             session.buckets.retain(|bucket, _| buckets.contains(bucket));
             for bucket in buckets {
-                let asked = SessionBucket { sequence: session.sequence, disorder: None };
+                let asked = SessionBucket { sequence: session.sequence, disorder: None, disturbance: 0 };
                 session.buckets.entry(bucket).or_insert(asked);
             }
             self.effects.push(FollowEffect::Follow { owner, request: session.request(self.version) });
@@ -129,11 +140,16 @@ impl<B: Clone> IndexFeedFollower<B> {
     /// Lets copies take in the buckets that are followed, and reads these.
     pub(super) fn attach(&mut self, owner: NodeKey, now: Timestamp) {
         let Some(session) = self.sessions.get(&owner) else { return };
+        let Some(run) = session.run else { return };
         for copy in self.copies.values_mut() {
             for (bucket, followed) in copy.buckets.iter_mut().filter(|(_, followed)| !followed.is_attached) {
-                let disorder = session.buckets.get(bucket).and_then(|bucket| bucket.disorder);
-                if let Some(disorder) = disorder.filter(|_| self.owners.get(bucket) == Some(&Some(owner))) {
-                    followed.attach(disorder, now);
+                let asked = session.buckets.get(bucket);
+                let replica = asked.and_then(|asked| {
+                    let (disorder, disturbance) = (asked.disorder?, asked.disturbance);
+                    Some(OwnerReplica { owner, run, disorder, disturbance })
+                });
+                if let Some(replica) = replica.filter(|_| self.owners.get(bucket) == Some(&Some(owner))) {
+                    followed.attach(replica, now);
                     self.due.insert(*bucket);
                 }
             }

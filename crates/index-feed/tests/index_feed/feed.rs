@@ -1,5 +1,7 @@
 //! A source and a follower, step by step.
 
+mod marks;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, NodeKey};
@@ -194,7 +196,7 @@ impl FeedPair {
     }
 
     fn marks(&self) -> Vec<u64> {
-        self.follower.marks(COPY).0.into_values().map(|until| until.0).collect()
+        self.follower.marks(COPY).until.into_values().map(|until| until.0).collect()
     }
 
     fn close(&mut self) {
@@ -296,25 +298,6 @@ fn a_read_that_is_sent_later_is_awaited_from_then() {
         let asked = pair.asked.iter().filter(|(bucket, _)| *bucket == late.bucket.bits()).count();
         assert_eq!((asked, pair.asked.len()), (of_late, of_both), "{time:?}");
     }
-}
-
-#[test]
-fn an_import_from_before_the_source_began_is_read_as_a_whole() {
-    let mut pair = FeedPair::new();
-    pair.commit(row(half(0), 1, at(90)));
-    pair.begin(Timestamp(at(0).0 - 1));
-    assert_eq!(pair.taken(), ["read all of 0: 1", "read all of 1: 0", "ready"]);
-}
-
-#[test]
-fn a_copy_that_stood_still_for_long_is_read_as_a_whole() {
-    let mut pair = FeedPair::new();
-    pair.commit(row(half(0), 1, at(90)));
-    pair.commit(row(half(0), 2, at(99)));
-    // The owner may have forgotten removals of after W.
-    pair.now = Timestamp(at(95).0 + SINCE_US);
-    pair.begin(at(95));
-    assert_eq!(pair.taken(), ["read all of 0: 2", "read all of 1: 0", "ready"]);
 }
 
 #[test]

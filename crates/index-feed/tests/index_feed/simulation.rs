@@ -39,10 +39,12 @@ pub enum FeedSabotage {
     IncompleteFollowed,
     /// A page does not have the rows that came while it was read.
     PageTornByRows,
+    /// A copy reads since its mark of a replica that was disturbed after it.
+    DisturbanceForgotten,
 }
 
 /// All of them.
-const SABOTAGES: [FeedSabotage; 13] = [
+const SABOTAGES: [FeedSabotage; 14] = [
     FeedSabotage::FedAfterAcknowledgement,
     FeedSabotage::NotReadSince,
     FeedSabotage::PageOnlyAdds,
@@ -56,6 +58,7 @@ const SABOTAGES: [FeedSabotage; 13] = [
     FeedSabotage::ClosedByAnotherState,
     FeedSabotage::IncompleteFollowed,
     FeedSabotage::PageTornByRows,
+    FeedSabotage::DisturbanceForgotten,
 ];
 
 /// Seeds within which a defect is found.

@@ -30,7 +30,7 @@ pub(crate) enum SimIndexStage {
     Gone,
 }
 
-/// Content of a copy as it was flushed, with the times W of its buckets.
+/// Content of a copy as it was flushed, with its marks.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexCopyFiles {
     pub(super) records: IndexedRecords,
@@ -87,7 +87,7 @@ impl SimIndexCopy {
 
     /// Writes it to the disk. Removals of before all of the marks are forgotten.
     pub fn flush(&mut self, marks: CopyMarks) {
-        let forgotten = marks.0.values().min().copied().unwrap_or_default();
+        let forgotten = marks.lowest();
         self.records.retain(|_, (timestamp, body)| body.is_some() || *timestamp >= forgotten);
         self.files = Some(IndexCopyFiles { records: self.records.clone(), marks });
     }

@@ -201,11 +201,10 @@ impl SimWorld {
         let Some(node) = self.nodes.get(&key) else { return };
         let waits = |copy: &&SimIndexCopy| copy.stage == SimIndexStage::Importing { from };
         let Some(mut copy) = node.indexes.copies.get(&id).filter(waits).cloned() else { return };
-        let until = match self.options.sabotage {
-            Some(Sabotage::ImportedMarksAhead) => node.wall(now),
-            _ => files.marks.of(copy.definition.slice),
+        let marks = match self.options.sabotage {
+            Some(Sabotage::ImportedMarksAhead) => CopyMarks::all(node.wall(now)),
+            _ => files.marks,
         };
-        let marks = CopyMarks::all(until);
         copy.stage = SimIndexStage::Open;
         copy.records = files.records.clone();
         copy.files = Some(IndexCopyFiles { records: files.records, marks: marks.clone() });

@@ -2,7 +2,7 @@
 
 use millrace_bucket::NodeKey;
 use millrace_document::Timestamp;
-use millrace_index_feed::{CopyMarks, CopyNumber};
+use millrace_index_feed::CopyNumber;
 
 use super::copies::SimCopy;
 use super::world::{FeedWorld, INDEX_NODES, WorldEvent};
@@ -54,16 +54,10 @@ impl FeedWorld {
             of_other.map(|(number, _)| (source, *number))
         });
         let Some((source, old)) = pairs else { return };
-        let (records, marks) = source.flushed.clone();
-        let slice = source.definition.slice;
-        let copy_marks = match marks.0.is_empty() {
-            true => marks,
-            false => CopyMarks::all(marks.of(slice)),
-        };
         let copy = SimCopy {
             definition: source.definition.clone(),
-            records: records.clone(),
-            flushed: (records, copy_marks),
+            records: source.flushed.0.clone(),
+            flushed: source.flushed.clone(),
         };
         self.count("imported");
         self.next_copy += 1;

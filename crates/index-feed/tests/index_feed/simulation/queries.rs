@@ -149,7 +149,7 @@ impl FeedWorld {
                     ));
                 }
                 let marks = node.follower.marks(*number);
-                if marks.0.values().any(|until| until.0 + 2 * MARGIN_US < self.now) {
+                if marks.until.values().any(|until| until.0 + 2 * MARGIN_US < self.now) {
                     return Err(format!("node {}: W of copy {number:?} stands still: {marks:?}", node.key));
                 }
                 for document in SimDocument::all().filter(|document| copy.has(*document)) {

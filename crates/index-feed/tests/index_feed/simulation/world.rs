@@ -462,6 +462,13 @@ impl FeedWorld {
                         }
                     }
                 }
+                if self.sabotage == Some(FeedSabotage::DisturbanceForgotten) {
+                    for change in &mut batch.changes {
+                        if let FeedChange::Followed { disturbance, .. } = change {
+                            *disturbance = 0;
+                        }
+                    }
+                }
                 let now = Timestamp(self.now);
                 let is_void = |change: &FeedChange<_>| matches!(change, FeedChange::Page(page) if page.content.is_none());
                 if batch.changes.iter().any(is_void) {

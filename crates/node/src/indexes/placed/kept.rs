@@ -12,7 +12,7 @@ use millrace_env::{Disk, read_file, replace_file};
 use millrace_index::{
     BlockCache, CopyStatus, Error as CopyError, FlushMark, IndexChange, IndexCopy, IndexOptions,
 };
-use millrace_index_feed::{CopyMarks, FeedRow};
+use millrace_index_feed::{CopyMarks, FeedRow, ReplicaMark};
 use millrace_index_placement::CopyId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,9 @@ struct WrittenMarks {
     copy: KeptDefinition,
     /// Times up to which the files have everything, by bucket.
     marks: Vec<(BucketId, Timestamp)>,
+    /// Marks of the replicas that the copy followed last, by bucket.
+    #[serde(default)]
+    replicas: Vec<(BucketId, ReplicaMark)>,
     #[serde(default)]
     verification: CopyVerification,
 }
@@ -181,11 +184,12 @@ impl CopyPlace {
         // Marks of files that are gone do not count.
         let written = written.filter(|_| opened.status().built);
         let kept = self.kept(copy, definition, opened);
-        let Some(WrittenMarks { marks, verification, .. }) = written else {
+        let Some(WrittenMarks { marks, replicas, verification, .. }) = written else {
             return Ok((kept, CopyMarks::default()));
         };
         *kept.verification.lock() = verification;
-        Ok((kept, CopyMarks(marks.into_iter().collect())))
+        let (until, replicas) = (marks.into_iter().collect(), replicas.into_iter().collect());
+        Ok((kept, CopyMarks { until, replicas }))
     }
 
     /// A copy whose files were received.
@@ -405,7 +409,7 @@ impl KeptCopy {
     pub fn flush(&self, marks: &CopyMarks) -> Result<(), CopyError> {
         self.write(marks)?;
         // Later rows of before that time are looked up.
-        while self.copy.merge(lowest(marks).0)? {}
+        while self.copy.merge(marks.lowest().0)? {}
         Ok(())
     }
 
@@ -420,7 +424,7 @@ impl KeptCopy {
     /// The system refuses; a file is damaged.
     pub fn erase(&self, marks: &CopyMarks) -> Result<(), CopyError> {
         self.write(marks)?;
-        let until = lowest(marks);
+        let until = marks.lowest();
         self.copy.compact(until.0)?;
         self.erased.fetch_max(until.0, Ordering::SeqCst);
         Ok(())
@@ -431,7 +435,7 @@ impl KeptCopy {
     /// # Errors
     /// The system refuses.
     pub fn write(&self, marks: &CopyMarks) -> Result<(), CopyError> {
-        self.copy.flush(FlushMark { complete_until: lowest(marks).0, built: true })?;
+        self.copy.flush(FlushMark { complete_until: marks.lowest().0, built: true })?;
         self.write_marks(marks)
     }
 
@@ -445,9 +449,10 @@ impl KeptCopy {
             // Its files are being removed.
             return Ok(());
         }
-        let marks = marks.0.iter().map(|(bucket, until)| (*bucket, *until)).collect();
+        let replicas = marks.replicas.iter().map(|(bucket, mark)| (*bucket, *mark)).collect();
+        let marks = marks.until.iter().map(|(bucket, until)| (*bucket, *until)).collect();
         let verification = *self.verification.lock();
-        let written = WrittenMarks { copy: self.definition.clone(), marks, verification };
+        let written = WrittenMarks { copy: self.definition.clone(), marks, replicas, verification };
         let bytes = serde_json::to_vec(&written).expect("texts and numbers always have a JSON form");
         replace_file(&*self.disk, &self.marks_path, &bytes).map_err(|error| CopyError::Io {
             action: "write",
@@ -455,11 +460,6 @@ impl KeptCopy {
             reason: error.to_string(),
         })
     }
-}
-
-/// Time up to which all buckets are complete.
-pub(super) fn lowest(marks: &CopyMarks) -> Timestamp {
-    marks.0.values().min().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

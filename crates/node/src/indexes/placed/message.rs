@@ -114,7 +114,7 @@ pub enum PlacedAnswer {
         export: u64,
         /// The header, as [`millrace_index::CopyHeader::encode`] writes it.
         header: MessageBytes,
-        /// Times up to which the copy is complete.
+        /// Marks of what the copy has.
         marks: CopyMarks,
     },
     /// The bytes of a parcel, of which the header has the checksum.

@@ -97,6 +97,8 @@ struct SourceInner {
     /// Changes of buckets of the store that are under way, with the buckets of the state that they began
     /// with.
     changing: Vec<(Vec<BucketId>, Vec<BucketId>)>,
+    /// True if pages were read since the last closing.
+    has_read: bool,
 }
 
 impl SourceInner {
@@ -160,6 +162,7 @@ impl PlacedSource {
             asked: BTreeMap::new(),
             served: BTreeSet::new(),
             changing: Vec::new(),
+            has_read: false,
         };
         PlacedSource {
             store: store.clone(),
@@ -307,7 +310,10 @@ impl PlacedSource {
         let bytes = rows.map(|row| u64::from(row.bytes)).sum();
         let mut inner = self.inner.lock();
         match content {
-            Ok(content) => inner.feed.finish_read(follower, read, content),
+            Ok(content) => {
+                inner.feed.finish_read(follower, read, content);
+                inner.has_read = true;
+            }
             Err(error) => {
                 tracing::error!(%error, bucket = %read.bucket, "documents could not be read for an index");
                 inner.feed.abandon_read(follower, read);
@@ -335,8 +341,8 @@ impl PlacedSource {
         if cluster.vouches(position.version) { Ok(position) } else { Err(unknown()) }
     }
 
-    /// Looks at the cluster, and tells followers how far buckets are complete, if `closes`. Called about once
-    /// a second.
+    /// Looks at the cluster, and tells followers how far buckets are complete, if `closes`, or if pages were
+    /// read: a copy that has just caught up can be sent with a mark soon. Called about once a second.
     pub fn tick(self: &Arc<Self>, cluster: &Arc<dyn PlacedCluster>, runtime: &Handle, closes: bool) {
         let state = cluster.state();
         {
@@ -354,9 +360,15 @@ impl PlacedSource {
         }
         // A write may have been given up since an earlier look.
         let is_known = self.refresh(&**cluster);
-        let version = self.inner.lock().state.as_ref().map(|state| state.version().number());
-        if closes && is_known && version.is_some_and(|version| cluster.vouches(version)) {
-            self.inner.lock().feed.close(clock(&self.store));
+        let (version, has_read) = {
+            let inner = self.inner.lock();
+            (inner.state.as_ref().map(|state| state.version().number()), inner.has_read)
+        };
+        let closes = (closes || has_read) && is_known;
+        if closes && version.is_some_and(|version| cluster.vouches(version)) {
+            let mut inner = self.inner.lock();
+            inner.has_read = false;
+            inner.feed.close(clock(&self.store));
         }
         self.arrived.send_replace(());
         let cuts = self.inner.lock().feed.take_cuts();

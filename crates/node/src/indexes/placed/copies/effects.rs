@@ -145,7 +145,7 @@ impl NodeCopies {
             TakeError::Files(error) => actions.extend(self.fail(copy, &error, now)),
             TakeError::NoKeys => {
                 let mut marks = self.follower.marks(number(copy));
-                marks.0.values_mut().for_each(|until| *until = (*until).min(oldest));
+                marks.take_back(oldest);
                 if let Some(NodeCopy { stage: CopyStage::Open(open), .. }) = self.copies.get_mut(&copy) {
                     open.suspended = Some((Instant::now() + SUSPENDED, marks));
                 }

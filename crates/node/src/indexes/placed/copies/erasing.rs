@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use millrace_document::Timestamp;
 
-use super::super::kept::lowest;
 use super::{CopyStage, DueFlush, NodeCopies, number};
 
 impl NodeCopies {
@@ -35,6 +34,6 @@ impl NodeCopies {
             let marks = self.follower.marks(number(copy));
             DueFlush { copy, kept: Arc::clone(&open.kept), marks }
         });
-        due.filter(|due| lowest(&due.marks) > wanted).collect()
+        due.filter(|due| due.marks.lowest() > wanted).collect()
     }
 }

@@ -1,8 +1,9 @@
 use std::path::Path;
 
-use millrace_bucket::DocumentSortKey;
+use millrace_bucket::{DocumentSortKey, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_env::RealDisk;
+use millrace_index_feed::SourceRun;
 
 use super::*;
 
@@ -88,7 +89,10 @@ fn a_drop_takes_out_the_older_documents_of_its_group() {
 fn marks_count_only_with_the_files_that_they_are_of() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = place(directory.path());
-    let marks = CopyMarks([(BucketId::new(1, 1), Timestamp(77))].into());
+    let bucket = BucketId::new(1, 1);
+    let mark =
+        ReplicaMark { owner: NodeKey(3), run: SourceRun(u64::MAX), disturbances: 4, until: Timestamp(78) };
+    let marks = CopyMarks { until: [(bucket, Timestamp(77))].into(), replicas: [(bucket, mark)].into() };
     let (copy, _) = place.open(CopyId(4), &definition()).expect("it opens");
     copy.apply(&[row(3, "a", 5)]).expect("taken in");
     copy.verification.lock().repaired = Some(7);

@@ -14,8 +14,8 @@ pub(super) fn encoded_change(
     wanted: &mut impl FnMut(&str) -> Vec<Arc<IndexDefinition>>,
 ) -> FeedChange<FedKeys> {
     match change {
-        FeedChange::Followed { bucket, sequence, disorder } => {
-            FeedChange::Followed { bucket, sequence, disorder }
+        FeedChange::Followed { bucket, sequence, disorder, disturbance } => {
+            FeedChange::Followed { bucket, sequence, disorder, disturbance }
         }
         FeedChange::Ended(bucket) => FeedChange::Ended(bucket),
         FeedChange::Row(row) => FeedChange::Row(encoded_row(row, wanted)),
@@ -24,7 +24,9 @@ pub(super) fn encoded_change(
         }
         FeedChange::Dropped { scope, part, until } => FeedChange::Dropped { scope, part, until },
         FeedChange::Stale(bucket) => FeedChange::Stale(bucket),
-        FeedChange::Closed { version, until, held } => FeedChange::Closed { version, until, held },
+        FeedChange::Closed { version, until, held, disturbances } => {
+            FeedChange::Closed { version, until, held, disturbances }
+        }
         FeedChange::Page(FeedPage { read, bucket, content }) => {
             let content = content.map(|PageContent { rows, until }| {
                 let rows = rows.into_iter().map(|row| encoded_row(row, wanted));
