@@ -86,7 +86,7 @@ fn modifications_of_a_batch_see_those_before_them() {
         let counted = id_text.clone();
         let change = StoreChange::Modify(Box::new(move |found| {
             let before = found.map_or(0, |(found, _)| number(&found));
-            if at % 97 == 0 {
+            if at.is_multiple_of(97) {
                 // Longer than those that were taken with it wait.
                 std::thread::sleep(Duration::from_millis(12));
             }
