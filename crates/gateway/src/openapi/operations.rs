@@ -483,7 +483,11 @@ const STATUS: &[ApiOperation] = &[
     both("GET", "/state/v1/config", "Returns the generation of the application"),
     both("GET", "/state/v1/version", "Returns the version"),
     both("GET", "/state/v1/metrics", "Returns the metrics with their descriptions"),
-    both("GET", "/state/v1/fields", "Returns the bytes on the node's disk by document type, field and form, the time that sealing took for them, and the uses of each field by queries"),
+    both(
+        "GET",
+        "/state/v1/fields",
+        "Returns the bytes on the node's disk by document type, field and form, the time that sealing took for them, and the uses of each field by queries",
+    ),
     both("GET", "/metrics/v1/values", "Returns the metrics by service"),
     both("GET", "/metrics/v2/values", "Returns the metrics by node"),
     both("GET", "/metrics", "Returns the metrics for Prometheus").answers(TEXT),
