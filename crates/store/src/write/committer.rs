@@ -12,7 +12,7 @@
 //! giver of the timestamps has ordered them.
 //!
 //! A batch ([`PendingWrites::accept_batch`]) is counted in and queued whole, and answered when its last write
-//! is.
+//! is. A batch of one write is a single write.
 //!
 //! Both queues are bounded by the limits of step 1.
 //!
@@ -200,7 +200,11 @@ impl PendingWrites {
                 None => {}
             }
         }
-        self.commits.push_all(commits);
+        // A write that is alone does not wait for the batches before it.
+        match commits.len() {
+            1 => self.commits.push_several(commits),
+            _ => self.commits.push_all(commits),
+        }
         self.modifications.push_several(modifications);
         Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.shared.generations(), Instant::now()))
     }
