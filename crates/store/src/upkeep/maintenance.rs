@@ -17,7 +17,7 @@ use crate::shared::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::erasing::ErasureWork;
-use crate::upkeep::merging::{MergeCandidate, forgettable, merge};
+use crate::upkeep::merging::{MergeCandidate, forgettable, merge, note_applied};
 use crate::upkeep::prune::RemovalPruning;
 use crate::upkeep::rests::BucketBackoff;
 use crate::upkeep::shares::FileShares;
@@ -118,7 +118,9 @@ impl StoreMaintenance {
             unsplittable.insert(bucket.id, segments_of(bucket));
         }
         if let Some(run) = MergeCandidate::next(&state, |bucket| awake(&bucket)) {
-            self.merge(&run)?;
+            if !note_applied(shared, &state, &run)? {
+                self.merge(&run)?;
+            }
             return Ok(true);
         }
         let horizon = forgettable(&self.shared, &state);

@@ -71,3 +71,32 @@ fn a_file_with_later_writes_of_a_dropped_group_stays() {
     store.maintain().expect("the store is maintained");
     assert_eq!((get(&store, &id(1)), get(&store, &id(2))), (None, Some(2)));
 }
+
+/// A drop rewrites the files that have the group, and none of the others of its bucket.
+#[test]
+fn files_without_a_dropped_group_are_not_merged_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let id = |number: u64| format!("id:n:mail:n={}:1", group(number));
+    for numbers in [&[1][..], &[2, 3]] {
+        for number in numbers {
+            put(&store, &id(*number), "text", 1);
+        }
+        store.seal().expect("the rows are sealed");
+    }
+    store.maintain().expect("the store is maintained");
+    let drop_group = |number: u64| {
+        let dropped = DocumentGroup::Number(group(number));
+        store.drop_group(None, &dropped).expect("the group is dropped");
+        store.maintain().expect("the store is maintained");
+        assert_eq!(store.files_with_group(&dropped).expect("the files are read"), 0, "group {number}");
+        store.status().merges
+    };
+    assert_eq!(drop_group(1), 0, "its file is removed, and the other has nothing of it");
+    assert_eq!(drop_group(2), 1, "its file has another group");
+    assert_eq!([1, 2, 3].map(|number| get(&store, &id(number))), [None, None, Some(1)]);
+    store.close();
+    let store = open(options(directory.path()));
+    assert_eq!([1, 2, 3].map(|number| get(&store, &id(number))), [None, None, Some(1)]);
+    assert_eq!(store.status().segments, 1);
+}
