@@ -64,12 +64,15 @@ pub(crate) struct MergeCandidate {
 }
 
 impl MergeCandidate {
-    /// The next merge that is of use, in buckets that are awake.
-    pub fn next(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeCandidate> {
-        let marks = state.marks.list();
+    /// The next merge that is of use, in buckets that are awake, also for these marks.
+    pub fn next(
+        state: &StoreState,
+        marks: &[DropMark],
+        awake: impl Fn(&Arc<StoredBucket>) -> bool,
+    ) -> Option<MergeCandidate> {
         let chosen = |bucket: &Arc<StoredBucket>| {
             let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
-            let chosen = choose(&records, last_mark(&marks, bucket));
+            let chosen = choose(&records, last_mark(marks, bucket));
             let mut numbers: Vec<u64> = chosen.iter().map(|index| records[*index].number).collect();
             numbers.sort_unstable();
             numbers

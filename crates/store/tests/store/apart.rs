@@ -1,7 +1,10 @@
 //! Groups that have files of their own: their drop removes files, and merges none.
 
+use std::time::{Duration, Instant};
+
 use millrace_bucket::BucketId;
 use millrace_document::DocumentGroup;
+use millrace_store::StoreOptions;
 
 use crate::common::{get, open, options, put};
 
@@ -52,6 +55,25 @@ fn groups_of_an_area_are_dropped_by_file() {
     assert_eq!(store.status().merges, merges, "nothing was merged for that");
     for number in 0..GROUPS {
         let expected = left.contains(&number).then_some(1);
+        assert_eq!(get(&store, &id(number, 7)), expected, "group {number}");
+        assert_eq!(get(&store, &format!("id:n:mail:g=other{number}:1")), Some(2));
+    }
+    // In the background, also where drops follow each other closely.
+    store.close();
+    let store = open(StoreOptions { maintenance: true, ..options(directory.path()) });
+    store.keep_apart([BucketId::new(20, AREA)], 8 << 10);
+    for number in [1, 4, 7] {
+        store.drop_group(Some("mail"), &of_group(number)).expect("the group is dropped");
+    }
+    let files = |number| store.files_with_group(&of_group(number)).expect("the files are read");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while [1, 4, 7].into_iter().any(|number| files(number) > 0) {
+        assert!(Instant::now() < deadline, "files of dropped groups go by themselves");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(store.status().merges, 0, "nothing was merged for that");
+    for number in 0..GROUPS {
+        let expected = [2, 5].contains(&number).then_some(1);
         assert_eq!(get(&store, &id(number, 7)), expected, "group {number}");
         assert_eq!(get(&store, &format!("id:n:mail:g=other{number}:1")), Some(2));
     }
