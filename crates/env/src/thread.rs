@@ -3,12 +3,16 @@
 //! With more threads than cores, a thread that wakes waits until a running one has used its slice, some
 //! milliseconds on most systems. That is nothing to a thread that computes, and much to one that others wait
 //! for and that works for microseconds each time it wakes.
+//!
+//! A thread begins in the class of the thread that started it.
 
 /// Class of a thread. A thread sets it for itself, permanently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadClass {
     /// Others wait for it, and it works briefly whenever it wakes: it gets a core at once, for a short slice.
     Prompt,
+    /// It computes for as long as it has work: it gets slices of the default length.
+    Computing,
     /// No request waits for it: it has lower priority than all others.
     Background,
 }
@@ -17,7 +21,8 @@ impl ThreadClass {
     /// Sets the class of the calling thread. Has no effect if the system does not support or allow it.
     pub fn enter(self) {
         match self {
-            ThreadClass::Prompt => set_slice(),
+            ThreadClass::Prompt => set_slice(SLICE_NS),
+            ThreadClass::Computing => set_slice(DEFAULT_SLICE),
             ThreadClass::Background => {
                 let thread = Some(rustix::thread::gettid());
                 let Ok(nice) = rustix::process::getpriority_process(thread) else { return };
@@ -32,11 +37,14 @@ impl ThreadClass {
 const BACKGROUND_NICE: i32 = 5;
 
 /// The shortest slice that Linux gives (6.12 and later; earlier ones ignore it), in nanoseconds.
-#[cfg(target_os = "linux")]
 const SLICE_NS: u64 = 100_000;
 
+/// Stands for the slice that threads have by default.
+const DEFAULT_SLICE: u64 = 0;
+
+/// Sets the length of the slices of the calling thread, in nanoseconds.
 #[cfg(target_os = "linux")]
-fn set_slice() {
+fn set_slice(slice_ns: u64) {
     // First version of `struct sched_attr`; see `man sched_setattr`.
     #[repr(C)]
     struct SchedulingAttributes {
@@ -59,7 +67,7 @@ fn set_slice() {
         flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
         nice,
         priority: 0,
-        runtime: SLICE_NS,
+        runtime: slice_ns,
         deadline: 0,
         period: 0,
     };
@@ -70,4 +78,4 @@ fn set_slice() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn set_slice() {}
+fn set_slice(_: u64) {}

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -201,14 +202,22 @@ async fn serve_elastic(serving: ElasticServing) {
 }
 
 /// Creates a runtime with `threads` threads that wait for sockets. Callers wait for them, so they are prompt.
+/// Threads for work that blocks are not: much of it computes, such as bulks and the compression of answers.
 ///
 /// # Errors
 /// The system refuses a thread.
 pub fn runtime(threads: usize, name: &str) -> std::io::Result<Runtime> {
+    let (threads, started) = (threads.max(1), AtomicUsize::new(0));
+    // Those that wait for sockets are started first, all of them.
+    let enter_class = move || {
+        let is_first = started.fetch_add(1, Ordering::Relaxed) < threads;
+        let class = if is_first { ThreadClass::Prompt } else { ThreadClass::Computing };
+        class.enter();
+    };
     Builder::new_multi_thread()
-        .worker_threads(threads.max(1))
+        .worker_threads(threads)
         .thread_name(name)
-        .on_thread_start(|| ThreadClass::Prompt.enter())
+        .on_thread_start(enter_class)
         .enable_all()
         .build()
 }

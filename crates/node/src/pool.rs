@@ -7,7 +7,8 @@
 //! Long work calls `pause` repeatedly, at points where it can be interrupted. Once it has held its place
 //! for a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
 //! turn comes. The data that it has read stays in memory meanwhile, so the number of sleeping threads is
-//! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end. Work that waits for another node
+//! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end. Work over all groups, such as the
+//! parsing of streams, yields earlier to work of groups (`EARLY_SLICE`). Work that waits for another node
 //! lends its place in the same way (`wait_without_place`).
 //!
 //! A caller may leave: work without a caller when its turn comes is dropped unstarted. Full queues refuse at
@@ -37,6 +38,10 @@ use crate::Error;
 /// Maximum number of started pieces of work that wait to continue.
 const ASLEEP_MAX: usize = 64;
 
+/// Time after which work over all groups yields to waiting work of groups: a switch of threads costs a small
+/// part of it.
+const EARLY_SLICE: Duration = Duration::from_micros(500);
+
 /// Divisor of the whole queue: one flow may fill this part of it.
 const FLOW_SHARE: usize = 4;
 
@@ -62,6 +67,8 @@ struct PoolShared {
     granted: Condvar,
     /// Number of waiting pieces of work, as of the last change: read without the lock.
     waiting: AtomicUsize,
+    /// The same of work of groups.
+    waiting_of_groups: AtomicUsize,
     places: usize,
     cores: BusyCores,
 }
@@ -144,6 +151,8 @@ struct CurrentWork {
     flow: FlowIndex,
     /// Time up to which its place was charged.
     since: Instant,
+    /// True if it yields to work of groups after [`EARLY_SLICE`].
+    is_of_all_groups: bool,
     sleeper: Arc<SleepingThread>,
 }
 
@@ -152,7 +161,8 @@ thread_local! {
 }
 
 /// Gives the place of this thread to others, if it has held it for a quantum and it is not its turn any more.
-/// Returns true if it slept meanwhile. Does nothing outside of a pool.
+/// Work over all groups gives it to work of groups earlier. Returns true if it slept meanwhile. Does nothing
+/// outside of a pool.
 ///
 /// Call it only without locks held. Cost: nanoseconds, unless others wait and the quantum is over.
 pub fn pause(now: Instant) -> bool {
@@ -185,7 +195,12 @@ impl CurrentWork {
 
     fn pause(&mut self, now: Instant) -> bool {
         let held = now.saturating_duration_since(self.since);
-        if held < QUANTUM || self.shared.waiting.load(Ordering::Relaxed) == 0 {
+        let waiting = match held {
+            held if held >= QUANTUM => &self.shared.waiting,
+            held if held >= EARLY_SLICE && self.is_of_all_groups => &self.shared.waiting_of_groups,
+            _ => return false,
+        };
+        if waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let slept = PoolShared::give_way(&self.shared, self.flow, &self.sleeper, held);
@@ -229,6 +244,7 @@ impl PoolShared {
             state.give_place(turn);
         }
         self.waiting.store(state.turns.waiting(), Ordering::Relaxed);
+        self.waiting_of_groups.store(state.turns.waiting_of_groups(), Ordering::Relaxed);
     }
 
     /// Notifies threads, or starts some, until all granted work has one.
@@ -265,8 +281,15 @@ impl PoolShared {
             state = locked;
             while let Some(GrantedJob { flow, job }) = state.granted.pop_front() {
                 PoolShared::ring(shared, &mut state);
+                let current = CurrentWork {
+                    shared: Arc::clone(shared),
+                    flow,
+                    since: Instant::now(),
+                    is_of_all_groups: state.turns.is_of_all_groups(flow),
+                    sleeper: Arc::clone(&sleeper),
+                };
                 drop(state);
-                let uncharged = PoolShared::run(shared, flow, &sleeper, job);
+                let uncharged = PoolShared::run(current, job);
                 state = shared.lock();
                 state.turns.charge(flow, uncharged);
                 state.turns.end(flow);
@@ -305,16 +328,10 @@ impl PoolShared {
     }
 
     /// Runs a job on this thread. Returns the time that is not charged yet.
-    fn run(
-        shared: &Arc<PoolShared>,
-        flow: FlowIndex,
-        sleeper: &Arc<SleepingThread>,
-        job: Box<dyn PoolJob>,
-    ) -> Duration {
-        let (shared_too, sleeper) = (Arc::clone(shared), Arc::clone(sleeper));
-        let current = CurrentWork { shared: shared_too, flow, since: Instant::now(), sleeper };
+    fn run(current: CurrentWork, job: Box<dyn PoolJob>) -> Duration {
+        let cores = current.shared.cores.clone();
         CURRENT.set(Some(current));
-        shared.cores.occupy(|| job.run());
+        cores.occupy(|| job.run());
         let current = CURRENT.take().expect("it was set above, and only a thread's own loop changes it");
         current.since.elapsed()
     }
@@ -399,6 +416,7 @@ impl WorkPool {
             state: Mutex::new(state),
             granted: Condvar::new(),
             waiting: AtomicUsize::new(0),
+            waiting_of_groups: AtomicUsize::new(0),
             places,
             cores: cores.clone(),
         });

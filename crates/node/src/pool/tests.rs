@@ -182,6 +182,37 @@ fn long_work_gives_way_to_another_flow_and_goes_on() {
 }
 
 #[test]
+fn work_over_all_groups_gives_way_to_that_of_groups_before_its_quantum_is_over() {
+    let pool = pool(1, 64);
+    let names = ["a", "b"].map(|name| DocumentGroup::Name(name.to_owned()));
+    let set = WorkFlow::of_scope(&millrace_store::ViewScope::Groups(names.to_vec()));
+    runtime().block_on(async {
+        for other in [group("a"), set] {
+            let (release, blocked) = mpsc::channel::<()>();
+            let [has_begun, has_run] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+            let (begins, seen) = (Arc::clone(&has_begun), Arc::clone(&has_run));
+            let all = WorkFlow::of_scope(&millrace_store::ViewScope::All);
+            let mut scan = Box::pin(pool.run_in(all, move || {
+                let began = Instant::now();
+                begins.store(true, Ordering::SeqCst);
+                let is_released = blocked.recv().is_ok();
+                pause(began + EARLY_SLICE);
+                is_released && seen.load(Ordering::SeqCst)
+            }));
+            while !has_begun.load(Ordering::SeqCst) {
+                assert!(tokio::time::timeout(Duration::from_millis(1), &mut scan).await.is_err());
+            }
+            let class = format!("{other:?}");
+            let mut other = Box::pin(pool.run_in(other, move || has_run.store(true, Ordering::SeqCst)));
+            assert!(tokio::time::timeout(Duration::ZERO, &mut other).await.is_err(), "{class}: no place");
+            release.send(()).expect("the scan waits for this");
+            assert!(scan.await.expect("it goes on"), "{class}: the scan held its place");
+            other.await.expect("it has run");
+        }
+    });
+}
+
+#[test]
 fn work_of_one_flow_is_begun_in_order_and_one_after_another() {
     let pool = pool(1, 64);
     let (others, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -170,6 +170,16 @@ impl<W> TurnScheduler<W> {
         self.waiting.iter().sum()
     }
 
+    /// Number of waiting pieces of work that is not over all groups.
+    pub fn waiting_of_groups(&self) -> usize {
+        self.waiting() - self.waiting[TurnLevel::AllGroups as usize]
+    }
+
+    /// Returns true if the work of a flow is over all groups.
+    pub fn is_of_all_groups(&self, FlowIndex(at): FlowIndex) -> bool {
+        self.flow(at).level == TurnLevel::AllGroups
+    }
+
     /// Adds work to its queue, where as much as `beyond` may wait beyond the bounds. If that is full, or all
     /// queues together are, work that `is_abandoned` is dropped first: of its own queue, or of the longest.
     ///

@@ -172,6 +172,11 @@ impl DropMarks {
         of_group.filter(|(of, _)| reaches(of)).map(|(_, when)| when.timestamp).max().unwrap_or(0)
     }
 
+    /// Returns true if versions of this group's documents of this type can be dropped, some of them at least.
+    pub fn can_drop(&self, document_type: &str, group: &str) -> bool {
+        self.has_locations() || self.types.contains_key(document_type) || self.groups.contains_key(group)
+    }
+
     /// Time at which the store learned of the last drop of a group whose location is in a range; 0: none.
     pub fn last_group_mark(&self, (first, last): (u32, u32)) -> u64 {
         let is_inside = |group: &str| {

@@ -243,6 +243,39 @@ fn a_write_that_is_on_its_way_while_the_tail_is_sealed_is_not_left_behind() {
     assert!(holds(&store, 1) && holds(&store, 2));
 }
 
+/// A batch of one, as clients send it, is a single write.
+#[test]
+fn a_single_write_does_not_wait_for_the_batches_before_it() {
+    const LARGE: usize = 3 << 20;
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let store = open(directory.path(), &mood);
+    let (sender, answered) = mpsc::channel();
+    let write = |numbers: std::ops::Range<u32>, bytes: usize| {
+        let first = numbers.start;
+        let put = |number: u32| {
+            let fields = vec![("a".into(), DocumentValue::String("x".repeat(bytes)))];
+            DocumentWrite { id: id(number), change: StoreChange::Put(Document { id: id(number), fields }) }
+        };
+        let sender = sender.clone();
+        let done = move |outcomes: Vec<Result<CommittedWrite, Error>>| {
+            drop(sender.send((first, outcomes.iter().all(Result::is_ok))));
+        };
+        let writes = numbers.map(put).collect();
+        let taken = store.write_batch(writes, crate::WriterId::default(), WriteDurability::Synced, done);
+        assert!(taken.is_ok(), "the store takes batch {first} on");
+    };
+    mood.store(3, Ordering::SeqCst);
+    write(0..2, 1);
+    poll("the first batch is being written", || mood.load(Ordering::SeqCst) == 4);
+    write(10..12, LARGE);
+    write(20..22, LARGE);
+    write(30..31, 1);
+    mood.store(0, Ordering::SeqCst);
+    let order: Vec<(u32, bool)> = answered.iter().take(4).collect();
+    assert_eq!(order, [(0, true), (30, true), (10, true), (20, true)]);
+}
+
 #[test]
 fn the_space_of_a_sealed_tail_comes_back_while_the_store_runs() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_document::DocumentGroup;
@@ -17,7 +18,7 @@ use crate::shared::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::erasing::ErasureWork;
-use crate::upkeep::merging::{MergeCandidate, forgettable, merge};
+use crate::upkeep::merging::{MergeCandidate, forgettable, merge, note_applied};
 use crate::upkeep::prune::RemovalPruning;
 use crate::upkeep::rests::BucketBackoff;
 use crate::upkeep::shares::FileShares;
@@ -39,6 +40,10 @@ pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning, apart: &
         && (bucket.bytes() > split_bytes || bucket.documents() > tuning.split_documents)
 }
 
+/// Time between two removals of dropped segments: those of drops that follow each other closely, as of the
+/// partitions of logs, share a manifest.
+const REMOVALS_APART: Duration = Duration::from_millis(100);
+
 /// Does the work, one piece at a time.
 pub(crate) struct StoreMaintenance {
     shared: Arc<StoreContext>,
@@ -49,8 +54,17 @@ pub(crate) struct StoreMaintenance {
     unsplittable: Mutex<HashMap<BucketId, Vec<u64>>>,
     pruning: RemovalPruning,
     erasing: ErasureWork,
+    removed: Mutex<Option<LastRemoval>>,
     /// The last piece of work was for an erasure.
     has_erased: AtomicBool,
+}
+
+/// The last removal of dropped segments.
+#[derive(Clone, Copy)]
+struct LastRemoval {
+    at: Instant,
+    /// When the store learned of the last drop that it was for.
+    until: u64,
 }
 
 impl StoreMaintenance {
@@ -62,6 +76,7 @@ impl StoreMaintenance {
             unsplittable: Mutex::default(),
             pruning,
             erasing: ErasureWork::default(),
+            removed: Mutex::default(),
             has_erased: AtomicBool::new(false),
         }
     }
@@ -94,8 +109,13 @@ impl StoreMaintenance {
         let (tuning, apart) = (shared.tuning(), shared.apart());
         let now = shared.timestamps.now().0;
         let awake = |bucket: &&Arc<StoredBucket>| !self.rests.rests(bucket.id, now);
-        if self.empty_dropped(&state)? {
-            return Ok(true);
+        let mut marks = state.marks.list();
+        let removed = self.removed.lock().filter(|removed| removed.at.elapsed() < REMOVALS_APART);
+        match removed {
+            // Segments of later drops are soon removed, and until then not merged.
+            Some(LastRemoval { until, .. }) => marks.retain(|mark| mark.since <= until),
+            None if self.empty_dropped(&state)? => return Ok(true),
+            None => {}
         }
         if self.split_to_bits(&state, tuning.split_bits.min(StoreTuning::SPLIT_BITS_MAX))? {
             return Ok(true);
@@ -117,8 +137,10 @@ impl StoreMaintenance {
             unsplittable.retain(|id, _| state.buckets.iter().any(|bucket| bucket.id == *id));
             unsplittable.insert(bucket.id, segments_of(bucket));
         }
-        if let Some(run) = MergeCandidate::next(&state, |bucket| awake(&bucket)) {
-            self.merge(&run)?;
+        if let Some(run) = MergeCandidate::next(&state, &marks, |bucket| awake(&bucket)) {
+            if !note_applied(shared, &state, &run)? {
+                self.merge(&run)?;
+            }
             return Ok(true);
         }
         let horizon = forgettable(&self.shared, &state);
@@ -170,8 +192,10 @@ impl StoreMaintenance {
         {
             return Ok(false);
         }
+        let mut until = 0;
         self.shared.publish(|state| {
             let mut state = state.clone();
+            until = state.marks.list().iter().map(|mark| mark.since).max().unwrap_or(0);
             for bucket in &mut state.buckets {
                 if let Some(segments) = kept_segments(bucket, &state.marks) {
                     *bucket = Arc::new(StoredBucket { id: bucket.id, segments });
@@ -179,6 +203,7 @@ impl StoreMaintenance {
             }
             Ok(state)
         })?;
+        *self.removed.lock() = Some(LastRemoval { at: Instant::now(), until });
         Ok(true)
     }
 

@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 use millrace_bucket::{BucketId, LocationRange};
 use millrace_column::{Column, ColumnForm, ColumnKey, Compression};
 use millrace_document::ReversedLocation;
-use millrace_segment::{MergeInput, MergePolicy, SegmentFormat};
+use millrace_env::pace;
+use millrace_segment::{MergeInput, MergePolicy, SegmentFile, SegmentFormat};
 
 use crate::read::columns;
 use crate::shared::StoreContext;
 use crate::state::manifest::SegmentRecord;
-use crate::state::marks::DropMark;
+use crate::state::marks::{DropMark, DropMarks};
 use crate::state::{BucketSegment, StoreState, StoredBucket};
 use crate::upkeep::maintenance::reaches;
 use crate::upkeep::new_segments::NewSegments;
@@ -63,12 +64,15 @@ pub(crate) struct MergeCandidate {
 }
 
 impl MergeCandidate {
-    /// The next merge that is of use, in buckets that are awake.
-    pub fn next(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeCandidate> {
-        let marks = state.marks.list();
+    /// The next merge that is of use, in buckets that are awake, also for these marks.
+    pub fn next(
+        state: &StoreState,
+        marks: &[DropMark],
+        awake: impl Fn(&Arc<StoredBucket>) -> bool,
+    ) -> Option<MergeCandidate> {
         let chosen = |bucket: &Arc<StoredBucket>| {
             let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
-            let chosen = choose(&records, last_mark(&marks, bucket));
+            let chosen = choose(&records, last_mark(marks, bucket));
             let mut numbers: Vec<u64> = chosen.iter().map(|index| records[*index].number).collect();
             numbers.sort_unstable();
             numbers
@@ -160,6 +164,64 @@ fn bytes_of(bucket: &StoredBucket, segments: &[u64]) -> u64 {
 pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
     let reaching = marks.iter().filter(|mark| reaches(&mark.scope, bucket));
     reaching.map(|mark| mark.since).max().unwrap_or(0)
+}
+
+/// Notes that all drops are applied in a segment that was chosen because they are not, if it has nothing that
+/// they can drop, neither in the buckets of the run nor in a part that no bucket has. Returns true if so: then
+/// there is nothing to merge.
+///
+/// # Errors
+/// The manifest cannot be written.
+pub(crate) fn note_applied(
+    shared: &StoreContext,
+    state: &StoreState,
+    run: &MergeCandidate,
+) -> Result<bool, Error> {
+    let &[number] = &run.segments[..] else { return Ok(false) };
+    let marks = state.marks.list();
+    let mut last_marks: HashMap<BucketId, u64> = HashMap::new();
+    let mut file = None;
+    for (_, bucket) in run.present(state) {
+        for segment in bucket.segments.iter().filter(|segment| segment.record.number == number) {
+            let (applied, last) = (segment.record.applied, last_mark(&marks, bucket));
+            // One that came from another store is written again, so that it is known as one of this store.
+            if applied == 0 || applied >= last {
+                return Ok(false);
+            }
+            last_marks.insert(bucket.id, last);
+            file = segment.opened.as_ref().ok();
+        }
+    }
+    // A file that cannot be read is reported by its merge.
+    if file.is_none_or(|file| has_dropped(file, &state.marks).unwrap_or(true)) {
+        return Ok(false);
+    }
+    shared.publish(|state| {
+        let mut new = state.clone();
+        for (place, bucket) in run.present(state) {
+            let Some(last) = last_marks.get(&bucket.id) else { continue };
+            let mut segments = bucket.segments.clone();
+            for segment in segments.iter_mut().filter(|segment| segment.record.number == number) {
+                segment.record.applied = segment.record.applied.max(*last);
+            }
+            new.buckets[place] = Arc::new(StoredBucket { id: bucket.id, segments });
+        }
+        Ok(new)
+    })?;
+    Ok(true)
+}
+
+/// Returns true if a file has documents that marks can drop.
+fn has_dropped(segment: &SegmentFile, marks: &DropMarks) -> Result<bool, Error> {
+    let mut is_found = false;
+    for (number, section) in segment.sections().iter().enumerate() {
+        segment.groups(number, 0, |entry| {
+            pace::step();
+            is_found |= marks.can_drop(&section.document_type, &entry.group);
+            !is_found
+        })?;
+    }
+    Ok(is_found)
 }
 
 /// Replaces the segments of a run with one merged segment.

@@ -12,7 +12,7 @@
 //! giver of the timestamps has ordered them.
 //!
 //! A batch ([`PendingWrites::accept_batch`]) is counted in and queued whole, and answered when its last write
-//! is.
+//! is. A batch of one write is a single write.
 //!
 //! Both queues are bounded by the limits of step 1.
 //!
@@ -38,7 +38,7 @@ use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::deferred::DeferredRows;
 use crate::write::if_unchanged;
 use crate::write::lanes::{LaneWrite, WriteLanes};
-use crate::write::queue::{LastCommit, TakenWork, WorkQueue};
+use crate::write::queue::{TakenWork, WorkQueue};
 use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification, WriteDurability};
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
@@ -193,7 +193,11 @@ impl PendingWrites {
                 None => {}
             }
         }
-        self.commits.push_all(commits);
+        // A write that is alone does not wait for the batches before it.
+        match commits.len() {
+            1 => self.commits.push_several(commits),
+            _ => self.commits.push_all(commits),
+        }
         self.modifications.push_several(modifications);
         Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.shared.generations(), Instant::now()))
     }
@@ -277,15 +281,15 @@ impl PendingWrites {
     fn run_commits(&self) {
         let bytes = |commit: &PendingCommit| commit.rows.bytes();
         let is_joined = |commit: &PendingCommit| commit.is_joined;
-        let mut last = LastCommit::default();
+        let mut last_took = Duration::ZERO;
         let mut deferred = DeferredRows::new(Arc::clone(&self.shared));
         loop {
-            match self.commits.take(bytes, is_joined, &last, deferred.due()) {
+            match self.commits.take(bytes, is_joined, last_took, deferred.due()) {
                 TakenWork::Items(batch) => {
                     deferred.sync_if_due();
-                    let (writes, began) = (batch.len(), Instant::now());
+                    let began = Instant::now();
                     self.commit(batch.into(), &mut deferred);
-                    last = LastCommit { writes, took: began.elapsed() };
+                    last_took = began.elapsed();
                 }
                 TakenWork::Due => deferred.sync_if_due(),
                 TakenWork::Closed => return deferred.sync(),

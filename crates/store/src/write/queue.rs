@@ -8,16 +8,15 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 /// Maximum bytes of single items that are taken at once, plus one more item.
 const SINGLE_BYTES: usize = 8 << 20;
 
-/// The same for items of batches, and the rest of the batch that ends there: a single write that comes
-/// meanwhile waits for their sync.
+/// The same for items of batches, and the rest of the batch that ends there.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// State that a commit passes to the next one.
-#[derive(Default)]
-pub(super) struct LastCommit {
-    pub writes: usize,
-    pub took: Duration,
-}
+/// Takes the place of [`BATCH_BYTES`] while there are single items: one that comes waits for the sync of the
+/// batches that were taken before it.
+const BATCH_BYTES_BESIDE: usize = 512 << 10;
+
+/// Number of times that no single item is taken, after which it is assumed that none will come.
+const LULL: u32 = 64;
 
 /// Result of waiting for work.
 pub(super) enum TakenWork<T> {
@@ -44,6 +43,12 @@ struct CommitterQueues<T> {
     /// Items of batches; nothing comes between those of one.
     batches: VecDeque<T>,
     is_closed: bool,
+    /// True if batches waited when single items were taken last, without them.
+    is_batch_due: bool,
+    /// Number of times until there has been a [`LULL`] of single items.
+    until_lull: u32,
+    /// Number of single items that were taken last, without batches.
+    taken_alone: usize,
 }
 
 impl<T> CommitterQueues<T> {
@@ -54,6 +59,20 @@ impl<T> CommitterQueues<T> {
     /// True if there is nothing yet, and something may come.
     fn is_awaited(&mut self) -> bool {
         self.len() == 0 && !self.is_closed
+    }
+
+    /// Takes the next items: those of the first queue that is due, or of both.
+    fn take_next(&mut self, bytes: impl Fn(&T) -> usize, is_joined: impl Fn(&T) -> bool) -> VecDeque<T> {
+        let mut taken = take_bytes(&mut self.single, SINGLE_BYTES, &bytes, |_| false);
+        self.until_lull = if taken.is_empty() { self.until_lull.saturating_sub(1) } else { LULL };
+        let is_alone = self.batches.is_empty() || !(taken.is_empty() || self.is_batch_due);
+        self.is_batch_due = is_alone && !self.batches.is_empty();
+        self.taken_alone = if is_alone { taken.len() } else { 0 };
+        if !is_alone {
+            let most = if self.until_lull > 0 { BATCH_BYTES_BESIDE } else { BATCH_BYTES };
+            taken.append(&mut take_bytes(&mut self.batches, most, &bytes, is_joined));
+        }
+        taken
     }
 }
 
@@ -80,7 +99,14 @@ fn take_bytes<T>(
 
 impl<T> Default for WorkQueue<T> {
     fn default() -> Self {
-        let work = CommitterQueues { single: VecDeque::new(), batches: VecDeque::new(), is_closed: false };
+        let work = CommitterQueues {
+            single: VecDeque::new(),
+            batches: VecDeque::new(),
+            is_closed: false,
+            is_batch_due: false,
+            until_lull: 0,
+            taken_alone: 0,
+        };
         WorkQueue { queue: Mutex::new(work), ready: Condvar::new() }
     }
 }
@@ -107,18 +133,19 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Takes queued items: first single ones, up to [`SINGLE_BYTES`], then those of batches, up to
-    /// [`BATCH_BYTES`] and the rest of the batch that ends there. Blocks until there are some, or the time
-    /// that is given has come.
+    /// Takes queued items: single ones, up to [`SINGLE_BYTES`], or, where there are none, those of batches, up
+    /// to [`BATCH_BYTES`] and the rest of the batch that ends there. Both are taken together where batches had
+    /// to wait for single items the last time. Blocks until there are some, or the time that is given has
+    /// come. `last_took`: duration of the commit of those that were taken before.
     pub fn take(
         &self,
         bytes: impl Fn(&T) -> usize,
         is_joined: impl Fn(&T) -> bool,
-        last: &LastCommit,
+        last_took: Duration,
         due: Option<Instant>,
     ) -> TakenWork<T> {
         let mut queue = self.queue.lock();
-        let expected = queue.len() + last.writes;
+        let expected = queue.single.len() + queue.taken_alone;
         match due {
             None => self.ready.wait_while(&mut queue, CommitterQueues::is_awaited),
             Some(due) => {
@@ -128,23 +155,22 @@ impl<T> WorkQueue<T> {
                 }
             }
         }
-        if last.took >= SLOW_SYNC {
-            self.gather(&mut queue, expected, last.took);
+        if last_took >= SLOW_SYNC {
+            self.gather(&mut queue, expected, last_took);
         }
-        let mut taken = take_bytes(&mut queue.single, SINGLE_BYTES, &bytes, |_| false);
-        taken.append(&mut take_bytes(&mut queue.batches, BATCH_BYTES, &bytes, is_joined));
+        let taken = queue.take_next(bytes, is_joined);
         if taken.is_empty() { TakenWork::Closed } else { TakenWork::Items(taken) }
     }
 
-    /// Waits for more items while they arrive in close succession: until there are `expected`, or half a sync
-    /// has passed.
+    /// Waits for more single items while they arrive in close succession: until there are `expected`, or half
+    /// a sync has passed. Batches are not waited for: their writers prepare the next one first.
     fn gather(&self, queue: &mut MutexGuard<'_, CommitterQueues<T>>, expected: usize, sync: Duration) {
         let began = Instant::now();
-        while queue.len() < expected && began.elapsed() < sync / 2 {
-            let before = queue.len();
-            let none_came = |queue: &mut CommitterQueues<T>| queue.len() == before && !queue.is_closed;
+        while queue.single.len() < expected && began.elapsed() < sync / 2 {
+            let before = queue.single.len();
+            let none_came = |queue: &mut CommitterQueues<T>| queue.single.len() == before && !queue.is_closed;
             self.ready.wait_while_for(queue, none_came, sync / 16);
-            if queue.len() == before {
+            if queue.single.len() == before {
                 break;
             }
         }
@@ -181,7 +207,7 @@ mod tests {
     type Item = (usize, bool);
 
     fn taken(queue: &WorkQueue<Item>) -> Vec<usize> {
-        match queue.take(|item| item.0, |item| item.1, &LastCommit::default(), None) {
+        match queue.take(|item| item.0, |item| item.1, Duration::ZERO, None) {
             TakenWork::Items(items) => items.iter().map(|item| item.0).collect(),
             TakenWork::Due | TakenWork::Closed => Vec::new(),
         }
@@ -195,17 +221,38 @@ mod tests {
         queue.push_all(vec![(1, false), (2, true)]);
         queue.push((7, false));
         queue.push((8, false));
-        assert_eq!(taken(&queue), [7, 8, MB, MB, MB + 1]);
+        assert_eq!(taken(&queue), [7, 8], "they do not wait for the sync of a batch");
+        assert_eq!(taken(&queue), [MB, MB, MB + 1]);
         queue.push((9, false));
-        assert_eq!(taken(&queue), [9, 1, 2]);
-        // A single item of any size is taken, and leaves batches their part.
+        assert_eq!(taken(&queue), [9]);
+        queue.push((10, false));
+        assert_eq!(taken(&queue), [10, 1, 2], "batches wait for single items once");
+        // A single item of any size is taken.
         queue.push_all(vec![(3 * MB, false)]);
         queue.push((9 * MB, false));
         queue.push((1, false));
-        assert_eq!(taken(&queue), [9 * MB, 3 * MB]);
+        assert_eq!(taken(&queue), [9 * MB]);
+        assert_eq!(taken(&queue), [1, 3 * MB]);
+        queue.push((2, false));
         queue.close();
-        assert_eq!(taken(&queue), [1]);
+        assert_eq!(taken(&queue), [2]);
         assert!(taken(&queue).is_empty());
+    }
+
+    #[test]
+    fn batches_are_taken_in_small_portions_while_there_are_single_items() {
+        const BATCH: usize = 200 << 10;
+        let queue: WorkQueue<Item> = WorkQueue::default();
+        let fill = || (0..20).for_each(|_| queue.push_all(vec![(BATCH, false)]));
+        fill();
+        assert_eq!(taken(&queue).len(), BATCH_BYTES / BATCH);
+        queue.push((1, false));
+        assert_eq!(taken(&queue), [1]);
+        for _ in 1..LULL {
+            fill();
+            assert_eq!(taken(&queue).len(), BATCH_BYTES_BESIDE / BATCH);
+        }
+        assert_eq!(taken(&queue).len(), BATCH_BYTES / BATCH, "no single item came for long");
     }
 
     #[test]

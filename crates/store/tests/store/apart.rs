@@ -1,7 +1,10 @@
 //! Groups that have files of their own: their drop removes files, and merges none.
 
+use std::time::{Duration, Instant};
+
 use millrace_bucket::BucketId;
 use millrace_document::DocumentGroup;
+use millrace_store::StoreOptions;
 
 use crate::common::{get, open, options, put};
 
@@ -55,6 +58,25 @@ fn groups_of_an_area_are_dropped_by_file() {
         assert_eq!(get(&store, &id(number, 7)), expected, "group {number}");
         assert_eq!(get(&store, &format!("id:n:mail:g=other{number}:1")), Some(2));
     }
+    // In the background, also where drops follow each other closely.
+    store.close();
+    let store = open(StoreOptions { maintenance: true, ..options(directory.path()) });
+    store.keep_apart([BucketId::new(20, AREA)], 8 << 10);
+    for number in [1, 4, 7] {
+        store.drop_group(Some("mail"), &of_group(number)).expect("the group is dropped");
+    }
+    let files = |number| store.files_with_group(&of_group(number)).expect("the files are read");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while [1, 4, 7].into_iter().any(|number| files(number) > 0) {
+        assert!(Instant::now() < deadline, "files of dropped groups go by themselves");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(store.status().merges, 0, "nothing was merged for that");
+    for number in 0..GROUPS {
+        let expected = [2, 5].contains(&number).then_some(1);
+        assert_eq!(get(&store, &id(number, 7)), expected, "group {number}");
+        assert_eq!(get(&store, &format!("id:n:mail:g=other{number}:1")), Some(2));
+    }
 }
 
 #[test]
@@ -70,4 +92,33 @@ fn a_file_with_later_writes_of_a_dropped_group_stays() {
     store.drop_group(Some("other"), &DocumentGroup::Number(group(1))).expect("the group is dropped");
     store.maintain().expect("the store is maintained");
     assert_eq!((get(&store, &id(1)), get(&store, &id(2))), (None, Some(2)));
+}
+
+/// A drop rewrites the files that have the group, and none of the others of its bucket.
+#[test]
+fn files_without_a_dropped_group_are_not_merged_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    let id = |number: u64| format!("id:n:mail:n={}:1", group(number));
+    for numbers in [&[1][..], &[2, 3]] {
+        for number in numbers {
+            put(&store, &id(*number), "text", 1);
+        }
+        store.seal().expect("the rows are sealed");
+    }
+    store.maintain().expect("the store is maintained");
+    let drop_group = |number: u64| {
+        let dropped = DocumentGroup::Number(group(number));
+        store.drop_group(None, &dropped).expect("the group is dropped");
+        store.maintain().expect("the store is maintained");
+        assert_eq!(store.files_with_group(&dropped).expect("the files are read"), 0, "group {number}");
+        store.status().merges
+    };
+    assert_eq!(drop_group(1), 0, "its file is removed, and the other has nothing of it");
+    assert_eq!(drop_group(2), 1, "its file has another group");
+    assert_eq!([1, 2, 3].map(|number| get(&store, &id(number))), [None, None, Some(1)]);
+    store.close();
+    let store = open(options(directory.path()));
+    assert_eq!([1, 2, 3].map(|number| get(&store, &id(number))), [None, None, Some(1)]);
+    assert_eq!(store.status().segments, 1);
 }
