@@ -259,7 +259,7 @@ fn a_single_write_does_not_wait_for_the_batches_before_it() {
         };
         let sender = sender.clone();
         let done = move |outcomes: Vec<Result<CommittedWrite, Error>>| {
-            drop(sender.send((first, outcomes.iter().all(Result::is_ok))));
+            let _ = sender.send((first, outcomes.iter().all(Result::is_ok)));
         };
         let writes = numbers.map(put).collect();
         let taken = store.write_batch(writes, crate::WriterId::default(), WriteDurability::Synced, done);
