@@ -32,8 +32,10 @@ def test_the_access_log(tmp_path):
         error.read()
     first, second = lines(log, 2)
     assert first["duration"] >= 0 and abs(first["time"] - time.time()) < 60
+    assert first["peerport"] > 0
     expected = {
-        "ip": "127.0.0.1", "method": "GET", "uri": "/?a=%20b", "version": "HTTP/1.1", "agent": "test", "scheme": "http",
+        "ip": "127.0.0.1", "peeraddr": "127.0.0.1", "localport": int(node.data.rsplit(":", 1)[1]), "method": "GET",
+        "uri": "/?a=%20b", "version": "HTTP/1.1", "agent": "test", "scheme": "http",
         "host": node.data.removeprefix("http://"), "code": 200, "responsesize": len(body),
     }
     assert {name: first[name] for name in expected} == expected
@@ -80,3 +82,4 @@ def test_requests_of_shippers_are_logged_on_both_ports(tmp_path):
     expected = [("POST", "/v1/logs"), ("POST", "/v1/logs"), ("POST", "/elastic/v1/logs"), ("GET", "/_cat/indices")]
     assert [(line["method"], line["uri"]) for line in logged] == expected
     assert {line["code"] for line in logged} == {200}
+    assert [line["localport"] for line in logged] == [port, elastic, port, elastic]

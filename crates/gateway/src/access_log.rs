@@ -118,6 +118,8 @@ pub fn fuzz(text: &str) {
 pub(crate) struct ConnectionPeer {
     /// Its address.
     pub(crate) address: SocketAddr,
+    /// Port of this node that it is connected to.
+    pub(crate) local_port: u16,
     /// True if the connection uses TLS.
     pub(crate) tls: bool,
     /// True if it is a node of the cluster that has shown its certificate.
@@ -189,7 +191,11 @@ impl LogLine {
         let mut tell = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         let peer = request.extensions().get::<ConnectionPeer>();
         if let Some(peer) = peer {
-            tell("ip", json!(peer.address.ip().to_string()));
+            let address = peer.address.ip().to_string();
+            tell("ip", json!(address));
+            tell("peeraddr", json!(address));
+            tell("peerport", json!(peer.address.port()));
+            tell("localport", json!(peer.local_port));
         }
         let time = millrace_env::unix_time();
         tell("time", json!(time.as_millis() as f64 / 1000.0));

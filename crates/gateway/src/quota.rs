@@ -307,7 +307,8 @@ mod tests {
         assert_eq!((group("b", 0), group("a", 600)), (Ok(()), Ok(())));
         let address = |text: &str| {
             let address = text.parse().expect("an address");
-            let peer = ConnectionPeer { address, tls: false, is_node: false, certificate: None };
+            let peer =
+                ConnectionPeer { address, local_port: 8080, tls: false, is_node: false, certificate: None };
             limited.admit_address(Some(&peer), start, &metrics).is_ok()
         };
         let asked = ["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::1]:9", "[2001:db8::3]:1"];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use hyper::{HeaderMap, StatusCode};
 use millrace_column::ColumnForm;
 use millrace_search::FieldUseKind;
@@ -22,41 +22,34 @@ use millrace_node::{Error, FieldUseSummary};
 
 /// Routes of the data port.
 pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {
-    Router::new()
-        .route("/", get(root))
-        .route("/ApplicationStatus", get(application_status))
-        .route("/status.html", get(status_page))
-        .route("/state/v1", get(resources))
-        .route("/state/v1/", get(resources))
-        .route("/state/v1/health", get(data_health))
-        .route("/state/v1/config", get(config))
-        .route("/state/v1/version", get(version))
-        .route("/state/v1/metrics", get(metrics))
-        .route("/state/v1/fields", get(fields))
-        .route("/metrics/v1/values", get(services_metrics))
-        .route("/metrics/v2/values", get(node_metrics))
-        .route("/metrics", get(prometheus))
-        .route("/prometheus/v1/values", get(prometheus))
-        .route("/openapi.json", get(openapi::handle))
+    shared_routes(get(data_health)).route("/", get(root)).route("/status.html", get(status_page))
 }
 
 /// Routes of the config port.
 pub(crate) fn config_routes() -> Router<Arc<GatewayState>> {
-    Router::new()
+    shared_routes(get(config_health)).route("/status.html", get(config_status_page))
+}
+
+/// Routes of both ports. Those of Vespa's interfaces may end in a slash, as there.
+fn shared_routes(health: MethodRouter<Arc<GatewayState>>) -> Router<Arc<GatewayState>> {
+    let slashed = [
+        ("/state/v1", get(resources)),
+        ("/state/v1/health", health),
+        ("/state/v1/config", get(config)),
+        ("/state/v1/version", get(version)),
+        ("/state/v1/metrics", get(metrics)),
+        ("/state/v1/fields", get(fields)),
+        ("/metrics/v1/values", get(services_metrics)),
+        ("/metrics/v2/values", get(node_metrics)),
+        ("/prometheus/v1/values", get(prometheus)),
+    ];
+    let router = Router::new()
         .route("/ApplicationStatus", get(application_status))
-        .route("/status.html", get(config_status_page))
-        .route("/state/v1", get(resources))
-        .route("/state/v1/", get(resources))
-        .route("/state/v1/health", get(config_health))
-        .route("/state/v1/config", get(config))
-        .route("/state/v1/version", get(version))
-        .route("/state/v1/metrics", get(metrics))
-        .route("/state/v1/fields", get(fields))
-        .route("/metrics/v1/values", get(services_metrics))
-        .route("/metrics/v2/values", get(node_metrics))
         .route("/metrics", get(prometheus))
-        .route("/prometheus/v1/values", get(prometheus))
-        .route("/openapi.json", get(openapi::handle))
+        .route("/openapi.json", get(openapi::handle));
+    slashed.into_iter().fold(router, |router, (path, handler)| {
+        router.route(path, handler.clone()).route(&format!("{path}/"), handler)
+    })
 }
 
 /// The handlers, as Vespa names them: clients search for the paths they need.

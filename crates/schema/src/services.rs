@@ -21,6 +21,7 @@ mod snippets;
 mod special_tokens;
 mod topology;
 mod tuning;
+mod variants;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -23,6 +23,16 @@ trait PackageFiles {
 
     /// Content of a file; `None` if it does not exist.
     fn content(&self, path: &str) -> Result<Option<Vec<u8>>, Error>;
+
+    /// True if a file was written in place of another.
+    fn is_changed(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// Paths of files that were deleted.
+    fn deleted(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 impl PackageFiles for Files {
@@ -42,6 +52,14 @@ impl PackageFiles for SessionFiles {
 
     fn content(&self, path: &str) -> Result<Option<Vec<u8>>, Error> {
         self.read(path)
+    }
+
+    fn is_changed(&self, path: &str) -> bool {
+        SessionFiles::is_changed(self, path)
+    }
+
+    fn deleted(&self) -> Vec<&str> {
+        SessionFiles::deleted(self).collect()
     }
 }
 
@@ -149,14 +167,19 @@ fn read(files: &impl PackageFiles, asked: &ContentRequest) -> Result<Response, E
     let root =
         request_path.find("/content").map_or(&**request_path, |at| &request_path[..at + "/content".len()]);
     let url = |name: &str| format!("{base}{root}/{name}");
-    if let Some(content) = files.content(path)? {
-        return Ok(match status {
-            true => http::json(StatusCode::OK, &file_status(&url(path), &content)),
-            false => http::answer(StatusCode::OK, content_type(path), content),
-        });
+    if *status {
+        if let Some(state) = file_status(files, path, &url)? {
+            return Ok(http::json(StatusCode::OK, &state));
+        }
+    } else if let Some(content) = files.content(path)? {
+        return Ok(http::answer(StatusCode::OK, content_type(path), content));
     }
     let directory = if path.is_empty() || path.ends_with('/') { path.clone() } else { format!("{path}/") };
-    let names = list(&files.paths(), &directory, *recursive);
+    let mut paths = files.paths();
+    if *status {
+        paths.extend(files.deleted());
+    }
+    let names = list(&paths, &directory, *recursive);
     if names.is_empty() && !directory.is_empty() {
         return Err(Error::NotFound(format!(
             "the package has no file '{}'",
@@ -164,8 +187,8 @@ fn read(files: &impl PackageFiles, asked: &ContentRequest) -> Result<Response, E
         )));
     }
     let listed = |name: &String| {
-        let content = if *status { files.content(name)? } else { None };
-        Ok(content.map_or_else(|| json!(url(name)), |content| file_status(&url(name), &content)))
+        let state = if *status { file_status(files, name, &url)? } else { None };
+        Ok(state.unwrap_or_else(|| json!(url(name))))
     };
     let listed = names.iter().map(listed).collect::<Result<Vec<Value>, Error>>()?;
     Ok(http::json(StatusCode::OK, &listed))
@@ -189,10 +212,22 @@ fn list(paths: &[&str], directory: &str, recursive: bool) -> BTreeSet<String> {
     names
 }
 
-fn file_status(url: &str, content: &[u8]) -> Value {
+/// Status of a file: new in the package, changed or deleted since; `None` if there is none.
+fn file_status(
+    files: &impl PackageFiles,
+    path: &str,
+    url: impl Fn(&str) -> String,
+) -> Result<Option<Value>, Error> {
     use md5::{Digest, Md5};
-    let digest: String = Md5::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({ "name": url, "status": "new", "md5": digest })
+    let status = |status: &str, digest: &str| json!({ "name": url(path), "status": status, "md5": digest });
+    Ok(match files.content(path)? {
+        Some(content) => {
+            let digest: String = Md5::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+            Some(status(if files.is_changed(path) { "changed" } else { "new" }, &digest))
+        }
+        None if files.deleted().contains(&path) => Some(status("deleted", "")),
+        None => None,
+    })
 }
 
 fn content_type(path: &str) -> &'static str {

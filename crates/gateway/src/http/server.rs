@@ -194,7 +194,8 @@ fn accept(
     graceful: &GracefulShutdown,
 ) {
     let ServedClient { address, place, limits } = client;
-    let peer = ConnectionPeer { address, tls: tls.is_some(), is_node: false, certificate: None };
+    let local_port = stream.local_addr().map_or(0, |address| address.port());
+    let peer = ConnectionPeer { address, local_port, tls: tls.is_some(), is_node: false, certificate: None };
     // Without it small responses would wait for acknowledgements of earlier ones; a failure costs only that.
     let _ = stream.set_nodelay(true);
     if let Err(error) = probe(&stream) {
@@ -232,8 +233,10 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
 
 /// Serves a node of the cluster, which has shown its certificate.
 fn take(stream: Connection, limits: &PortLimits, service: impl PortService, graceful: &GracefulShutdown) {
-    let Ok(address) = stream.get_ref().0.peer_addr() else { return };
-    let peer = ConnectionPeer { address, tls: true, is_node: true, certificate: None };
+    let socket = stream.get_ref().0;
+    let Ok(address) = socket.peer_addr() else { return };
+    let local_port = socket.local_addr().map_or(0, |address| address.port());
+    let peer = ConnectionPeer { address, local_port, tls: true, is_node: true, certificate: None };
     let limits = PortLimits { streams_max: NODE_STREAMS_MAX, ..limits.clone() };
     tokio::spawn(connection(stream, peer, limits, service, graceful.watcher()));
 }

@@ -1,4 +1,5 @@
-//! JSON as written in a shell: strings may have single quotes, and lines and tabs as they are.
+//! JSON as written in a shell: strings may have single quotes, and lines and tabs as they are; names may be
+//! without quotes.
 
 use serde_json::{Error, Value};
 
@@ -20,15 +21,10 @@ pub(super) fn parse(text: &[u8], values_max: usize) -> Result<Value, Error> {
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Result of `read` for a JSON text without its byte order mark, or, if that is an error, for the text with
-/// single quotes replaced by double ones and control characters in strings escaped.
+/// single quotes replaced by double ones, names in quotes, and control characters in strings escaped.
 pub(super) fn read<T>(text: &[u8], mut read: impl FnMut(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    read(text).or_else(|error| {
-        if !text.iter().any(|byte| *byte == b'\'' || byte.is_ascii_control()) {
-            return Err(error);
-        }
-        read(&strict(text)).map_err(|_| error)
-    })
+    read(text).or_else(|error| read(&strict(text)).map_err(|_| error))
 }
 
 /// Approximate number of values in the text, except those in strings.
@@ -47,17 +43,31 @@ fn values(text: &[u8]) -> usize {
     count
 }
 
-/// Replaces the quotes of strings in single quotes by double ones, and control characters in strings by their
-/// escapes.
+/// Replaces the quotes of strings in single quotes by double ones, puts names without quotes into quotes, and
+/// replaces control characters in strings by their escapes.
 fn strict(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 16);
     let mut quote = None;
-    let mut bytes = text.iter().copied();
-    while let Some(byte) = bytes.next() {
+    // The last byte that is not a blank: a name follows a brace or a comma.
+    let mut before = b' ';
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
         match (quote, byte) {
             (None, b'"' | b'\'') => {
                 quote = Some(byte);
                 out.push(b'"');
+            }
+            (None, _) if matches!(before, b'{' | b',') => {
+                let rest = &text[text.len() - bytes.len() - 1..];
+                match bare_name(rest) {
+                    0 => out.push(byte),
+                    length => {
+                        out.push(b'"');
+                        out.extend(&rest[..length]);
+                        out.push(b'"');
+                        bytes = rest[length..].iter();
+                    }
+                }
             }
             (Some(open), _) if byte == open => {
                 quote = None;
@@ -66,13 +76,27 @@ fn strict(text: &[u8]) -> Vec<u8> {
             (Some(b'\''), b'"') => out.extend(b"\\\""),
             (Some(_), b'\\') => match bytes.next() {
                 Some(b'\'') => out.push(b'\''),
-                escaped => out.extend(std::iter::once(byte).chain(escaped)),
+                escaped => {
+                    out.push(byte);
+                    out.extend(escaped);
+                }
             },
             (Some(_), 0..0x20) => out.extend(format!("\\u{byte:04x}").into_bytes()),
             _ => out.push(byte),
         }
+        if !byte.is_ascii_whitespace() {
+            before = byte;
+        }
     }
     out
+}
+
+/// Length of the name without quotes at the start of `text`; 0 if there is none, or no colon after it.
+fn bare_name(text: &[u8]) -> usize {
+    let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'\\{}[],:".contains(byte);
+    let length = text.iter().position(ends).unwrap_or(text.len());
+    let after = text[length..].iter().find(|byte| !byte.is_ascii_whitespace());
+    if after == Some(&b':') { length } else { 0 }
 }
 
 #[cfg(test)]
@@ -80,17 +104,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_and_lines_are_as_in_a_shell() {
+    fn quotes_names_and_lines_are_as_in_a_shell() {
         for (text, expected) in [
             (r#"{'a': 'b"c', "d": "it's"}"#, r#"{"a":"b\"c","d":"it's"}"#),
             (r#"{'a': 'it\'s', 'b': "x\"y"}"#, r#"{"a":"it's","b":"x\"y"}"#),
             (r#"{'a': ['\n', 1, true]}"#, r#"{"a":["\n",1,true]}"#),
             ("{\n\"a\":\t\"b\nc\td\",\n 'e': 'f\r\n\\n'}", r#"{"a":"b\nc\td","e":"f\r\n\n"}"#),
             ("\u{feff}{\"a\": 1}", r#"{"a":1}"#),
+            (r#"{a: [1, null], b : {"c": 'd', >=:10}}"#, r#"{"a":[1,null],"b":{"c":"d",">=":10}}"#),
+            (r#"{"a": 'x, y: {z: 1}', 2003:"b,c:d"}"#, r#"{"a":"x, y: {z: 1}","2003":"b,c:d"}"#),
         ] {
             assert_eq!(parse(text.as_bytes(), 100).unwrap().to_string(), expected, "{text}");
         }
-        for text in ["{'a': 'b}", "{'a' 'b'}", "'", "{\"a\": 'b\\"] {
+        for text in ["{'a': 'b}", "{'a' 'b'}", "'", "{\"a\": 'b\\", "{a}", "{a 1}", "[a, b: 1]", "{: 1}"] {
             assert!(parse(text.as_bytes(), 100).is_err(), "{text}");
         }
     }

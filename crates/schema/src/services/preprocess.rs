@@ -1,8 +1,9 @@
-//! `preprocess:include`, `include` and `preprocess:properties`: processing of the text before parsing.
+//! `preprocess:include`, `include`, `deploy:…` and `preprocess:properties`: processing of the text before
+//! parsing.
 
 use std::ops::Range;
 
-use super::{FILE, qualified_name, required};
+use super::{FILE, qualified_name, required, variants};
 use crate::package::Files;
 use crate::{Error, SourcePosition, xml};
 
@@ -11,13 +12,14 @@ const DEPTH_MAX: usize = 8;
 /// Maximum size of the text with all files included, in bytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Returns the text with included files and substituted properties.
+/// Returns the text with included files, without the elements of other deployments, and with substituted
+/// properties.
 ///
 /// # Errors
 /// A file is not in the package, files include each other, a property has no value, or the result is too
 /// large.
 pub(super) fn run(text: &str, files: &Files) -> Result<String, Error> {
-    substitute(include_directories(include(text, files)?, files)?)
+    substitute(variants::select(&include_directories(include(text, files)?, files)?)?)
 }
 
 /// Replaces each `preprocess:include` by its file, between marks.

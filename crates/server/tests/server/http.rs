@@ -254,3 +254,28 @@ fn a_server_that_is_alone_warns_of_replicas_that_it_does_not_make() {
         );
     }
 }
+
+#[test]
+fn paths_of_the_state_may_end_in_a_slash() {
+    let server = TestServer::with_notes();
+    for path in [
+        "/state/v1",
+        "/state/v1/health",
+        "/state/v1/config",
+        "/state/v1/version",
+        "/state/v1/metrics",
+        "/state/v1/fields",
+        "/metrics/v1/values",
+        "/metrics/v2/values",
+        "/prometheus/v1/values",
+    ] {
+        for base in [server.url(), server.config_url()] {
+            let status = |path: String| {
+                let request = OutgoingRequest::new(Method::GET, path);
+                server.send(&base, HttpProtocol::Http1, request).status.as_u16()
+            };
+            assert_eq!([status(path.to_owned()), status(format!("{path}/"))], [200, 200], "{base}{path}");
+        }
+    }
+    assert_eq!(server.get("/state/v1/nothing/").0, 404);
+}

@@ -125,6 +125,38 @@ fn sessions_are_prepared_then_activated() {
 }
 
 #[test]
+fn files_of_a_session_say_what_became_of_them() {
+    let server = TestServer::with_notes();
+    const SESSION: &str = "/application/v2/tenant/default/session";
+    let from = "from=http://localhost/application/v2/tenant/default/application/default";
+    assert_eq!(server.config(Method::POST, &format!("{SESSION}?{from}")).0, 200);
+    let content = format!("{SESSION}/2/content");
+    for (method, file) in [
+        (Method::PUT, "schemas/note.sd"),
+        (Method::PUT, "files/a.txt"),
+        (Method::PUT, "files/b.txt"),
+        (Method::DELETE, "files/b.txt"),
+    ] {
+        assert_eq!(server.config(method, &format!("{content}/{file}")).0, 200, "{file}");
+    }
+    let status = |path: &str| server.config(Method::GET, &format!("{content}/{path}?return=status")).1;
+    for (file, expected) in [
+        ("services.xml", "new"),
+        ("schemas/note.sd", "changed"),
+        ("files/a.txt", "new"),
+        ("files/b.txt", "deleted"),
+    ] {
+        assert_eq!(status(file)["status"], json!(expected), "{file}");
+    }
+    let listed = status("files/");
+    let states = [&listed[0]["status"], &listed[1]["status"], &listed[2]];
+    assert_eq!(json!(states), json!(["new", "deleted", null]), "{listed}");
+    assert_eq!(server.config(Method::GET, &format!("{content}/files/b.txt")).0, 404);
+    assert_eq!(server.config(Method::PUT, &format!("{content}/files/b.txt")).0, 200);
+    assert_eq!(status("files/b.txt")["status"], json!("new"));
+}
+
+#[test]
 fn a_deleted_application_takes_its_documents_along() {
     let server = TestServer::with_notes();
     server.put("/document/v1/n/note/docid/1", "{}");

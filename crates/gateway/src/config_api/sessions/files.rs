@@ -1,11 +1,12 @@
 //! Files of a session, on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::SessionReservation;
 use millrace_node::Error;
+use millrace_schema::FILES_MAX;
 
 /// The files of a package by path, in memory.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -15,6 +16,8 @@ pub(crate) struct SessionFiles {
     directory: PathBuf,
     share: SessionReservation,
     by_path: BTreeMap<String, StoredFile>,
+    /// Paths of deleted files.
+    deleted: BTreeSet<String>,
     /// Number of files written so far.
     written: u64,
 }
@@ -23,6 +26,8 @@ pub(crate) struct SessionFiles {
 struct StoredFile {
     number: u64,
     bytes: u64,
+    /// True if it replaced another file.
+    is_changed: bool,
 }
 
 impl SessionFiles {
@@ -37,7 +42,8 @@ impl SessionFiles {
     ) -> Result<Self, Error> {
         std::fs::create_dir(directory).map_err(failed)?;
         let directory = directory.to_owned();
-        let mut stored = SessionFiles { directory, share, by_path: BTreeMap::new(), written: 0 };
+        let (by_path, deleted) = (BTreeMap::new(), BTreeSet::new());
+        let mut stored = SessionFiles { directory, share, by_path, deleted, written: 0 };
         for (path, content) in files {
             stored.write(path, content)?;
         }
@@ -59,9 +65,11 @@ impl SessionFiles {
             self.share.shrink(bytes);
             return Err(failed(error));
         }
-        if let Some(before) = self.by_path.insert(path.to_owned(), StoredFile { number, bytes }) {
+        let is_changed = self.by_path.contains_key(path);
+        if let Some(before) = self.by_path.insert(path.to_owned(), StoredFile { number, bytes, is_changed }) {
             self.forget(before);
         }
+        self.deleted.remove(path);
         Ok(())
     }
 
@@ -73,7 +81,11 @@ impl SessionFiles {
                 self.forget(file);
             }
         }
-        gone.len()
+        let count = gone.len();
+        // As many as a package may have files, however often some are written and deleted.
+        let room = FILES_MAX.saturating_sub(self.deleted.len());
+        self.deleted.extend(gone.into_iter().take(room));
+        count
     }
 
     /// Reads a file; `None` if it does not exist.
@@ -97,6 +109,16 @@ impl SessionFiles {
     /// Paths with the sizes of their files in bytes, in order.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, u64)> {
         self.by_path.iter().map(|(path, file)| (path.as_str(), file.bytes))
+    }
+
+    /// True if a file was written in place of another.
+    pub(crate) fn is_changed(&self, path: &str) -> bool {
+        self.by_path.get(path).is_some_and(|file| file.is_changed)
+    }
+
+    /// Paths of files that were deleted, in order.
+    pub(crate) fn deleted(&self) -> impl Iterator<Item = &str> {
+        self.deleted.iter().map(String::as_str)
     }
 
     fn place(&self, number: u64) -> PathBuf {

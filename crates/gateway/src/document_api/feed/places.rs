@@ -242,6 +242,7 @@ mod tests {
     fn clients_are_told_apart_by_credential_else_by_network() {
         let peer = |address: &str| ConnectionPeer {
             address: address.parse().expect("an address"),
+            local_port: 8080,
             tls: false,
             is_node: false,
             certificate: None,
