@@ -168,7 +168,7 @@ fn read(files: &impl PackageFiles, asked: &ContentRequest) -> Result<Response, E
         request_path.find("/content").map_or(&**request_path, |at| &request_path[..at + "/content".len()]);
     let url = |name: &str| format!("{base}{root}/{name}");
     if *status {
-        if let Some(state) = file_status(files, path, &url)? {
+        if let Some(state) = file_status(files, path, url)? {
             return Ok(http::json(StatusCode::OK, &state));
         }
     } else if let Some(content) = files.content(path)? {
@@ -187,7 +187,7 @@ fn read(files: &impl PackageFiles, asked: &ContentRequest) -> Result<Response, E
         )));
     }
     let listed = |name: &String| {
-        let state = if *status { file_status(files, name, &url)? } else { None };
+        let state = if *status { file_status(files, name, url)? } else { None };
         Ok(state.unwrap_or_else(|| json!(url(name))))
     };
     let listed = names.iter().map(listed).collect::<Result<Vec<Value>, Error>>()?;
