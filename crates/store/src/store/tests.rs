@@ -276,6 +276,45 @@ fn a_single_write_does_not_wait_for_the_batches_before_it() {
     assert_eq!(order, [(0, true), (30, true), (10, true), (20, true)]);
 }
 
+/// The last of the writes of a document that were accepted one after another stays, whichever queue each is
+/// in.
+#[test]
+fn a_single_write_and_a_batch_keep_the_order_of_a_document() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mood = Mood::default();
+    let store = open(directory.path(), &mood);
+    let (sender, answered) = mpsc::channel();
+    let write = |numbers: &[u32], value: i32| {
+        let put = |number: &u32| {
+            let fields = vec![("a".into(), DocumentValue::Int(value))];
+            DocumentWrite { id: id(*number), change: StoreChange::Put(Document { id: id(*number), fields }) }
+        };
+        let sender = sender.clone();
+        let done = move |outcomes: Vec<Result<CommittedWrite, Error>>| {
+            let _ = sender.send(outcomes.iter().all(Result::is_ok));
+        };
+        let writes = numbers.iter().map(put).collect();
+        let taken = store.write_batch(writes, crate::WriterId::default(), WriteDurability::Synced, done);
+        assert!(taken.is_ok(), "the store takes the writes on");
+    };
+    mood.store(3, Ordering::SeqCst);
+    write(&[0], 0);
+    poll("the first write is being committed", || mood.load(Ordering::SeqCst) == 4);
+    write(&[1, 2], 1);
+    write(&[1], 2);
+    write(&[3], 3);
+    write(&[3, 4], 4);
+    write(&[1, 3], 5);
+    write(&[1], 6);
+    mood.store(0, Ordering::SeqCst);
+    assert!(answered.iter().take(7).all(|is_written| is_written));
+    let value = |number: u32| {
+        let found = store.get(&id(number)).expect("the store reads").expect("it was written");
+        found.0.fields[0].1.clone()
+    };
+    assert_eq!([1, 2, 3, 4].map(value), [6, 1, 5, 4].map(DocumentValue::Int));
+}
+
 #[test]
 fn the_space_of_a_sealed_tail_comes_back_while_the_store_runs() {
     let directory = tempfile::tempdir().expect("a directory");

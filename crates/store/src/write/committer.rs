@@ -12,7 +12,8 @@
 //! giver of the timestamps has ordered them.
 //!
 //! A batch ([`PendingWrites::accept_batch`]) is counted in and queued whole, and answered when its last write
-//! is. A batch of one write is a single write.
+//! is. A batch of one write is a single write, which overtakes the batches that wait, unless they have an
+//! earlier write of its document.
 //!
 //! Both queues are bounded by the limits of step 1.
 //!
@@ -37,7 +38,7 @@ use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::deferred::DeferredRows;
 use crate::write::if_unchanged;
-use crate::write::lanes::{LaneWrite, WriteLanes};
+use crate::write::lanes::{LaneKind, LaneWrite, WriteLanes};
 use crate::write::queue::{TakenWork, WorkQueue};
 use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification, WriteDurability};
 use millrace_bucket::DocumentSortKey;
@@ -61,6 +62,8 @@ pub(crate) struct AcceptedWrite {
     work: CommitterWork,
     durability: WriteDurability,
     reply: WriterReply,
+    /// True if it is queued with the other writes of its batch, unless it has to wait in its lane.
+    is_batched: bool,
 }
 
 enum CommitterWork {
@@ -83,6 +86,7 @@ impl AcceptedWrite {
         shared: &Arc<StoreContext>,
         write: DocumentWrite,
         durability: WriteDurability,
+        is_batched: bool,
         done: CommitCallback,
     ) -> Self {
         let key = DocumentSortKey::new(&write.id);
@@ -104,7 +108,7 @@ impl AcceptedWrite {
             }
         };
         let reply = WriterReply::new(Arc::clone(shared), key.as_bytes().len() + bytes, done);
-        AcceptedWrite { key, work, durability, reply }
+        AcceptedWrite { key, work, durability, reply, is_batched }
     }
 
     /// Size of its row in bytes; that of a modification is not known yet.
@@ -125,8 +129,12 @@ impl LaneWrite for AcceptedWrite {
         self.key.as_bytes()
     }
 
-    fn alone(&self) -> bool {
-        matches!(self.work, CommitterWork::Modify(..))
+    fn kind(&self) -> LaneKind {
+        match &self.work {
+            CommitterWork::Modify(..) => LaneKind::Modification,
+            CommitterWork::Row(_) if self.is_batched => LaneKind::Batched,
+            CommitterWork::Row(_) => LaneKind::Single,
+        }
     }
 }
 
@@ -142,7 +150,7 @@ impl PendingWrites {
 
     /// Takes a write on, or answers at once why not.
     pub fn accept(&self, write: DocumentWrite, done: CommitCallback) {
-        let accepted = AcceptedWrite::new(&self.shared, write, WriteDurability::Synced, done);
+        let accepted = AcceptedWrite::new(&self.shared, write, WriteDurability::Synced, false, done);
         if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes(), LIMIT)) {
             return accepted.reply.send(Err(error));
         }
@@ -164,7 +172,8 @@ impl PendingWrites {
         done: BatchCallback,
     ) -> Result<Duration, RefusedBatch> {
         let removes = writes.iter().all(|write| matches!(write.change, StoreChange::Remove));
-        let limit = if writes.len() > 1 { BATCH_LIMIT } else { LIMIT };
+        let is_batched = writes.len() > 1;
+        let limit = if is_batched { BATCH_LIMIT } else { LIMIT };
         if let Err(error) = self.check(removes, limit) {
             return Err(RefusedBatch { error, writes });
         }
@@ -176,14 +185,15 @@ impl PendingWrites {
         let (mut commits, mut modifications) = (Vec::with_capacity(writes.len()), Vec::new());
         let mut bytes = 0;
         for (index, write) in writes.into_iter().enumerate() {
-            let accepted = AcceptedWrite::new(&self.shared, write, durability, outcomes.of(index));
+            let done = outcomes.of(index);
+            let accepted = AcceptedWrite::new(&self.shared, write, durability, is_batched, done);
             if let Err(error) = check_key(&accepted.key) {
                 accepted.reply.send(Err(error));
                 continue;
             }
             bytes += accepted.bytes();
             match self.lanes.enter(accepted) {
-                Some(AcceptedWrite { key, work: CommitterWork::Row(value), durability, reply }) => {
+                Some(AcceptedWrite { key, work: CommitterWork::Row(value), durability, reply, .. }) => {
                     let rows = CommitRows::Written { key, value, existed: None };
                     let is_joined = !commits.is_empty();
                     commits.push(PendingCommit { rows, durability, reply, is_joined });
@@ -193,10 +203,10 @@ impl PendingWrites {
                 None => {}
             }
         }
-        // A write that is alone does not wait for the batches before it.
-        match commits.len() {
-            1 => self.commits.push_several(commits),
-            _ => self.commits.push_all(commits),
+        // A single write does not wait for the batches before it.
+        match is_batched {
+            true => self.commits.push_all(commits),
+            false => self.commits.push_several(commits),
         }
         self.modifications.push_several(modifications);
         Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.shared.generations(), Instant::now()))
@@ -270,7 +280,7 @@ impl PendingWrites {
     /// Finishes a write: answers it, and releases the writes that waited for it.
     fn finish(&self, key: &DocumentSortKey, reply: WriterReply, outcome: Result<CommittedWrite, Error>) {
         reply.send(outcome);
-        self.lanes.leave(key.as_bytes()).into_iter().for_each(|next| self.run(next));
+        self.lanes.leave(key.as_bytes(), |next| self.run(next));
     }
 
     /// Makes writes durable until the store closes. One thread can. A panic ends the process.

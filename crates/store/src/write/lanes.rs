@@ -1,9 +1,10 @@
 //! Order of the writes of one document, if it matters.
 //!
-//! Blind writes of a document may overtake each other, as long as each is whole. A modification must see all
-//! earlier writes and must not be overtaken, or an update would be lost. So every document with writes in
-//! progress has a lane: blind writes run side by side; a modification waits until all earlier ones have left,
-//! runs alone, and all later ones wait.
+//! A modification must see all earlier writes and must not be overtaken, or an update would be lost. A single
+//! write overtakes the batches that wait, but not an earlier write of its document, or the document would keep
+//! the older content. So every document with writes in progress has a lane: blind writes of one queue, which
+//! keeps their order, run side by side; one of the other queue waits until those have left, and so does a
+//! modification, which runs alone; all later ones wait behind them.
 //!
 //! A lane is found by a hash of the key. If two documents share one, they only wait for each other.
 
@@ -20,8 +21,19 @@ const SHARDS: usize = 64;
 pub(crate) trait LaneWrite {
     /// The document's key.
     fn key(&self) -> &[u8];
-    /// Returns true if it must run alone.
-    fn alone(&self) -> bool;
+    /// What it can run beside.
+    fn kind(&self) -> LaneKind;
+}
+
+/// Kind of a write: those of one kind run side by side, except for modifications.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LaneKind {
+    /// A modification, which runs alone.
+    Modification,
+    /// A blind write that overtakes batches.
+    Single,
+    /// A blind write that is queued with the others of its batch. If it waited, it runs as a single one.
+    Batched,
 }
 
 /// The lanes of all documents with writes under way.
@@ -35,7 +47,8 @@ type Shard<W> = HashMap<u64, WriteLane<W>>;
 
 struct WriteLane<W> {
     running: usize,
-    alone: bool,
+    /// Kind of those that run.
+    kind: LaneKind,
     waiting: VecDeque<W>,
 }
 
@@ -45,39 +58,40 @@ impl<W: LaneWrite> WriteLanes<W> {
         WriteLanes { shards, seed: RandomState::new().hash_one(SHARDS) }
     }
 
-    /// A write comes. Returned: it may run now. Otherwise it waits, and [`WriteLanes::leave`] returns it
-    /// later.
+    /// A write comes. Returned: it may run now. Otherwise it waits, and [`WriteLanes::leave`] runs it later.
     pub fn enter(&self, write: W) -> Option<W> {
         let (mut shard, hash) = self.shard(write.key());
         match shard.entry(hash) {
             Entry::Vacant(free) => {
-                free.insert(WriteLane { running: 1, alone: write.alone(), waiting: VecDeque::new() });
+                free.insert(WriteLane { running: 1, kind: write.kind(), waiting: VecDeque::new() });
                 Some(write)
             }
             Entry::Occupied(lane) => lane.into_mut().enter(write),
         }
     }
 
-    /// A write of the document of this key has run. Returns those that may run now.
-    pub fn leave(&self, key: &[u8]) -> Vec<W> {
+    /// A write of the document of this key has run. Calls `run` with those that may run now, before another
+    /// one can enter.
+    pub fn leave(&self, key: &[u8], mut run: impl FnMut(W)) {
         let (mut shard, hash) = self.shard(key);
         let lane = shard.get_mut(&hash).expect("a write leaves the lane that it entered, once");
         assert!(lane.running > 0, "a write that leaves was running, and was counted when it began");
         lane.running -= 1;
         if lane.running > 0 {
-            return Vec::new();
+            return;
         }
         let Some(first) = lane.waiting.pop_front() else {
             shard.remove(&hash);
-            return Vec::new();
+            return;
         };
-        lane.alone = first.alone();
-        let mut next = vec![first];
-        while !lane.alone && lane.waiting.front().is_some_and(|write| !write.alone()) {
-            next.extend(lane.waiting.pop_front());
+        let is_blind = |write: &W| write.kind() != LaneKind::Modification;
+        lane.kind = if is_blind(&first) { LaneKind::Single } else { LaneKind::Modification };
+        lane.running = 1;
+        run(first);
+        while lane.kind == LaneKind::Single && lane.waiting.front().is_some_and(is_blind) {
+            lane.running += 1;
+            lane.waiting.pop_front().into_iter().for_each(&mut run);
         }
-        lane.running = next.len();
-        next
     }
 
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard<W>>, u64) {
@@ -90,7 +104,8 @@ impl<W: LaneWrite> WriteLanes<W> {
 impl<W: LaneWrite> WriteLane<W> {
     /// A write comes to a lane that others are in.
     fn enter(&mut self, write: W) -> Option<W> {
-        if self.alone || write.alone() || !self.waiting.is_empty() {
+        let kind = write.kind();
+        if kind == LaneKind::Modification || kind != self.kind || !self.waiting.is_empty() {
             self.waiting.push_back(write);
             return None;
         }
@@ -110,20 +125,28 @@ mod tests {
             b"key"
         }
 
-        fn alone(&self) -> bool {
-            self.0.starts_with('m')
+        fn kind(&self) -> LaneKind {
+            match self.0.as_bytes()[0] {
+                b'm' => LaneKind::Modification,
+                b'b' => LaneKind::Batched,
+                _ => LaneKind::Single,
+            }
         }
     }
 
-    /// Writes enter (`p1`: a put, `m1`: a modification) and leave (`-`); the running ones are recorded, in
-    /// turns.
+    /// Writes enter (`p1`: a put, `b1`: one of a batch, `m1`: a modification) and leave (`-`); the running ones
+    /// are recorded, in turns.
     fn check(steps: &str, expected: &str) {
         let lanes: WriteLanes<NamedLane> = WriteLanes::new();
         let ran: Vec<String> = steps
             .split(' ')
             .map(|step| {
                 let runs: Vec<&str> = match step {
-                    "-" => lanes.leave(b"key").iter().map(|write| write.0).collect(),
+                    "-" => {
+                        let mut runs = Vec::new();
+                        lanes.leave(b"key", |write| runs.push(write.0));
+                        runs
+                    }
                     name => {
                         lanes.enter(NamedLane(name.to_owned().leak())).iter().map(|write| write.0).collect()
                     }
@@ -138,5 +161,14 @@ mod tests {
     fn modifications_run_alone_and_in_order() {
         check("p1 p2 m1 p3 p4 m2 - - - - - -", "p1 p2 . . . . . m1 p3+p4 . m2 .");
         check("m1 m2 p1 - - - p2", "m1 . . m2 p1 . p2");
+    }
+
+    #[test]
+    fn writes_of_different_queues_run_in_order() {
+        check("b1 b2 p1 p2 - - - -", "b1 b2 . . . p1+p2 . .");
+        check("p1 b1 p2 - - -", "p1 . . b1+p2 . .");
+        // Those that waited are single writes by then.
+        check("p1 b1 - p2 b2 - - -", "p1 . b1 p2 . . b2 .");
+        check("b1 m1 b2 p1 - - - -", "b1 . . . m1 b2+p1 . .");
     }
 }

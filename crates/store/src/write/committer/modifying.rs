@@ -104,7 +104,7 @@ impl PendingWrites {
 
     /// Runs a modification. Returns what is to be committed; answers one that changes nothing.
     fn modified(&self, accepted: AcceptedWrite, found: Option<NewestVersion>) -> Option<PendingCommit> {
-        let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), durability, reply } = accepted
+        let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), durability, reply, .. } = accepted
         else {
             unreachable!("only modifications are queued for the modifiers")
         };
