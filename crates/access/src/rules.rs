@@ -34,10 +34,11 @@ pub enum AccessRule {
     Whole(&'static [AccessRight]),
 }
 
-/// Endpoints of both ports that require no credential: load balancers ask for the first two, generators of
-/// clients for the third, and browsers for the files of the page. They have no data.
-const OPEN: [&str; 11] = [
+/// Endpoints of both ports that require no credential: load balancers ask for the first three, generators of
+/// clients for the fourth, and browsers for the files of the page. They have no data.
+const OPEN: [&str; 12] = [
     "/state/v1/health",
+    "/state/v1/health/",
     "/status.html",
     "/openapi.json",
     "/page/style.css",
