@@ -1,10 +1,10 @@
 //! Order of the writes of one document, if it matters.
 //!
 //! A modification must see all earlier writes and must not be overtaken, or an update would be lost. A single
-//! write overtakes the batches that wait, but not an earlier write of its document, or the document would keep
-//! the older content. So every document with writes in progress has a lane: blind writes of one queue, which
-//! keeps their order, run side by side; one of the other queue waits until those have left, and so does a
-//! modification, which runs alone; all later ones wait behind them.
+//! write overtakes the batches that wait, but not an earlier write of its document, or the document would
+//! keep the older content. So every document with writes in progress has a lane: blind writes of one queue,
+//! which keeps their order, run side by side; one of the other queue waits until those have left, and so does
+//! a modification, which runs alone; all later ones wait behind them.
 //!
 //! A lane is found by a hash of the key. If two documents share one, they only wait for each other.
 
@@ -21,7 +21,7 @@ const SHARDS: usize = 64;
 pub(crate) trait LaneWrite {
     /// The document's key.
     fn key(&self) -> &[u8];
-    /// What it can run beside.
+    /// Kind of the write, which decides what it can run beside.
     fn kind(&self) -> LaneKind;
 }
 
@@ -134,8 +134,8 @@ mod tests {
         }
     }
 
-    /// Writes enter (`p1`: a put, `b1`: one of a batch, `m1`: a modification) and leave (`-`); the running ones
-    /// are recorded, in turns.
+    /// Writes enter (`p1`: a put, `b1`: one of a batch, `m1`: a modification) and leave (`-`); the running
+    /// ones are recorded, in turns.
     fn check(steps: &str, expected: &str) {
         let lanes: WriteLanes<NamedLane> = WriteLanes::new();
         let ran: Vec<String> = steps
