@@ -100,7 +100,11 @@ fn write(compact: &[u8], out: &mut [u8]) -> Option<()> {
     let stems_at = (ids_at + ids_bytes).next_multiple_of(64);
     rest.get_mut(..starts_bytes.len())?.copy_from_slice(starts_bytes);
     let stems = StemParts::read(&mut reader, offsets, &text[..word_bytes], stemmed, rest.len())?;
-    rest.get_mut(ids_at..ids_at + ids_bytes)?.copy_from_slice(reader.0);
+    let ids = rest.get_mut(ids_at..ids_at.checked_add(ids_bytes)?)?;
+    if ids.len() != reader.0.len() {
+        return None;
+    }
+    ids.copy_from_slice(reader.0);
     let end = match stemmed {
         0 => ids_at + ids_bytes,
         _ => stems_at + stems.write(words, rest.get_mut(stems_at..)?)?,

@@ -319,8 +319,8 @@ impl DocumentId {
         DocumentId::location_of(self.text.as_bytes(), &self.group)
     }
 
-    /// Location of the document whose id has a text, and this group: [`DocumentId::location`], without parsing
-    /// the text.
+    /// Location of the document whose id has a text, and this group: [`DocumentId::location`], without
+    /// parsing the text.
     pub fn location_of(text: &[u8], group: &DocumentGroup) -> Location {
         let digest = Md5::digest(text);
         let word =

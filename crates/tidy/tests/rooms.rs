@@ -24,8 +24,9 @@ const OWNED_CALLS: [OwnedCall; 8] = [
         rooms: &[
             "env/",
             "store/src/shared.rs",
+            "store/src/upkeep/maintenance.rs",
             "store/src/upkeep/sealing.rs",
-            "store/src/write/committer.rs",
+            "store/src/write/committer",
             "store/src/write/deferred.rs",
             "store/src/write/queue.rs",
             "model/",

@@ -11,8 +11,8 @@
 //! 4. `answer` lists what failed, and how far the stream is durable.
 //!
 //! Each step has at most one piece waiting for the next, so that a slow store stops the reading of the body.
-//! What is committed is answered before more of the body comes: clients wait for that. The answer takes bounded
-//! memory, even if the client reads none of it before it has sent everything.
+//! What is committed is answered before more of the body comes: clients wait for that. The answer takes
+//! bounded memory, even if the client reads none of it before it has sent everything.
 
 mod answer;
 mod answer_log;

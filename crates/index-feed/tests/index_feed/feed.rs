@@ -253,6 +253,11 @@ fn copies_of_a_type_are_read_together() {
     assert_eq!((count(0, &[5]), count(1, &[5]), pair.asked.len()), (1, 1, 10), "{:?}", pair.asked);
     let whole = pair.taken().iter().filter(|effect| effect.starts_with("read all of 0: 2")).count();
     assert_eq!(whole, 4, "each of the two copies has had two full pages");
+    // One asked for the owner's position while pages for the others were under way, and asks again.
+    pair.now = at(110);
+    let effects = pair.follower.tick(pair.now);
+    pair.carry_out(effects);
+    pair.exchange();
     for copy in 1..=5 {
         assert!(pair.follower.is_ready(CopyNumber(copy)), "copy {copy}");
     }
@@ -567,7 +572,7 @@ fn a_copy_lags_by_what_its_owner_has_not_closed() {
 #[test]
 fn documents_that_differ_are_looked_up() {
     let mut pair = FeedPair::new();
-    pair.commit(row(half(0), 7, at(60)));
+    pair.commit(row(half(0), 7, at(80)));
     pair.begin(at(50));
     pair.taken();
     let effects = pair.follower.recheck(COPY, half(0), vec![vec![7], vec![8]], pair.now);

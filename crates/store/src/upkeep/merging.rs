@@ -167,8 +167,8 @@ pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
 }
 
 /// Notes that all drops are applied in a segment that was chosen because they are not, if it has nothing that
-/// they can drop, neither in the buckets of the run nor in a part that no bucket has. Returns true if so: then
-/// there is nothing to merge.
+/// they can drop, neither in the buckets of the run nor in a part that no bucket has. Returns true if so:
+/// then there is nothing to merge.
 ///
 /// # Errors
 /// The manifest cannot be written.

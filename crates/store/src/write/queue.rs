@@ -133,9 +133,9 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Takes queued items: single ones, up to [`SINGLE_BYTES`], or, where there are none, those of batches, up
-    /// to [`BATCH_BYTES`] and the rest of the batch that ends there. Both are taken together where batches had
-    /// to wait for single items the last time. Blocks until there are some, or the time that is given has
+    /// Takes queued items: single ones, up to [`SINGLE_BYTES`], or, where there are none, those of batches,
+    /// up to [`BATCH_BYTES`] and the rest of the batch that ends there. Both are taken together where batches
+    /// had to wait for single items the last time. Blocks until there are some, or the time that is given has
     /// come. `last_took`: duration of the commit of those that were taken before.
     pub fn take(
         &self,

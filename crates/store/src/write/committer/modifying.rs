@@ -92,14 +92,18 @@ impl PendingWrites {
         began.elapsed() < SHARE_TIME
     }
 
-    /// The newest version of each document, or that it is to be looked up alone: all are if one cannot be
-    /// read, which must not hold up the others.
+    /// The newest version of each document, or that it is to be looked up alone: all are if one of several
+    /// cannot be read, which must not hold up the others.
     fn look_up(&self, taken: &[AcceptedWrite]) -> Vec<Option<NewestVersion>> {
+        let alone = || taken.iter().map(|_| Some(NewestVersion::Unread(u64::MAX))).collect();
+        if taken.len() == 1 {
+            return alone();
+        }
         let documents: Vec<(&DocumentId, &DocumentSortKey)> =
             taken.iter().map(|accepted| (accepted.modified_document(), &accepted.key)).collect();
         let find = || newest_versions(&self.shared.state(), &documents, FOUND_BYTES);
         let found = self.shared.health.guard("look documents up", find);
-        found.unwrap_or_else(|_| taken.iter().map(|_| Some(NewestVersion::Unread(u64::MAX))).collect())
+        found.unwrap_or_else(|_| alone())
     }
 
     /// Runs a modification. Returns what is to be committed; answers one that changes nothing.
