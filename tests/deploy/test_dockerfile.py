@@ -61,7 +61,8 @@ def test_it_runs_as_a_user_of_its_own_who_owns_the_data():
 def test_health_is_asked_where_the_server_answers():
     [check] = arguments("HEALTHCHECK")
     path = re.search(r"http://127\.0\.0\.1:19071([^\"]+)", check).group(1)
-    assert f'"{path}", get(config_health)' in (ROOT / "crates/gateway/src/status_api.rs").read_text()
+    routes = (ROOT / "crates/gateway/src/status_api.rs").read_text()
+    assert "shared_routes(get(config_health))" in routes and f'("{path}", health)' in routes
     assert "curl" in " ".join(arguments("RUN"))
 
 
