@@ -30,7 +30,7 @@ pub enum Error {
     Irregular {
         /// The file.
         path: PathBuf,
-        /// What to do.
+        /// Cure.
         cure: &'static str,
     },
     /// The replacement of the file of keys cannot be given to the owner of the file.

@@ -342,7 +342,7 @@ fn a_claim_of_ids_that_comes_late_does_not_count() {
     let newest = stores.map(|store| version(store).timestamp.0).into_iter().max().expect("there are two");
     let body = Some(wire::encode_fields(&claim).into());
     let late = DocumentVersion { id: id.clone(), timestamp: Timestamp(newest + 1), body };
-    // The first node was the owner for a moment, and nobody saw it.
+    // The first node was the owner for a moment, and no request saw it.
     nodes.world.next_version();
     assert_eq!(create(&nodes, 1, "b").0, 201);
     for store in stores {

@@ -85,7 +85,7 @@ fn collections_of_one_type_are_joined() {
     check("string", r#"input marks . "!" | index"#, "!a single value is needed");
 }
 
-/// What conversions make of values at the border of what they take.
+/// Results of conversions for values at the border of what they take.
 #[test]
 fn conversions_are_those_of_vespa() {
     for (made, statements, expected) in [
