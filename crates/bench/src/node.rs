@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use millrace_document::Timestamp;
 use millrace_gateway::{NodeServer, Settings};
-
 use millrace_node::Node;
 use millrace_schema::Application;
 use tokio::runtime::Runtime;
@@ -68,6 +68,18 @@ impl LocalNode {
     /// The node itself.
     pub fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// Counts the documents one by one: what was acknowledged must be there. Not to be timed.
+    pub fn check_documents(&self, acknowledged: u64) -> Result<(), Error> {
+        let store = self.node.store();
+        let infos = store.replica_infos(&store.buckets(), Timestamp(0)).map_err(Error::failed)?;
+        let there: u64 = infos.iter().flatten().map(|info| info.documents).sum();
+        if there < acknowledged {
+            let message = format!("{acknowledged} documents were acknowledged; the store has {there}");
+            return Err(Error::Failed(message));
+        }
+        Ok(())
     }
 }
 

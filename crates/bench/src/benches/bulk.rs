@@ -91,12 +91,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         appends.merge(&append_durably(directory.path(), std::iter::repeat_n(bytes, APPENDS))?);
     }
     let documents = node.seen.times.len() * BATCH;
-    let there = local.node().store().status().documents;
-    if there < documents + alone.seen.times.len() {
-        let message =
-            format!("{documents} documents of batches were acknowledged; the store has {there} in all");
-        return Err(Error::Failed(message));
-    }
+    local.check_documents(documents + alone.seen.times.len())?;
     let case = format!("{BATCH} documents of {} bytes, {IN_FLIGHT} batches in flight", bytes as u64 / BATCH);
     let rate = node.seen.rate() * BATCH as f64;
     let parsed = parsing.seen.rate() * BATCH as f64;

@@ -65,11 +65,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         next_with_id = indexed.round(next_with_id, round)?;
     }
     let answered: u64 = [&feed, &created, &indexed].iter().map(|way| way.seen.times.len() * BATCH).sum();
-    let there = local.node().store().status().documents;
-    if there < answered {
-        let message = format!("{answered} documents of batches were answered; the store has {there} in all");
-        return Err(Error::Failed(message));
-    }
+    local.check_documents(answered)?;
     let mut report = BenchReport::new(BENCH.name);
     let peer = "/feed/v1";
     for (case, way) in [("ids of the server", &created), ("ids of the client", &indexed)] {

@@ -67,13 +67,7 @@ fn run(settings: &Settings, name: &'static str, body: PutBody) -> Result<BenchRe
         appends.merge(&append_durably(directory.path(), std::iter::repeat_n(batch, APPENDS))?);
     }
     let status = local.node().store().status();
-    if status.documents < node.times.len() {
-        return Err(Error::Failed(format!(
-            "{} puts were acknowledged, but the store has {} documents",
-            node.times.len(),
-            status.documents
-        )));
-    }
+    local.check_documents(node.times.len())?;
     let case = format!("bodies of {bytes} bytes");
     let mut report = BenchReport::new(name);
     report.push(
