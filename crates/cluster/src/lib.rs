@@ -38,8 +38,8 @@ pub use message::{
 };
 pub use millrace_bucket::{ClusterConfiguration, ConfiguredNode, DividedGroup, NodeHierarchy, NodeKey};
 pub use protocol::{
-    BUCKET_PAGES, COMPRESSED_SEGMENTS, CONDITIONAL_CHANGES, PLACED_INDEXES, PROTOCOL, SERIALIZED_MESSAGES,
-    SHORT_IDS, SPREAD_PARTITIONS, STORED_LIMITS,
+    BUCKET_PAGES, COMPRESSED_SEGMENTS, CONDITIONAL_CHANGES, FILTERED_SEGMENTS, PLACED_INDEXES, PROTOCOL,
+    SERIALIZED_MESSAGES, SHORT_IDS, SPREAD_PARTITIONS, STORED_LIMITS,
 };
 pub use rate::TransferRateLimiter;
 pub use spread::DividedGroups;

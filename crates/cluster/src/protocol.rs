@@ -36,6 +36,9 @@ pub const SHORT_IDS: u16 = 3;
 /// The first protocol in which nodes read limits of stored documents and bytes in the keys that they share.
 pub const STORED_LIMITS: u16 = 3;
 
+/// The first protocol in which segments can have filters of the ids.
+pub const FILTERED_SEGMENTS: u16 = 4;
+
 /// The first protocol in which nodes keep placed copies of indexes for each other.
 pub const PLACED_INDEXES: u16 = 4;
 

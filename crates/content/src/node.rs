@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{
-    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, DropHorizon, Incarnation, NodeKey, NodeReply,
-    NodeRequest, RequestFence,
+    COMPRESSED_SEGMENTS, ClusterState, ClusterVersion, DropHorizon, FILTERED_SEGMENTS, Incarnation, NodeKey,
+    NodeReply, NodeRequest, RequestFence,
 };
 use millrace_document::{DocumentGroup, DocumentId, DocumentVersion, DropScope, Location, Timestamp};
 use millrace_env::LatencyHistogram;
@@ -295,7 +295,11 @@ async fn follow(membership: ClusterMembership, machine: Arc<ContentMachine>, sto
 
 /// Format of segments that all nodes know which act by a state.
 fn segment_format(state: &ClusterState) -> SegmentFormat {
-    if state.protocol() >= COMPRESSED_SEGMENTS { SegmentFormat::Compressed } else { SegmentFormat::Plain }
+    match state.protocol() {
+        FILTERED_SEGMENTS.. => SegmentFormat::Filtered,
+        COMPRESSED_SEGMENTS.. => SegmentFormat::Compressed,
+        _ => SegmentFormat::Plain,
+    }
 }
 
 /// Passes the latencies of requests to the transfers.

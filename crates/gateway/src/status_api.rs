@@ -206,20 +206,22 @@ fn uncounted(mut response: Response) -> Response {
 /// Bytes of the columns in the segment files of the node, and uses of the fields by its queries.
 async fn fields(State(node): State<Arc<GatewayState>>) -> Response {
     let store = node.node().store().clone();
-    let read =
-        tokio::task::spawn_blocking(move || Ok((store.stored_columns()?, store.status().segment_bytes)));
+    let read = tokio::task::spawn_blocking(move || {
+        Ok((store.stored_columns()?, store.filter_bytes(), store.status().segment_bytes))
+    });
     let failed =
         |message: String| http::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "message": message }));
     match read.await {
-        Ok(Ok((columns, all))) => {
-            http::json(StatusCode::OK, &fields_value(&columns, all, &node.node().field_uses().summary()))
+        Ok(Ok((columns, filters, all))) => {
+            let uses = node.node().field_uses().summary();
+            http::json(StatusCode::OK, &fields_value(&columns, filters, all, &uses))
         }
         Ok(Err::<_, millrace_store::Error>(error)) => failed(format!("a segment cannot be read: {error}")),
         Err(_) => failed("the directories of the segments were not read to the end; see the log".to_owned()),
     }
 }
 
-fn fields_value(columns: &[StoredColumn], all: u64, uses: &FieldUseSummary) -> Value {
+fn fields_value(columns: &[StoredColumn], filters: u64, all: u64, uses: &FieldUseSummary) -> Value {
     let bytes = |columns: &[StoredColumn]| columns.iter().map(|column| column.bytes).sum::<u64>();
     let column = |column: &StoredColumn| {
         let form = match column.key.form {
@@ -245,9 +247,11 @@ fn fields_value(columns: &[StoredColumn], all: u64, uses: &FieldUseSummary) -> V
     };
     let types = columns.chunk_by(|a, b| a.document_type == b.document_type).map(of_type);
     // The files may have changed since their directories were read.
-    let directories = all.saturating_sub(bytes(columns));
+    let directories = all.saturating_sub(bytes(columns) + filters);
     let types = types.collect::<Vec<Value>>();
-    json!({ "bytes": all, "directories": directories, "days": uses.days, "types": types })
+    json!({
+        "bytes": all, "directories": directories, "filters": filters, "days": uses.days, "types": types,
+    })
 }
 
 /// Size, sealing time and uses of each field of a document type, the largest first.

@@ -34,7 +34,6 @@ mod error;
 mod estimate;
 mod export;
 mod files;
-mod filter;
 mod fuzz;
 mod import;
 mod loading;

@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use millrace_env::filter::{KeyHash, may_contain};
 use millrace_env::{Disk, ReadFile};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::Error;
 use crate::block::{BlockPosition, RunBytes};
 use crate::cache::{BlockCache, BlockKey};
-use crate::filter::{KeyHash, may_contain};
 use crate::parcel::{self, PARCEL_BYTES, ParcelSums};
 use crate::record::{DocumentRecord, read_bytes, read_number, write_bytes, write_number};
-use crate::{Error, filter};
 
 /// First bytes of a run.
 pub(crate) const MAGIC: &[u8; 8] = b"MRINDEX1";
@@ -368,9 +368,4 @@ impl IndexRun {
             false => Err(Error::damaged(&self.path, "its fence")),
         }
     }
-}
-
-/// Hash of a document's key, for [`IndexRun::document`] of several runs.
-pub(crate) fn hash(key: &[u8]) -> KeyHash {
-    filter::KeyHash::of(key)
 }

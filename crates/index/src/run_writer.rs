@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use millrace_env::filter::{self, KeyHash, PAGE_KEYS};
 use millrace_env::{AppendFile, Disk, sync_name};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
 use crate::block::{BLOCK_BYTES, BlockBuilder};
-use crate::filter::{self, KeyHash, PAGE_DOCUMENTS};
 use crate::parcel::{PARCEL_BYTES, ParcelSums};
 use crate::record::{self, DocumentRecord, EntryRecord};
 use crate::run::{MAGIC, RunCatalog, RunFence, RunPart, RunSection};
@@ -70,7 +70,7 @@ impl<'a> RunWriter<'a> {
         if self.block.bytes.len() >= BLOCK_BYTES {
             self.end_block()?;
         }
-        if self.hashes.len() >= PAGE_DOCUMENTS {
+        if self.hashes.len() >= PAGE_KEYS {
             self.end_page()?;
         }
         Ok(())

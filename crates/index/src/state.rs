@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use millrace_env::filter::KeyHash;
 use millrace_keys::KeyRange;
 
 use crate::Error;
@@ -15,7 +16,7 @@ use crate::cursor::{RunMergeCursor, SectionRecord};
 use crate::loading::LoadedRows;
 use crate::memory::MemoryTable;
 use crate::record::{DocumentRecord, EntryRecord};
-use crate::run::{IndexRun, hash};
+use crate::run::IndexRun;
 
 #[derive(Default)]
 pub(crate) struct CopyState {
@@ -133,7 +134,7 @@ impl DocumentSources {
 
 /// Record of the newest of some runs that has one.
 fn find_in(runs: &[Arc<IndexRun>], document: &[u8]) -> Result<Option<DocumentRecord>, Error> {
-    let hash = hash(document);
+    let hash = KeyHash::of(document);
     for run in runs.iter().rev() {
         if let Some(record) = run.document(document, hash)? {
             return Ok(Some(record));

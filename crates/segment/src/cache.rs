@@ -1,8 +1,8 @@
 use millrace_column::{AlignedBuffer, Column};
 use quick_cache::Weighter;
 
-/// Cache of recent reads from segments: decoded columns and directory pages, up to a number of bytes. Shared
-/// by all segments.
+/// Cache of recent reads from segments: decoded columns, and pages of directories and filters, up to a number
+/// of bytes. Shared by all segments.
 pub struct SegmentCache {
     entries: quick_cache::sync::Cache<CacheKey, CacheEntry, CacheWeigher>,
 }
@@ -31,6 +31,7 @@ pub(crate) enum CachedPart {
     Column { column: u32, chunk: u32 },
     ChunkPage(u32),
     GroupPage(u32),
+    FilterPage(u32),
     Fence,
 }
 

@@ -2,7 +2,9 @@
 
 use millrace_column::{ColumnForm, ColumnKey};
 
+use crate::SegmentFormat;
 use crate::chunk::RowLayout;
+use crate::filter::FilterLayout;
 use crate::format::{FormatReader, write_text};
 
 /// The documents of one type in a segment.
@@ -30,11 +32,18 @@ pub struct TypeSection {
     pub(crate) fence_offset: u64,
     pub(crate) fence_length: u32,
     pub(crate) fence_checksum: u64,
+    /// Offset of the filter of the ids; 0: there is none.
+    pub(crate) filter_offset: u64,
 }
 
 impl TypeSection {
     pub(crate) fn rows(&self) -> RowLayout {
         RowLayout::new(self.columns.len())
+    }
+
+    /// Layout of the filter of the ids; `None`: there is none.
+    pub(crate) fn filter(&self) -> Option<FilterLayout> {
+        if self.filter_offset > 0 { FilterLayout::of(self.documents) } else { None }
     }
 
     /// Index of a column in [`TypeSection::columns`].
@@ -67,7 +76,7 @@ fn form(code: u8) -> Option<ColumnForm> {
     .find(|form| form_code(*form) == code)
 }
 
-pub(crate) fn encode(sections: &[TypeSection]) -> Vec<u8> {
+pub(crate) fn encode(sections: &[TypeSection], format: SegmentFormat) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend((sections.len() as u32).to_le_bytes());
     for section in sections {
@@ -87,12 +96,15 @@ pub(crate) fn encode(sections: &[TypeSection]) -> Vec<u8> {
         out.extend(section.fence_offset.to_le_bytes());
         out.extend(section.fence_length.to_le_bytes());
         out.extend(section.fence_checksum.to_le_bytes());
+        if format >= SegmentFormat::Filtered {
+            out.extend(section.filter_offset.to_le_bytes());
+        }
     }
     out
 }
 
 /// Decodes a catalog; `None` if the bytes are not one.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<TypeSection>> {
+pub(crate) fn decode(bytes: &[u8], format: SegmentFormat) -> Option<Vec<TypeSection>> {
     let mut reader = FormatReader::new(bytes);
     let mut sections = Vec::new();
     for _ in 0..reader.u32()? {
@@ -115,6 +127,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<TypeSection>> {
             fence_offset: reader.u64()?,
             fence_length: reader.u32()?,
             fence_checksum: reader.u64()?,
+            filter_offset: if format >= SegmentFormat::Filtered { reader.u64()? } else { 0 },
         });
     }
     reader.is_empty().then_some(sections)

@@ -1,6 +1,6 @@
 //! Part of a segment as a segment of its own, which is written while it is read: columns are copied as they
-//! are, with their checksums, and only the directories are created. No document is parsed, and the same bytes
-//! are written each time, from any offset on.
+//! are, with their checksums, and only the directories and the filters of ids are created. No document is
+//! parsed, and the same bytes are written each time, from any offset on.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::chunk::{ColumnLocation, RowLayout};
 use crate::directory::{ChunkDirectory, write_end};
 use crate::format::{BLOCK, header};
 use crate::ranges::{at_or_after, hull};
-use crate::{ChunkInfo, Error, GroupEntry, SegmentFile};
+use crate::{ChunkInfo, Error, GroupEntry, SegmentFile, SegmentFormat, filter};
 
 /// A segment, or its contents of some locations.
 pub struct SegmentCut {
@@ -121,7 +121,7 @@ impl SegmentCut {
     /// range covers only in part. `None`: there are no contents.
     ///
     /// # Errors
-    /// The directory cannot be read or is damaged.
+    /// The directory or the ids cannot be read or are damaged.
     pub fn of(segment: &Arc<SegmentFile>, locations: &[LocationRange]) -> Result<Option<Self>, Error> {
         let mut shares = RangeShares::new(locations);
         let mut pieces = vec![CutPiece::Made(header(segment.format()).to_vec())];
@@ -289,8 +289,8 @@ pub(crate) fn visit_chunks(
     Ok(())
 }
 
-/// Selects the chunks of a type with documents in the counted ranges. Their positions are still those in the
-/// segment.
+/// Selects the chunks of a type with documents in the counted ranges, and reads their ids for the filter.
+/// The positions are still those in the segment.
 fn select(
     segment: &SegmentFile,
     number: usize,
@@ -299,6 +299,7 @@ fn select(
     let section = &segment.sections()[number];
     let mut directory = ChunkDirectory::new(&section.document_type, section.columns.clone());
     let Some(hull) = hull(shares.locations) else { return Ok(directory) };
+    let mut chunks = Vec::new();
     visit_chunks(segment, number, hull, |chunk, row| {
         let before = directory.places.len();
         directory.places.extend(places_of(row, section.columns.len()));
@@ -306,10 +307,14 @@ fn select(
             let location = chunk.info.first_location.high();
             let location = if chunk.entry.group.is_empty() { location } else { chunk.entry.location };
             directory.add(location, &chunk.entry.group, chunk.info);
+            chunks.push(chunk.number);
         } else {
             directory.places.truncate(before);
         }
     })?;
+    if segment.format() >= SegmentFormat::Filtered {
+        directory.ids = filter::hashes_of(segment, number, &chunks)?;
+    }
     Ok(directory)
 }
 

@@ -1,13 +1,14 @@
 //! Index of the locations in a file: collected while columns are written, and written after them.
 
 use millrace_column::ColumnKey;
+use millrace_env::filter::KeyHash;
 use millrace_env::{AppendFile, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chunk::{ColumnLocation, RowLayout};
 use crate::format::{FileTrailer, SegmentFormat};
 use crate::groups::{FencePage, GroupsBuilder};
-use crate::{ChunkInfo, Error, TypeSection, catalog};
+use crate::{ChunkInfo, Error, TypeSection, catalog, filter};
 
 /// The directories of one type's chunks and groups.
 pub(crate) struct ChunkDirectory {
@@ -15,6 +16,8 @@ pub(crate) struct ChunkDirectory {
     infos: Vec<ChunkInfo>,
     /// The places of all columns of all chunks, chunk by chunk.
     pub places: Vec<ColumnLocation>,
+    /// Hashes of the ids of all chunks; of none if the file has no filters, or the chunks no ids.
+    pub ids: Vec<KeyHash>,
     groups: GroupsBuilder,
 }
 
@@ -34,8 +37,15 @@ impl ChunkDirectory {
             fence_offset: 0,
             fence_length: 0,
             fence_checksum: 0,
+            filter_offset: 0,
         };
-        ChunkDirectory { section, infos: Vec::new(), places: Vec::new(), groups: GroupsBuilder::default() }
+        ChunkDirectory {
+            section,
+            infos: Vec::new(),
+            places: Vec::new(),
+            ids: Vec::new(),
+            groups: GroupsBuilder::default(),
+        }
     }
 
     /// Adds the next chunk; the caller adds its places. Returns true if it belongs to another group than the
@@ -55,9 +65,13 @@ impl ChunkDirectory {
         next_group
     }
 
-    /// Writes the directories of all chunks and groups; returns their entry in the catalog.
+    /// Writes the directories of all chunks and groups, and the filter of the ids; returns their entry in the
+    /// catalog.
     pub fn write(mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<TypeSection, Error> {
         self.write_rows(file, offset)?;
+        if self.ids.len() as u64 == self.section.documents {
+            self.section.filter_offset = filter::write(&self.ids, file, offset)?;
+        }
         self.write_groups(file, offset)
     }
 
@@ -113,7 +127,7 @@ pub(crate) fn write_end(
     file: &mut dyn AppendFile,
     offset: &mut u64,
 ) -> Result<(), Error> {
-    let catalog = catalog::encode(sections);
+    let catalog = catalog::encode(sections, format);
     let trailer = FileTrailer {
         format,
         catalog_offset: *offset,

@@ -13,13 +13,15 @@ pub enum SegmentFormat {
     /// Version 1: columns lie in the file as they are in memory.
     Plain = 1,
     /// Version 2: columns can be compressed.
-    #[default]
     Compressed = 2,
+    /// Version 3: types with more than a few documents have a filter of their ids.
+    #[default]
+    Filtered = 3,
 }
 
 impl SegmentFormat {
     /// The newest version.
-    pub(crate) const NEWEST: SegmentFormat = SegmentFormat::Compressed;
+    pub(crate) const NEWEST: SegmentFormat = SegmentFormat::Filtered;
 
     pub(crate) fn version(self) -> u32 {
         self as u32
@@ -27,7 +29,7 @@ impl SegmentFormat {
 
     /// The format of a version; `None` for one that this program does not know.
     pub(crate) fn of_version(version: u32) -> Option<Self> {
-        [SegmentFormat::Plain, SegmentFormat::Compressed]
+        [SegmentFormat::Plain, SegmentFormat::Compressed, SegmentFormat::Filtered]
             .into_iter()
             .find(|format| format.version() == version)
     }

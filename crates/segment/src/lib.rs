@@ -8,7 +8,8 @@
 //!
 //! - [`SegmentWriter`] writes a file, chunk by chunk, in order.
 //! - [`SegmentFile`] finds groups and reads columns. An open one takes memory for its catalog alone;
-//!   directory pages and columns are in a [`SegmentCache`] that all segments share.
+//!   directory pages and columns are in a [`SegmentCache`] that all segments share. By a filter of the ids
+//!   it says of most documents that it does not have them ([`SegmentFile::may_have`]).
 //! - [`merge`] makes one file of several; it concatenates columns and parses no documents.
 //! - [`SegmentCut`] is a part of a segment as one of its own: its columns are copied as they are.
 //! - [`measure`] computes the amount of a segment's data in ranges of locations.
@@ -25,6 +26,7 @@ mod chunk;
 mod cut;
 mod directory;
 mod error;
+mod filter;
 mod format;
 mod groups;
 mod measure;
@@ -47,4 +49,4 @@ pub use measure::{RangeMeasure, measure};
 pub use merge::{MergeInput, MergePolicy, merge};
 pub use segment::SegmentFile;
 pub use verify::VerifiedBytes;
-pub use writer::{EncodedChunk, NewChunk, NewColumn, SegmentSummary, SegmentWriter};
+pub use writer::{EncodedChunk, NewChunk, NewColumn, SectionEncoding, SegmentSummary, SegmentWriter};

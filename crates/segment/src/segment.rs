@@ -78,7 +78,7 @@ impl SegmentFile {
                 "the catalog does not fit its checksum",
             ));
         }
-        let sections = catalog::decode(&catalog)
+        let sections = catalog::decode(&catalog, format)
             .ok_or_else(|| Error::corrupt(path, trailer.catalog_offset, "the catalog is not one"))?;
         let catalog_offset = trailer.catalog_offset;
         Ok(SegmentFile {
@@ -356,20 +356,43 @@ impl SegmentFile {
     }
 
     fn chunk_page(&self, section: usize, page: u32) -> Result<AlignedBuffer, Error> {
-        let key = self.key(section, CachedPart::ChunkPage(page));
+        let catalog = &self.sections[section];
+        let (at, length) = catalog.rows().page(page, catalog.chunks);
+        let damage = "a page of the chunk directory does not fit its checksum";
+        self.summed_page(section, CachedPart::ChunkPage(page), catalog.rows_offset + at, length, damage)
+    }
+
+    /// A page that ends with its checksum, which stays in the cache.
+    pub(crate) fn summed_page(
+        &self,
+        section: usize,
+        part: CachedPart,
+        offset: u64,
+        length: usize,
+        damage: &'static str,
+    ) -> Result<AlignedBuffer, Error> {
+        let key = self.key(section, part);
         if let Some(CacheEntry::Page(page)) = self.cache.get(&key) {
             return Ok(page);
         }
-        let catalog = &self.sections[section];
-        let (at, length) = catalog.rows().page(page, catalog.chunks);
-        let offset = catalog.rows_offset + at;
-        let buffer = self.read(offset, length)?;
-        let (rows, checksum) = buffer.split_at(length - 8);
-        if checksum != xxh3_64(rows).to_le_bytes() {
-            return Err(self.corrupt(offset, "a page of the chunk directory does not fit its checksum"));
+        let page = self.read_summed(offset, length, damage)?;
+        self.cache.insert(key, CacheEntry::Page(page.clone()));
+        Ok(page)
+    }
+
+    /// Reads a page that ends with its checksum.
+    pub(crate) fn read_summed(
+        &self,
+        offset: u64,
+        length: usize,
+        damage: &'static str,
+    ) -> Result<AlignedBuffer, Error> {
+        let page = self.read(offset, length)?;
+        let (content, checksum) = page.split_at(length - 8);
+        if checksum != xxh3_64(content).to_le_bytes() {
+            return Err(self.corrupt(offset, damage));
         }
-        self.cache.insert(key, CacheEntry::Page(buffer.clone()));
-        Ok(buffer)
+        Ok(page)
     }
 
     pub(crate) fn fences(&self, section: usize) -> Result<AlignedBuffer, Error> {

@@ -1,8 +1,9 @@
 use std::ops::Range;
 
-use millrace_column::Column;
+use millrace_column::{Column, ColumnKey};
 
 use crate::chunk::RowLayout;
+use crate::filter::SectionFilter;
 use crate::format::BLOCK;
 use crate::groups::{FENCE_BYTES, FencePage, decode_page};
 use crate::{Error, FileChecksums, SegmentFile};
@@ -34,7 +35,8 @@ impl SegmentFile {
         let mut parts: Vec<Range<u64>> = Vec::new();
         let mut documents = 0;
         for (number, section) in self.sections().iter().enumerate() {
-            let counted = self.verify_chunks(number, known, &mut parts)?;
+            let filter = self.verify_filter(number, &mut parts)?;
+            let counted = self.verify_chunks(number, known, filter.as_ref(), &mut parts)?;
             if counted != section.documents {
                 return Err(self.corrupt(
                     section.rows_offset,
@@ -53,6 +55,7 @@ impl SegmentFile {
         &self,
         section: usize,
         known: &FileChecksums,
+        filter: Option<&SectionFilter>,
         parts: &mut Vec<Range<u64>>,
     ) -> Result<u64, Error> {
         let catalog = &self.sections()[section];
@@ -88,6 +91,12 @@ impl SegmentFile {
                 columns.iter().flatten().try_for_each(Column::check).map_err(|_| {
                     self.corrupt(catalog.rows_offset, "a block of a compressed column is damaged")
                 })?;
+                if let Some(filter) = filter.filter(|_| *key == ColumnKey::id())
+                    && !columns.iter().flatten().all(|ids| filter.has_all(ids))
+                {
+                    let lacks = "the filter of a type lacks one of its documents";
+                    return Err(self.corrupt(catalog.filter_offset, lacks));
+                }
             }
         }
         Ok(documents)

@@ -1,13 +1,14 @@
 use std::path::{Path, PathBuf};
 
 use millrace_column::{AlignedBuffer, Column, ColumnForm, ColumnKey, Compression};
+use millrace_env::filter::KeyHash;
 use millrace_env::{AppendFile, Disk, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chunk::ColumnLocation;
 use crate::directory::{ChunkDirectory, append, write_end};
 use crate::format::{BLOCK, header};
-use crate::{ChunkInfo, Error, SegmentFormat, TypeSection};
+use crate::{ChunkInfo, Error, SegmentFormat, TypeSection, filter};
 
 /// Writes a segment: types in order, in each type the chunks in the order of their keys.
 ///
@@ -34,6 +35,15 @@ pub struct NewColumn {
     pub compression: Compression,
 }
 
+/// The form in which the chunks of a section are stored.
+#[derive(Debug, Clone)]
+pub struct SectionEncoding {
+    /// Compression of each column.
+    compressions: Vec<Compression>,
+    /// Index of the ids whose hashes the filter has; `None`: the section has no filter.
+    filtered: Option<usize>,
+}
+
 /// A chunk to be written.
 #[derive(Debug, Clone)]
 pub struct NewChunk<'a> {
@@ -54,28 +64,32 @@ pub struct EncodedChunk {
     group: String,
     info: ChunkInfo,
     columns: Vec<Option<AlignedBuffer>>,
+    /// Hashes of the ids, if the section has a filter.
+    ids: Vec<KeyHash>,
 }
 
 impl NewChunk<'_> {
-    /// Compresses the columns, by these compressions of the section. `done` is called with the index of each
+    /// Gives the columns the form in which the section stores them. `done` is called with the index of each
     /// column, after it.
     ///
     /// # Panics
     /// The chunk has not as many columns as the section, or a column is not of as many documents as the
     /// chunk.
-    pub fn encode(self, compressions: &[Compression], done: &mut dyn FnMut(usize)) -> EncodedChunk {
+    pub fn encode(self, encoding: &SectionEncoding, done: &mut dyn FnMut(usize)) -> EncodedChunk {
         let NewChunk { location, group, info, columns } = self;
+        let SectionEncoding { compressions, filtered } = encoding;
         assert_eq!(columns.len(), compressions.len(), "a chunk has the columns of its section");
         let documents = info.documents as usize;
         let full = columns.iter().flatten().all(|column| column.len() == documents);
         assert!(full, "each column of a chunk is of all its documents");
+        let ids = filtered.and_then(|index| columns[index].as_ref()).map(filter::hashes);
         let stored = |(index, (column, compression)): (usize, (Option<Column>, &Compression))| {
             let stored = column.map(|column| column.stored(*compression, pace::step));
             done(index);
             stored
         };
         let columns = columns.into_iter().zip(compressions).enumerate().map(stored).collect();
-        EncodedChunk { location, group: group.to_owned(), info, columns }
+        EncodedChunk { location, group: group.to_owned(), info, columns, ids: ids.unwrap_or_default() }
     }
 }
 
@@ -132,8 +146,7 @@ impl Drop for FileName<'_> {
 
 struct OpenSection {
     directory: ChunkDirectory,
-    /// Compression of each column.
-    compressions: Vec<Compression>,
+    encoding: SectionEncoding,
     /// Last chunks, whose columns are not written yet, in their stored form.
     slab: Vec<Vec<Option<AlignedBuffer>>>,
     slab_bytes: usize,
@@ -182,23 +195,26 @@ impl<'a> SegmentWriter<'a> {
         self.end_section()?;
         let compressions = columns.iter().map(|column| match self.format {
             SegmentFormat::Plain => Compression::None,
-            SegmentFormat::Compressed => column.compression,
+            SegmentFormat::Compressed | SegmentFormat::Filtered => column.compression,
         });
         let compressions = compressions.collect();
         let columns: Vec<ColumnKey> = columns.into_iter().map(|column| column.key).collect();
         assert!(columns.is_sorted(), "the columns of a section are sorted: they are looked up by that order");
+        let ids = columns.binary_search(&ColumnKey::id()).ok();
+        let filtered = ids.filter(|_| self.format >= SegmentFormat::Filtered);
+        let encoding = SectionEncoding { compressions, filtered };
         let directory = ChunkDirectory::new(document_type, columns);
-        self.open = Some(OpenSection { directory, compressions, slab: Vec::new(), slab_bytes: 0 });
+        self.open = Some(OpenSection { directory, encoding, slab: Vec::new(), slab_bytes: 0 });
         Ok(())
     }
 
-    /// Compressions of the columns of the section that was begun last.
+    /// The form in which the chunks of the section that was begun last are stored.
     ///
     /// # Panics
     /// No section was begun.
-    pub fn compressions(&self) -> &[Compression] {
-        let open = self.open.as_ref().expect("a section is begun before its compressions are read");
-        &open.compressions
+    pub fn encoding(&self) -> &SectionEncoding {
+        let open = self.open.as_ref().expect("a section is begun before its chunks are encoded");
+        &open.encoding
     }
 
     /// Adds the next chunk of the section that was begun last.
@@ -209,11 +225,11 @@ impl<'a> SegmentWriter<'a> {
     /// # Errors
     /// It cannot be written.
     pub fn add(&mut self, chunk: NewChunk<'_>) -> Result<(), Error> {
-        let encoded = chunk.encode(self.compressions(), &mut |_| {});
+        let encoded = chunk.encode(self.encoding(), &mut |_| {});
         self.add_encoded(encoded)
     }
 
-    /// Adds the next chunk of the section that was begun last, which was encoded with its compressions.
+    /// Adds the next chunk of the section that was begun last, which was encoded for it.
     ///
     /// # Panics
     /// No section was begun.
@@ -222,8 +238,9 @@ impl<'a> SegmentWriter<'a> {
     /// It cannot be written.
     pub fn add_encoded(&mut self, chunk: EncodedChunk) -> Result<(), Error> {
         let open = self.open.as_mut().expect("a section is begun before chunks are added");
-        let EncodedChunk { location, group, info, columns } = chunk;
+        let EncodedChunk { location, group, info, columns, ids } = chunk;
         let next_group = open.directory.add(location, &group, info);
+        open.directory.ids.extend(ids);
         if (next_group && open.slab_bytes >= SLAB_BYTES) || open.slab_bytes >= SLAB_BYTES_MAX {
             open.write_slab(&mut *self.file, &mut self.offset)?;
         }

@@ -419,6 +419,11 @@ impl Store {
         stored::stored_columns(&shared.state(), &shared.counters.seal_times)
     }
 
+    /// Bytes of the filters of ids in all segments.
+    pub fn filter_bytes(&self) -> u64 {
+        stored::filter_bytes(&self.inner.shared.state())
+    }
+
     /// Times to append a batch of writes to the log and to sync it.
     pub fn sync_times(&self) -> &LatencyHistogram {
         &self.inner.shared.counters.sync_times

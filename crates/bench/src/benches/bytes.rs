@@ -78,6 +78,8 @@ fn measure(
         let each = bytes as f64 / count;
         report.push(Figure::new(case, key.to_string(), each, FigureUnit::BytesPer("document")));
     }
+    let filters = engine.store().filter_bytes() as f64 / count;
+    report.push(Figure::new(case, "filters", filters, FigureUnit::BytesPer("document")));
     Ok(())
 }
 

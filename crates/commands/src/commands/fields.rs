@@ -43,7 +43,9 @@ fn table(answer: &Value) -> String {
             lines.push(line(bytes(column), &what));
         }
     }
-    lines.push(line(answer["directories"].as_u64().unwrap_or(0), "directories of the files"));
+    for (part, what) in [("filters", "filters of ids"), ("directories", "directories of the files")] {
+        lines.push(line(answer[part].as_u64().unwrap_or(0), what));
+    }
     lines.push(line(bytes(answer), "all segments; what waits to be sealed is not in them"));
     lines.extend(uses(answer));
     lines.join("\n")

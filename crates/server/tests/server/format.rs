@@ -1,6 +1,6 @@
 //! Data directories of earlier formats are read; those of later ones are refused.
 //!
-//! `tests/fixtures/format-1` and `-2` are data directories with segments of these versions, as each was first
+//! `tests/fixtures/format-1` to `-3` are data directories with segments of these versions, as each was first
 //! written, with every type of value, segments, a tail, a removal and a dropped group; `expected.json` in
 //! them lists the contents. `MILLRACE_WRITE_FIXTURE=1` writes the newest again, which is right only for a
 //! format that no release has written.
@@ -21,7 +21,7 @@ const SERVICES: &str = "<services version='1.0'><container id='default' version=
 <content id='things' version='1.0'><documents><document type='thing' mode='streaming'/></documents></content></services>";
 
 /// Versions of segments.
-const FORMATS: [u8; 2] = [1, 2];
+const FORMATS: [u8; 3] = [1, 2, 3];
 const NEWEST: u8 = FORMATS[FORMATS.len() - 1];
 
 fn fixture(format: u8) -> PathBuf {

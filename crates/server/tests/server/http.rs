@@ -183,10 +183,12 @@ fn the_bytes_of_fields_are_told_by_their_form() {
     let sum: u64 =
         of_type["columns"].as_array().into_iter().flatten().filter_map(|of| of["bytes"].as_u64()).sum();
     assert_eq!(of_type["bytes"].as_u64(), Some(sum));
-    assert_eq!(fields["bytes"].as_u64(), Some(sum + fields["directories"].as_u64().unwrap_or(0)));
+    let part = |name: &str| fields[name].as_u64().unwrap_or(0);
+    assert_eq!(part("bytes"), sum + part("directories") + part("filters"));
     let shown = server.millrace(&["fields"]);
     let shown = String::from_utf8_lossy(&shown.stdout);
     assert!(shown.contains("title: words") && shown.contains("all segments"), "{shown}");
+    assert!(shown.contains("filters of ids"), "{shown}");
 }
 
 #[test]

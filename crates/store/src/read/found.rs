@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use millrace_bucket::DocumentSortKey;
 use millrace_column::BytesColumn;
+use millrace_env::filter::KeyHash;
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::Error;
@@ -44,7 +45,7 @@ impl GroupSources {
 
     /// Removes documents with newer versions in the tail from the segments' masks, and rows from the tail
     /// whose document has the same or a newer version in a segment. Reads only the chunks that can have such
-    /// a document.
+    /// a document, by its location and by the filter of the segment.
     pub fn replace(&mut self, parts: &mut [ChunkPart]) -> Result<(), Error> {
         let mut outdated: HashSet<usize> = HashSet::new();
         let mut first_part = 0;
@@ -55,7 +56,12 @@ impl GroupSources {
                 let location = row.reversed_location();
                 let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
                 let before = source.chunks.partition_point(|(_, info)| info.first_location < location);
-                for chunk in before.saturating_sub(1)..after {
+                let chunks = before.saturating_sub(1)..after;
+                let hash = KeyHash::of(row.id.as_bytes());
+                if chunks.is_empty() || !source.segment.may_have(source.section, hash)? {
+                    continue;
+                }
+                for chunk in chunks {
                     candidates.entry(chunk).or_default().push((place, row));
                 }
             }

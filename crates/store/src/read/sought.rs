@@ -7,6 +7,7 @@ use std::sync::Arc;
 use millrace_bucket::{BucketId, DocumentSortKey, LocationRange};
 use millrace_column::{Column, ColumnKey, View};
 use millrace_document::{DocumentId, ReversedLocation};
+use millrace_env::filter::KeyHash;
 
 use crate::Error;
 use crate::read::found::{COMPARED_PER_LOOKUP, GroupSources, TailKey, rows_of_document};
@@ -83,8 +84,12 @@ impl StoreSnapshot<'_> {
             false => self.find_segments(group.document_type, &sought.bucket, group.location, group.group)?,
         };
         let tail = self.sought_tail(&sought.documents)?;
-        let mut documents_of: Vec<Vec<&DocumentSortKey>> =
-            segments.iter().flat_map(|source| documents_of_chunks(source, &sought.documents)).collect();
+        let hash = |document: &DocumentSortKey| KeyHash::of(id_in(document, group.group));
+        let hashes: Vec<KeyHash> = sought.documents.iter().map(hash).collect();
+        let mut documents_of: Vec<Vec<&DocumentSortKey>> = Vec::new();
+        for source in &segments {
+            documents_of.extend(documents_of_chunks(source, &sought.documents, &hashes)?);
+        }
         let reached = documents_of.iter().filter(|documents| !documents.is_empty()).count();
         let (parts, tail) = if reached * CHUNKS_PER_REACHED >= documents_of.len() {
             self.newest(group, GroupSources { segments, tail })?
@@ -125,13 +130,24 @@ impl StoreSnapshot<'_> {
     }
 }
 
-/// For each chunk the documents that it can have, of some of its group in order.
+/// The id in the key of a document of this group.
+fn id_in<'d>(document: &'d DocumentSortKey, group: &str) -> &'d [u8] {
+    // The location, the group, a zero and the rest of the location are before the id.
+    document.as_bytes().get(4 + group.len() + 1 + 4..).unwrap_or_default()
+}
+
+/// For each chunk the documents that it can have, of some of its group in order, given with the hashes of
+/// their ids.
 fn documents_of_chunks<'d>(
     source: &SegmentChunks,
     documents: &'d [DocumentSortKey],
-) -> Vec<Vec<&'d DocumentSortKey>> {
+    hashes: &[KeyHash],
+) -> Result<Vec<Vec<&'d DocumentSortKey>>, Error> {
     let mut of_chunks = vec![Vec::new(); source.chunks.len()];
-    for document in documents {
+    for (document, hash) in documents.iter().zip(hashes) {
+        if !source.segment.may_have(source.section, *hash)? {
+            continue;
+        }
         let location = document.reversed_location();
         let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
         let before = source.chunks.partition_point(|(_, info)| info.first_location < location);
@@ -139,7 +155,7 @@ fn documents_of_chunks<'d>(
             chunk.push(document);
         }
     }
-    of_chunks
+    Ok(of_chunks)
 }
 
 impl ChunkPart {
@@ -160,10 +176,8 @@ impl ChunkPart {
                 kept.extend(rows_of_document(self.path(), &ids, rows, document.as_bytes())?);
             }
         } else {
-            // The location, the group, a zero and the rest of the location are before the id.
-            let before = 4 + group.group.len() + 1 + 4;
             let wanted: HashSet<&[u8]> =
-                documents.iter().filter_map(|document| document.as_bytes().get(before..)).collect();
+                documents.iter().map(|document| id_in(document, group.group)).collect();
             kept.extend((0..rows).filter(|row| ids.get(*row).is_some_and(|id| wanted.contains(id))));
         }
         keep_rows(&mut self.newest, &kept, self.info.documents);

@@ -22,6 +22,15 @@ pub struct StoredColumn {
     pub seal_time: Duration,
 }
 
+/// Bytes of the filters of ids in all segments.
+pub(crate) fn filter_bytes(state: &StoreState) -> u64 {
+    let segments = state.buckets.iter().flat_map(|bucket| &bucket.segments);
+    let opened = segments.filter_map(|segment| segment.opened.as_ref().ok());
+    // A file can have documents of several buckets.
+    let files: BTreeMap<u64, u64> = opened.map(|file| (file.number(), file.filter_bytes())).collect();
+    files.values().sum()
+}
+
 /// The columns of all segments, the largest of each type first. Reads the directories of all segments.
 pub(crate) fn stored_columns(state: &StoreState, times: &SealTimes) -> Result<Vec<StoredColumn>, Error> {
     let mut bytes: BTreeMap<(String, ColumnKey), u64> = BTreeMap::new();

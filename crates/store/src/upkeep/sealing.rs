@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_column::{ColumnForm, ColumnKey, Compression};
+use millrace_column::{ColumnForm, ColumnKey};
 use millrace_document::ReversedLocation;
 use millrace_env::{ThreadClass, pace};
-use millrace_segment::{ChunkInfo, EncodedChunk, NewChunk, NewColumn, SegmentWriter};
+use millrace_segment::{ChunkInfo, EncodedChunk, NewChunk, NewColumn, SectionEncoding, SegmentWriter};
 use parking_lot::{Condvar, Mutex};
 
 use crate::read::columns;
@@ -440,11 +440,11 @@ impl SealRun<'_> {
             compression: columns::compression(self.layout, document_type, key),
         };
         writer.begin_section(document_type, columns.iter().map(new_column).collect())?;
-        let compressions = writer.compressions().to_vec();
+        let encoding = writer.encoding().clone();
         let begin = || enter_sealing(self.shared);
         let threads = OrderedThreads { name: "store-seal", count: self.threads, begin: &begin };
         let times = ColumnTimes::new(columns.len());
-        let encode = |rows: ChunkRows| self.encode(document_type, &columns, &compressions, &times, &rows);
+        let encode = |rows: ChunkRows| self.encode(document_type, &columns, &encoding, &times, &rows);
         let read = |next: &mut dyn FnMut(ChunkRows) -> Result<(), Error>| self.chunks(document_type, next);
         let written = threads.map(&encode, read, |chunk| Ok(writer.add_encoded(chunk)?));
         self.shared.counters.seal_times.add(document_type, &columns, &times);
@@ -482,7 +482,7 @@ impl SealRun<'_> {
         &self,
         document_type: &str,
         columns: &[ColumnKey],
-        compressions: &[Compression],
+        encoding: &SectionEncoding,
         times: &ColumnTimes,
         chunk: &ChunkRows,
     ) -> EncodedChunk {
@@ -505,7 +505,7 @@ impl SealRun<'_> {
         let built = self.shared.health.guard("make columns of documents", build);
         let columns = built.unwrap_or_else(|_| columns::keep_all(self.layout, document_type, columns, rows));
         let chunk = NewChunk { location: chunk.location, group: &chunk.group, info, columns };
-        chunk.encode(compressions, &mut |at| watch.lap(at))
+        chunk.encode(encoding, &mut |at| watch.lap(at))
     }
 }
 

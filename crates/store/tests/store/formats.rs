@@ -36,8 +36,21 @@ fn segments_of_an_earlier_format_are_written_again() {
     store.maintain().expect("there is nothing to do");
     assert_eq!(store.status().segment_bytes, compressed);
 
+    drop(store);
+
+    let store = open(options_of(directory.path(), SegmentFormat::Filtered));
+    check(&store);
+    assert_eq!(store.filter_bytes(), 0, "nothing happens by itself");
+    store.maintain().expect("written again");
+    let (filters, filtered) = (store.filter_bytes(), store.status().segment_bytes);
+    assert!(filters > 300 && filtered < compressed + 2 * filters, "{filters} of {filtered}");
+    check(&store);
+    for number in 300..600 {
+        assert_eq!(get(&store, &format!("id:n:mail:g=ann:{number}")), None, "{number}");
+    }
+
     // A cluster with nodes of an earlier version gets segments of its format, and does not turn back others.
     store.set_segment_format(SegmentFormat::Plain);
     store.maintain().expect("there is nothing to do");
-    assert_eq!(store.status().segment_bytes, compressed);
+    assert_eq!(store.status().segment_bytes, filtered);
 }

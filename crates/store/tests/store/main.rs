@@ -17,6 +17,7 @@ mod formats;
 mod groups;
 mod isolation;
 mod late;
+mod lookups;
 mod model;
 mod points;
 mod power;

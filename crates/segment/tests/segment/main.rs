@@ -1,5 +1,7 @@
 //! Segments from outside: what is written is read, merged and verified, and no flipped bit goes unnoticed.
 
+mod filters;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +31,7 @@ fn key(id: &str) -> Vec<u8> {
 
 /// Writes versions of one type, in chunks of at most `chunk` documents.
 fn write(path: &Path, versions: &Versions, chunk: usize, texts: bool) -> SegmentSummary {
-    write_as(SegmentFormat::Compressed, path, versions, chunk, texts)
+    write_as(SegmentFormat::Filtered, path, versions, chunk, texts)
 }
 
 fn write_as(
@@ -192,7 +194,7 @@ fn a_column_of_very_many_is_not_taken_for_another() {
         oldest: 1,
         newest: 1,
     };
-    let mut writer = SegmentWriter::create(&RealDisk, &path, SegmentFormat::Compressed).expect("created");
+    let mut writer = SegmentWriter::create(&RealDisk, &path, SegmentFormat::Filtered).expect("created");
     writer.begin_section("mail", keys.iter().map(new_column).collect()).expect("begun");
     writer.add(NewChunk { location: 0, group: "gann", info, columns }).expect("added");
     writer.finish().expect("finished");
@@ -256,7 +258,7 @@ fn much_is_read_in_order_and_checked() {
         let column = (!number.is_multiple_of(3)).then(|| Column::Fixed(column.finish()));
         (rows as u32, column)
     };
-    let mut writer = SegmentWriter::create(&RealDisk, &path, SegmentFormat::Compressed).expect("created");
+    let mut writer = SegmentWriter::create(&RealDisk, &path, SegmentFormat::Filtered).expect("created");
     writer.begin_section("mail", vec![new_column(&vectors)]).expect("begun");
     for number in 0..36 {
         let (documents, column) = chunk_of(number);
@@ -299,7 +301,7 @@ fn much_is_read_in_order_and_checked() {
 fn no_flipped_bit_goes_unnoticed() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.seg");
-    let all = versions((0..60u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
+    let all = versions((0..70u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
     write(&path, &all, 10, true);
     let whole = std::fs::read(&path).expect("read");
     let mut misses = Vec::new();
@@ -405,9 +407,9 @@ fn check_merge(
     assert_eq!(read(&merged), expected.values().cloned().collect::<Vec<_>>());
 }
 
-/// Both formats in turn, but not with texts in turn.
+/// All formats in turn, but not with texts in turn.
 fn format_of(number: usize) -> SegmentFormat {
-    if number.is_multiple_of(3) { SegmentFormat::Plain } else { SegmentFormat::Compressed }
+    [SegmentFormat::Plain, SegmentFormat::Compressed, SegmentFormat::Filtered][number % 3]
 }
 
 /// The reversed location of a document.
@@ -522,8 +524,8 @@ fn a_cut_has_the_chunks_of_its_locations() {
 fn what_comes_damaged_is_seen_as_it_comes() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.seg");
-    let all = versions((0..60u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
-    write(&path, &all, 10, true);
+    let all = versions((0..140u64).map(|n| (format!("id:x:mail:n={}:{n}", n % 4), n + 1, n % 7 == 0)));
+    write(&path, &all, 20, true);
     let segment = open(&path, 1).expect("opened");
     let cut = SegmentCut::of(&segment, &[BucketId::new(1, 0).reversed_range()])
         .expect("read")

@@ -1,0 +1,50 @@
+//! Lookups of documents by their ids in many segments, with filters of ids and without.
+
+use std::collections::BTreeMap;
+
+use millrace_store::{SegmentFormat, StoreOptions};
+
+use crate::common::{get, modify_all, open, options};
+
+fn id_of(number: i64) -> String {
+    let group = ["g=ann", "n=1", ""][number as usize % 3];
+    format!("id:n:mail:{group}:{number}")
+}
+
+/// Each round writes and removes a quarter of the documents, and is in a segment of its own.
+#[test]
+fn no_version_is_hidden_by_a_filter() {
+    for (format, is_filtered) in [(SegmentFormat::Compressed, false), (SegmentFormat::Filtered, true)] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let store = open(StoreOptions { segment_format: format, ..options(directory.path()) });
+        let mut expected: BTreeMap<i64, i64> = BTreeMap::new();
+        for round in 0..8 {
+            let numbers: Vec<i64> = (0..900).filter(|number| (number + round) % 4 == 0).collect();
+            let wanted = |number: i64| (number % 5 != round % 5).then_some(number * 10 + round);
+            let changes: Vec<(String, Option<i64>)> =
+                numbers.iter().map(|number| (id_of(*number), wanted(*number))).collect();
+            for (number, (found, written)) in numbers.iter().zip(modify_all(&store, &changes)) {
+                let before = match wanted(*number) {
+                    Some(wanted) => expected.insert(*number, wanted),
+                    None => expected.remove(number),
+                };
+                assert_eq!(found.map(|(found, _)| found), before, "{format:?}, round {round}: {number}");
+                assert_eq!(written.existed, Some(before.is_some()), "{format:?}, round {round}: {number}");
+            }
+            store.seal().expect("sealed");
+        }
+        for is_merged in [false, true] {
+            if is_merged {
+                store.maintain().expect("merged");
+            }
+            assert_eq!(store.filter_bytes() > 0, is_filtered, "{format:?}");
+            for number in 0..1200 {
+                assert_eq!(
+                    get(&store, &id_of(number)),
+                    expected.get(&number).copied(),
+                    "{format:?}: {number}"
+                );
+            }
+        }
+    }
+}
