@@ -237,7 +237,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::words;
+    use crate::words::{self, DocumentRows};
 
     proptest! {
         #[test]
@@ -286,9 +286,9 @@ mod tests {
                 if is_whole {
                     let expected: Vec<u32> =
                         rows.iter().map(|row| alone.of(usize::from(*row)).len() as u32).collect();
-                    prop_assert_eq!(&counted.counts(&rows)[..], &expected[..]);
-                    prop_assert_eq!(&counted.counts(&rows[1..])[..], &expected[1..]);
-                    prop_assert_eq!(&alone.counts(&rows)[..], &expected[..]);
+                    prop_assert_eq!(&counted.counts(&DocumentRows::new(&rows))[..], &expected[..]);
+                    prop_assert_eq!(&counted.counts(&DocumentRows::new(&rows[1..]))[..], &expected[1..]);
+                    prop_assert_eq!(&alone.counts(&DocumentRows::new(&rows))[..], &expected[..]);
                     prop_assert_eq!(counted.bits(), alone.bits());
                 }
                 prop_assert_eq!(found, alone);

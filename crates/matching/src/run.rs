@@ -9,6 +9,7 @@ use crate::leaf::LeafKind;
 use crate::nearest::SmallestDistances;
 use crate::tree::{ChunkPass, ReadyPlan, ResidualTree, live};
 use crate::window::ColumnWindow;
+use crate::words::DocumentRows;
 use crate::{
     ChunkMatches, Error, FieldStatistics, LeafMatches, MatchedDocuments, RankingDemands, TermStatistics,
 };
@@ -128,14 +129,14 @@ impl<'a> MatchGathering<'a> {
         if is_ranked {
             pass.narrow(&documents, &matched)?;
         }
+        let rows = DocumentRows::new(&documents);
         let leaves = (0..self.ready.leaves.len())
             .map(|leaf| {
                 if !is_ranked && self.best[leaf].is_none() {
                     return Ok(LeafMatches::None);
                 }
                 let active = active.as_ref().map(|active| &active[leaf]);
-                let found =
-                    pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)?;
+                let found = pass.extract(LeafId(leaf), &rows, &matched, active, self.demands.positions)?;
                 self.ready.plan.memory.take(found.memory_bytes())?;
                 Ok(found)
             })
