@@ -89,22 +89,19 @@ impl BoundWords<'_> {
         text_lengths(chunk, tokens, lengths);
     }
 
-    /// Number of words of each element of a document, by its index in the chunk. Between two elements
-    /// lies one position.
-    pub fn element_lengths(self, chunk: &FeatureChunk<'_>, document: usize) -> Vec<u32> {
+    /// Finds the number of words of each element of a document, by its index in the chunk. Between two
+    /// elements lies one position.
+    pub fn element_lengths(self, chunk: &FeatureChunk<'_>, document: usize, lengths: &mut Vec<u32>) {
+        lengths.clear();
         if self.values.is_some() {
-            return vec![1; self.value_count(chunk, document)];
+            lengths.resize(self.value_count(chunk, document), 1);
+            return;
         }
-        let mut lengths = vec![0];
-        let Some(tokens) = chunk.tokens(self.column) else { return lengths };
-        for id in tokens.document(document).iter() {
-            if id == ELEMENT_BOUNDARY {
-                lengths.push(0);
-            } else if let Some(last) = lengths.last_mut() {
-                *last += 1;
-            }
+        match chunk.tokens(self.column).map(|tokens| tokens.document(document)) {
+            None => lengths.push(0),
+            Some(TokenIds::Narrow(ids)) => lengths_between(ids, 0, lengths),
+            Some(TokenIds::Wide(ids)) => lengths_between(ids, ELEMENT_BOUNDARY, lengths),
         }
-        lengths
     }
 
     fn value_count(self, chunk: &FeatureChunk<'_>, document: usize) -> usize {
@@ -176,8 +173,9 @@ impl BoundWeights<'_> {
             return None;
         }
         let weights = element_weights(&chunk.value(chunk.column(self.values)?, self.data_type, document)?);
-        let mut end = 0;
-        let ends = self.words.element_lengths(chunk, document).into_iter().map(|length| {
+        let (mut end, mut lengths) = (0, Vec::new());
+        self.words.element_lengths(chunk, document, &mut lengths);
+        let ends = lengths.into_iter().map(|length| {
             end += length + 1;
             end
         });
@@ -192,6 +190,11 @@ pub(crate) fn element_weights(set: &ColumnValue<'_>) -> Vec<f64> {
     let mut weights = Vec::new();
     single_values_at(set, WHOLE, &mut |_, weight| weights.push(f64::from(weight)));
     weights
+}
+
+/// Adds the number of words before, between and after the boundaries.
+fn lengths_between<T: PartialEq>(ids: &[T], boundary: T, lengths: &mut Vec<u32>) {
+    lengths.extend(ids.split(|id| *id == boundary).map(|element| element.len() as u32));
 }
 
 fn text_lengths(chunk: &FeatureChunk<'_>, tokens: &TokensColumn, lengths: &mut Vec<f64>) {
