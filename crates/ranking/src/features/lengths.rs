@@ -282,6 +282,11 @@ impl DocumentElements {
     /// Number of words of the longest element with one of the positions; of the longest element if there are
     /// no positions.
     pub fn longest(&self, positions: impl Iterator<Item = u32>) -> u32 {
+        if let DocumentElements::Words { boundaries, end } = self
+            && boundaries.is_empty()
+        {
+            return *end;
+        }
         let length = |element| match self {
             DocumentElements::Words { .. } => {
                 let (start, end) = self.bounds(element);
@@ -370,5 +375,26 @@ impl RankFeature for FieldLength {
                 }
             }
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lengths_between;
+
+    #[test]
+    fn elements_lie_between_boundaries() {
+        let cases: [(&[u16], &[u32]); 5] = [
+            (&[], &[0]),
+            (&[3, 4, 5], &[3]),
+            (&[0], &[0, 0]),
+            (&[7, 0, 8, 9], &[1, 2]),
+            (&[0, 7, 0, 0, 8], &[0, 1, 0, 1]),
+        ];
+        for (ids, expected) in cases {
+            let mut lengths = Vec::new();
+            lengths_between(ids, 0, &mut lengths);
+            assert_eq!(lengths, expected, "{ids:?}");
+        }
     }
 }
