@@ -107,7 +107,7 @@ impl<'a> MatchGathering<'a> {
         self.measure(window, chunk, &live)?;
         let mut pass = ChunkPass::new(self.ready, window, chunk, live);
         for leaf in &self.counted {
-            pass.look(*leaf, &live)?;
+            pass.seek(*leaf, &live)?;
             self.matches.statistics.document_frequency[leaf.0] += pass.frequency(*leaf) as u64;
         }
         let residual = pass.evaluate(&mut self.best)?;
@@ -122,7 +122,7 @@ impl<'a> MatchGathering<'a> {
         if matched.is_empty() {
             return Ok(());
         }
-        let documents: Vec<u16> = matched.iter().map(|document| document as u16).collect();
+        let documents = matched.rows();
         let is_ranked = self.demands != RankingDemands::default();
         let has_nearest = self.best.iter().any(Option::is_some);
         let active = if is_ranked || has_nearest { pass.activity(&matched)? } else { None };

@@ -254,7 +254,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     }
 
     /// Evaluates a leaf in the documents `within`, except for those already examined.
-    fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
+    pub(crate) fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
             // Words are searched in the whole chunk in one scan, and statistics need all of it.
@@ -451,7 +451,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             return Ok(DocumentBits::NONE);
         };
         for leaf in excluded {
-            self.look(*leaf, &all)?;
+            self.seek(*leaf, &all)?;
         }
         let places =
             |leaves: &[LeafId]| leaves.iter().filter_map(|leaf| self.places(*leaf)).collect::<Vec<_>>();
