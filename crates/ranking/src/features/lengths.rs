@@ -197,6 +197,11 @@ fn lengths_between<T: PartialEq>(ids: &[T], boundary: T, lengths: &mut Vec<u32>)
     lengths.extend(ids.split(|id| *id == boundary).map(|element| element.len() as u32));
 }
 
+/// Places of the boundaries.
+fn places_of<T: PartialEq>(ids: &[T], boundary: T) -> Vec<u32> {
+    (0..).zip(ids).filter(|(_, id)| **id == boundary).map(|(at, _)| at).collect()
+}
+
 fn text_lengths(chunk: &FeatureChunk<'_>, tokens: &TokensColumn, lengths: &mut Vec<f64>) {
     let starts = tokens.starts();
     // Element boundaries are not words. Most columns have none, which a single scan of the numbers shows.
@@ -209,7 +214,11 @@ fn text_lengths(chunk: &FeatureChunk<'_>, tokens: &TokensColumn, lengths: &mut V
         if !has_boundaries {
             return f64::from(all);
         }
-        let boundaries = tokens.document(document).iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
+        // A loop for each width has no decision for each word.
+        let boundaries = match tokens.document(document) {
+            TokenIds::Narrow(ids) => ids.iter().filter(|id| **id == 0).count(),
+            TokenIds::Wide(ids) => ids.iter().filter(|id| **id == ELEMENT_BOUNDARY).count(),
+        };
         f64::from(all) - boundaries as f64
     }));
 }
@@ -258,11 +267,10 @@ impl BoundShape {
             return DocumentElements::Words { boundaries: Vec::new(), end: 0 };
         };
         let ids = tokens.document(document);
-        let boundaries = match self.has_elements {
-            true => {
-                (0..).zip(ids.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(at, _)| at).collect()
-            }
-            false => Vec::new(),
+        let boundaries = match ids {
+            _ if !self.has_elements => Vec::new(),
+            TokenIds::Narrow(ids) => places_of(ids, 0),
+            TokenIds::Wide(ids) => places_of(ids, ELEMENT_BOUNDARY),
         };
         DocumentElements::Words { boundaries, end: ids.len() as u32 }
     }
