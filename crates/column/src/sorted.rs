@@ -20,19 +20,40 @@ impl<'a> SortedTexts<'a> {
         let (mut low, mut high) = (0, self.offsets.len() - 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            let text = self.get(middle);
-            // Most texts differ in their first bytes, which costs less than to compare slices.
-            let is_below = match self.head(middle, text).cmp(&head) {
-                std::cmp::Ordering::Equal => text < wanted,
-                order => order.is_lt(),
-            };
-            if is_below {
+            if self.is_below(middle, wanted, head) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         low
+    }
+
+    /// For each of `wanted` what [`SortedTexts::first_not_below`] finds. The searches take each step together
+    /// and without a branch: while one waits for memory, so do the others.
+    pub fn first_not_below_each(self, wanted: &[&[u8]]) -> Vec<usize> {
+        let heads: Vec<u64> = wanted.iter().map(|wanted| head(wanted)).collect();
+        let mut lows = vec![0; wanted.len()];
+        // What is wanted is among so many texts from the low end on, or after them.
+        let mut among = self.offsets.len() - 1;
+        while among > 0 {
+            let half = among.div_ceil(2);
+            for ((low, wanted), head) in lows.iter_mut().zip(wanted).zip(&heads) {
+                *low += half * usize::from(self.is_below(*low + half - 1, wanted, *head));
+            }
+            among -= half;
+        }
+        lows
+    }
+
+    /// True if the text at `index` is below `wanted`, whose [`head`] is given.
+    fn is_below(self, index: usize, wanted: &[u8], head: u64) -> bool {
+        let text = self.get(index);
+        // Most texts differ in their first bytes, which costs less than to compare slices.
+        match self.head(index, text).cmp(&head) {
+            std::cmp::Ordering::Equal => text < wanted,
+            order => order.is_lt(),
+        }
     }
 
     /// The [`head`] of the text at `index`: in one load, unless it is one of the last texts.
@@ -75,6 +96,10 @@ mod tests {
             }
             let sorted = SortedTexts { offsets: &offsets, bytes: &bytes };
             prop_assert_eq!(sorted.first_not_below(&wanted), texts.partition_point(|text| *text < wanted));
+            let all: Vec<&[u8]> = texts.iter().chain([&wanted]).map(Vec::as_slice).collect();
+            let expected: Vec<usize> =
+                all.iter().map(|wanted| texts.partition_point(|text| text.as_slice() < *wanted)).collect();
+            prop_assert_eq!(sorted.first_not_below_each(&all), expected);
         }
     }
 }

@@ -64,9 +64,26 @@ impl<'a> StemTable<'a> {
 
     /// Numbers of the words with this stem that differ from it.
     pub fn words_of(&self, stem: &[u8]) -> &'a [u32] {
-        let stems = SortedTexts { offsets: self.offsets, bytes: self.bytes };
-        let first = stems.first_not_below(stem);
-        if first + 1 < self.offsets.len() && stems.get(first) == stem { self.words(first) } else { &[] }
+        self.words_at(self.sorted().first_not_below(stem), stem)
+    }
+
+    /// Calls `each` with the index of each of `stems` and the numbers that [`StemTable::words_of`] finds for
+    /// it.
+    pub fn words_of_each(&self, stems: &[&[u8]], mut each: impl FnMut(usize, u32)) {
+        let firsts = self.sorted().first_not_below_each(stems);
+        for (index, (stem, first)) in stems.iter().zip(firsts).enumerate() {
+            self.words_at(first, stem).iter().for_each(|number| each(index, *number));
+        }
+    }
+
+    fn sorted(&self) -> SortedTexts<'a> {
+        SortedTexts { offsets: self.offsets, bytes: self.bytes }
+    }
+
+    /// Numbers of the words of the stem at `index`; none if that is another stem, or past the last.
+    fn words_at(&self, index: usize, stem: &[u8]) -> &'a [u32] {
+        let is_same = index + 1 < self.offsets.len() && self.sorted().get(index) == stem;
+        if is_same { self.words(index) } else { &[] }
     }
 
     /// Calls `visit` with each stem and each of its words.

@@ -183,7 +183,21 @@ impl TokensColumn {
 
     /// Numbers of a word by its written form: none, one, or one per stem. Costs a binary search.
     pub fn numbers(&self, word: &[u8]) -> Range<u32> {
-        let first = self.first_not_below(word);
+        self.same_from(self.first_not_below(word), word)
+    }
+
+    /// Calls `each` with the index of each of `words` and its [`TokensColumn::numbers`]. Costs less than to
+    /// look the words up one by one.
+    pub fn numbers_each(&self, words: &[&[u8]], mut each: impl FnMut(usize, u32)) {
+        let TokenDictionary { offsets, bytes } = self.dictionary();
+        let firsts = SortedTexts { offsets, bytes }.first_not_below_each(words);
+        for (index, (word, first)) in words.iter().zip(firsts).enumerate() {
+            self.same_from(first as u32 + 1, word).for_each(|number| each(index, number));
+        }
+    }
+
+    /// The numbers of a word, of which none is below `first`.
+    fn same_from(&self, first: u32, word: &[u8]) -> Range<u32> {
         let same = |number: &u32| *number as usize <= self.words && self.word(*number) == word;
         first..(first..).find(|number| !same(number)).unwrap_or(first)
     }
@@ -196,6 +210,20 @@ impl TokensColumn {
         own.filter(|number| stems.is_none_or(|stems| !stems.has_another(*number))).for_each(&mut each);
         if let Some(stems) = stems {
             stems.words_of(stem).iter().copied().for_each(each);
+        }
+    }
+
+    /// Calls `each` with the index of each of `stems` and the numbers that [`TokensColumn::stemmed`] finds
+    /// for it. Costs less than to look the stems up one by one.
+    pub fn stemmed_each(&self, stems: &[&[u8]], mut each: impl FnMut(usize, u32)) {
+        let table = self.stems();
+        self.numbers_each(stems, |index, number| {
+            if table.is_none_or(|table| !table.has_another(number)) {
+                each(index, number);
+            }
+        });
+        if let Some(table) = table {
+            table.words_of_each(stems, each);
         }
     }
 

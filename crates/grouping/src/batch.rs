@@ -173,5 +173,8 @@ pub(crate) fn number_at(column: &FixedColumn, document: usize) -> Option<Express
 
 /// Text of a document in a text column.
 pub(crate) fn text_at(column: &BytesColumn, document: usize) -> Option<Cow<'_, str>> {
-    column.get(document).map(String::from_utf8_lossy)
+    // Text is checked a word of memory at a time; only what is wrong is replaced, character by character.
+    column.get(document).map(|bytes| {
+        std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+    })
 }

@@ -91,11 +91,22 @@ impl<'a> ExpressionDatum<'a> {
         match self {
             ExpressionDatum::Raw(bytes) => Cow::Borrowed(bytes),
             ExpressionDatum::Text(text) => Cow::Borrowed(text.as_bytes()),
-            ExpressionDatum::Double(value) => Cow::Owned(value.to_be_bytes().to_vec()),
-            ExpressionDatum::List(list) => {
-                Cow::Owned(list.iter().flat_map(|item| item.to_raw().into_owned()).collect())
+            other => {
+                let mut bytes = Vec::new();
+                other.append_raw(&mut bytes);
+                Cow::Owned(bytes)
             }
-            other => Cow::Owned(other.to_long().to_be_bytes().to_vec()),
+        }
+    }
+
+    /// Appends the binary representation.
+    pub(crate) fn append_raw(&self, out: &mut Vec<u8>) {
+        match self {
+            ExpressionDatum::Raw(bytes) => out.extend_from_slice(bytes),
+            ExpressionDatum::Text(text) => out.extend_from_slice(text.as_bytes()),
+            ExpressionDatum::Double(value) => out.extend_from_slice(&value.to_be_bytes()),
+            ExpressionDatum::List(list) => list.iter().for_each(|item| item.append_raw(out)),
+            other => out.extend_from_slice(&other.to_long().to_be_bytes()),
         }
     }
 

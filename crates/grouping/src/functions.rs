@@ -305,7 +305,8 @@ fn date(at: i64, zone: &GroupingZone) -> ExpressionDatum<'static> {
 fn append_text<'a>(done: ExpressionDatum<'a>, next: &ExpressionDatum<'a>) -> ExpressionDatum<'a> {
     let mut text = match done {
         ExpressionDatum::Text(text) => text.into_owned(),
-        _ => String::new(),
+        // Most results fit, so that nothing is moved as they grow.
+        _ => String::with_capacity(64),
     };
     text.push_str(&next.to_text());
     ExpressionDatum::text(text)
@@ -317,7 +318,7 @@ fn append_bytes<'a>(done: ExpressionDatum<'a>, next: &ExpressionDatum<'a>) -> Ex
         _ => Vec::new(),
     };
     if !matches!(next, ExpressionDatum::Null) {
-        bytes.extend_from_slice(&next.to_raw());
+        next.append_raw(&mut bytes);
     }
     ExpressionDatum::Raw(Cow::Owned(bytes))
 }

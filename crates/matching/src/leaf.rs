@@ -417,12 +417,13 @@ impl ReadyLeaf {
         within: &DocumentBits,
     ) -> Vec<(u16, i64)> {
         let mut weights: Vec<(u32, i32)> = Vec::with_capacity(listed.len());
-        for (stem, weight) in listed {
-            match self.paths {
-                ExecutionPaths::Fast => {
-                    tokens.stemmed(stem.as_bytes(), |number| weights.push((number, *weight)))
-                }
-                ExecutionPaths::Plain => {
+        match self.paths {
+            ExecutionPaths::Fast => {
+                let stems: Vec<&[u8]> = listed.iter().map(|(stem, _)| stem.as_bytes()).collect();
+                tokens.stemmed_each(&stems, |index, number| weights.push((number, listed[index].1)));
+            }
+            ExecutionPaths::Plain => {
+                for (stem, weight) in listed {
                     let numbers = tokens.stemmed_plainly(stem.as_bytes());
                     weights.extend(numbers.into_iter().map(|number| (number, *weight)));
                 }

@@ -7,7 +7,7 @@ use millrace_plan::QueryMemoryError;
 
 use crate::bits::DocumentBits;
 use crate::pattern::WordMatcher;
-use crate::words::{ChunkPositions, TokenNumbers};
+use crate::words::{ChunkPositions, TokenNumbers, ascending};
 
 /// Minimum number of words for which one pass with a look at a table for each token is faster than a pass
 /// with vector instructions for each word.
@@ -45,9 +45,13 @@ pub(crate) fn find_each(
     take: &mut TakeMemory<'_>,
 ) -> Result<Vec<ChunkPositions>, QueryMemoryError> {
     let mut found: Vec<ChunkPositions> = matchers.iter().map(|_| ChunkPositions::default()).collect();
+    let named = look_up(matchers, tokens);
+    if matchers.iter().zip(&named).all(|(matcher, numbers)| matcher.names_words() && numbers.is_empty()) {
+        return Ok(found);
+    }
     let mut rest = 0;
     while rest < matchers.len() {
-        let table = LeafTable::of_first(&matchers[rest..], tokens);
+        let table = LeafTable::of_first(&matchers[rest..], &named[rest..], tokens);
         let end = rest + table.words;
         match tokens.ids() {
             TokenIds::Narrow(ids) if !located && table.is_worth_counting(ids, tokens) => {
@@ -60,6 +64,21 @@ pub(crate) fn find_each(
     Ok(found)
 }
 
+/// Numbers of the words of each matcher that names them, ascending; none for other matchers.
+fn look_up(matchers: &[&WordMatcher], tokens: &TokensColumn) -> Vec<Vec<u32>> {
+    let mut numbers: Vec<Vec<u32>> = vec![Vec::new(); matchers.len()];
+    let stems = matchers.iter().enumerate().flat_map(|(index, matcher)| {
+        matcher.stems().into_iter().flatten().map(move |stem| (index, stem.as_bytes()))
+    });
+    let (of, texts): (Vec<usize>, Vec<&[u8]>) = stems.unzip();
+    tokens.stemmed_each(&texts, |at, number| numbers[of[at]].push(number));
+    let written = matchers.iter().enumerate();
+    let written = written.filter_map(|(index, matcher)| Some((index, matcher.written()?.as_bytes())));
+    let (of, texts): (Vec<usize>, Vec<&[u8]>) = written.unzip();
+    tokens.numbers_each(&texts, |at, number| numbers[of[at]].push(number));
+    numbers.into_iter().map(ascending).collect()
+}
+
 /// The words that each token number stands for.
 struct LeafTable {
     /// For each token number the index of its set.
@@ -70,40 +89,54 @@ struct LeafTable {
     wanted: Vec<u64>,
     /// Number of words.
     words: usize,
+    /// Number of members of all sets.
+    members: usize,
 }
 
 impl LeafTable {
-    /// Creates the table of the first of these words, at least one.
-    fn of_first(matchers: &[&WordMatcher], tokens: &TokensColumn) -> Self {
+    /// Creates the table of the first of these words, at least one. `named` has the numbers that [`look_up`]
+    /// finds for each.
+    fn of_first(matchers: &[&WordMatcher], named: &[Vec<u32>], tokens: &TokensColumn) -> Self {
         let mut table = LeafTable {
             numbers: vec![0; tokens.words() + 1],
             sets: vec![Vec::new()],
             wanted: vec![0; tokens.words() / 64 + 1],
             words: 0,
+            members: 0,
         };
-        let mut members = 0;
-        for (index, matcher) in (0..u16::MAX).zip(matchers) {
-            if table.sets.len() > SETS_MAX || members > MEMBERS_MAX {
+        for (matcher, named) in matchers.iter().zip(named).take(usize::from(u16::MAX)) {
+            if table.sets.len() > SETS_MAX || table.members > MEMBERS_MAX {
                 break;
             }
-            // For each set of before, its extension by this word.
-            let mut extended = vec![0; table.sets.len()];
-            for number in TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).iter() {
-                let set = &mut table.numbers[number as usize];
-                let extension: &mut u16 = &mut extended[usize::from(*set)];
-                if *extension == 0 {
-                    let mut longer = table.sets[usize::from(*set)].clone();
-                    longer.push(index);
-                    members += longer.len();
-                    *extension = table.sets.len() as u16;
-                    table.sets.push(longer);
-                }
-                *set = *extension;
-                table.wanted[number as usize / 64] |= 1 << (number % 64);
+            if matcher.names_words() {
+                table.add(named.iter().copied());
+            } else {
+                table.add(TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).iter());
             }
-            table.words += 1;
         }
         table
+    }
+
+    /// Adds the next word, for which these token numbers stand.
+    fn add(&mut self, numbers: impl Iterator<Item = u32>) {
+        let (index, before) = (self.words as u16, self.sets.len());
+        self.words += 1;
+        // For each set of before, its extension by this word; most words of many are not in the chunk.
+        let mut extended: Vec<u16> = Vec::new();
+        for number in numbers {
+            extended.resize(before, 0);
+            let set = &mut self.numbers[number as usize];
+            let extension = &mut extended[usize::from(*set)];
+            if *extension == 0 {
+                let mut longer = self.sets[usize::from(*set)].clone();
+                longer.push(index);
+                self.members += longer.len();
+                *extension = self.sets.len() as u16;
+                self.sets.push(longer);
+            }
+            *set = *extension;
+            self.wanted[number as usize / 64] |= 1 << (number % 64);
+        }
     }
 
     /// True if counting costs less than finding: there are few sets, documents are long enough, and among the
@@ -204,18 +237,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::words;
+    use crate::words::{self, DocumentRows};
 
     proptest! {
         #[test]
         fn one_pass_finds_what_a_pass_for_each_word_finds(
-            documents in proptest::collection::vec(proptest::collection::vec("[abc]{1,2}", 0..12), 1..20),
-            wanted in proptest::collection::vec(("[abc]{1,2}", any::<bool>()), 1..20),
+            documents in proptest::collection::vec(proptest::collection::vec(("[abc]{1,2}", any::<bool>()), 0..12), 1..20),
+            wanted in proptest::collection::vec(("[abcd]{1,2}", 0usize..5), 1..20),
             dead in 0usize..20,
         ) {
             let mut builder = TokensBuilder::new();
             for document in &documents {
-                document.iter().for_each(|word| builder.word(word.as_bytes()));
+                for (word, has_stem) in document {
+                    let stem = if *has_stem { &word[..1] } else { word.as_str() };
+                    builder.stemmed(word.as_bytes(), stem.as_bytes());
+                }
                 builder.end_document();
             }
             let tokens = builder.finish();
@@ -227,12 +263,18 @@ mod tests {
             }
             let matchers: Vec<WordMatcher> = wanted
                 .into_iter()
-                .map(|(word, is_prefix)| if is_prefix { WordPattern::Prefix(word) } else { WordPattern::Exact(word) })
+                .map(|(word, kind)| match kind {
+                    0 => WordPattern::Prefix(word),
+                    1 => WordPattern::Written(word),
+                    2 => WordPattern::Any(vec![word.clone(), word[..1].to_owned()]),
+                    3 => WordPattern::Word { stems: vec![word[..1].to_owned()], written: word },
+                    _ => WordPattern::Exact(word),
+                })
                 .map(|pattern| WordMatcher::new("f", &pattern).expect("not a regular expression"))
                 .collect();
             let all: Vec<&WordMatcher> = matchers.iter().collect();
             let found = find_each(&all, &tokens, &live, true, &mut |_| Ok(())).expect("there is room");
-            let table = LeafTable::of_first(&all, &tokens);
+            let table = LeafTable::of_first(&all, &look_up(&all, &tokens), &tokens);
             let mut counted: Vec<ChunkPositions> = all.iter().map(|_| ChunkPositions::default()).collect();
             let is_whole = table.words == all.len() && table.sets.len() <= COUNTED_SETS;
             if let (TokenIds::Narrow(ids), true) = (tokens.ids(), is_whole) {
@@ -244,9 +286,9 @@ mod tests {
                 if is_whole {
                     let expected: Vec<u32> =
                         rows.iter().map(|row| alone.of(usize::from(*row)).len() as u32).collect();
-                    prop_assert_eq!(&counted.counts(&rows)[..], &expected[..]);
-                    prop_assert_eq!(&counted.counts(&rows[1..])[..], &expected[1..]);
-                    prop_assert_eq!(&alone.counts(&rows)[..], &expected[..]);
+                    prop_assert_eq!(&counted.counts(&DocumentRows::new(&rows))[..], &expected[..]);
+                    prop_assert_eq!(&counted.counts(&DocumentRows::new(&rows[1..]))[..], &expected[1..]);
+                    prop_assert_eq!(&alone.counts(&DocumentRows::new(&rows))[..], &expected[..]);
                     prop_assert_eq!(counted.bits(), alone.bits());
                 }
                 prop_assert_eq!(found, alone);
@@ -263,7 +305,7 @@ mod tests {
         let prefix = WordPattern::Prefix("a".to_owned());
         let matcher = WordMatcher::new("f", &prefix).expect("not a regular expression");
         let matchers = vec![&matcher; 2000];
-        let table = LeafTable::of_first(&matchers, &tokens);
+        let table = LeafTable::of_first(&matchers, &look_up(&matchers, &tokens), &tokens);
         let members: usize = table.sets.iter().map(Vec::len).sum();
         assert!(table.words < matchers.len() && members <= 2 * MEMBERS_MAX, "{} {members}", table.words);
         let live = DocumentBits::first(1);

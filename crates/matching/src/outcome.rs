@@ -1,7 +1,7 @@
 //! Matches of a leaf, before they are cut to the documents of the result.
 
 use crate::bits::DocumentBits;
-use crate::words::ChunkPositions;
+use crate::words::{ChunkPositions, DocumentRows};
 use crate::{LeafMatches, WordOccurrences};
 
 /// Matches of a leaf in documents of a chunk.
@@ -57,9 +57,15 @@ impl LeafOutcome {
     /// The matching documents.
     pub(crate) fn bits(&self) -> DocumentBits {
         let mut bits = DocumentBits::NONE;
+        self.add_to(&mut bits);
+        bits
+    }
+
+    /// Adds the matching documents to a set.
+    pub(crate) fn add_to(&self, bits: &mut DocumentBits) {
         match self {
-            LeafOutcome::Bits(found) => return *found,
-            LeafOutcome::Places(places) => return places.bits(),
+            LeafOutcome::Bits(found) => *bits = bits.or(found),
+            LeafOutcome::Places(places) => places.add_to(bits),
             LeafOutcome::Weights(weights) => {
                 weights.iter().for_each(|(document, _)| bits.set(usize::from(*document)))
             }
@@ -67,7 +73,6 @@ impl LeafOutcome {
                 distances.within(f64::INFINITY).for_each(|(document, _)| bits.set(usize::from(document)));
             }
         }
-        bits
     }
 
     /// Memory that they take, in bytes.
@@ -97,15 +102,17 @@ impl LeafOutcome {
         }
     }
 
-    /// Matches in `documents`, which ascend.
-    pub(crate) fn extract(&self, documents: &[u16], positions: bool) -> LeafMatches {
+    /// Matches in documents, which ascend.
+    pub(crate) fn extract(&self, rows: &DocumentRows<'_>, positions: bool) -> LeafMatches {
+        let documents = rows.documents();
         match self {
             LeafOutcome::Bits(bits) => LeafMatches::Matched(
                 documents.iter().map(|document| bits.get(usize::from(*document))).collect(),
             ),
+            // Of many words, most are in no document of a chunk.
+            LeafOutcome::Places(places) if places.documents() == 0 => LeafMatches::None,
             LeafOutcome::Places(places) => {
-                let mut occurrences =
-                    WordOccurrences { counts: places.counts(documents), positions: Vec::new() };
+                let mut occurrences = WordOccurrences { counts: places.counts(rows), positions: Vec::new() };
                 if positions {
                     places.for_each(documents, |places| occurrences.positions.extend_from_slice(places));
                 }

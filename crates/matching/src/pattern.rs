@@ -144,6 +144,11 @@ impl WordMatcher {
         }
     }
 
+    /// True if the pattern names its words, by their stems or as written: they are looked up.
+    pub(crate) fn names_words(&self) -> bool {
+        self.stems().is_some() || self.written().is_some()
+    }
+
     /// The matching bytes of a word: all bytes, except for a pattern that may match a part of it.
     pub fn part(&self, word: &str) -> Range<usize> {
         match &self.kind {

@@ -9,6 +9,7 @@ use crate::leaf::LeafKind;
 use crate::nearest::SmallestDistances;
 use crate::tree::{ChunkPass, ReadyPlan, ResidualTree, live};
 use crate::window::ColumnWindow;
+use crate::words::DocumentRows;
 use crate::{
     ChunkMatches, Error, FieldStatistics, LeafMatches, MatchedDocuments, RankingDemands, TermStatistics,
 };
@@ -106,7 +107,7 @@ impl<'a> MatchGathering<'a> {
         self.measure(window, chunk, &live)?;
         let mut pass = ChunkPass::new(self.ready, window, chunk, live);
         for leaf in &self.counted {
-            pass.look(*leaf, &live)?;
+            pass.seek(*leaf, &live)?;
             self.matches.statistics.document_frequency[leaf.0] += pass.frequency(*leaf) as u64;
         }
         let residual = pass.evaluate(&mut self.best)?;
@@ -121,21 +122,21 @@ impl<'a> MatchGathering<'a> {
         if matched.is_empty() {
             return Ok(());
         }
-        let documents: Vec<u16> = matched.iter().map(|document| document as u16).collect();
+        let documents = matched.rows();
         let is_ranked = self.demands != RankingDemands::default();
         let has_nearest = self.best.iter().any(Option::is_some);
         let active = if is_ranked || has_nearest { pass.activity(&matched)? } else { None };
         if is_ranked {
             pass.narrow(&documents, &matched)?;
         }
+        let rows = DocumentRows::new(&documents);
         let leaves = (0..self.ready.leaves.len())
             .map(|leaf| {
                 if !is_ranked && self.best[leaf].is_none() {
                     return Ok(LeafMatches::None);
                 }
                 let active = active.as_ref().map(|active| &active[leaf]);
-                let found =
-                    pass.extract(LeafId(leaf), &documents, &matched, active, self.demands.positions)?;
+                let found = pass.extract(LeafId(leaf), &rows, &matched, active, self.demands.positions)?;
                 self.ready.plan.memory.take(found.memory_bytes())?;
                 Ok(found)
             })

@@ -22,7 +22,7 @@ use crate::nested::{NestedValue, ValueElement, elements};
 use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
 use crate::window::ColumnWindow;
-use crate::words::{ChunkPositions, NearConstraint};
+use crate::words::{ChunkPositions, DocumentRows, NearConstraint};
 use crate::{Error, LeafMatches, RankingDemands};
 
 /// Result of a (part of a) tree before the nearest documents are known.
@@ -254,7 +254,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     }
 
     /// Evaluates a leaf in the documents `within`, except for those already examined.
-    fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
+    pub(crate) fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
             // Words are searched in the whole chunk in one scan, and statistics need all of it.
@@ -330,12 +330,12 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         }
     }
 
-    /// Matches of a leaf in `documents`, which are those of `matched`, if they are demanded. There are none
-    /// in documents that are not `active`; without it all are.
+    /// Matches of a leaf in the documents of `rows`, which are those of `matched`, if they are demanded.
+    /// There are none in documents that are not `active`; without it all are.
     pub(crate) fn extract(
         &mut self,
         leaf: LeafId,
-        documents: &[u16],
+        rows: &DocumentRows<'_>,
         matched: &DocumentBits,
         active: Option<&DocumentBits>,
         positions: bool,
@@ -346,9 +346,9 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             return Ok(LeafMatches::None);
         }
         self.seek(leaf, matched)?;
-        let found = self.found(leaf).map_or(LeafMatches::None, |found| found.extract(documents, positions));
+        let found = self.found(leaf).map_or(LeafMatches::None, |found| found.extract(rows, positions));
         let found = match active {
-            Some(active) if !matched.without(active).is_empty() => found.limited_to(documents, active),
+            Some(active) if !matched.without(active).is_empty() => found.limited_to(rows.documents(), active),
             _ => found,
         };
         Ok(if found.is_nothing() { LeafMatches::None } else { found })
@@ -362,11 +362,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             PlanNode::True => ResidualTree::Known(*within),
             PlanNode::False => ResidualTree::Known(DocumentBits::NONE),
             PlanNode::And(children) => self.all(children, within)?,
-            PlanNode::Or(children) => {
-                let children =
-                    children.iter().map(|child| self.node(child, within)).collect::<Result<Vec<_>, _>>()?;
-                simplified(ResidualTree::Or(children))
-            }
+            PlanNode::Or(children) => self.any(children, within)?,
             PlanNode::AndNot(positive, negatives) => {
                 let positive = self.node(positive, within)?;
                 let within = positive.at_most(within);
@@ -389,6 +385,29 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                 ResidualTree::Known(self.same_element(field, child, elements, within)?)
             }
         })
+    }
+
+    /// Evaluates a disjunction. What is known of it is one set, however many children there are.
+    fn any(&mut self, children: &[PlanNode], within: &DocumentBits) -> Result<ResidualTree, Error> {
+        let (mut known, mut residuals) = (DocumentBits::NONE, Vec::new());
+        for child in children {
+            match child {
+                PlanNode::Leaf(leaf) if !matches!(self.ready.leaves[leaf.0].kind, LeafKind::Nearest(..)) => {
+                    self.seek(*leaf, within)?;
+                    self.found(*leaf).iter().for_each(|found| found.add_to(&mut known));
+                }
+                child => match self.node(child, within)? {
+                    ResidualTree::Known(bits) => known = known.or(&bits),
+                    residual => residuals.push(residual),
+                },
+            }
+        }
+        let known = ResidualTree::Known(known.and(within));
+        if residuals.is_empty() {
+            return Ok(known);
+        }
+        residuals.push(known);
+        Ok(ResidualTree::Or(residuals))
     }
 
     /// Evaluates a conjunction: cheap children first, each only in the documents that the previous ones left.
@@ -432,7 +451,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             return Ok(DocumentBits::NONE);
         };
         for leaf in excluded {
-            self.look(*leaf, &all)?;
+            self.seek(*leaf, &all)?;
         }
         let places =
             |leaves: &[LeafId]| leaves.iter().filter_map(|leaf| self.places(*leaf)).collect::<Vec<_>>();

@@ -1,6 +1,6 @@
-use std::collections::HashMap;
 use std::ops::Range;
 
+use hashbrown::HashMap;
 use millrace_column::{Column, ColumnKey, ReadError, View};
 
 use crate::Error;
@@ -35,26 +35,26 @@ impl<'v> ColumnWindow<'v> {
     /// A column of a chunk of the window. The columns of following chunks are read together with it, as far
     /// as one read returns them.
     pub(crate) fn column(&mut self, key: &ColumnKey, chunk: usize) -> Result<Option<Column>, Error> {
-        let first = match self.columns.get(key) {
-            Some((first, columns)) if (*first..first + columns.len()).contains(&chunk) => *first,
-            known => {
+        let known = self.columns.get(key);
+        let column = match known.and_then(|(first, columns)| columns.get(chunk.checked_sub(*first)?)) {
+            Some(column) => column.clone(),
+            None => {
                 let is_fast = self.view.paths().is_fast();
                 let rest = chunk..if is_fast { self.chunks.end } else { chunk + 1 };
                 if known.is_none() && is_fast {
                     self.view.will_read(key, rest.clone());
                 }
                 let columns = self.view.first_columns(key, rest)?;
-                if columns.is_empty() {
+                let Some(column) = columns.first().cloned() else {
                     // Treating it as a column that the chunk lacks would hide matches.
                     return Err(Error::Read(ReadError(format!(
                         "column {key} of chunk {chunk} did not come; ask again"
                     ))));
-                }
+                };
                 self.columns.insert(key.clone(), (chunk, columns));
-                chunk
+                column
             }
         };
-        let column = self.columns[key].1.get(chunk - first).cloned().flatten();
         let documents = self.view.chunks()[chunk].documents;
         match column {
             Some(column) if column.len() != documents => Err(Error::Read(ReadError(format!(

@@ -182,8 +182,13 @@ impl ChunkPositions {
     /// Documents with at least one occurrence.
     pub(crate) fn bits(&self) -> DocumentBits {
         let mut bits = DocumentBits::NONE;
-        self.documents.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
+        self.add_to(&mut bits);
         bits
+    }
+
+    /// Adds the documents with at least one occurrence to a set.
+    pub(crate) fn add_to(&self, bits: &mut DocumentBits) {
+        self.documents.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
     }
 
     /// Number of documents with an occurrence.
@@ -254,18 +259,13 @@ impl ChunkPositions {
         &self.places[start as usize..self.documents[at].1 as usize]
     }
 
-    /// Number of occurrences in each of `documents`.
-    pub(crate) fn counts(&self, documents: &[u16]) -> Vec<u32> {
-        if self.documents.is_empty() {
-            return vec![0; documents.len()];
-        }
-        // The other documents have the place after the last. No branch depends on which documents have the
-        // words, so that common words cost no more than rare ones.
-        let mut rows = [documents.len() as u16; CHUNK_DOCS];
-        documents.iter().zip(0..).for_each(|(document, row)| rows[usize::from(*document)] = row);
-        let (mut counts, mut before) = (vec![0; documents.len() + 1], 0);
+    /// Number of occurrences in each of the documents of `rows`.
+    pub(crate) fn counts(&self, rows: &DocumentRows<'_>) -> Vec<u32> {
+        // No branch depends on which documents have the words, so that common words cost no more than rare
+        // ones.
+        let (mut counts, mut before) = (vec![0; rows.documents.len() + 1], 0);
         for (document, end) in &self.documents {
-            counts[usize::from(rows[usize::from(*document)])] = end - before;
+            counts[usize::from(rows.rows[usize::from(*document)])] = end - before;
             before = *end;
         }
         counts.pop();
@@ -282,6 +282,26 @@ impl ChunkPositions {
             let here = self.documents.get(at).is_some_and(|(found, _)| found == document);
             each(if here { self.nth(at) } else { &[] });
         }
+    }
+}
+
+/// Documents of a chunk, ascending, with the place of each among them.
+pub(crate) struct DocumentRows<'d> {
+    documents: &'d [u16],
+    /// For each document of the chunk its place; the other documents have the one after the last.
+    rows: [u16; CHUNK_DOCS],
+}
+
+impl<'d> DocumentRows<'d> {
+    pub(crate) fn new(documents: &'d [u16]) -> Self {
+        let mut rows = [documents.len() as u16; CHUNK_DOCS];
+        documents.iter().zip(0..).for_each(|(document, row)| rows[usize::from(*document)] = row);
+        DocumentRows { documents, rows }
+    }
+
+    /// The documents.
+    pub(crate) fn documents(&self) -> &'d [u16] {
+        self.documents
     }
 }
 
@@ -336,16 +356,20 @@ fn by_document(found: &[u32], tokens: &TokensColumn, live: &DocumentBits, length
             document += 1;
         }
         let (start, end) = (starts[document], starts[document + 1]);
-        let here = rest.iter().take_while(|place| **place < end).count();
+        let here;
+        (here, rest) = rest.split_at(rest.iter().take_while(|place| **place < end).count());
         if live.get(document) {
-            let whole = rest[..here].iter().filter(|place| **place as usize + length <= end as usize);
-            places.places.extend(whole.map(|place| place - start));
+            if length == 1 {
+                places.places.extend(here.iter().map(|place| place - start));
+            } else {
+                let whole = here.iter().filter(|place| **place as usize + length <= end as usize);
+                places.places.extend(whole.map(|place| place - start));
+            }
             let so_far = places.places.len() as u32;
             if places.documents.last().map_or(0, |(_, end)| *end) < so_far {
                 places.documents.push((document as u16, so_far));
             }
         }
-        rest = &rest[here..];
     }
     places
 }

@@ -137,8 +137,10 @@ impl RankFeature for ElementwiseBm25 {
                 .iter()
                 .map(|(found, rarity)| (LeafPositions::of(chunk.matches.leaf(found.leaf)), *rarity))
                 .collect();
+            let mut lengths = Vec::new();
             let tensor = |(_, document): (usize, usize)| {
-                let ends = element_ends(&words.element_lengths(chunk, document));
+                words.element_lengths(chunk, document, &mut lengths);
+                let ends = element_ends(&lengths);
                 let mut cells: BTreeMap<usize, f64> = BTreeMap::new();
                 for (positions, rarity) in &mut lists {
                     let positions = positions.next().unwrap_or_default();

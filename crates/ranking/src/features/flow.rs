@@ -90,6 +90,7 @@ impl RankFeature for FlowCompleteness {
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             let mut positions = TermPositions::of(chunk.matches, terms.iter().map(|(_, leaves)| leaves));
+            let mut lengths = Vec::new();
             for (document, place) in chunk.documents() {
                 let here = positions.next();
                 if here.iter().all(Vec::is_empty) {
@@ -97,7 +98,7 @@ impl RankFeature for FlowCompleteness {
                     continue;
                 }
                 let elements = shape.elements(chunk, place);
-                let lengths = words.element_lengths(chunk, place);
+                words.element_lengths(chunk, place, &mut lengths);
                 let mut by_element: BTreeMap<usize, Vec<(f64, Vec<u32>)>> = BTreeMap::new();
                 for ((weight, _), positions) in terms.iter().zip(here) {
                     for in_element in positions.chunk_by(|a, b| elements.element(*a) == elements.element(*b))

@@ -89,22 +89,19 @@ impl BoundWords<'_> {
         text_lengths(chunk, tokens, lengths);
     }
 
-    /// Number of words of each element of a document, by its index in the chunk. Between two elements
-    /// lies one position.
-    pub fn element_lengths(self, chunk: &FeatureChunk<'_>, document: usize) -> Vec<u32> {
+    /// Finds the number of words of each element of a document, by its index in the chunk. Between two
+    /// elements lies one position.
+    pub fn element_lengths(self, chunk: &FeatureChunk<'_>, document: usize, lengths: &mut Vec<u32>) {
+        lengths.clear();
         if self.values.is_some() {
-            return vec![1; self.value_count(chunk, document)];
+            lengths.resize(self.value_count(chunk, document), 1);
+            return;
         }
-        let mut lengths = vec![0];
-        let Some(tokens) = chunk.tokens(self.column) else { return lengths };
-        for id in tokens.document(document).iter() {
-            if id == ELEMENT_BOUNDARY {
-                lengths.push(0);
-            } else if let Some(last) = lengths.last_mut() {
-                *last += 1;
-            }
+        match chunk.tokens(self.column).map(|tokens| tokens.document(document)) {
+            None => lengths.push(0),
+            Some(TokenIds::Narrow(ids)) => lengths_between(ids, 0, lengths),
+            Some(TokenIds::Wide(ids)) => lengths_between(ids, ELEMENT_BOUNDARY, lengths),
         }
-        lengths
     }
 
     fn value_count(self, chunk: &FeatureChunk<'_>, document: usize) -> usize {
@@ -176,8 +173,9 @@ impl BoundWeights<'_> {
             return None;
         }
         let weights = element_weights(&chunk.value(chunk.column(self.values)?, self.data_type, document)?);
-        let mut end = 0;
-        let ends = self.words.element_lengths(chunk, document).into_iter().map(|length| {
+        let (mut end, mut lengths) = (0, Vec::new());
+        self.words.element_lengths(chunk, document, &mut lengths);
+        let ends = lengths.into_iter().map(|length| {
             end += length + 1;
             end
         });
@@ -194,6 +192,16 @@ pub(crate) fn element_weights(set: &ColumnValue<'_>) -> Vec<f64> {
     weights
 }
 
+/// Adds the number of words before, between and after the boundaries.
+fn lengths_between<T: PartialEq>(ids: &[T], boundary: T, lengths: &mut Vec<u32>) {
+    lengths.extend(ids.split(|id| *id == boundary).map(|element| element.len() as u32));
+}
+
+/// Places of the boundaries.
+fn places_of<T: PartialEq>(ids: &[T], boundary: T) -> Vec<u32> {
+    (0..).zip(ids).filter(|(_, id)| **id == boundary).map(|(at, _)| at).collect()
+}
+
 fn text_lengths(chunk: &FeatureChunk<'_>, tokens: &TokensColumn, lengths: &mut Vec<f64>) {
     let starts = tokens.starts();
     // Element boundaries are not words. Most columns have none, which a single scan of the numbers shows.
@@ -206,7 +214,11 @@ fn text_lengths(chunk: &FeatureChunk<'_>, tokens: &TokensColumn, lengths: &mut V
         if !has_boundaries {
             return f64::from(all);
         }
-        let boundaries = tokens.document(document).iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
+        // A loop for each width has no decision for each word.
+        let boundaries = match tokens.document(document) {
+            TokenIds::Narrow(ids) => ids.iter().filter(|id| **id == 0).count(),
+            TokenIds::Wide(ids) => ids.iter().filter(|id| **id == ELEMENT_BOUNDARY).count(),
+        };
         f64::from(all) - boundaries as f64
     }));
 }
@@ -255,11 +267,10 @@ impl BoundShape {
             return DocumentElements::Words { boundaries: Vec::new(), end: 0 };
         };
         let ids = tokens.document(document);
-        let boundaries = match self.has_elements {
-            true => {
-                (0..).zip(ids.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(at, _)| at).collect()
-            }
-            false => Vec::new(),
+        let boundaries = match ids {
+            _ if !self.has_elements => Vec::new(),
+            TokenIds::Narrow(ids) => places_of(ids, 0),
+            TokenIds::Wide(ids) => places_of(ids, ELEMENT_BOUNDARY),
         };
         DocumentElements::Words { boundaries, end: ids.len() as u32 }
     }
@@ -279,6 +290,11 @@ impl DocumentElements {
     /// Number of words of the longest element with one of the positions; of the longest element if there are
     /// no positions.
     pub fn longest(&self, positions: impl Iterator<Item = u32>) -> u32 {
+        if let DocumentElements::Words { boundaries, end } = self
+            && boundaries.is_empty()
+        {
+            return *end;
+        }
         let length = |element| match self {
             DocumentElements::Words { .. } => {
                 let (start, end) = self.bounds(element);
@@ -367,5 +383,26 @@ impl RankFeature for FieldLength {
                 }
             }
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lengths_between;
+
+    #[test]
+    fn elements_lie_between_boundaries() {
+        let cases: [(&[u16], &[u32]); 5] = [
+            (&[], &[0]),
+            (&[3, 4, 5], &[3]),
+            (&[0], &[0, 0]),
+            (&[7, 0, 8, 9], &[1, 2]),
+            (&[0, 7, 0, 0, 8], &[0, 1, 0, 1]),
+        ];
+        for (ids, expected) in cases {
+            let mut lengths = Vec::new();
+            lengths_between(ids, 0, &mut lengths);
+            assert_eq!(lengths, expected, "{ids:?}");
+        }
     }
 }

@@ -115,19 +115,20 @@ impl RankFeature for NativeProximity {
                 for ((out, (_, document)), (a, b)) in
                     out.iter_mut().zip(chunk.documents()).zip(first.zip(second))
                 {
-                    let distance = |a: &[u32], b: &[u32]| match tokens {
+                    let (forward, reverse) = match tokens {
                         Some((elements, tokens)) => {
                             let text = tokens.document(document);
-                            nearest(a, b, |from, to| text.distance(from, to, elements.gap))
+                            let distance = |from, to| text.distance(from, to, elements.gap);
+                            (nearest(a, b, distance), nearest(b, a, distance))
                         }
-                        None => nearest(a, b, |from, to| Some(to - from)),
+                        None => distances(a, b),
                     };
                     let near = |table: &BoostTable, distance: Option<u32>| {
                         distance.map_or(0.0, |distance| table.at((distance as usize).saturating_sub(1)))
                     };
                     *out += importance
-                        * (field.importance * near(&field.forward, distance(a, b))
-                            + (1.0 - field.importance) * near(&field.reverse, distance(b, a)));
+                        * (field.importance * near(&field.forward, forward)
+                            + (1.0 - field.importance) * near(&field.reverse, reverse));
                 }
             }
             if divisor != 0.0 {
@@ -146,6 +147,32 @@ fn weakest(plan: &Plan, terms: &[FieldTerm]) -> f64 {
 /// the number of positions in between.
 fn nearest(a: &[u32], b: &[u32], distance: impl Fn(u32, u32) -> Option<u32>) -> Option<u32> {
     neighbours(a, b).filter_map(|(from, to)| distance(from, to)).min()
+}
+
+/// The smallest distances from a position of `a` to a later one of `b`, and from one of `b` to a later one of
+/// `a`; both ascend.
+fn distances(a: &[u32], b: &[u32]) -> (Option<u32>, Option<u32>) {
+    let (mut forward, mut reverse) = (u32::MAX, u32::MAX);
+    let (mut before, mut after) = (0, 0);
+    // The number of positions before the one that is looked at tells whether there is one to measure from.
+    while let (Some(from), Some(to)) = (a.get(before), b.get(after)) {
+        if from <= to && after > 0 {
+            reverse = reverse.min(from - b[after - 1]);
+        }
+        if to <= from && before > 0 {
+            forward = forward.min(to - a[before - 1]);
+        }
+        (before, after) = (before + usize::from(from <= to), after + usize::from(to <= from));
+    }
+    // Later positions of the longer list are farther away.
+    if let (Some(from), Some(last)) = (a.get(before), b.last()) {
+        reverse = reverse.min(from - last);
+    }
+    if let (Some(to), Some(last)) = (b.get(after), a.last()) {
+        forward = forward.min(to - last);
+    }
+    let found = |distance: u32| (distance != u32::MAX).then_some(distance);
+    (found(forward), found(reverse))
 }
 
 /// The nearest pair of a position of `a` and a later one of `b`; both ascend.
@@ -168,7 +195,21 @@ fn neighbours(a: &[u32], b: &[u32]) -> impl Iterator<Item = (u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use proptest::prelude::*;
+
+    use super::{distances, nearest};
+
+    proptest! {
+        #[test]
+        fn both_distances_are_those_of_each_direction(
+            a in proptest::collection::btree_set(0u32..40, 0..12),
+            b in proptest::collection::btree_set(0u32..40, 0..12),
+        ) {
+            let (a, b) = (Vec::from_iter(a), Vec::from_iter(b));
+            let between = |from: u32, to: u32| Some(to - from);
+            prop_assert_eq!(distances(&a, &b), (nearest(&a, &b, between), nearest(&b, &a, between)));
+        }
+    }
 
     #[test]
     fn distance_is_to_the_nearest_later_position() {

@@ -20,7 +20,7 @@ pub(super) struct Settings {
 }
 
 /// Totals of a segmentation up to the current term.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct FieldSegmentation {
     pub matches: u32,
     /// Number of pairs of consecutive terms within a segment.
@@ -109,19 +109,21 @@ impl SegmentSearch<'_> {
                     alternatives += 1;
                 }
                 point.tried = true;
-                let (found, end, next) = self.follow(&point.so_far, term, at);
-                let (known, untried) = match next {
-                    None => (best.as_ref(), Vec::new()),
-                    Some(next) => {
-                        (points[next].as_ref().map(|point| &point.so_far), self.candidates(next, end))
-                    }
+                let (mut found, end, next) = self.follow(&point.so_far, term, at);
+                let known = match next {
+                    None => best.as_ref(),
+                    Some(next) => points[next].as_ref().map(|point| &point.so_far),
                 };
                 if known.is_some_and(|known| known.score() >= found.score()) {
                     continue;
                 }
+                found.starts = Some(Rc::new(SegmentStart { at, before: point.so_far.starts.clone() }));
                 match next {
                     None => best = Some(found),
-                    Some(next) => points[next] = Some(StartPoint { so_far: found, untried, tried: false }),
+                    Some(next) => {
+                        let untried = self.candidates(next, end);
+                        points[next] = Some(StartPoint { so_far: found, untried, tried: false });
+                    }
                 }
             }
         }
@@ -133,16 +135,16 @@ impl SegmentSearch<'_> {
         (from..self.positions.len()).find(|term| !self.positions[*term].is_empty())
     }
 
-    /// Follows a segment from an occurrence of a term. Returns the totals, the end position, and the term at
-    /// which the next segment starts.
+    /// Follows a segment from an occurrence of a term. Returns the totals without the starts of segments, the
+    /// end position, and the term at which the next segment starts.
     fn follow(
         &self,
         so_far: &FieldSegmentation,
         term: usize,
         begin: u32,
     ) -> (FieldSegmentation, u32, Option<usize>) {
-        let mut segmentation = so_far.clone();
-        segmentation.begin(begin);
+        let mut segmentation = FieldSegmentation { segments: so_far.segments + 1, starts: None, ..*so_far };
+        segmentation.meet(begin);
         let (mut at, mut sequence, mut next) = (begin, 1, self.present(term + 1));
         while let Some(term) = next {
             let Some(to) = self.near(term, at) else { break };
@@ -158,14 +160,16 @@ impl SegmentSearch<'_> {
     /// The occurrence of a term that continues a segment.
     fn near(&self, term: usize, at: u32) -> Option<u32> {
         let (limit, positions) = (self.settings.limit, self.positions[term]);
-        let right = positions[positions.partition_point(|position| *position <= at)..].first();
-        let left = positions[..positions.partition_point(|position| *position < at)].last();
-        right
-            .filter(|right| **right - at <= limit)
-            .or(left.filter(|left| at - **left <= limit))
+        let (others, right) = positions.split_at(positions.partition_point(|position| *position <= at));
+        if let Some(right) = right.first().filter(|right| **right - at <= limit) {
+            return Some(*right);
+        }
+        let left = &others[..others.partition_point(|position| *position < at)];
+        match left.last().filter(|left| at - **left <= limit) {
+            Some(left) => Some(*left),
             // Two query terms may have the same position.
-            .or(positions.binary_search(&at).ok().map(|same| &positions[same]))
-            .copied()
+            None => (left.len() < others.len()).then_some(at),
+        }
     }
 
     /// The occurrences of a term at which a segment may start, best candidate last. Near ones precede far
@@ -198,12 +202,6 @@ impl FieldSegmentation {
         }
     }
 
-    fn begin(&mut self, at: u32) {
-        self.segments += 1;
-        self.starts = Some(Rc::new(SegmentStart { at, before: self.starts.take() }));
-        self.meet(at);
-    }
-
     fn meet(&mut self, at: u32) {
         self.matches += 1;
         self.first = self.first.min(at);
@@ -227,8 +225,10 @@ impl FieldSegmentation {
         };
         let proximity = settings.proximity.get(place).copied().unwrap_or(0.0);
         self.proximity += proximity;
-        self.weighted_proximity +=
-            proximity.powf(connectedness / CONNECTEDNESS) * connectedness.max(CONNECTEDNESS);
+        let exponent = connectedness / CONNECTEDNESS;
+        // Most terms have the default connectedness, and a power takes as long as all the rest.
+        let power = if exponent == 1.0 { proximity } else { proximity.powf(exponent) };
+        self.weighted_proximity += power * connectedness.max(CONNECTEDNESS);
     }
 }
 

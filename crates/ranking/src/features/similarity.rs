@@ -121,12 +121,23 @@ pub(crate) fn completeness(
     Ok(Box::new(similarity(setup, name, SimilarityKind::Completeness, &outputs)?))
 }
 
-/// An occurrence of a term.
-#[derive(Debug, Clone, Copy)]
-struct TermOccurrence {
-    position: u32,
-    /// Index of the term in the query.
-    term: usize,
+/// An occurrence of a term: its position, then the index of the term in the query. As one number it is sorted
+/// with few instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct TermOccurrence(u64);
+
+impl TermOccurrence {
+    fn new(position: u32, term: u32) -> Self {
+        TermOccurrence(u64::from(position) << 32 | u64::from(term))
+    }
+
+    fn position(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn term(self) -> usize {
+        self.0 as u32 as usize
+    }
 }
 
 /// Measures of one element, or of a whole field.
@@ -139,23 +150,31 @@ struct ElementMeasures {
 }
 
 impl ElementMeasures {
-    /// Measures `occurrences`, which ascend by position. Each term and each position counts once.
-    fn of(occurrences: &[TermOccurrence], weights: &[f64], length: f64) -> Self {
-        let mut used = vec![false; weights.len()];
+    /// Measures `occurrences`, which ascend. Each term and each position counts once. `used` is memory that
+    /// is reused.
+    fn of(occurrences: &[TermOccurrence], weights: &[f64], length: f64, used: &mut Vec<bool>) -> Self {
+        used.clear();
+        used.resize(weights.len(), false);
+        let mut unused = weights.len();
         let mut last: Option<TermOccurrence> = None;
         let (mut matched, mut near, mut in_order, mut covered) = (0.0f64, 0.0, 0.0, 0.0);
         for occurrence in occurrences {
-            if used[occurrence.term] || last.is_some_and(|last| last.position == occurrence.position) {
+            let (position, term) = (occurrence.position(), occurrence.term());
+            if used[term] || last.is_some_and(|last| last.position() == position) {
                 continue;
             }
             if let Some(last) = last {
-                near += nearness(f64::from(occurrence.position - last.position));
-                in_order += f64::from(u8::from(occurrence.term > last.term));
+                near += nearness(f64::from(position - last.position()));
+                in_order += f64::from(u8::from(term > last.term()));
             }
-            used[occurrence.term] = true;
-            covered += weights[occurrence.term];
+            used[term] = true;
+            covered += weights[term];
             matched += 1.0;
             last = Some(*occurrence);
+            unused -= 1;
+            if unused == 0 {
+                break;
+            }
         }
         if matched == 0.0 || length == 0.0 {
             return ElementMeasures::default();
@@ -211,46 +230,51 @@ impl ElementSimilarity {
         let mut lists: Vec<LeafPositions<'_>> =
             terms.iter().map(|found| LeafPositions::of(chunk.matches.leaf(found.leaf))).collect();
         let mut occurrences = Vec::new();
+        let is_whole = matches!(self.kind, SimilarityKind::Text);
+        if is_whole {
+            words.lengths(chunk, &mut work.lengths);
+        }
         for (at, document) in chunk.documents() {
             occurrences.clear();
-            for (term, list) in lists.iter_mut().enumerate() {
+            for (term, list) in (0..).zip(&mut lists) {
                 let positions = list.next().unwrap_or_default();
-                occurrences
-                    .extend(positions.iter().map(|position| TermOccurrence { position: *position, term }));
+                occurrences.extend(positions.iter().map(|position| TermOccurrence::new(*position, term)));
             }
             if occurrences.is_empty() {
                 continue;
             }
-            occurrences.sort_unstable_by_key(|occurrence| (occurrence.position, occurrence.term));
+            occurrences.sort_unstable();
             let set = elements
                 .and_then(|slot| chunk.column(slot))
                 .and_then(|column| chunk.value(column, &self.data_type, document));
             let weights_of_elements = set.map(|set| element_weights(&set));
-            let lengths = words.element_lengths(chunk, document);
-            out[at] = self.of(&occurrences, weights, &lengths, weights_of_elements, work);
+            if !is_whole {
+                words.element_lengths(chunk, document, &mut work.element_lengths);
+            }
+            out[at] = self.of(at, &occurrences, weights, weights_of_elements, work);
         }
     }
 
-    /// The output for a document that matches at least one term.
+    /// The output for the document in a row that matches at least one term.
     fn of(
         &self,
+        row: usize,
         occurrences: &[TermOccurrence],
         weights: &[f64],
-        lengths: &[u32],
         element_weights: Option<Vec<f64>>,
         work: &mut SimilarityScratch,
     ) -> f64 {
+        let SimilarityScratch { lengths, element_lengths, used, measures, scratch, values } = work;
         let weight_of = |element: usize| {
             element_weights.as_ref().and_then(|weights| weights.get(element)).copied().unwrap_or(1.0)
         };
         match &self.kind {
             SimilarityKind::Text => {
-                let length = lengths.iter().map(|length| f64::from(*length)).sum();
-                self.output(&ElementMeasures::of(occurrences, weights, length), 1.0)
+                self.output(&ElementMeasures::of(occurrences, weights, lengths[row], used), 1.0)
             }
             SimilarityKind::Completeness => {
                 let mut best: Option<(f64, f64)> = None;
-                each_element(occurrences, weights, lengths, |element, measures| {
+                each_element(occurrences, weights, element_lengths, used, |element, measures| {
                     let weight = weight_of(element);
                     let rank = self.completeness(&measures) * weight;
                     if best.is_none_or(|(known, _)| rank > known) {
@@ -260,17 +284,13 @@ impl ElementSimilarity {
                 best.map_or(0.0, |(_, output)| output)
             }
             SimilarityKind::Elements(formula) => {
-                work.measures.iter_mut().for_each(Vec::clear);
-                each_element(
-                    occurrences,
-                    weights,
-                    lengths,
-                    |element, ElementMeasures { proximity, order, query, field }| {
-                        let measures = [proximity, order, query, field, weight_of(element)];
-                        work.measures.iter_mut().zip(measures).for_each(|(all, one)| all.push(one));
-                    },
-                );
-                formula.of(&work.measures, &mut work.scratch, &mut work.values)
+                measures.iter_mut().for_each(Vec::clear);
+                each_element(occurrences, weights, element_lengths, used, |element, of_element| {
+                    let ElementMeasures { proximity, order, query, field } = of_element;
+                    let all = [proximity, order, query, field, weight_of(element)];
+                    measures.iter_mut().zip(all).for_each(|(list, one)| list.push(one));
+                });
+                formula.of(measures, scratch, values)
             }
         }
     }
@@ -295,6 +315,12 @@ impl ElementSimilarity {
 /// Reusable memory.
 #[derive(Default)]
 struct SimilarityScratch {
+    /// Number of words of each document of a chunk, for [`SimilarityKind::Text`].
+    lengths: Vec<f64>,
+    /// Number of words of each element of a document, for the other kinds.
+    element_lengths: Vec<u32>,
+    /// For each term, whether it was counted.
+    used: Vec<bool>,
     measures: [Vec<f64>; 5],
     scratch: EvaluationScratch,
     values: Vec<f64>,
@@ -305,17 +331,20 @@ fn each_element(
     occurrences: &[TermOccurrence],
     weights: &[f64],
     lengths: &[u32],
+    used: &mut Vec<bool>,
     mut visit: impl FnMut(usize, ElementMeasures),
 ) {
     let (mut begin, mut rest) = (0u32, occurrences);
     for (element, length) in lengths.iter().enumerate() {
         let end = begin + length;
-        let (here, after) = rest.split_at(rest.partition_point(|occurrence| occurrence.position < end));
+        // A document has many elements, and few of them have an occurrence.
+        let here = rest.iter().take_while(|occurrence| occurrence.position() < end).count();
+        let (here, after) = rest.split_at(here);
         rest = after;
         // The position between two elements belongs to the boundary.
         begin = end + 1;
         if !here.is_empty() {
-            visit(element, ElementMeasures::of(here, weights, f64::from(*length)));
+            visit(element, ElementMeasures::of(here, weights, f64::from(*length), used));
         }
     }
 }
