@@ -320,10 +320,11 @@ impl ValueChange {
                     _ => return Err(mismatch(data_type)),
                 }
             }
-            ValueChange::RemoveElements(gone) => match value {
-                None => {}
-                Some(there) => remove_elements(there, gone, data_type)?,
-            },
+            ValueChange::RemoveElements(gone) => {
+                if let Some(there) = value {
+                    remove_elements(there, gone, data_type)?;
+                }
+            }
             ValueChange::Arithmetic(operator, operand, missing) => {
                 if value.is_none() && *missing == MissingNumber::Zero {
                     *value = scalar::integer(0, data_type).or_else(|| scalar::float(0.0, data_type));
