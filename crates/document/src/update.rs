@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use millrace_tensor::{TensorModify, TensorRemove};
+use millrace_tensor::{Tensor, TensorBuilder, TensorModify, TensorRemove};
 
 use crate::scalar;
 use crate::{DataType, Document, DocumentId, DocumentType, DocumentValue, Error, UpdatePath, UpdatePathStep};
@@ -51,7 +51,7 @@ pub enum ValueChange {
     /// Computes with the number, or with the one that stands for a missing one.
     Arithmetic(ArithmeticOperator, f64, MissingNumber),
     /// Adds subspaces to a tensor.
-    AddCells(millrace_tensor::Tensor),
+    AddCells(Tensor),
     /// Changes cells of a tensor.
     ModifyCells(TensorModify),
     /// Removes subspaces of a tensor.
@@ -316,29 +316,15 @@ impl ValueChange {
             ValueChange::AddWeights(new) => {
                 let removes_zero = matches!(data_type, DataType::WeightedSet { remove_if_zero: true, .. });
                 match value.get_or_insert_with(|| DocumentValue::WeightedSet(Vec::new())) {
-                    DocumentValue::WeightedSet(elements) => {
-                        for (element, weight) in new {
-                            let removes = removes_zero && *weight == 0;
-                            match elements.iter().position(|(there, _)| there == element) {
-                                Some(at) if removes => drop(elements.remove(at)),
-                                Some(at) => elements[at].1 = *weight,
-                                None if removes => {}
-                                None => elements.push((element.clone(), *weight)),
-                            }
-                        }
-                    }
+                    DocumentValue::WeightedSet(elements) => add_weights(elements, new, removes_zero),
                     _ => return Err(mismatch(data_type)),
                 }
             }
-            ValueChange::RemoveElements(gone) => match value {
-                None => {}
-                Some(DocumentValue::Array(elements)) => elements.retain(|element| !gone.contains(element)),
-                Some(DocumentValue::WeightedSet(elements)) => {
-                    elements.retain(|(element, _)| !gone.contains(element))
+            ValueChange::RemoveElements(gone) => {
+                if let Some(there) = value {
+                    remove_elements(there, gone, data_type)?;
                 }
-                Some(DocumentValue::Map(entries)) => entries.retain(|(key, _)| !gone.contains(key)),
-                Some(_) => return Err(mismatch(data_type)),
-            },
+            }
             ValueChange::Arithmetic(operator, operand, missing) => {
                 if value.is_none() && *missing == MissingNumber::Zero {
                     *value = scalar::integer(0, data_type).or_else(|| scalar::float(0.0, data_type));
@@ -358,14 +344,9 @@ impl ValueChange {
                 *value = Some(DocumentValue::Tensor(new));
             }
             ValueChange::ModifyCells(modify) => {
-                let DataType::Tensor(tensor_type) = data_type else { return Err(mismatch(data_type)) };
-                let new = match value {
-                    None if !modify.create => return Ok(()),
-                    None => millrace_tensor::TensorBuilder::new(tensor_type).finish().modified(modify),
-                    Some(DocumentValue::Tensor(tensor)) => tensor.modified(modify),
-                    Some(_) => return Err(mismatch(data_type)),
-                };
-                *value = Some(DocumentValue::Tensor(new.map_err(|error| Error::value(error.to_string()))?));
+                if let Some(tensor) = modified(value.as_ref(), modify, data_type)? {
+                    *value = Some(DocumentValue::Tensor(tensor));
+                }
             }
             ValueChange::RemoveCells(remove) => match value {
                 None => {}
@@ -438,6 +419,50 @@ impl ArithmeticOperator {
             ArithmeticOperator::Divide => number / operand,
         }
     }
+}
+
+/// Adds elements of a weighted set, or replaces their weights.
+fn add_weights(elements: &mut Vec<(DocumentValue, i32)>, new: &[(DocumentValue, i32)], removes_zero: bool) {
+    for (element, weight) in new {
+        let removes = removes_zero && *weight == 0;
+        match elements.iter().position(|(there, _)| there == element) {
+            Some(at) if removes => drop(elements.remove(at)),
+            Some(at) => elements[at].1 = *weight,
+            None if removes => {}
+            None => elements.push((element.clone(), *weight)),
+        }
+    }
+}
+
+/// Removes elements of a collection, or keys of a map.
+fn remove_elements(
+    value: &mut DocumentValue,
+    gone: &[DocumentValue],
+    data_type: &DataType,
+) -> Result<(), Error> {
+    match value {
+        DocumentValue::Array(elements) => elements.retain(|element| !gone.contains(element)),
+        DocumentValue::WeightedSet(elements) => elements.retain(|(element, _)| !gone.contains(element)),
+        DocumentValue::Map(entries) => entries.retain(|(key, _)| !gone.contains(key)),
+        _ => return Err(mismatch(data_type)),
+    }
+    Ok(())
+}
+
+/// A tensor with other cells; `None` if there is none, and none is to be created.
+fn modified(
+    value: Option<&DocumentValue>,
+    modify: &TensorModify,
+    data_type: &DataType,
+) -> Result<Option<Tensor>, Error> {
+    let DataType::Tensor(tensor_type) = data_type else { return Err(mismatch(data_type)) };
+    let new = match value {
+        None if !modify.create => return Ok(None),
+        None => TensorBuilder::new(tensor_type).finish().modified(modify),
+        Some(DocumentValue::Tensor(tensor)) => tensor.modified(modify),
+        Some(_) => return Err(mismatch(data_type)),
+    };
+    new.map(Some).map_err(|error| Error::value(error.to_string()))
 }
 
 fn mismatch(data_type: &DataType) -> Error {

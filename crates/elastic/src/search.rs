@@ -115,6 +115,19 @@ struct SearchSink<'s> {
     time_field: Option<&'s str>,
 }
 
+impl<'s> SearchSink<'s> {
+    /// Prepares for the documents of an index, of which those from a sequence number on do not count.
+    fn begin_index(&mut self, index: &'s OpenIndex, seq_no_end: i64) {
+        let names = |pattern: &str| {
+            glob(pattern, &index.entry.name) || index.entry.aliases.keys().any(|alias| glob(pattern, alias))
+        };
+        let boost = self.request.boosts.iter().find(|(pattern, _)| names(pattern));
+        self.boost = boost.map_or(1.0, |(_, boost)| *boost);
+        self.seq_no_end = seq_no_end;
+        self.time_field = index.entry.time_field.as_deref();
+    }
+}
+
 impl HitSink for SearchSink<'_> {
     fn add(&mut self, mut hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
         if hit.stored.seq_no >= self.seq_no_end {
@@ -227,13 +240,7 @@ pub(crate) fn run_span(
     }
     for ordinal in ordinals {
         let index = &indexes[ordinal];
-        let names = |pattern: &str| {
-            glob(pattern, &index.entry.name) || index.entry.aliases.keys().any(|alias| glob(pattern, alias))
-        };
-        let boost = request.boosts.iter().find(|(pattern, _)| names(pattern));
-        sink.boost = boost.map_or(1.0, |(_, boost)| *boost);
-        sink.seq_no_end = seq_nos_end.map_or(i64::MAX, |ends| ends[ordinal]);
-        sink.time_field = index.entry.time_field.as_deref();
+        sink.begin_index(index, seq_nos_end.map_or(i64::MAX, |ends| ends[ordinal]));
         facts.skipped += scan.visit(ordinal, index, &mut progress, &mut sink)?;
     }
     facts.end(&progress);
@@ -241,15 +248,7 @@ pub(crate) fn run_span(
     facts.total = total;
     let (mut hits, values, is_cut) = kept.finish();
     facts.aggregations = match streamed {
-        Some(mut streamed) => {
-            let mut takes_all = streamed.end_matching()?;
-            while takes_all {
-                let mut sink = WholeAggregationSink(&mut streamed);
-                facts.is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
-                takes_all = streamed.end_all()?;
-            }
-            Some(Value::Object(streamed.finish()?))
-        }
+        Some(streamed) => Some(finish_streamed(door, request, indexes, streamed, &mut facts.is_timed_out)?),
         None if request.aggregations.is_empty() => None,
         None => Some(aggregate(door, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
@@ -299,6 +298,24 @@ fn visit_everything(
         scan.visit(ordinal, index, &mut progress, sink)?;
     }
     Ok(progress.is_timed_out)
+}
+
+/// Answers of aggregations that have taken the matching documents one by one. Those about all documents visit
+/// these first; `is_timed_out` is set if the time was over before.
+fn finish_streamed(
+    door: &ElasticDoor,
+    request: &HitSearch,
+    indexes: &[OpenIndex],
+    mut streamed: StreamedAggregations<'_>,
+    is_timed_out: &mut bool,
+) -> Result<Value, Error> {
+    let mut takes_all = streamed.end_matching()?;
+    while takes_all {
+        let mut sink = WholeAggregationSink(&mut streamed);
+        *is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
+        takes_all = streamed.end_all()?;
+    }
+    Ok(Value::Object(streamed.finish()?))
 }
 
 /// Runs the aggregations of a search over its matching documents together. They have as much time as the

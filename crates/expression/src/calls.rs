@@ -1,19 +1,21 @@
 //! Compilation of tensors and of calls of built-in functions.
 
+mod forms;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
+use millrace_tensor::{DimensionKind, TensorType};
 
 use crate::compile::{CompileNames, ExpressionCompiler};
-use crate::functions::{BuiltinFunction, FunctionCode, FunctionForm};
+use crate::functions::{BuiltinFunction, FunctionCode};
 use crate::operators::ReduceAggregator;
 use crate::program::{CellFunction, NodeId, PinSource, ProgramOp};
 use crate::slice::only_dimension;
 use crate::syntax::{
     ExpressionKind, ExpressionNode, FunctionArgument, LiteralCell, ParsedExpression, SliceLabel,
 };
-use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename, peek_cells, step};
+use crate::tensors::{TensorJoin, TensorReduce, peek_cells, step};
 use crate::{Error, ExpressionFault, types};
 
 /// A call under compilation.
@@ -141,166 +143,6 @@ impl ExpressionCompiler<'_> {
         let body = ParsedExpression::parse(body)?;
         let env = CompileNames::for_expansion(&body, call.level, nodes, names);
         self.expr(&body.root, &env, call.level).map_err(|error| call.error(error.reason()))
-    }
-
-    fn form(&mut self, call: &CompiledCall<'_, '_>, form: FunctionForm) -> Result<NodeId, Error> {
-        let (level, arguments) = (call.level, call.arguments);
-        let fail = |fault: ExpressionFault| call.error(fault);
-        match form {
-            FunctionForm::Map => {
-                let of = self.value(call, 0)?;
-                let (names, body) = call.lambda(1, 1)?;
-                let function = self.cell_function(names, body, call, 1)?;
-                let result = types::map(&self.tensor_type(of, level)).map_err(fail)?;
-                Ok(self.build(level).add(ProgramOp::Map(function, of), result))
-            }
-            FunctionForm::Join => {
-                let (a, b) = (self.value(call, 0)?, self.value(call, 1)?);
-                let (names, body) = call.lambda(2, 2)?;
-                let function = self.cell_function(names, body, call, 2)?;
-                self.join(function, a, b, level).map_err(fail)
-            }
-            FunctionForm::Merge => {
-                let (a, b) = (self.value(call, 0)?, self.value(call, 1)?);
-                let (names, body) = call.lambda(2, 2)?;
-                let function = self.cell_function(names, body, call, 2)?;
-                let result =
-                    types::merge(&self.tensor_type(a, level), &self.tensor_type(b, level)).map_err(fail)?;
-                Ok(self.build(level).add(ProgramOp::Merge(function, a, b), result))
-            }
-            FunctionForm::Reduce => {
-                let of = self.value(call, 0)?;
-                let name = call.name(&arguments[1])?;
-                let aggregator = ReduceAggregator::of_name(&name).ok_or_else(|| {
-                    let known = ReduceAggregator::NAMES.map(|(name, _)| name).join(", ");
-                    call.error(format!("'{name}' is not an aggregator; there are {known}"))
-                })?;
-                let names = call.all_names(2)?;
-                self.reduce(aggregator, of, &names, level).map_err(fail)
-            }
-            FunctionForm::Rename => {
-                let of = self.value(call, 0)?;
-                let (from, to) = (call.names(&arguments[1])?, call.names(&arguments[2])?);
-                let before = self.tensor_type(of, level);
-                let result = types::rename(&before, &from, &to).map_err(fail)?;
-                let plan = Arc::new(TensorRename::new(&before, &from, &to, &result));
-                Ok(self.build(level).add(ProgramOp::Rename(plan, of), result))
-            }
-            FunctionForm::Concat => {
-                let (a, b) = (self.value(call, 0)?, self.value(call, 1)?);
-                let along = call.name(&arguments[2])?;
-                let (left, right) = (self.tensor_type(a, level), self.tensor_type(b, level));
-                let result = types::concat(&left, &right, &along).map_err(fail)?;
-                let plan = Arc::new(TensorConcat::new(&left, &right, &along, &result));
-                Ok(self.build(level).add(ProgramOp::Concat(plan, a, b), result))
-            }
-            FunctionForm::CellCast => {
-                let of = self.value(call, 0)?;
-                let cell = self.cell_name(call, 1)?;
-                let result = types::cast(&self.tensor_type(of, level), cell).map_err(fail)?;
-                Ok(self.build(level).add(ProgramOp::Cast(of), result))
-            }
-            FunctionForm::CellOrder => {
-                let of = self.value(call, 0)?;
-                let largest_first = match call.name(&arguments[1])?.as_str() {
-                    "max" => true,
-                    "min" => false,
-                    other => return Err(call.error(format!("the order is max or min, found '{other}'"))),
-                };
-                let result = types::map(&self.tensor_type(of, level)).map_err(fail)?;
-                Ok(self.build(level).add(ProgramOp::CellOrder { largest_first, of }, result))
-            }
-            FunctionForm::UnpackBits => {
-                let of = self.value(call, 0)?;
-                let cell = if arguments.len() > 1 { self.cell_name(call, 1)? } else { CellType::Float };
-                let endian = if arguments.len() > 2 { call.name(&arguments[2])? } else { "big".to_owned() };
-                let lowest_first = match endian.as_str() {
-                    "big" => false,
-                    "little" => true,
-                    other => {
-                        return Err(call.error(format!("the bit order is big or little, found '{other}'")));
-                    }
-                };
-                let result = types::unpack_bits(&self.tensor_type(of, level), cell).map_err(fail)?;
-                Ok(self.build(level).add(ProgramOp::UnpackBits { lowest_first, of }, result))
-            }
-            FunctionForm::MapSubspaces => {
-                let of = self.value(call, 0)?;
-                let (names, body) = call.lambda(1, 1)?;
-                let outer = self.tensor_type(of, level);
-                let subspace = types::subspace(&outer).map_err(fail)?;
-                let function = self.lambda(names, &[subspace], body, call.env)?;
-                let result = types::map_subspaces(&outer, function.tensor_type()).map_err(fail)?;
-                Ok(self.build(level).add(ProgramOp::MapSubspaces(Arc::new(function), of), result))
-            }
-            FunctionForm::FilterSubspaces => {
-                let of = self.value(call, 0)?;
-                let (names, body) = call.lambda(1, 1)?;
-                let outer = self.tensor_type(of, level);
-                if outer.mapped().next().is_none() {
-                    return Err(
-                        call.error(format!("expected a tensor with a mapped dimension, found {outer}"))
-                    );
-                }
-                let subspace = types::subspace(&outer).map_err(fail)?;
-                let function = self.lambda(names, &[subspace], body, call.env)?;
-                Ok(self.build(level).add(ProgramOp::FilterSubspaces(Arc::new(function), of), outer))
-            }
-            FunctionForm::Expand => {
-                let of = self.value(call, 0)?;
-                let name = call.name(&arguments[1])?;
-                // Of the narrowest type, so that it does not widen the cells.
-                let one = types::of(
-                    CellType::Int8,
-                    vec![TensorDimension { name, kind: DimensionKind::Indexed(1) }],
-                );
-                let one = self.build(level).constant(crate::value::TensorValue {
-                    tensor_type: one.map_err(fail)?,
-                    labels: Vec::new(),
-                    cells: vec![1.0],
-                });
-                self.binary(crate::operators::BinaryNumberOp::Mul, of, one, level).map_err(fail)
-            }
-            FunctionForm::Range | FunctionForm::Diag => {
-                let mut dimensions = Vec::new();
-                for (i, name) in ["i", "j"].into_iter().take(arguments.len()).enumerate() {
-                    let size = self.value(call, i)?;
-                    let size =
-                        self.build(level).known_number(size).filter(|size| *size >= 1.0 && *size <= 1e9);
-                    let size =
-                        size.ok_or_else(|| call.error("a size must be a constant number of at least 1"))?;
-                    dimensions.push(TensorDimension {
-                        name: name.into(),
-                        kind: DimensionKind::Indexed(size as usize),
-                    });
-                }
-                let tensor_type = types::of(CellType::Double, dimensions).map_err(fail)?;
-                let body = ParsedExpression::parse(if form == FunctionForm::Range { "i" } else { "i == j" })?;
-                let env = CompileNames::for_expansion(&body, level, Vec::new(), HashMap::new());
-                self.generate(&tensor_type, &body.root, call.at, &env, level)
-            }
-        }
-    }
-
-    fn cell_name(&self, call: &CompiledCall<'_, '_>, at: usize) -> Result<CellType, Error> {
-        let name = call.name(&call.arguments[at])?;
-        types::cell(&name).ok_or_else(|| {
-            call.error(format!("a cell type is double, float, bfloat16 or int8, found '{name}'"))
-        })
-    }
-
-    fn cell_function(
-        &mut self,
-        names: &[String],
-        body: &ExpressionNode,
-        call: &CompiledCall<'_, '_>,
-        cells: usize,
-    ) -> Result<CellFunction, Error> {
-        let program = self.lambda(names, &vec![TensorType::scalar(); cells], body, call.env)?;
-        if program.tensor_type().is_scalar() {
-            return Ok(CellFunction::of(program));
-        }
-        Err(call.error(format!("the function of a cell must give a number, found {}", program.tensor_type())))
     }
 
     pub(crate) fn join(

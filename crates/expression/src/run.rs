@@ -1,6 +1,7 @@
 //! One run of a program's nodes over a block of documents.
 
 mod patterns;
+mod subspaces;
 
 use crate::batch::{BatchSpace, BatchView, SubspaceShape, TensorBatch};
 use crate::dense::{CellsRef, SumShape};
@@ -257,13 +258,7 @@ impl<'a> BatchRun<'a> {
                 out
             }
             ProgramOp::Choose(condition, x, y) => {
-                let (condition, x, y) = (self.numbers(*condition), self.view(*x), self.view(*y));
-                let mut out = TensorBatch::new(shape, cells);
-                for document in 0..documents {
-                    let chosen = if condition.get(document) != 0.0 { x } else { y };
-                    chosen.copy_to(document, &mut out);
-                }
-                out
+                self.choose_tensors(id, (*condition, *x, *y), documents, cells)
             }
             ProgramOp::Peek(of, pins, places) => self.peek(id, (*of, pins, places), documents, cells, space),
             ProgramOp::CellOrder { largest_first, of } => {
@@ -294,16 +289,7 @@ impl<'a> BatchRun<'a> {
                 out
             }
             ProgramOp::Create(labels, of) => {
-                let mut out = TensorBatch::new(shape, cells);
-                let numbers: Vec<u32> =
-                    labels.iter().map(|label| space.labels.number(label.as_bytes())).collect();
-                for document in 0..documents {
-                    out.labels.extend_from_slice(&numbers);
-                    out.cells.extend(of.iter().map(|cell| self.numbers(*cell).get(document)));
-                    out.end_tensor(shape);
-                }
-                round(result.cell(), &mut out.cells);
-                out
+                self.create(id, (labels.as_slice(), of.as_slice()), documents, cells, space)
             }
             ProgramOp::TokenSequence(sequence, inputs) => {
                 let mut out = TensorBatch::new(shape, cells);
@@ -327,21 +313,7 @@ impl<'a> BatchRun<'a> {
                 out
             }
             ProgramOp::FilterSubspaces(function, of) => {
-                let of = self.view(*of);
-                let mut found = Vec::new();
-                each_subspace(function, &of, documents, &mut space.left, nested, &mut found);
-                let mut found = found.chunks_exact(function.tensor_type().dense_size());
-                let mut out = TensorBatch::new(shape, cells);
-                for document in 0..documents {
-                    for subspace in of.subspaces(document) {
-                        if found.next().is_some_and(|found| found.iter().any(|cell| *cell != 0.0)) {
-                            out.labels.extend_from_slice(of.address(subspace));
-                            out.cells.extend_from_slice(of.subspace(subspace));
-                        }
-                    }
-                    out.end_tensor(shape);
-                }
-                out
+                self.filter_subspaces(id, (function, *of), documents, cells, space, nested)
             }
             ProgramOp::Dense(dense, a, b) => self.rows(id, (*dense, *a, *b), documents, cells, space),
             // `run` handles these without calling this function.

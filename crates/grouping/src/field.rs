@@ -28,10 +28,49 @@ impl GroupingSchema<'_> {
         self.fields.get_key_value(name).map(|(name, data_type)| (*name, *data_type))
     }
 
+    fn has_no_field(&self, name: &str) -> Error {
+        let names: Vec<&str> = self.fields.keys().copied().take(20).collect();
+        Error::invalid(format!(
+            "schema '{}' has no field '{name}'; its fields are {}",
+            self.name,
+            names.join(", ")
+        ))
+    }
+
     /// The field of positions whose numbers on a z-curve have this name, unless a field has it.
     fn field_of_zcurve(&self, name: &str) -> Option<(&str, &DataType)> {
         let positions = name.strip_suffix(ZCURVE_SUFFIX).filter(|_| !self.fields.contains_key(name))?;
         self.field(positions).filter(|(_, data_type)| data_type.has_positions())
+    }
+}
+
+impl GroupingPath {
+    fn misfit(&self, data_type: &DataType, cure: &str) -> Error {
+        Error::invalid(format!("'{self}' is of type {data_type}; {cure}"))
+    }
+
+    /// Kind of the values at the end of the path, which are of this type.
+    fn kind_of(&self, data_type: &DataType) -> Result<ValueKind, Error> {
+        Ok(match data_type {
+            DataType::Bool => ValueKind::Bool,
+            DataType::Byte | DataType::Int | DataType::Long => ValueKind::Long,
+            DataType::Float16 | DataType::Float | DataType::Double => ValueKind::Double,
+            DataType::String | DataType::Uri | DataType::Reference(_) | DataType::Predicate => {
+                ValueKind::Text
+            }
+            DataType::Raw => ValueKind::Raw,
+            DataType::Tensor(_) => return Err(self.misfit(data_type, "tensors cannot be grouped")),
+            DataType::Position => {
+                let cure = format!("write {}_zcurve or geo_distance(…)", self.field);
+                return Err(self.misfit(data_type, &cure));
+            }
+            DataType::Struct(_) => {
+                return Err(self.misfit(data_type, "name one of its fields after a dot"));
+            }
+            _ => {
+                return Err(self.misfit(data_type, "a collection inside a collection cannot be grouped"));
+            }
+        })
     }
 }
 
@@ -81,52 +120,32 @@ impl CheckedField {
         schema: &GroupingSchema<'_>,
         reads: &mut GroupingReads,
     ) -> Result<Self, Error> {
-        let no_field = || {
-            let names: Vec<&str> = schema.fields.keys().copied().take(20).collect();
-            Error::invalid(format!(
-                "schema '{}' has no field '{}'; its fields are {}",
-                schema.name,
-                path.field,
-                names.join(", ")
-            ))
-        };
         if let Some(position) = schema.field_of_zcurve(&path.field)
             && path.steps.is_empty()
         {
             let (kind, leaf_type) = (ValueKind::Long, DataType::Long);
             return Ok(CheckedField::new(position, FieldReach::ZCurve, Vec::new(), kind, leaf_type, reads));
         }
-        let field = schema.field(&path.field).ok_or_else(no_field)?;
-        let mut at = field.1;
+        let field = schema.field(&path.field).ok_or_else(|| schema.has_no_field(&path.field))?;
         let mut steps = path.steps.iter();
-        let wrong = |at: &DataType, cure: &str| Error::invalid(format!("'{path}' is of type {at}; {cure}"));
-        let reach = match at {
+        let (reach, mut at) = match field.1 {
             DataType::Array(element) | DataType::WeightedSet { element, .. } => {
-                at = element;
-                FieldReach::Elements
+                (FieldReach::Elements, &**element)
             }
-            DataType::Map(key, value) => {
-                let step = steps.next();
-                at = match step {
-                    Some(GroupingPathStep::Name(name)) if name == "key" => key,
-                    _ => value,
-                };
-                match step {
-                    Some(GroupingPathStep::Name(name)) if name == "key" => FieldReach::Keys,
-                    Some(GroupingPathStep::Name(name)) if name == "value" => FieldReach::Values,
-                    Some(GroupingPathStep::Key(key)) => FieldReach::At(key.clone()),
-                    Some(GroupingPathStep::KeyOf(key)) => {
-                        FieldReach::AtKeyOf(Box::new(CheckedField::resolve(key, schema, reads)?))
-                    }
-                    _ => {
-                        return Err(wrong(
-                            field.1,
-                            &format!("write {0}.key, {0}.value or {0}{{\"key\"}}", path.field),
-                        ));
-                    }
+            DataType::Map(key, value) => match steps.next() {
+                Some(GroupingPathStep::Name(name)) if name == "key" => (FieldReach::Keys, &**key),
+                Some(GroupingPathStep::Name(name)) if name == "value" => (FieldReach::Values, &**value),
+                Some(GroupingPathStep::Key(key)) => (FieldReach::At(key.clone()), &**value),
+                Some(GroupingPathStep::KeyOf(key)) => {
+                    let key = CheckedField::resolve(key, schema, reads)?;
+                    (FieldReach::AtKeyOf(Box::new(key)), &**value)
                 }
-            }
-            _ => FieldReach::Whole,
+                _ => {
+                    let cure = format!("write {0}.key, {0}.value or {0}{{\"key\"}}", path.field);
+                    return Err(path.misfit(field.1, &cure));
+                }
+            },
+            whole => (FieldReach::Whole, whole),
         };
         let mut members = Vec::new();
         for step in steps {
@@ -135,26 +154,12 @@ impl CheckedField {
                 _ => None,
             };
             let Some(member) = member else {
-                return Err(wrong(at, "the path goes on inside it with a name that it does not have"));
+                return Err(path.misfit(at, "the path goes on inside it with a name that it does not have"));
             };
             members.push(member.name.to_string());
             at = &member.data_type;
         }
-        let kind = match at {
-            DataType::Bool => ValueKind::Bool,
-            DataType::Byte | DataType::Int | DataType::Long => ValueKind::Long,
-            DataType::Float16 | DataType::Float | DataType::Double => ValueKind::Double,
-            DataType::String | DataType::Uri | DataType::Reference(_) | DataType::Predicate => {
-                ValueKind::Text
-            }
-            DataType::Raw => ValueKind::Raw,
-            DataType::Tensor(_) => return Err(wrong(at, "tensors cannot be grouped")),
-            DataType::Position => {
-                return Err(wrong(at, &format!("write {}_zcurve or geo_distance(…)", path.field)));
-            }
-            DataType::Struct(_) => return Err(wrong(at, "name one of its fields after a dot")),
-            _ => return Err(wrong(at, "a collection inside a collection cannot be grouped")),
-        };
+        let kind = path.kind_of(at)?;
         Ok(CheckedField::new(field, reach, members, kind, at.clone(), reads))
     }
 

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::civil::{self, Date, Time};
 use millrace_document::{DataType, DocumentValue, scalar, zcurve};
+use regex::Regex;
 use siphasher::sip::SipHasher24;
 
 use crate::script::ValueFunction;
@@ -47,20 +48,7 @@ impl ValueFunction {
             // Control characters are spaces; those of other scripts are not.
             ValueFunction::Trim => map_text(value, &|text| text.trim_matches(|c: char| c <= ' ').to_owned()),
             ValueFunction::Substring(from, to) => map_text(value, &|text| substring(text, *from, *to)),
-            ValueFunction::Split(pattern) => {
-                let text = text_of(&value)?;
-                let mut parts: Vec<&str> = pattern.split(&text).collect();
-                // A match of nothing at the start separates nothing.
-                if pattern.find(&text).is_some_and(|first| first.end() == 0) {
-                    parts.remove(0);
-                }
-                while parts.last().is_some_and(|part| part.is_empty()) {
-                    parts.pop();
-                }
-                DocumentValue::Array(
-                    parts.into_iter().map(|part| DocumentValue::String(part.to_owned())).collect(),
-                )
-            }
+            ValueFunction::Split(pattern) => split(pattern, &text_of(&value)?),
             ValueFunction::Join(delimiter) => {
                 let DocumentValue::Array(elements) = value else {
                     return Err(StatementFailure::value("join needs an array"));
@@ -99,6 +87,19 @@ impl ValueFunction {
             ValueFunction::Annotate => value,
         }))
     }
+}
+
+/// Parts of a text between the matches of a pattern, without empty ones at the end.
+fn split(pattern: &Regex, text: &str) -> DocumentValue {
+    let mut parts: Vec<&str> = pattern.split(text).collect();
+    // A match of nothing at the start separates nothing.
+    if pattern.find(text).is_some_and(|first| first.end() == 0) {
+        parts.remove(0);
+    }
+    while parts.last().is_some_and(|part| part.is_empty()) {
+        parts.pop();
+    }
+    DocumentValue::Array(parts.into_iter().map(|part| DocumentValue::String(part.to_owned())).collect())
 }
 
 /// Converts a value to another type: unchanged if it has that type, otherwise by parsing its text.

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use millrace_document::{DataType, Document, DocumentValue, unique_keys};
 use millrace_schema::Schema;
+use millrace_tensor::TensorType;
 
 use crate::convert::{fit, hash, listed_text_of, number, text_of};
 use crate::resolve::{ENTRY_KEY, ENTRY_VALUE};
@@ -86,10 +87,7 @@ impl ScriptExecution<'_> {
             IndexingExpression::GetValue(key) => Ok(input.and_then(|value| entry(&value, key).cloned())),
             IndexingExpression::GetVariable(name) => Ok(self.variables.get(name).cloned()),
             IndexingExpression::SetVariable(name) => {
-                match &input {
-                    Some(value) => self.variables.insert(name.clone(), value.clone()),
-                    None => self.variables.remove(name),
-                };
+                self.set_variable(name, &input);
                 Ok(input)
             }
             IndexingExpression::Output(name) => {
@@ -106,29 +104,14 @@ impl ScriptExecution<'_> {
                 let values: Result<_, _> = parts.iter().map(|part| self.step(part, input.clone())).collect();
                 concat(values?, *collects)
             }
-            IndexingExpression::Choice(steps) => {
-                for step in steps {
-                    let value = self.step(step, input.clone())?;
-                    if value.is_some() {
-                        return Ok(value);
-                    }
-                }
-                Ok(None)
-            }
+            IndexingExpression::Choice(steps) => self.choice(steps, &input),
             IndexingExpression::Nested(script) => self.script(script, &input),
             IndexingExpression::ForEach(script) => {
                 input.map(|value| self.for_each(script, value)).transpose()
             }
             IndexingExpression::If(of) => self.condition(of, &input),
             IndexingExpression::Switch(switch) => self.switch(switch, input),
-            IndexingExpression::SelectInput(cases) => {
-                for (field, statement) in cases {
-                    if let Some(value) = self.field(std::slice::from_ref(field)) {
-                        return self.statement(statement, Some(value));
-                    }
-                }
-                Ok(None)
-            }
+            IndexingExpression::SelectInput(cases) => self.select_input(cases),
             IndexingExpression::Apply(function) => match input {
                 Some(value) => function.apply(value),
                 None => Ok(None),
@@ -136,20 +119,9 @@ impl ScriptExecution<'_> {
             IndexingExpression::Hash { long } => {
                 input.map(|value| text_of(&value).map(|text| hash(&text, *long))).transpose()
             }
-            IndexingExpression::Embed { call, target } => match input {
-                // A text without words has no meaning that could be embedded.
-                Some(DocumentValue::String(text)) if text.trim().is_empty() => Ok(None),
-                Some(value) => self.component(call, &DataType::Tensor(target.clone()), value, |of, value| {
-                    of.components
-                        .embed(call, value, target, of.caller)
-                        .map(|tensor| Some(DocumentValue::Tensor(tensor)))
-                }),
-                None => Ok(None),
-            },
+            IndexingExpression::Embed { call, target } => self.embed(call, target, input),
             IndexingExpression::Chunk(call) => {
-                let Some(value) = input else { return Ok(None) };
-                let chunks = self.components.chunk(call, &text_of(&value)?)?;
-                Ok(Some(DocumentValue::Array(chunks.into_iter().map(DocumentValue::String).collect())))
+                input.map(|value| self.chunk(call, &text_of(&value)?)).transpose()
             }
             IndexingExpression::Generate { call, wanted } => match input {
                 Some(value) => self.component(call, &wanted.data_type, value, |of, value| {
@@ -167,17 +139,7 @@ impl ScriptExecution<'_> {
                 Ok(Some(DocumentValue::String(language_code(self.language.as_deref().unwrap_or_default()))))
             }
             IndexingExpression::Now => Ok(Some(DocumentValue::Long(self.surroundings.now_s()))),
-            IndexingExpression::Random(most) => {
-                let below = match (most, &input) {
-                    (Some(most), _) => *most,
-                    (None, Some(value)) => number(value)
-                        .filter(|most| *most >= 0.0)
-                        .ok_or_else(|| StatementFailure::value("random needs a number from 0"))?
-                        as u32,
-                    (None, None) => return Ok(None),
-                };
-                Ok(Some(DocumentValue::Int(self.surroundings.random(below.min(i32::MAX as u32)) as i32)))
-            }
+            IndexingExpression::Random(most) => self.random(*most, &input),
             IndexingExpression::Hostname => {
                 Ok(Some(DocumentValue::String(self.surroundings.hostname().to_owned())))
             }
@@ -193,6 +155,69 @@ impl ScriptExecution<'_> {
                 Ok(input)
             }
         }
+    }
+
+    fn set_variable(&mut self, name: &str, value: &Current) {
+        match value {
+            Some(value) => self.variables.insert(name.to_owned(), value.clone()),
+            None => self.variables.remove(name),
+        };
+    }
+
+    /// The first value of the alternatives.
+    fn choice(&mut self, steps: &[IndexingStep], input: &Current) -> Result<Current, StatementFailure> {
+        for step in steps {
+            let value = self.step(step, input.clone())?;
+            if value.is_some() {
+                return Ok(value);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs the statement of the first field that has a value.
+    fn select_input(&mut self, cases: &[(String, IndexingStatement)]) -> Result<Current, StatementFailure> {
+        for (field, statement) in cases {
+            if let Some(value) = self.field(std::slice::from_ref(field)) {
+                return self.statement(statement, Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    fn embed(
+        &mut self,
+        call: &ComponentCall,
+        target: &TensorType,
+        input: Current,
+    ) -> Result<Current, StatementFailure> {
+        match input {
+            // A text without words has no meaning that could be embedded.
+            Some(DocumentValue::String(text)) if text.trim().is_empty() => Ok(None),
+            Some(value) => self.component(call, &DataType::Tensor(target.clone()), value, |of, value| {
+                let tensor = of.components.embed(call, value, target, of.caller)?;
+                Ok(Some(DocumentValue::Tensor(tensor)))
+            }),
+            None => Ok(None),
+        }
+    }
+
+    fn chunk(&self, call: &ComponentCall, text: &str) -> Result<DocumentValue, StatementFailure> {
+        let chunks = self.components.chunk(call, text)?;
+        Ok(DocumentValue::Array(chunks.into_iter().map(DocumentValue::String).collect()))
+    }
+
+    /// A random number below a constant, or below the input.
+    fn random(&self, most: Option<u32>, input: &Current) -> Result<Current, StatementFailure> {
+        let below = match (most, input) {
+            (Some(most), _) => most,
+            (None, Some(value)) => number(value)
+                .filter(|most| *most >= 0.0)
+                .ok_or_else(|| StatementFailure::value("random needs a number from 0"))?
+                as u32,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(DocumentValue::Int(self.surroundings.random(below.min(i32::MAX as u32)) as i32)))
     }
 
     /// Calls a component, unless the result of an equal call exists.

@@ -1,10 +1,11 @@
 //! Validation of statements against a schema, which also sets defaults: the input field of a statement, and
 //! the type returned by an embedder, generator or hash.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+mod expressions;
 
-use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
+use std::collections::HashMap;
+
+use millrace_document::{DataType, DocumentValue};
 use millrace_schema::{Schema, SourcePosition};
 use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
@@ -101,28 +102,15 @@ impl StatementResolver<'_> {
         }
     }
 
+    /// Type of the value of an expression, whose defaults are set on the way.
     fn step(&mut self, step: &mut IndexingStep, input: &Known, target: &Known) -> Result<Known, Error> {
         let place = step.place.clone();
         match &mut step.expression {
             IndexingExpression::Constant(value) => Ok(type_of(value)),
             IndexingExpression::This => Ok(input.clone()),
             IndexingExpression::Input(path) => self.input(path, &place).map(Some),
-            IndexingExpression::GetField(name) => match input {
-                Some(DataType::Struct(struct_type)) => match member_type(struct_type, name) {
-                    Some(member) => Ok(Some(member.clone())),
-                    None => self.fail(&place, format!("struct {} has no field '{name}'", struct_type.name)),
-                },
-                Some(other) => self.fail(
-                    &place,
-                    format!("get_field needs a struct, or within for_each an entry of a map, not a {other}"),
-                ),
-                None => Ok(None),
-            },
-            IndexingExpression::GetValue(_) => match input {
-                Some(DataType::Map(_, value)) => Ok(Some((**value).clone())),
-                Some(other) => self.fail(&place, format!("get_value needs a map, not a {other}")),
-                None => Ok(None),
-            },
+            IndexingExpression::GetField(name) => self.get_field(name, input, &place),
+            IndexingExpression::GetValue(_) => self.get_value(input, &place),
             IndexingExpression::GetVariable(name) => match self.variables.get(name) {
                 Some(known) => Ok(known.clone()),
                 None => self
@@ -133,123 +121,33 @@ impl StatementResolver<'_> {
                 Ok(input.clone())
             }
             IndexingExpression::Output(name) => self.output(name, input, &place).map(|()| input.clone()),
-            IndexingExpression::Binary(_, left, right) => {
-                let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
-                for operand in [&left, &right].into_iter().flatten() {
-                    if !is_number(operand) {
-                        return self.fail(
-                            &place,
-                            format!("arithmetic needs numbers, not a {operand}; convert it, as with to_int"),
-                        );
-                    }
-                }
-                Ok(left.zip(right).map(|(left, right)| arithmetic_type(&left, &right)))
-            }
+            IndexingExpression::Binary(_, left, right) => self.arithmetic(left, right, input, &place),
             IndexingExpression::Concat { parts, collects } => {
-                let mut types = Vec::with_capacity(parts.len());
-                for part in parts {
-                    types.push(self.step(part, input, &None)?);
-                }
+                let types = self.types_of_parts(parts, input)?;
                 *collects = are_joined(&types);
-                Ok(match *collects {
-                    true if types.contains(&None) => None,
-                    true => types.swap_remove(0),
-                    false => Some(DataType::String),
-                })
+                Ok(concatenated(types, *collects))
             }
-            IndexingExpression::Choice(steps) => {
-                let mut known = None;
-                for step in steps {
-                    let next = self.step(step, input, target)?;
-                    known = known.or(next);
-                }
-                Ok(known)
-            }
+            IndexingExpression::Choice(steps) => self.choice(steps, input, target),
             IndexingExpression::Nested(script) => self.script(script, input, target),
             IndexingExpression::ForEach(script) => self.for_each(script, input, target, &place),
-            IndexingExpression::If(of) => {
-                self.step(&mut of.left, input, &None)?;
-                self.step(&mut of.right, input, &None)?;
-                let then = self.script(&mut of.then, input, target)?;
-                let otherwise = match &mut of.otherwise {
-                    Some(otherwise) => self.script(otherwise, input, target)?,
-                    None => None,
-                };
-                Ok(then.or(otherwise))
-            }
-            // The expression after a switch gets the value of the switch's input.
-            IndexingExpression::Switch(switch) => {
-                let cases = switch.cases.iter_mut().map(|(_, statement)| statement);
-                for statement in cases.chain(&mut switch.default) {
-                    self.statement(statement, input, target)?;
-                }
-                Ok(input.clone())
-            }
-            IndexingExpression::SelectInput(cases) => {
-                let mut known = None;
-                for (field, statement) in cases {
-                    let of_field = self.input(std::slice::from_ref(field), &place)?;
-                    let next = self.statement(statement, &Some(of_field), target)?;
-                    known = known.or(next);
-                }
-                Ok(known)
-            }
-            IndexingExpression::Apply(function) => {
-                // Earlier versions took values of all types.
-                let is_of_any_type =
-                    matches!(function, ValueFunction::Base64Decode | ValueFunction::HexDecode);
-                let input = if self.is_active && is_of_any_type { &None } else { input };
-                if let ValueFunction::Substring(from, to) = function
-                    && to < from
-                    && !self.is_active
-                {
-                    return self.fail(&place, format!("substring ends at {to}, before it begins at {from}"));
-                }
-                function.result_type(input).or_else(|reason| self.fail(&place, reason))
-            }
+            IndexingExpression::If(of) => self.condition(of, input, target),
+            IndexingExpression::Switch(switch) => self.switch(switch, input, target),
+            IndexingExpression::SelectInput(cases) => self.select_input(cases, target, &place),
+            IndexingExpression::Apply(function) => self.apply(function, input, &place),
             IndexingExpression::Hash { long } => {
                 self.want_text("hash", input, &place)?;
                 *long = !matches!(target, Some(DataType::Int));
                 Ok(Some(if *long { DataType::Long } else { DataType::Int }))
             }
             IndexingExpression::Embed { call, target: embedding } => {
-                if let Some(input) = input {
-                    let text = matches!(input, DataType::String | DataType::Array(_));
-                    if !text {
-                        return self.fail(
-                            &place,
-                            format!("embed needs a string or an array of strings, not a {input}"),
-                        );
-                    }
-                }
-                let Some(DataType::Tensor(wanted)) = target else {
-                    return self.fail(
-                        &place,
-                        "embed makes a tensor: write it to a field of a tensor type, as in embed | attribute"
-                            .to_owned(),
-                    );
-                };
-                let chunks = matches!(input, Some(DataType::Array(_)));
-                self.components
-                    .check_embed(call, chunks, wanted)
-                    .or_else(|reason| self.fail(&place, reason))?;
-                *embedding = wanted.clone();
+                *embedding = self.embedding(call, input, target, &place)?;
                 Ok(target.clone())
             }
-            IndexingExpression::Chunk(call) => {
-                self.want_text("chunk", input, &place)?;
-                self.components.check_chunk(call).or_else(|reason| self.fail(&place, reason))?;
-                Ok(Some(DataType::Array(Box::new(DataType::String))))
-            }
+            IndexingExpression::Chunk(call) => self.chunk(call, input, &place),
             IndexingExpression::Generate { call, wanted } => {
                 wanted.data_type = target.clone().unwrap_or(DataType::String);
                 wanted.name = format!("{}.{}", self.schema.name, self.field);
-                let each = matches!(&wanted.data_type, DataType::Array(_));
-                match input {
-                    Some(DataType::Array(element)) if each && **element == DataType::String => {}
-                    _ => self.want_text("generate", input, &place)?,
-                }
-                self.components.check_generate(call, wanted).or_else(|reason| self.fail(&place, reason))?;
+                self.check_generate(call, wanted, input, &place)?;
                 Ok(target.clone())
             }
             IndexingExpression::SetLanguage => {
@@ -266,56 +164,6 @@ impl StatementResolver<'_> {
                 Ok(None)
             }
             IndexingExpression::Echo => Ok(input.clone()),
-        }
-    }
-
-    fn for_each(
-        &mut self,
-        script: &mut IndexingScript,
-        input: &Known,
-        target: &Known,
-        place: &SourcePosition,
-    ) -> Result<Known, Error> {
-        let wanted = match target {
-            Some(DataType::Array(element) | DataType::WeightedSet { element, .. }) => {
-                Some((**element).clone())
-            }
-            _ => None,
-        };
-        match input {
-            None => {
-                self.script(script, &None, &wanted)?;
-                Ok(None)
-            }
-            Some(DataType::Array(element)) => {
-                let element = self.script(script, &Some((**element).clone()), &wanted)?;
-                Ok(element.map(|element| DataType::Array(Box::new(element))))
-            }
-            Some(DataType::WeightedSet { element, create_if_nonexistent, remove_if_zero }) => {
-                let inner = self.script(script, &Some((**element).clone()), &wanted)?;
-                Ok(inner.map(|element| DataType::WeightedSet {
-                    element: Box::new(element),
-                    create_if_nonexistent: *create_if_nonexistent,
-                    remove_if_zero: *remove_if_zero,
-                }))
-            }
-            Some(whole @ DataType::Struct(struct_type)) => {
-                for member in &struct_type.fields {
-                    self.script(script, &Some(member.data_type.clone()), &None)?;
-                }
-                Ok(Some(whole.clone()))
-            }
-            Some(DataType::Map(key, value)) => {
-                let members = [(ENTRY_KEY, key), (ENTRY_VALUE, value)];
-                let fields = members
-                    .map(|(name, of)| DocumentField { name: name.into(), data_type: (**of).clone() })
-                    .into();
-                let entry = DataType::Struct(Arc::new(StructType { name: "map entry".to_owned(), fields }));
-                let element = self.script(script, &Some(entry), &wanted)?;
-                Ok(element.map(|element| DataType::Array(Box::new(element))))
-            }
-            Some(other) => self
-                .fail(place, format!("for_each needs an array, weighted set, map or struct, not a {other}")),
         }
     }
 
@@ -375,15 +223,6 @@ impl StatementResolver<'_> {
     }
 }
 
-/// Type of a member of a struct; of an entry of a map, also that of a member of its value.
-fn member_type<'t>(of: &'t StructType, name: &str) -> Option<&'t DataType> {
-    match (of.field(name), of.field(ENTRY_VALUE).map(|value| &value.data_type)) {
-        (Some(member), _) => Some(&member.data_type),
-        (None, Some(DataType::Struct(value))) => value.field(name).map(|member| &member.data_type),
-        (None, _) => None,
-    }
-}
-
 /// True if values of these types can be joined to one collection; types that are unknown are left to the
 /// values.
 fn are_joined(types: &[Known]) -> bool {
@@ -391,6 +230,15 @@ fn are_joined(types: &[Known]) -> bool {
     let Some(first) = known.next() else { return true };
     matches!(first, DataType::Array(_) | DataType::WeightedSet { .. })
         && known.all(|other| assignable(other, first))
+}
+
+/// Type of concatenated values: a collection if they are joined, otherwise text.
+fn concatenated(types: Vec<Known>, collects: bool) -> Known {
+    match collects {
+        true if types.contains(&None) => None,
+        true => types.into_iter().next().flatten(),
+        false => Some(DataType::String),
+    }
 }
 
 /// The expression that converts one type to another, as the end of a message.
@@ -442,11 +290,6 @@ const fn rank(data_type: &DataType) -> u8 {
         DataType::Double => 5,
         _ => 0,
     }
-}
-
-fn arithmetic_type(left: &DataType, right: &DataType) -> DataType {
-    let wider = if rank(left) >= rank(right) { left } else { right };
-    if rank(wider) == 1 { DataType::Int } else { wider.clone() }
 }
 
 /// Type of a constant.

@@ -1,27 +1,27 @@
 //! The compiled form of an application package, ready for requests.
 
+mod types;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Display;
 use std::io::{Cursor, Write as _};
 use std::sync::Arc;
 
 use millrace_access::DeclaredClients;
 use millrace_document::{DataType, Document};
 use millrace_env::SystemClock;
-use millrace_indexing::{
-    DocumentColumns, Error as IndexingError, IndexingComponents, IndexingEnvironment, SchemaScripts,
-};
-use millrace_ranking::{CompiledProfile, check_constants};
+use millrace_indexing::{DocumentColumns, IndexingEnvironment, SchemaScripts};
+use millrace_ranking::CompiledProfile;
 use millrace_rules::RuleBases;
 use millrace_schema::change::{self, ApplicationChanges};
 use millrace_schema::{
     Application, ApplicationDraft, ContentCluster, DocumentMode, InputType, PackageFindings, PackageMistake,
-    RankProfile, Schema, SnippetSettings, UnusableParts,
+    Schema, SnippetSettings,
 };
 use millrace_selection::{DocumentSelection, SelectionOutcome};
 use millrace_store::StoreLayout;
 
+use self::types::DocumentTypeCompiler;
 use crate::Error;
 use crate::indexes::{self, IndexDefinition};
 use crate::limits::DocumentLimits;
@@ -153,43 +153,25 @@ impl CompiledApplication {
             millrace_env::host_name(),
             now.as_nanos() as u64,
         ));
-        let rank_models = RankModels::new(models, &application);
-        let (mut kinds, mut blamed) = (HashMap::new(), BTreeSet::new());
+        let mut compiler = DocumentTypeCompiler {
+            components: Arc::clone(&components),
+            surroundings,
+            models: RankModels::new(models, &application),
+            is_active,
+            blamed: BTreeSet::new(),
+        };
+        let mut kinds = HashMap::new();
         for schema in application.schemas.values() {
             let clusters = clusters_of(&application, schema, &mut findings);
             // If the clusters are not known, any schema may belong to one.
-            if !clusters.is_empty() || !content_known {
-                let compile =
-                    |compile: ScriptsCompiler| compile(schema, components.clone(), Arc::clone(&surroundings));
-                let mut accepted = AcceptedMistakes::default();
-                let mut scripts = compile(SchemaScripts::compile);
-                if let (true, Err(errors)) = (is_active, &scripts)
-                    && let Ok(active) = compile(SchemaScripts::compile_active)
-                {
-                    errors.iter().for_each(|error| accepted.add(error));
-                    scripts = Ok(active);
-                }
-                // The matching of a field is unknown if its statements are wrong.
-                let mut broken = check_constants(schema, &mut findings);
-                scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
-                let accepts = is_active.then_some(&mut accepted);
-                let profiles =
-                    rank_profiles(schema, &broken, &rank_models, &mut blamed, accepts, &mut findings);
-                findings.warnings.append(&mut accepted.warnings);
-                match scripts {
-                    Ok(scripts) => {
-                        let block = BlockBytes::of_document(&schema.document_type);
-                        let schema = Arc::clone(schema);
-                        let unusable = accepted.profiles;
-                        let kind =
-                            CompiledDocumentType { schema, clusters, scripts, profiles, unusable, block };
-                        kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
-                    }
-                    Err(errors) => errors.into_iter().for_each(|error| findings.tell(error)),
-                }
+            if clusters.is_empty() && content_known {
+                continue;
+            }
+            if let Some(kind) = compiler.compile(schema, clusters, &mut findings) {
+                kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
             }
         }
-        let stateless = StatelessModels::load(&application, models, &blamed, &mut findings);
+        let stateless = StatelessModels::load(&application, models, &compiler.blamed, &mut findings);
         let indexes = indexes::definitions(&application, &mut findings);
         let slow = kinds.values().flat_map(|kind: &Arc<CompiledDocumentType>| kind.slow_profiles());
         findings.warnings.extend(slow);
@@ -315,29 +297,6 @@ fn input_block(application: &Application) -> BlockBytes {
     }))
 }
 
-/// A function that compiles the statements of a schema.
-type ScriptsCompiler = fn(
-    &Arc<Schema>,
-    Arc<dyn IndexingComponents>,
-    Arc<IndexingEnvironment>,
-) -> Result<SchemaScripts, Vec<IndexingError>>;
-
-/// Mistakes of an active application that earlier versions accepted.
-#[derive(Default)]
-struct AcceptedMistakes {
-    warnings: Vec<String>,
-    /// Reasons for which rank profiles are not there, by their names.
-    profiles: BTreeMap<String, String>,
-}
-
-impl AcceptedMistakes {
-    fn add(&mut self, mistake: &impl Display) {
-        let warning = format!("{mistake}; it was deployed by an earlier version: mend it, and deploy again");
-        tracing::warn!("the active application: {warning}");
-        self.warnings.push(warning);
-    }
-}
-
 impl CompiledDocumentType {
     /// Compiled rank profile with this name, one of the schema's.
     ///
@@ -420,70 +379,6 @@ impl TypeInCluster {
     pub fn accepts(&self, document: &Document) -> bool {
         self.belongs.as_ref().is_none_or(|belongs| belongs.matches(document, now_s()))
     }
-}
-
-/// Rank profiles of a schema by name. Profiles with a mistake, profiles that refer to anything `broken`, and
-/// profiles that inherit either are left out. Unreadable files are `blamed` once for all profiles. With
-/// `accepted`, mistakes but those of files are added there, and profiles that inherit such a one are tried.
-fn rank_profiles(
-    schema: &Schema,
-    broken: &UnusableParts,
-    models: &RankModels<'_>,
-    blamed: &mut BTreeSet<String>,
-    mut accepted: Option<&mut AcceptedMistakes>,
-    findings: &mut PackageFindings,
-) -> BTreeMap<String, Arc<CompiledProfile>> {
-    let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
-    for profile in parents_first(schema) {
-        let name = &profile.name;
-        if profile.depends_on(broken) || profile.inherits.iter().any(|parent| left_out.contains(parent)) {
-            left_out.insert(name);
-            continue;
-        }
-        let errors = match CompiledProfile::with_models(schema, name, models) {
-            Ok(compiled) => {
-                profiles.insert(name.clone(), Arc::new(compiled));
-                continue;
-            }
-            Err(errors) => errors,
-        };
-        if let Some(accepted) = accepted.as_deref_mut().filter(|_| errors.iter().all(|e| e.file().is_none()))
-        {
-            errors.iter().for_each(|error| accepted.add(error));
-            let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            accepted.profiles.insert(name.clone(), reasons.join("; "));
-            continue;
-        }
-        left_out.insert(name);
-        for error in errors {
-            let is_known = error.file().is_some_and(|file| !blamed.insert(file.to_owned()));
-            if !is_known {
-                findings.tell(error);
-            }
-        }
-    }
-    profiles
-}
-
-/// Rank profiles of a schema, each after those that it inherits.
-fn parents_first(schema: &Schema) -> Vec<&RankProfile> {
-    let mut waiting: Vec<&RankProfile> = schema.rank_profiles.values().collect();
-    let mut ordered: Vec<&RankProfile> = Vec::with_capacity(waiting.len());
-    while !waiting.is_empty() {
-        let waits = |profile: &&RankProfile| {
-            let mut others = waiting.iter().filter(|other| other.name != profile.name);
-            others.any(|other| profile.inherits.contains(&other.name))
-        };
-        let (later, ready): (Vec<_>, Vec<_>) = waiting.iter().partition(|profile| waits(profile));
-        // Profiles of two schemas can inherit each other's names.
-        if ready.is_empty() {
-            ordered.extend(later);
-            break;
-        }
-        ordered.extend(ready);
-        waiting = later;
-    }
-    ordered
 }
 
 /// Field generators of the application whose models are available, each with its model.

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use millrace_tensor::TensorType;
 use millrace_tensor::json::{ModifySeed, RemoveSeed, SkippedValue, TensorSeed};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
 
@@ -111,8 +112,6 @@ impl ValueOperations<'_> {
 
     fn change<'de, A: MapAccess<'de>>(&self, map: &mut A, operation: &str) -> Result<ValueChange, A::Error> {
         let value = |data_type| ValueSeed { data_type, failure: self.failure };
-        let refuse =
-            || A::Error::custom(format!("'{operation}' does not work on {}; use assign", self.data_type));
         Ok(match (operation, self.data_type) {
             ("assign", data_type) => match (map.next_value_seed(value(data_type))?, self.missing) {
                 (Some(new), MissingNumber::Zero) => ValueChange::Assign(new),
@@ -144,11 +143,7 @@ impl ValueOperations<'_> {
                 }
             }
             ("add", DataType::Tensor(tensor_type)) => {
-                if tensor_type.mapped().next().is_none() {
-                    return Err(A::Error::custom(format!(
-                        "'add' needs a mapped dimension, {tensor_type} has none; use modify"
-                    )));
-                }
+                need_mapped::<A::Error>(operation, tensor_type)?;
                 ValueChange::AddCells(
                     self.failure.take_tensor(map.next_value_seed(TensorSeed(tensor_type))?)?,
                 )
@@ -157,35 +152,17 @@ impl ValueOperations<'_> {
                 ValueChange::ModifyCells(map.next_value_seed(ModifySeed(tensor_type))?)
             }
             ("remove", DataType::Tensor(tensor_type)) => {
-                if tensor_type.mapped().next().is_none() {
-                    return Err(A::Error::custom(format!(
-                        "'remove' needs a mapped dimension, {tensor_type} has none; use modify"
-                    )));
-                }
+                need_mapped::<A::Error>(operation, tensor_type)?;
                 ValueChange::RemoveCells(map.next_value_seed(RemoveSeed(tensor_type))?)
             }
-            ("increment" | "decrement" | "multiply" | "divide", data_type) => {
-                if !is_number(data_type) {
-                    return Err(refuse());
-                }
-                let operand = match map.next_value_seed(value(&DataType::Double))? {
-                    Some(DocumentValue::Double(operand)) if operand.is_finite() => operand,
-                    _ => {
-                        return Err(A::Error::custom(format!("'{operation}' needs a number, for example 1")));
-                    }
-                };
-                let operator = match operation {
-                    "increment" => ArithmeticOperator::Add,
-                    "decrement" => ArithmeticOperator::Subtract,
-                    "multiply" => ArithmeticOperator::Multiply,
-                    _ => ArithmeticOperator::Divide,
-                };
-                if operator == ArithmeticOperator::Divide && operand == 0.0 {
-                    return Err(A::Error::custom("division by zero"));
-                }
-                ValueChange::Arithmetic(operator, operand, self.missing)
+            ("increment" | "decrement" | "multiply" | "divide", data_type) if is_number(data_type) => {
+                self.arithmetic(map, operation)?
             }
-            ("add" | "remove" | "modify", _) => return Err(refuse()),
+            ("add" | "remove" | "modify" | "increment" | "decrement" | "multiply" | "divide", data_type) => {
+                return Err(A::Error::custom(format!(
+                    "'{operation}' does not work on {data_type}; use assign"
+                )));
+            }
             _ => {
                 return Err(A::Error::custom(format!(
                     "unknown update operation '{operation}', expected assign, add, remove, increment, decrement, multiply, \
@@ -194,6 +171,38 @@ impl ValueOperations<'_> {
             }
         })
     }
+
+    fn arithmetic<'de, A: MapAccess<'de>>(
+        &self,
+        map: &mut A,
+        operation: &str,
+    ) -> Result<ValueChange, A::Error> {
+        let seed = ValueSeed { data_type: &DataType::Double, failure: self.failure };
+        let operand = match map.next_value_seed(seed)? {
+            Some(DocumentValue::Double(operand)) if operand.is_finite() => operand,
+            _ => return Err(A::Error::custom(format!("'{operation}' needs a number, for example 1"))),
+        };
+        let operator = match operation {
+            "increment" => ArithmeticOperator::Add,
+            "decrement" => ArithmeticOperator::Subtract,
+            "multiply" => ArithmeticOperator::Multiply,
+            _ => ArithmeticOperator::Divide,
+        };
+        if operator == ArithmeticOperator::Divide && operand == 0.0 {
+            return Err(A::Error::custom("division by zero"));
+        }
+        Ok(ValueChange::Arithmetic(operator, operand, self.missing))
+    }
+}
+
+/// Checks that a tensor has subspaces, which an operation adds or removes.
+fn need_mapped<E: serde::de::Error>(operation: &str, tensor_type: &TensorType) -> Result<(), E> {
+    if tensor_type.mapped().next().is_none() {
+        return Err(E::custom(format!(
+            "'{operation}' needs a mapped dimension, {tensor_type} has none; use modify"
+        )));
+    }
+    Ok(())
 }
 
 const fn is_number(data_type: &DataType) -> bool {

@@ -13,7 +13,7 @@ use crate::field::CheckedField;
 use crate::functions::{ArgumentKinds, GroupingFunction, ReturnKind};
 use crate::level::{CheckedAggregate, GroupNode, GroupingLevel};
 use crate::node::{FilterNode, GroupingNode, TextCollator, ValueKind};
-use crate::request::{GroupAggregator, GroupingExpression, GroupingNumber, ValueFilter};
+use crate::request::{GroupAggregator, GroupingExpression, GroupingNumber, GroupingPath, ValueFilter};
 
 /// Elements of a multi-valued field that are not bound to a row.
 #[derive(PartialEq)]
@@ -114,36 +114,11 @@ impl GroupingChecker<'_> {
                 self.reads.ids = true;
                 (GroupingNode::DocumentName, ValueKind::Text)
             }
-            GroupingExpression::Field { path, .. } => {
-                let field = CheckedField::resolve(path, self.schema, &mut self.reads)?;
-                let kind = field.kind;
-                let element = if field.is_list() {
-                    let place = self.bound.iter().rposition(|bound| *bound == field.name);
-                    if place.is_none() {
-                        let structured = field.is_structured();
-                        unbound.push(UnboundElements { field: field.name.clone(), structured });
-                    }
-                    place
-                } else {
-                    None
-                };
-                (GroupingNode::Field { field, element }, kind)
-            }
+            GroupingExpression::Field { path, .. } => self.field(path, unbound)?,
             GroupingExpression::Call { function, arguments } => {
                 self.call(expression, function, arguments, unbound)?
             }
-            GroupingExpression::FixedWidth { input, width } => {
-                let (input, kind) = self.number(input, unbound, "fixedwidth")?;
-                let input = Box::new(input);
-                let node = match width {
-                    GroupingNumber::Long(width) if kind != ValueKind::Double => {
-                        GroupingNode::LongWidth { input, width: *width }
-                    }
-                    GroupingNumber::Long(width) => GroupingNode::DoubleWidth { input, width: *width as f64 },
-                    GroupingNumber::Double(width) => GroupingNode::DoubleWidth { input, width: *width },
-                };
-                (node, ValueKind::Bucket)
-            }
+            GroupingExpression::FixedWidth { input, width } => self.fixed_width(input, *width, unbound)?,
             GroupingExpression::Predefined { input, buckets } => {
                 let (input, _) = self.node(input, unbound)?;
                 let node =
@@ -171,6 +146,43 @@ impl GroupingChecker<'_> {
                 )));
             }
         })
+    }
+
+    /// The value of a field; the elements of a list that is not bound to a row are added to `unbound`.
+    fn field(
+        &mut self,
+        path: &GroupingPath,
+        unbound: &mut Vec<UnboundElements>,
+    ) -> Result<(GroupingNode, ValueKind), Error> {
+        let field = CheckedField::resolve(path, self.schema, &mut self.reads)?;
+        let kind = field.kind;
+        let mut element = None;
+        if field.is_list() {
+            element = self.bound.iter().rposition(|bound| *bound == field.name);
+            if element.is_none() {
+                let structured = field.is_structured();
+                unbound.push(UnboundElements { field: field.name.clone(), structured });
+            }
+        }
+        Ok((GroupingNode::Field { field, element }, kind))
+    }
+
+    fn fixed_width(
+        &mut self,
+        input: &GroupingExpression,
+        width: GroupingNumber,
+        unbound: &mut Vec<UnboundElements>,
+    ) -> Result<(GroupingNode, ValueKind), Error> {
+        let (input, kind) = self.number(input, unbound, "fixedwidth")?;
+        let input = Box::new(input);
+        let node = match width {
+            GroupingNumber::Long(width) if kind != ValueKind::Double => {
+                GroupingNode::LongWidth { input, width }
+            }
+            GroupingNumber::Long(width) => GroupingNode::DoubleWidth { input, width: width as f64 },
+            GroupingNumber::Double(width) => GroupingNode::DoubleWidth { input, width },
+        };
+        Ok((node, ValueKind::Bucket))
     }
 
     fn call(

@@ -126,12 +126,7 @@ impl PlacementLeader {
         declared: &DeclaredIndexes,
     ) -> Result<TurnOutcome, Error> {
         let now = Instant::now();
-        self.answered.retain(|id, _| picture.placement_requests.contains_key(id));
-        for (id, entry) in &picture.placement_requests {
-            if entry.answer.is_some() {
-                self.answered.entry(id.clone()).or_insert(now);
-            }
-        }
+        self.note_answers(picture, now);
         // The picture may be older than the own publication.
         if (picture.history, picture.revision) < self.published {
             return Ok(TurnOutcome::Settled);
@@ -146,65 +141,54 @@ impl PlacementLeader {
         let mut write = Transaction::new().when(leadership.guard());
         let stale = self.stale_answers(now);
         let mut deletions: Vec<String> = stale.map(|id| shared.keys.placement_request(id)).collect();
-        let steps = match hindrance(picture, declared, &shared.settings.name) {
-            Some(reason) => {
-                if self.held_up.as_ref() != Some(&reason) && is_used {
-                    tracing::warn!(%reason, "copies of indexes stay as they are");
-                }
-                let refused = PlacementAnswer::Refused {
-                    kind: RefusalKind::Unavailable,
-                    reason: format!("copies of indexes cannot be placed now: {reason}"),
+        let mut steps = Vec::new();
+        if let Some(reason) = hindrance(picture, declared, &shared.settings.name) {
+            let refused = refusal(&reason);
+            write = answered(shared, write, &requests, &vec![refused; requests.len()]);
+            self.hold_up(reason, is_used);
+        } else {
+            self.held_up = None;
+            let base = newest(picture.placement.table(), known);
+            let nodes = situation::nodes(picture, &reports, Some(&base));
+            let gone = notes_of_gone_nodes(picture, &nodes);
+            deletions.extend(gone.iter().map(|name| shared.keys.note(name)));
+            let inputs = PlanInputs {
+                table: Arc::clone(&base),
+                nodes,
+                wanted: declared.indexes.clone(),
+                requests: requests.iter().map(|open| open.request.clone()).collect(),
+            };
+            let Some(planned) = planned_in_background(inputs).await else { return Ok(TurnOutcome::Deposed) };
+            self.warn_without_room(&planned.plan.without_room);
+            write = answered(shared, write, &requests, &planned.answers);
+            let there = picture.placement.table();
+            let version = next_version(there.map(|table| &**table), &base, &planned.plan.table, &reports);
+            if let Some(version) = version {
+                let Some(value) = value_of(planned.plan.table, version) else {
+                    return Ok(TurnOutcome::Settled);
                 };
-                write = answered(shared, write, &requests, &vec![refused; requests.len()]);
-                self.held_up = Some(reason);
-                Vec::new()
+                write = write.then(KeyOperation::put(shared.keys.placement(), value));
+                steps = planned.plan.steps;
             }
-            None => {
-                self.held_up = None;
-                let base = newest(picture.placement.table(), known);
-                let nodes = situation::nodes(picture, &reports, Some(&base));
-                let gone = notes_of_gone_nodes(picture, &nodes);
-                deletions.extend(gone.iter().map(|name| shared.keys.note(name)));
-                let inputs = PlanInputs {
-                    table: Arc::clone(&base),
-                    nodes,
-                    wanted: declared.indexes.clone(),
-                    requests: requests.iter().map(|open| open.request.clone()).collect(),
-                };
-                let now_ms = SystemClock.now_us() / 1_000;
-                let planned = tokio::task::spawn_blocking(move || planned(&inputs, now_ms)).await;
-                let planned = match planned {
-                    Ok(planned) => planned,
-                    Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                    // The process ends.
-                    Err(_) => return Ok(TurnOutcome::Deposed),
-                };
-                self.warn_without_room(&planned.plan.without_room);
-                write = answered(shared, write, &requests, &planned.answers);
-                let there = picture.placement.table();
-                match next_version(there.map(|table| &**table), &base, &planned.plan.table, &reports) {
-                    Some(version) => {
-                        let bytes = planned.plan.table.published_as(version).to_json();
-                        if bytes.len() > VALUE_BYTES_MAX {
-                            tracing::error!(
-                                bytes = bytes.len(),
-                                "the table of copies of indexes is too large for coordination; declare fewer indexes, slices or copies"
-                            );
-                            return Ok(TurnOutcome::Settled);
-                        }
-                        write = write.then(KeyOperation::put(shared.keys.placement(), bytes));
-                        planned.plan.steps
-                    }
-                    None => Vec::new(),
-                }
-            }
-        };
+        }
         for key in deletions.into_iter().take(DELETIONS_MAX) {
             write = write.then(KeyOperation::Delete(key));
         }
         if write.then.is_empty() {
             return Ok(TurnOutcome::Settled);
         }
+        self.publish(shared, leadership, picture, write, &steps).await
+    }
+
+    /// Writes, provided that the table is as it was read.
+    async fn publish(
+        &mut self,
+        shared: &MembershipShared,
+        leadership: &Leadership,
+        picture: &CoordinationSnapshot,
+        write: Transaction,
+        steps: &[PlacementStep],
+    ) -> Result<TurnOutcome, Error> {
         let unchanged = match picture.placement.changed {
             Some(at) => KeyCondition::Changed(shared.keys.placement(), at),
             None => KeyCondition::Absent(shared.keys.placement()),
@@ -213,7 +197,7 @@ impl PlacementLeader {
         let outcome = shared.coordination.transact(write).await?;
         if outcome.held {
             self.published = (picture.history, outcome.revision);
-            log(&steps);
+            log(steps);
             return Ok(TurnOutcome::Settled);
         }
         // If this node still leads, its plan was not based on the newest values, which are about to arrive.
@@ -223,6 +207,24 @@ impl PlacementLeader {
             Some(leader) if guarded(&leader.key, leader.created) => Ok(TurnOutcome::Settled),
             _ => Ok(TurnOutcome::Deposed),
         }
+    }
+
+    /// Remembers since when requests are answered.
+    fn note_answers(&mut self, picture: &CoordinationSnapshot, now: Instant) {
+        self.answered.retain(|id, _| picture.placement_requests.contains_key(id));
+        for (id, entry) in &picture.placement_requests {
+            if entry.answer.is_some() {
+                self.answered.entry(id.clone()).or_insert(now);
+            }
+        }
+    }
+
+    /// Remembers a reason for which it does not plan; a new one is logged, if indexes are placed at all.
+    fn hold_up(&mut self, reason: String, is_used: bool) {
+        if self.held_up.as_ref() != Some(&reason) && is_used {
+            tracing::warn!(%reason, "copies of indexes stay as they are");
+        }
+        self.held_up = Some(reason);
     }
 
     /// Answers that were not taken for long.
@@ -285,6 +287,14 @@ pub(super) fn hindrance(
     None
 }
 
+/// Answer to all requests while the leader cannot plan.
+fn refusal(reason: &str) -> PlacementAnswer {
+    PlacementAnswer::Refused {
+        kind: RefusalKind::Unavailable,
+        reason: format!("copies of indexes cannot be placed now: {reason}"),
+    }
+}
+
 /// The newer one of the table in coordination and the one that this node knows.
 fn newest(there: Option<&Arc<PlacementTable>>, known: Option<Arc<PlacementTable>>) -> Arc<PlacementTable> {
     let tables = there.cloned().into_iter().chain(known);
@@ -304,6 +314,29 @@ pub(super) fn next_version(
     let is_behind = there.map_or(0, PlacementTable::version) < highest;
     let is_unneeded = there.is_none() && next.is_unused();
     ((is_behind || next != base) && !(is_unneeded && highest == 0)).then_some(highest + 1)
+}
+
+/// Value of a table under a version; `None` if it is too large, which is logged.
+fn value_of(table: PlacementTable, version: u64) -> Option<Vec<u8>> {
+    let bytes = table.published_as(version).to_json();
+    if bytes.len() > VALUE_BYTES_MAX {
+        tracing::error!(
+            bytes = bytes.len(),
+            "the table of copies of indexes is too large for coordination; declare fewer indexes, slices or copies"
+        );
+        return None;
+    }
+    Some(bytes)
+}
+
+/// Plans on a thread that may block; `None` if the process ends.
+async fn planned_in_background(inputs: PlanInputs) -> Option<AnsweredPlan> {
+    let now_ms = SystemClock.now_us() / 1_000;
+    match tokio::task::spawn_blocking(move || planned(&inputs, now_ms)).await {
+        Ok(planned) => Some(planned),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
 }
 
 /// Plans with the requests of operators.

@@ -66,52 +66,11 @@ impl VisitPass {
         let deployment = call.deployment()?;
         let parameters = &call.parameters;
         let cluster = parameters.get("cluster").map(|id| deployment.cluster(id)).transpose()?;
-        let document_types = match (&documents.of, cluster) {
-            (Some((_, document_type)), cluster) => {
-                let kind = deployment.kind(document_type)?;
-                let has = |cluster: &&ContentCluster| cluster.document(document_type).is_some();
-                if let Some(cluster) = cluster.filter(|cluster| !has(cluster)) {
-                    return Err(Error::parameter(
-                        "cluster",
-                        format!(
-                            "document type '{document_type}' is in cluster {}, not in '{}'",
-                            kind.cluster_names(),
-                            cluster.id
-                        ),
-                    ));
-                }
-                vec![document_type.clone()]
-            }
-            (None, Some(cluster)) => {
-                cluster.documents.iter().map(|document| document.document_type.to_string()).collect()
-            }
-            (None, None) => {
-                return Err(Error::parameter(
-                    "cluster",
-                    "must be set to a content cluster when visiting at the root /document/v1/ level",
-                ));
-            }
-        };
-        // Documents of global types would be in a space of their own; there are none.
-        let global = match parameters.get("bucketSpace") {
-            None | Some("default") => false,
-            Some("global") => true,
-            Some(other) => {
-                return Err(Error::parameter(
-                    "bucketSpace",
-                    format!("expected default or global, got '{other}'"),
-                ));
-            }
-        };
-        let selection = parameters.get("selection").filter(|text| !text.trim().is_empty());
-        let selection =
-            selection.map(|text| deployment.selection(&call.selection_text(text)?)).transpose()?;
-        if let Some(selection) = &selection {
-            let caller = call.caller.as_ref().expect("a visit begins with its caller");
-            permit_selection(caller, selection)?;
-        }
+        let document_type = documents.of.as_ref().map(|(_, document_type)| &**document_type);
+        let document_types = visited_types(&deployment, document_type, cluster)?;
+        let is_global = is_global(call)?;
+        let selection = permitted_selection(call, &deployment)?;
         let group = documents.group.clone();
-        let selected = selection.as_ref().filter(|_| call.node.paths().is_fast());
         let slice = sliced::slice(&call.parameters, &call.hop)?;
         let is_part = call.hop.part().is_some();
         let continuation = parameters.get("continuation").filter(|text| !text.is_empty());
@@ -122,16 +81,8 @@ impl VisitPass {
         let filter = selection.clone().filter(|selection| !selection.selects_all());
         let filter = filter.map(|selection| filter_of(&deployment, &document_types, selection));
         let visit = StoreVisit {
-            document_types: if global { Vec::new() } else { document_types },
-            scope: within(
-                call.hop.part(),
-                match (documents.group, selected.and_then(DocumentSelection::groups)) {
-                    (Some(group), _) => ViewScope::Groups(vec![group]),
-                    // Nothing of other groups is read.
-                    (None, Some(groups)) => ViewScope::Groups(groups.into_iter().collect()),
-                    (None, None) => ViewScope::All,
-                },
-            ),
+            document_types: if is_global { Vec::new() } else { document_types },
+            scope: visited_scope(call, documents.group, selection.as_ref()),
             slice,
             continuation,
             wanted: PAGE,
@@ -321,6 +272,85 @@ impl VisitPass {
     fn wants_id(&self, id: &DocumentId) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| namespace == id.namespace())
     }
+}
+
+/// Types of the documents of a request: that of its path, or those of its cluster.
+///
+/// # Errors
+/// The cluster does not have the type, or neither is given.
+fn visited_types(
+    deployment: &CompiledApplication,
+    document_type: Option<&str>,
+    cluster: Option<&ContentCluster>,
+) -> Result<Vec<String>, Error> {
+    match (document_type, cluster) {
+        (Some(document_type), cluster) => {
+            let kind = deployment.kind(document_type)?;
+            let has = |cluster: &&ContentCluster| cluster.document(document_type).is_some();
+            match cluster.filter(|cluster| !has(cluster)) {
+                Some(cluster) => Err(Error::parameter(
+                    "cluster",
+                    format!(
+                        "document type '{document_type}' is in cluster {}, not in '{}'",
+                        kind.cluster_names(),
+                        cluster.id
+                    ),
+                )),
+                None => Ok(vec![document_type.to_owned()]),
+            }
+        }
+        (None, Some(cluster)) => {
+            Ok(cluster.documents.iter().map(|document| document.document_type.to_string()).collect())
+        }
+        (None, None) => Err(Error::parameter(
+            "cluster",
+            "must be set to a content cluster when visiting at the root /document/v1/ level",
+        )),
+    }
+}
+
+/// True if a request is about documents of global types. They would be in a space of their own; there are
+/// none.
+fn is_global(call: &DocumentCall) -> Result<bool, Error> {
+    match call.parameters.get("bucketSpace") {
+        None | Some("default") => Ok(false),
+        Some("global") => Ok(true),
+        Some(other) => {
+            Err(Error::parameter("bucketSpace", format!("expected default or global, got '{other}'")))
+        }
+    }
+}
+
+/// The selection of a request, if it has one.
+///
+/// # Errors
+/// It is invalid, or asks for documents that the caller may not use.
+fn permitted_selection(
+    call: &DocumentCall,
+    deployment: &CompiledApplication,
+) -> Result<Option<DocumentSelection>, Error> {
+    let text = call.parameters.get("selection").filter(|text| !text.trim().is_empty());
+    let Some(text) = text else { return Ok(None) };
+    let selection = deployment.selection(&call.selection_text(text)?)?;
+    let caller = call.caller.as_ref().expect("a visit begins with its caller");
+    permit_selection(caller, &selection)?;
+    Ok(Some(selection))
+}
+
+/// The part of the store that a request reads.
+fn visited_scope(
+    call: &DocumentCall,
+    group: Option<DocumentGroup>,
+    selection: Option<&DocumentSelection>,
+) -> ViewScope {
+    let selected = selection.filter(|_| call.node.paths().is_fast());
+    let scope = match (group, selected.and_then(DocumentSelection::groups)) {
+        (Some(group), _) => ViewScope::Groups(vec![group]),
+        // Nothing of other groups is read.
+        (None, Some(groups)) => ViewScope::Groups(groups.into_iter().collect()),
+        (None, None) => ViewScope::All,
+    };
+    within(call.hop.part(), scope)
 }
 
 /// Permits a caller to select documents. Those of other groups would be passed over in silence.

@@ -153,66 +153,36 @@ impl PlacedIndexes {
         };
         let limit = usize::try_from(candidates_max(plan)?).unwrap_or(usize::MAX).min(SOUGHT_MAX);
         let Some(index) = self.usable(service, plan, named)? else { return Ok(None) };
-        let patience = match plan.query.parameters.get("index.consistency").map(|value| value.trim()) {
-            Some("eventual") => None,
-            _ => Some(plan.timeout / 2),
-        };
-        let name = index.definition.name();
+        let patience = patience(plan);
         if named.is_some()
             && let Some((first, components)) = first.zip(index.ordered)
         {
             let found = service.wait_for_first(&index, within, (first, components, limit), patience);
-            let not_ready = |error: Error| match error {
+            let found = found.map_err(|error| match error {
                 Error::BadRequest(_) => error,
-                error => Error::IndexNotReady(format!("index '{name}': {error}")),
-            };
-            if let Some(found) = found.map_err(not_ready)? {
-                let queried = QueriedBuckets::new(Some(within), &found.missing);
-                let entries = found.entries.iter().map(|(_, document, time)| (&document[..], *time));
-                let others = found.others.iter().map(|(_, document, _)| &document[..]);
-                let scale = (first, found.is_whole);
-                return Ok(Some(in_order::scope(&index.definition, &queried, scale, entries, others)));
+                error => index.not_ready(&error),
+            });
+            if let Some(found) = found? {
+                return Ok(Some(found.scope(&index.definition, within, first)));
             }
         }
-        let scanned = service.wait_for_slices(&index, within, limit, patience);
-        let (entries, missing) = match scanned {
+        let (entries, missing) = match service.wait_for_slices(&index, within, limit, patience) {
             Ok(ScannedSlices::Entries(entries, missing)) => (entries, missing),
             Ok(ScannedSlices::TooMany) if named.is_none() => return Ok(None),
-            Ok(ScannedSlices::TooMany) => {
-                return Err(Error::BadRequest(format!(
-                    "index '{name}' finds more than {limit} candidates: add a condition, order the hits as the index does, or let the query stream with index.use=none"
-                )));
-            }
+            Ok(ScannedSlices::TooMany) => return Err(index.too_many(limit)),
             Err(error) if named.is_none() => {
-                tracing::debug!(%error, index = name, "a query streams");
+                tracing::debug!(%error, index = index.name(), "a query streams");
                 return Ok(None);
             }
-            Err(error) => {
-                return Err(Error::IndexNotReady(format!("index '{name}': {error}")));
-            }
+            Err(error) => return Err(index.not_ready(&error)),
         };
         let queried = QueriedBuckets::new(Some(within), &missing);
         let own: Vec<&[u8]> =
             entries.iter().map(|(_, document, _)| &document[..]).filter(|key| queried.has(key)).collect();
-        let candidates = own.len() as u64;
-        if named.is_none() && candidates > documents / STREAMED_SHARE {
+        if named.is_none() && own.len() as u64 > documents / STREAMED_SHARE {
             return Ok(None);
         }
-        let sought: BTreeSet<DocumentId> = own.iter().filter_map(|key| document_id(key)).collect();
-        let group = |key: &&[u8]| DocumentGroup::from_key(std::str::from_utf8(group_key(key)?).ok()?);
-        let groups: BTreeSet<DocumentGroup> = own.iter().filter_map(group).collect();
-        let index_use = IndexUse {
-            name: name.to_owned(),
-            candidates,
-            groups: groups.len(),
-            reading: CandidateReading::ById,
-            stale: queried.stale.len(),
-        };
-        let mut parts = vec![NarrowedPart::Documents(sought.into_iter().collect(), queried.fresh)];
-        if !queried.stale.is_empty() {
-            parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
-        }
-        Ok(Some(NarrowedScope { parts, index_use, ordered: None }))
+        Ok(Some(candidates_scope(index.name(), &own, queried)))
     }
 
     /// The index that answers a query best, or the named one.
@@ -264,6 +234,33 @@ impl PlacedIndexes {
         }
         // Of as many conditions the first that is declared.
         Ok(found.into_iter().rev().max_by_key(|index| index.conditions))
+    }
+}
+
+impl UsableIndex {
+    fn name(&self) -> &str {
+        self.definition.name()
+    }
+
+    fn not_ready(&self, error: &Error) -> Error {
+        Error::IndexNotReady(format!("index '{}': {error}", self.name()))
+    }
+
+    fn too_many(&self, limit: usize) -> Error {
+        Error::BadRequest(format!(
+            "index '{}' finds more than {limit} candidates: add a condition, order the hits as the index does, or let the query stream with index.use=none",
+            self.name()
+        ))
+    }
+}
+
+impl FirstEntries {
+    /// The documents of the first entries in some buckets.
+    fn scope(&self, definition: &IndexDefinition, within: &[BucketId], first: usize) -> NarrowedScope {
+        let queried = QueriedBuckets::new(Some(within), &self.missing);
+        let entries = self.entries.iter().map(|(_, document, time)| (&document[..], *time));
+        let others = self.others.iter().map(|(_, document, _)| &document[..]);
+        in_order::scope(definition, &queried, (first, self.is_whole), entries, others)
     }
 }
 
@@ -462,6 +459,33 @@ impl PlacedService {
         copies.sort_by_key(|copy| copy.node != self.cluster.own());
         copies
     }
+}
+
+/// Time for which a query waits for copies that are fresh; `None` if they need not be.
+fn patience(plan: &Plan) -> Option<Duration> {
+    match plan.query.parameters.get("index.consistency").map(|value| value.trim()) {
+        Some("eventual") => None,
+        _ => Some(plan.timeout / 2),
+    }
+}
+
+/// The documents with these keys, and all of the buckets of which entries may be missing.
+fn candidates_scope(name: &str, keys: &[&[u8]], queried: QueriedBuckets) -> NarrowedScope {
+    let sought: BTreeSet<DocumentId> = keys.iter().filter_map(|key| document_id(key)).collect();
+    let group = |key: &&[u8]| DocumentGroup::from_key(std::str::from_utf8(group_key(key)?).ok()?);
+    let groups: BTreeSet<DocumentGroup> = keys.iter().filter_map(group).collect();
+    let index_use = IndexUse {
+        name: name.to_owned(),
+        candidates: keys.len() as u64,
+        groups: groups.len(),
+        reading: CandidateReading::ById,
+        stale: queried.stale.len(),
+    };
+    let mut parts = vec![NarrowedPart::Documents(sought.into_iter().collect(), queried.fresh)];
+    if !queried.stale.is_empty() {
+        parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
+    }
+    NarrowedScope { parts, index_use, ordered: None }
 }
 
 /// The entries of the pages of several slices of which none is missing, in their order: those whose leading
