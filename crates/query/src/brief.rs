@@ -70,25 +70,7 @@ impl Display for BriefItem<'_> {
             }
             QueryItem::Range { field, low, high, .. } => {
                 name(f, field)?;
-                match (low, high) {
-                    (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) if low == high => {
-                        write!(f, "{low}")
-                    }
-                    (RangeBound::Open, RangeBound::Exclusive(high)) => write!(f, "<{high}"),
-                    (RangeBound::Exclusive(low), RangeBound::Open) => write!(f, ">{low}"),
-                    _ => {
-                        match low {
-                            RangeBound::Open => f.write_str("[;")?,
-                            RangeBound::Inclusive(low) => write!(f, "[{low};")?,
-                            RangeBound::Exclusive(low) => write!(f, "<{low};")?,
-                        }
-                        match high {
-                            RangeBound::Open => f.write_str("]"),
-                            RangeBound::Inclusive(high) => write!(f, "{high}]"),
-                            RangeBound::Exclusive(high) => write!(f, "{high}>"),
-                        }
-                    }
-                }
+                range(f, low, high)
             }
             QueryItem::In { field, values, .. } => {
                 name(f, field)?;
@@ -118,6 +100,27 @@ impl Display for BriefItem<'_> {
             | QueryItem::GeoBoundingBox { .. }
             | QueryItem::Predicate { .. }) => other.fmt(f),
         }
+    }
+}
+
+fn range(f: &mut Formatter<'_>, low: &RangeBound, high: &RangeBound) -> fmt::Result {
+    match (low, high) {
+        (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) if low == high => {
+            return write!(f, "{low}");
+        }
+        (RangeBound::Open, RangeBound::Exclusive(high)) => return write!(f, "<{high}"),
+        (RangeBound::Exclusive(low), RangeBound::Open) => return write!(f, ">{low}"),
+        _ => {}
+    }
+    match low {
+        RangeBound::Open => f.write_str("[;")?,
+        RangeBound::Inclusive(low) => write!(f, "[{low};")?,
+        RangeBound::Exclusive(low) => write!(f, "<{low};")?,
+    }
+    match high {
+        RangeBound::Open => f.write_str("]"),
+        RangeBound::Inclusive(high) => write!(f, "{high}]"),
+        RangeBound::Exclusive(high) => write!(f, "{high}>"),
     }
 }
 

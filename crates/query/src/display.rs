@@ -72,23 +72,7 @@ impl Display for QueryItem {
             }
             QueryItem::Range { field, low, high, hit_limit, annotations } => {
                 name(f, field)?;
-                match (low, high) {
-                    (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) if low == high => {
-                        write!(f, "{low}")?
-                    }
-                    _ => {
-                        match low {
-                            RangeBound::Open => f.write_str("[")?,
-                            RangeBound::Inclusive(low) => write!(f, "[{low}")?,
-                            RangeBound::Exclusive(low) => write!(f, "<{low}")?,
-                        }
-                        match high {
-                            RangeBound::Open => f.write_str(";]")?,
-                            RangeBound::Inclusive(high) => write!(f, ";{high}]")?,
-                            RangeBound::Exclusive(high) => write!(f, ";{high}>")?,
-                        }
-                    }
-                }
+                range(f, low, high)?;
                 if let Some(limit) = hit_limit {
                     write!(f, "#{limit}")?;
                 }
@@ -101,20 +85,10 @@ impl Display for QueryItem {
             }
             QueryItem::Weighted { operator, field, tokens, annotations } => {
                 name(f, field)?;
-                match operator {
-                    WeightedOperator::WeightedSet => f.write_str("WEIGHTED_SET(")?,
-                    WeightedOperator::DotProduct => f.write_str("DOT_PRODUCT(")?,
-                    WeightedOperator::Wand { target_hits, score_threshold } => {
-                        write!(f, "WAND/{target_hits}")?;
-                        if score_threshold.is_finite() {
-                            write!(f, ">{score_threshold}")?;
-                        }
-                        f.write_str("(")?;
-                    }
-                }
+                weighted(f, operator)?;
                 let tokens: Vec<String> =
                     tokens.iter().map(|(token, weight)| format!("{token:?}={weight}")).collect();
-                write!(f, "{}){annotations}", tokens.join(" "))
+                write!(f, "({}){annotations}", tokens.join(" "))
             }
             QueryItem::WeakAnd { children, target_hits, annotations } => {
                 list(f, &format!("WEAKAND/{target_hits}"), children)?;
@@ -232,6 +206,35 @@ impl Display for ItemAnnotations {
         part(self.language.is_some(), format!("language:{}", self.language.as_deref().unwrap_or_default()));
         parts.extend(self.other.iter().map(|(key, value)| format!("{key}:{value}")));
         if parts.is_empty() { Ok(()) } else { write!(f, "{{{}}}", parts.join(" ")) }
+    }
+}
+
+fn range(f: &mut Formatter<'_>, low: &RangeBound, high: &RangeBound) -> fmt::Result {
+    if let (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) = (low, high)
+        && low == high
+    {
+        return write!(f, "{low}");
+    }
+    match low {
+        RangeBound::Open => f.write_str("[")?,
+        RangeBound::Inclusive(low) => write!(f, "[{low}")?,
+        RangeBound::Exclusive(low) => write!(f, "<{low}")?,
+    }
+    match high {
+        RangeBound::Open => f.write_str(";]"),
+        RangeBound::Inclusive(high) => write!(f, ";{high}]"),
+        RangeBound::Exclusive(high) => write!(f, ";{high}>"),
+    }
+}
+
+fn weighted(f: &mut Formatter<'_>, operator: &WeightedOperator) -> fmt::Result {
+    match operator {
+        WeightedOperator::WeightedSet => f.write_str("WEIGHTED_SET"),
+        WeightedOperator::DotProduct => f.write_str("DOT_PRODUCT"),
+        WeightedOperator::Wand { target_hits, score_threshold } => {
+            write!(f, "WAND/{target_hits}")?;
+            if score_threshold.is_finite() { write!(f, ">{score_threshold}") } else { Ok(()) }
+        }
     }
 }
 

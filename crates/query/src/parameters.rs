@@ -133,36 +133,8 @@ impl Query {
                 QueryText { sources: QuerySources::All, hits: None, offset: None, timeout: None, ..asked };
         }
         let recall = reader.text("recall");
-        let text_bytes = text_bytes(&asked.root) + recall.as_deref().map_or(0, str::len);
-        let most = limits.text_bytes_max;
-        if text_bytes > most {
-            let reason = format!(
-                "the query has {text_bytes} bytes of text to search for, and at most {most} can be; search for fewer words"
-            );
-            return Err(parameter("query", reason));
-        }
-        // A limit in the text is an error in the text.
-        let name_of = |in_text: bool, name: &'static str| if in_text { "yql" } else { name };
-        let (hits_name, offset_name) =
-            (name_of(asked.hits.is_some(), "hits"), name_of(asked.offset.is_some(), "offset"));
-        let hits = asked.hits.or(reader.whole("hits")?).unwrap_or(limits.default_hits);
-        // An estimate is the number of hits, which is always exact.
-        let hits = if reader.truth("hitcountestimate", false)? { 0 } else { hits };
-        let offset = asked.offset.or(reader.whole("offset")?).unwrap_or(0);
-        if hits > limits.max_hits {
-            let most = limits.max_hits;
-            let reason = format!(
-                "{hits} hits requested, configured limit: {most}; ask for fewer, or set maxHits in the query profile"
-            );
-            return Err(parameter(hits_name, reason));
-        }
-        if offset > limits.max_offset {
-            let most = limits.max_offset;
-            let reason = format!(
-                "Offset of {offset} requested, configured limit: {most}; set maxOffset in the query profile for more"
-            );
-            return Err(parameter(offset_name, reason));
-        }
+        check_text(&asked.root, recall.as_deref(), limits)?;
+        let (hits, offset) = reader.page(asked.hits, asked.offset)?;
         let timeout = match asked.timeout {
             Some(timeout) => timeout,
             None => reader.get("timeout").map(parts::timeout).transpose()?.unwrap_or(limits.default_timeout),
@@ -196,6 +168,19 @@ impl Query {
         };
         Ok(Query { parameters, ..query })
     }
+}
+
+/// Checks the size of the text of a query that is split into words.
+fn check_text(root: &QueryItem, recall: Option<&str>, limits: &QueryLimits) -> Result<(), Error> {
+    let text_bytes = text_bytes(root) + recall.map_or(0, str::len);
+    let most = limits.text_bytes_max;
+    if text_bytes > most {
+        let reason = format!(
+            "the query has {text_bytes} bytes of text to search for, and at most {most} can be; search for fewer words"
+        );
+        return Err(parameter("query", reason));
+    }
+    Ok(())
 }
 
 /// Parameters by their full names.
@@ -268,6 +253,35 @@ impl<'a> ParameterReader<'a> {
         text.trim().parse().map(Some).map_err(|_| wrong())
     }
 
+    /// Numbers of hits and of hits before them, from the text of the query or else from parameters.
+    fn page(
+        &self,
+        hits_in_text: Option<usize>,
+        offset_in_text: Option<usize>,
+    ) -> Result<(usize, usize), Error> {
+        // A limit in the text is an error in the text.
+        let name_of = |in_text: bool, name: &'static str| if in_text { "yql" } else { name };
+        let hits = hits_in_text.or(self.whole("hits")?).unwrap_or(self.limits.default_hits);
+        // An estimate is the number of hits, which is always exact.
+        let hits = if self.truth("hitcountestimate", false)? { 0 } else { hits };
+        let offset = offset_in_text.or(self.whole("offset")?).unwrap_or(0);
+        let most = self.limits.max_hits;
+        if hits > most {
+            let reason = format!(
+                "{hits} hits requested, configured limit: {most}; ask for fewer, or set maxHits in the query profile"
+            );
+            return Err(parameter(name_of(hits_in_text.is_some(), "hits"), reason));
+        }
+        let most = self.limits.max_offset;
+        if offset > most {
+            let reason = format!(
+                "Offset of {offset} requested, configured limit: {most}; set maxOffset in the query profile for more"
+            );
+            return Err(parameter(name_of(offset_in_text.is_some(), "offset"), reason));
+        }
+        Ok((hits, offset))
+    }
+
     fn truth(&self, name: &str, default: bool) -> Result<bool, Error> {
         match self.get(name).map(str::trim) {
             None => Ok(default),
@@ -313,10 +327,8 @@ impl<'a> ParameterReader<'a> {
         self.check_parts(yql.is_some() || select.conditions.is_some())?;
         let mut asked = match (yql, &select.conditions) {
             (Some(_), Some(_)) => {
-                return Err(parameter(
-                    "select",
-                    "'where' cannot be used together with yql; give one of them",
-                ));
+                let reason = "'where' cannot be used together with yql; give one of them";
+                return Err(parameter("select", reason));
             }
             (Some(text), None) => {
                 let statement =

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use millrace_document::{DataType, DocumentField, DocumentType};
 
 use crate::parse::Name;
-use crate::parse::syntax::{FieldDecl, FieldsetDecl, SchemaDecl, StructDecl};
+use crate::parse::syntax::{DocumentDecl, FieldDecl, FieldsetDecl, SchemaDecl, StructDecl};
 use crate::suggest::did_you_mean;
 use crate::{
-    Error, FieldStemming, Fieldset, PackageFindings, Schema, SchemaConstant, SchemaField, SourcePosition,
-    UnusableParts,
+    Error, FieldStemming, Fieldset, OnnxModelConfig, PackageFindings, Schema, SchemaConstant, SchemaField,
+    SourcePosition, UnusableParts,
 };
 use sources::PackageSources;
 
@@ -173,33 +173,9 @@ impl<'a> SchemaResolver<'a> {
                 format!("schema '{0}' has no document: add 'document {0} {{ … }}'", decl.name.value),
             );
         };
-        let mut ancestors: Vec<Arc<str>> = Vec::new();
-        let (mut document_fields, mut structs) = (Vec::new(), Vec::new());
-        let mut broken = BrokenParts::default();
-        for parent in document.inherits.iter().filter_map(|parent| self.done.get(&parent.value)) {
-            let names = std::iter::once(&parent.schema.name).chain(&parent.schema.ancestors);
-            for name in names {
-                if !ancestors.contains(name) {
-                    ancestors.push(Arc::clone(name));
-                }
-            }
-            add_inherited(&mut document_fields, &parent.document_fields, |field| &field.name);
-            add_inherited(&mut structs, &parent.structs, |decl| &decl.name);
-            broken.extend(&parent.broken);
-        }
-        let base = match &decl.inherits {
-            None => None,
-            Some(parent) if ancestors.iter().any(|name| **name == *parent.value) => {
-                self.done.get(&parent.value)
-            }
-            Some(parent) => {
-                let reason = format!(
-                    "schema '{}' inherits '{2}', so its document does too: document {1} inherits {2} {{",
-                    decl.name.value, document.name.value, parent.value
-                );
-                return invalid(parent, reason);
-            }
-        };
+        let InheritedDocument { ancestors, fields: mut document_fields, mut structs, mut broken } =
+            InheritedDocument::of(document, &self.done);
+        let base = base_schema(decl, document, &ancestors, &self.done)?;
         if let Some(unread) = self.broken_profiles.get(&decl.name.value) {
             broken.profiles.extend(unread);
         }
@@ -214,7 +190,6 @@ impl<'a> SchemaResolver<'a> {
         let stemming = decl.stemming.or(base.map(|base| base.schema.stemming)).unwrap_or(FieldStemming::Best);
         let fields = resolve_fields(decl, &document_fields, &outside_fields, &structs, stemming, &mut faults);
         let shown: Vec<&FieldDecl> = document_fields.iter().chain(&outside_fields).collect();
-        let inherited_summaries = base.map(|base| base.schema.summaries.clone()).unwrap_or_default();
         let no_profiles = BTreeMap::new();
         let inherited_profiles = profile::InheritedProfiles {
             of_schema: base.map_or(&no_profiles, |base| &base.schema.rank_profiles),
@@ -225,20 +200,15 @@ impl<'a> SchemaResolver<'a> {
         };
         let place = &decl.name.place;
 
-        let mut fieldsets = base.map(|base| base.schema.fieldsets.clone()).unwrap_or_default();
+        let mut fieldsets = inherited(base, |schema| &schema.fieldsets);
         fieldsets.extend(resolve_fieldsets(decl, &fields, &mut faults));
-        let inherited_aliases = base.map(|base| base.schema.index_aliases.clone()).unwrap_or_default();
+        let inherited_aliases = inherited(base, |schema| &schema.index_aliases);
         let index_aliases = alias::resolve(&shown, &fields, &fieldsets, inherited_aliases, &mut faults);
-        let mut constants = base.map(|base| base.schema.constants.clone()).unwrap_or_default();
+        let mut constants = inherited(base, |schema| &schema.constants);
         constants.extend(resolve_constants(decl, &self.sources, &mut faults));
-        let mut onnx_models = base.map(|base| base.schema.onnx_models.clone()).unwrap_or_default();
-        let mut own_models = BTreeMap::new();
-        for (name, model) in &decl.onnx_models {
-            let read = profile::add_once(&mut own_models, "onnx-model", name, model.clone());
-            faults.keep(&name.value, read);
-        }
-        onnx_models.extend(own_models);
-
+        let mut onnx_models = inherited(base, |schema| &schema.onnx_models);
+        onnx_models.extend(resolve_onnx_models(decl, &mut faults));
+        let inherited_summaries = inherited(base, |schema| &schema.summaries);
         let hybrid = || hybrid::text(&fields, fieldsets.get("default"));
         let rank_profiles =
             profile::resolve(&decl.profiles, &inherited_profiles, place, &self.sources, &hybrid, &mut faults);
@@ -264,6 +234,60 @@ impl<'a> SchemaResolver<'a> {
         let broken = pass_over(&mut schema, broken);
         Ok(ResolvedSchema { schema: Arc::new(schema), document_fields, structs, outside_fields, broken })
     }
+}
+
+/// Parts that a document has from the documents that it inherits.
+#[derive(Default)]
+struct InheritedDocument {
+    /// Names of the schemas of these documents, and of those that they inherit.
+    ancestors: Vec<Arc<str>>,
+    fields: Vec<FieldDecl>,
+    structs: Vec<StructDecl>,
+    broken: BrokenParts,
+}
+
+impl InheritedDocument {
+    /// Collects the parts from resolved schemas.
+    fn of(document: &DocumentDecl, done: &BTreeMap<String, ResolvedSchema>) -> Self {
+        let mut all = InheritedDocument::default();
+        for parent in document.inherits.iter().filter_map(|parent| done.get(&parent.value)) {
+            let names = std::iter::once(&parent.schema.name).chain(&parent.schema.ancestors);
+            for name in names {
+                if !all.ancestors.contains(name) {
+                    all.ancestors.push(Arc::clone(name));
+                }
+            }
+            add_inherited(&mut all.fields, &parent.document_fields, |field| &field.name);
+            add_inherited(&mut all.structs, &parent.structs, |decl| &decl.name);
+            all.broken.extend(&parent.broken);
+        }
+        all
+    }
+}
+
+/// The schema that a schema inherits, if any; its document must be one that the schema's document inherits.
+fn base_schema<'d>(
+    decl: &SchemaDecl,
+    document: &DocumentDecl,
+    ancestors: &[Arc<str>],
+    done: &'d BTreeMap<String, ResolvedSchema>,
+) -> Result<Option<&'d ResolvedSchema>, Error> {
+    match &decl.inherits {
+        None => Ok(None),
+        Some(parent) if ancestors.iter().any(|name| **name == *parent.value) => Ok(done.get(&parent.value)),
+        Some(parent) => {
+            let reason = format!(
+                "schema '{}' inherits '{2}', so its document does too: document {1} inherits {2} {{",
+                decl.name.value, document.name.value, parent.value
+            );
+            invalid(parent, reason)
+        }
+    }
+}
+
+/// A copy of a part of the inherited schema; the empty part if none is inherited.
+fn inherited<T: Clone + Default>(base: Option<&ResolvedSchema>, part: fn(&Schema) -> &T) -> T {
+    base.map(|base| part(&base.schema).clone()).unwrap_or_default()
 }
 
 /// Errors in the parts of a schema: reported, and recorded by name.
@@ -447,6 +471,19 @@ fn resolve_constants(
         faults.keep(&name.value, read);
     }
     constants
+}
+
+/// Models in ONNX format of a schema, by name.
+fn resolve_onnx_models(
+    decl: &SchemaDecl,
+    faults: &mut SchemaFaults<'_>,
+) -> BTreeMap<String, OnnxModelConfig> {
+    let mut models = BTreeMap::new();
+    for (name, model) in &decl.onnx_models {
+        let read = profile::add_once(&mut models, "onnx-model", name, model.clone());
+        faults.keep(&name.value, read);
+    }
+    models
 }
 
 /// The field denoted by `name` or its first part.

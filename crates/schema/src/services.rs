@@ -89,68 +89,21 @@ pub(crate) fn read(
             return findings.keep(xml::invalid(FILE, root, reason));
         }
     };
+    let mut clusters = FileClusters::read(parent, schemas, files, findings);
+    clusters.check_storage(root, schemas, findings);
+    check_clusters(&clusters.content, findings);
+    let FileClusters { containers, content, containers_known, content_known } = clusters;
+    let container = choose_container(containers, &mut findings.warnings);
+    warn_of_document_sizes(&container, &content, &mut findings.warnings);
+    let content = content.into_iter().map(|(_, cluster)| cluster).collect();
     let mut services =
-        ServicesFile { containers_known: true, content_known: true, ..ServicesFile::default() };
-    let clusters = || xml::elements(parent);
-    let sound: Vec<bool> = clusters().map(|cluster| has_known_elements(cluster, findings)).collect();
-    let mut containers = Vec::new();
-    let mut content = Vec::new();
-    for (cluster, is_sound) in clusters().zip(sound) {
-        let told = findings.told();
-        match cluster.tag_name().name() {
-            "container" => {
-                let read = is_sound.then(|| container::read(cluster, files, findings));
-                containers.extend(read.map(|container| (cluster, container)));
-                services.containers_known &= is_sound && findings.told() == told;
-            }
-            "content" => {
-                let read = is_sound.then(|| content::read(cluster, schemas, findings));
-                let read = read.and_then(|read| findings.keep(read));
-                content.extend(read.map(|cluster_read| (cluster, cluster_read)));
-                services.content_known &= is_sound && findings.told() == told;
-            }
-            // It may have been meant as either kind of cluster.
-            _ if !is_sound => {
-                services.containers_known = false;
-                services.content_known = false;
-            }
-            _ => {}
-        }
-    }
-    let without_schemas = schemas.sound.is_empty() && schemas.broken.is_empty();
-    if without_schemas {
-        let reason = "no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
-        if containers.is_empty() && services.containers_known {
-            findings.tell(Error::Package(reason.to_owned()));
-        } else {
-            findings.warnings.push(format!("{reason}, or nothing can be stored and searched"));
-        }
-    } else if content.is_empty() && services.content_known {
-        let reason = "no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
-        findings.keep(xml::invalid::<()>(FILE, root, reason));
-        services.content_known = false;
-    }
-    check_clusters(&content, findings);
-    services.container = choose_container(containers, &mut findings.warnings);
-    for (node, cluster) in &content {
-        if let (Some(api), Some(least)) =
-            (services.container.document_size_max, cluster.tuning.document_size_max)
-            && api > least
-        {
-            findings.warnings.push(format!(
-                "{}: max-document-size of <document-api> is larger than that of '{}': the smaller one holds",
-                xml::place(FILE, *node),
-                cluster.id
-            ));
-        }
-    }
-    services.content = content.into_iter().map(|(_, cluster)| cluster).collect();
-    if services.content_known {
+        ServicesFile { container, content, containers_known, content_known, ..ServicesFile::default() };
+    if content_known {
         indexes::read_file(files, &mut services.content, schemas, findings);
         indexes::check(&services.content, findings);
     }
-    let containers = || clusters().filter(|node| node.tag_name().name() == "container");
-    if services.containers_known {
+    let containers = || xml::named(parent, "container");
+    if containers_known {
         services.container.clients = clients::of_clusters(containers(), files, findings);
     }
     if let Some(significance) = findings.keep(significance(containers(), files)) {
@@ -159,7 +112,7 @@ pub(crate) fn read(
     if services.significance.is_empty() {
         warn_of_profiles_without_models(&schemas.sound, &mut findings.warnings);
     }
-    if services.content_known {
+    if content_known {
         let sources = federation::sources(containers(), &services.content, &mut findings.warnings);
         if let Some(sources) = findings.keep(sources) {
             let federations = federation::federations(containers(), &sources, &mut findings.warnings);
@@ -168,6 +121,95 @@ pub(crate) fn read(
         }
     }
     Some(services)
+}
+
+/// Clusters of the file that are valid, with their elements.
+struct FileClusters<'a, 'i> {
+    containers: Vec<(Node<'a, 'i>, ContainerCluster)>,
+    content: Vec<(Node<'a, 'i>, ContentCluster)>,
+    /// True if all container clusters are valid.
+    containers_known: bool,
+    /// True if all content clusters are valid.
+    content_known: bool,
+}
+
+impl<'a, 'i> FileClusters<'a, 'i> {
+    /// Reads the clusters inside an element, after the names of all their elements have been checked.
+    fn read(
+        parent: Node<'a, 'i>,
+        schemas: &ResolvedSchemas,
+        files: &Files,
+        findings: &mut PackageFindings,
+    ) -> Self {
+        let (mut containers, mut content) = (Vec::new(), Vec::new());
+        let (mut containers_known, mut content_known) = (true, true);
+        let sound: Vec<bool> =
+            xml::elements(parent).map(|cluster| has_known_elements(cluster, findings)).collect();
+        for (cluster, is_sound) in xml::elements(parent).zip(sound) {
+            let told = findings.told();
+            match cluster.tag_name().name() {
+                "container" => {
+                    let read = is_sound.then(|| container::read(cluster, files, findings));
+                    containers.extend(read.map(|container| (cluster, container)));
+                    containers_known &= is_sound && findings.told() == told;
+                }
+                "content" => {
+                    let read = is_sound.then(|| content::read(cluster, schemas, findings));
+                    let read = read.and_then(|read| findings.keep(read));
+                    content.extend(read.map(|cluster_read| (cluster, cluster_read)));
+                    content_known &= is_sound && findings.told() == told;
+                }
+                // It may have been meant as either kind of cluster.
+                _ if !is_sound => {
+                    containers_known = false;
+                    content_known = false;
+                }
+                _ => {}
+            }
+        }
+        FileClusters { containers, content, containers_known, content_known }
+    }
+
+    /// Checks that there are schemas, and a content cluster to store their documents in. A container alone
+    /// may do without schemas.
+    fn check_storage(
+        &mut self,
+        root: Node<'_, '_>,
+        schemas: &ResolvedSchemas,
+        findings: &mut PackageFindings,
+    ) {
+        if schemas.sound.is_empty() && schemas.broken.is_empty() {
+            let reason = "no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
+            if self.containers.is_empty() && self.containers_known {
+                findings.tell(Error::Package(reason.to_owned()));
+            } else {
+                findings.warnings.push(format!("{reason}, or nothing can be stored and searched"));
+            }
+        } else if self.content.is_empty() && self.content_known {
+            let reason = "no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
+            findings.keep(xml::invalid::<()>(FILE, root, reason));
+            self.content_known = false;
+        }
+    }
+}
+
+/// Warns of content clusters that take smaller documents than the API for documents lets in.
+fn warn_of_document_sizes(
+    container: &ContainerCluster,
+    content: &[(Node<'_, '_>, ContentCluster)],
+    warnings: &mut Vec<String>,
+) {
+    for (node, cluster) in content {
+        if let (Some(api), Some(least)) = (container.document_size_max, cluster.tuning.document_size_max)
+            && api > least
+        {
+            warnings.push(format!(
+                "{}: max-document-size of <document-api> is larger than that of '{}': the smaller one holds",
+                xml::place(FILE, *node),
+                cluster.id
+            ));
+        }
+    }
 }
 
 /// Models of `<search><significance>`; later ones come before earlier ones.

@@ -78,6 +78,13 @@ impl ClusterSettings {
         unreachable.then(warning).into_iter().collect()
     }
 
+    /// Coordination at the addresses of the settings.
+    fn coordination(&self) -> Result<EtcdCoordination, Error> {
+        let tls = self.etcd_tls.as_ref().map(ServiceFiles::load).transpose();
+        let tls = tls.map_err(|error| Error::Cluster(format!("TLS to etcd: {error}")))?;
+        EtcdCoordination::new(&self.coordination, tls).map_err(|error| Error::Cluster(error.to_string()))
+    }
+
     /// The node's trust in others, if nodes have certificates.
     ///
     /// # Errors
@@ -122,30 +129,10 @@ impl ClusterNode {
         server: &NodeServer,
     ) -> Result<Self, Error> {
         let (data, _) = server.addresses().map_err(Error::Runtime)?;
-        let status = node.store().status();
-        if millrace_membership::resident(&settings.directory).is_ok_and(|resident| resident.is_none())
-            && status.documents > 0
-        {
-            return Err(Error::Cluster(format!(
-                "{} has documents of a node that was alone, which a cluster would not find; give the node an empty data directory, \
-                 and bring the documents along with millrace visit and millrace feed",
-                node.settings().data_dir.display()
-            )));
-        }
-        let is_empty = status.segments == 0 && status.tail_rows == 0 && status.replicas == 0;
-        let has_role = |role| settings.roles.contains(&role);
-        if has_role(NodeRole::Index) && !has_role(NodeRole::Content) && !is_empty {
-            return Err(Error::Cluster(format!(
-                "{} has documents, and a node with the role index and without the role content has none: start it with its former roles,                  retire it and wait until it is empty; then give it an empty data directory",
-                node.settings().data_dir.display()
-            )));
-        }
+        let is_empty = check_store(node, settings)?;
         let warnings = settings.warnings();
         warnings.iter().for_each(|warning| tracing::warn!(node = settings.name, "{warning}"));
-        let etcd_tls = settings.etcd_tls.as_ref().map(ServiceFiles::load).transpose();
-        let etcd_tls = etcd_tls.map_err(|error| Error::Cluster(format!("TLS to etcd: {error}")))?;
-        let etcd = EtcdCoordination::new(&settings.coordination, etcd_tls)
-            .map_err(|error| Error::Cluster(error.to_string()))?;
+        let etcd = settings.coordination()?;
         let listener = TcpListener::bind((settings.listen, settings.peer_port))
             .await
             .map_err(|error| Error::Cluster(format!("peer port {}: {error}", settings.peer_port)))?;
@@ -165,30 +152,13 @@ impl ClusterNode {
             .map_err(|error| Error::Cluster(error.to_string()))?;
         node.join(Arc::new(ContentMember::new(membership.clone())));
         let part = Arc::new(JoinedPart::default());
-        let (trust, intake) = (server.settings().trust.clone(), server.intake());
+        let intake = server.intake();
         let port = PeerPort {
             listener,
-            trust: trust.clone(),
+            trust: server.settings().trust.clone(),
             handed_on: Box::new(move |connection| intake.take(connection)),
         };
-        let of_content = take_part(
-            Arc::clone(node),
-            membership.clone(),
-            Arc::clone(&part),
-            port,
-            settings.transfer_rate_max,
-        );
-        let of_health = standing::watch(Arc::clone(node), membership.clone(), Arc::clone(&part));
-        let of_indexes = declare_indexes(Arc::clone(node), membership.clone());
-        let of_packages = follow_packages(Arc::clone(node), membership.clone(), Arc::clone(&part));
-        let mut tasks = vec![
-            tokio::spawn(await_or_exit("the task that takes part in the cluster", of_content)),
-            tokio::spawn(await_or_exit("the task that watches over the node's health", of_health)),
-            tokio::spawn(await_or_exit("the task that follows the application", of_packages)),
-            tokio::spawn(await_or_exit("the task that declares indexes to the leader", of_indexes)),
-        ];
-        let of_trust = |trust| tokio::spawn(await_or_exit("the task that renews certificates", renew(trust)));
-        tasks.extend(trust.map(of_trust));
+        let tasks = start_tasks(node, &membership, &part, port, settings.transfer_rate_max);
         Ok(ClusterNode { membership, part, warnings: warnings.into(), tasks })
     }
 
@@ -274,6 +244,55 @@ impl ClusterNode {
         }
         self.membership.leave().await;
     }
+}
+
+/// Checks that a node's documents may be in its part of the cluster. Returns true if its store is empty.
+fn check_store(node: &Node, settings: &ClusterSettings) -> Result<bool, Error> {
+    let status = node.store().status();
+    if millrace_membership::resident(&settings.directory).is_ok_and(|resident| resident.is_none())
+        && status.documents > 0
+    {
+        return Err(Error::Cluster(format!(
+            "{} has documents of a node that was alone, which a cluster would not find; give the node an empty data directory, \
+             and bring the documents along with millrace visit and millrace feed",
+            node.settings().data_dir.display()
+        )));
+    }
+    let is_empty = status.segments == 0 && status.tail_rows == 0 && status.replicas == 0;
+    let has_role = |role| settings.roles.contains(&role);
+    if has_role(NodeRole::Index) && !has_role(NodeRole::Content) && !is_empty {
+        return Err(Error::Cluster(format!(
+            "{} has documents, and a node with the role index and without the role content has none: start it with its former roles, \
+             retire it and wait until it is empty; then give it an empty data directory",
+            node.settings().data_dir.display()
+        )));
+    }
+    Ok(is_empty)
+}
+
+/// Starts the tasks of a node of a cluster, which run until it leaves. `cap` is the maximum number of bytes
+/// of replicas that it sends and receives in a second.
+fn start_tasks(
+    node: &Arc<Node>,
+    membership: &ClusterMembership,
+    part: &Arc<JoinedPart>,
+    port: PeerPort,
+    cap: Option<u64>,
+) -> Vec<JoinHandle<()>> {
+    let trust = port.trust.clone();
+    let of_content = take_part(Arc::clone(node), membership.clone(), Arc::clone(part), port, cap);
+    let of_health = standing::watch(Arc::clone(node), membership.clone(), Arc::clone(part));
+    let of_indexes = declare_indexes(Arc::clone(node), membership.clone());
+    let of_packages = follow_packages(Arc::clone(node), membership.clone(), Arc::clone(part));
+    let mut tasks = vec![
+        tokio::spawn(await_or_exit("the task that takes part in the cluster", of_content)),
+        tokio::spawn(await_or_exit("the task that watches over the node's health", of_health)),
+        tokio::spawn(await_or_exit("the task that follows the application", of_packages)),
+        tokio::spawn(await_or_exit("the task that declares indexes to the leader", of_indexes)),
+    ];
+    let of_trust = |trust| tokio::spawn(await_or_exit("the task that renews certificates", renew(trust)));
+    tasks.extend(trust.map(of_trust));
+    tasks
 }
 
 async fn take_part(

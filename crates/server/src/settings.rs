@@ -1,7 +1,9 @@
 //! The settings of a server: flags, environment variables, and one TOML file.
 
+mod cluster;
 mod listening;
 mod merging;
+mod node;
 mod tls;
 mod tracing;
 
@@ -12,18 +14,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use millrace_cluster::CLUSTER_DIRECTORY;
 use millrace_gateway::{
     CredentialFiles, GroupHeaders, HostNames, LogDetails, RequestLimits, Settings, SlowQuerySettings,
     WebOrigins,
 };
-use millrace_membership::NodeRole;
-use millrace_node::{OutboundPolicy, Settings as NodeSettings};
-use millrace_store::SegmentFormat;
 use serde::Deserialize;
 
 use self::listening::ListenSettings;
-use self::tls::{etcd_tls, nodes_tls, server_tls};
+use self::tls::server_tls;
 use crate::cluster::ClusterSettings;
 use crate::error::Error;
 use crate::free_memory;
@@ -33,9 +31,6 @@ const SLOW_QUERY_MS: u64 = 1000;
 
 /// Longest time in seconds, three thousand years: as a number of microseconds it fits into 64 bits.
 const SECONDS_MAX: u64 = 100_000_000_000;
-
-/// Default port for other nodes.
-const PEER_PORT: u16 = 19_100;
 
 /// All settings; missing ones have their defaults. The TOML file uses the same names.
 #[derive(Args, Deserialize, Default, Clone, Debug, PartialEq)]
@@ -369,17 +364,9 @@ impl ServeArguments {
         };
         let given = self.clone().or(file);
         given.check_rates()?;
-        let of_clusters = given.of_clusters();
-        let limits = given.limits(RequestLimits::default());
-        let defaults = Settings::new(given.data_dir.unwrap_or_else(|| PathBuf::from("data")));
-        let tls = server_tls(given.tls_certificate, given.tls_key)?;
-        let credentials = CredentialFiles {
-            is_access_required: given.access_file.is_some(),
-            of_cluster: defaults.credentials.of_cluster,
-            access: given.access_file.unwrap_or(defaults.credentials.access),
-            token_keys: parsed("token-keys", given.token_keys.as_deref().map(str::parse).transpose())?,
-            audience: given.token_audience.unwrap_or(defaults.credentials.audience),
-        };
+        let defaults = Settings::new(given.data_dir.clone().unwrap_or_else(|| PathBuf::from("data")));
+        let tls = server_tls(given.tls_certificate.clone(), given.tls_key.clone())?;
+        let credentials = given.credentials(defaults.credentials)?;
         let listening = ListenSettings {
             listen: given.listen.unwrap_or(defaults.listen),
             config_listen: given.config_listen.unwrap_or(defaults.config_listen),
@@ -387,64 +374,19 @@ impl ServeArguments {
             is_closed: credentials.is_given(),
         };
         listening.check()?;
-        let hosts = parsed("allowed-hosts", HostNames::parse(&listed(given.allowed_hosts)))?;
-        let hosts = match given.advertise.as_deref().filter(|_| given.cluster.is_some()) {
-            Some(own) => hosts.with(own),
-            None => hosts,
-        };
-        let outbound =
-            given.outbound_allow.map_or(Ok(defaults.node.outbound), |rules| OutboundPolicy::parse(&rules));
-        let log_details = LogDetails {
-            queries: given.access_log_queries.unwrap_or(defaults.log_details.queries),
-            trusted_proxies: match &given.trusted_proxies {
-                Some(proxies) => parsed("trusted-proxies", each(proxies))?,
-                None => defaults.log_details.trusted_proxies,
-            },
-        };
-        let slow_queries =
-            slow_queries(given.slow_query_log, given.slow_query_ms, given.slow_query_log_queries)?;
-        let name = given.name.clone();
-        let spans = tracing::settings(given.otlp_endpoint, given.otlp_sampled, || {
-            name.map_or_else(machine_name, Ok)
-        })?;
+        let hosts = given.hosts()?;
+        let log_details = given.log_details(defaults.log_details)?;
+        let slow_queries = given.slow_queries()?;
+        let spans = tracing::settings(given.otlp_endpoint.clone(), given.otlp_sampled, || given.node_name())?;
         let settings = Settings {
-            node: NodeSettings {
-                outbound: parsed("outbound-allow", outbound)?,
-                secrets: parsed("secret", each(&listed(given.secret)))?,
-                threads: given.threads.unwrap_or(defaults.node.threads),
-                queue_max: given.queue_max.unwrap_or(defaults.node.queue_max),
-                query_regexes_max: given.query_regexes_max.unwrap_or(defaults.node.query_regexes_max),
-                query_memory_max: given.query_memory_max.unwrap_or(defaults.node.query_memory_max),
-                queries_memory_max: given.queries_memory_max.unwrap_or(defaults.node.queries_memory_max),
-                cache_bytes: given.cache_bytes.unwrap_or(defaults.node.cache_bytes),
-                disk_reserve: given.disk_reserve.unwrap_or(defaults.node.disk_reserve),
-                space_patience: defaults.node.space_patience,
-                deferred_sync: given.async_sync_ms.map_or(defaults.node.deferred_sync, Duration::from_millis),
-                erase_within: seconds(given.erase_within_s, defaults.node.erase_within),
-                keep_logs: seconds(given.keep_logs_s, defaults.node.keep_logs),
-                keep_logs_bytes_max: given.keep_logs_bytes_max.unwrap_or(defaults.node.keep_logs_bytes_max),
-                open_files_max: defaults.node.open_files_max,
-                segment_format: if given.cluster.is_some() {
-                    SegmentFormat::Plain
-                } else {
-                    defaults.node.segment_format
-                },
-                model_idle: seconds(given.model_idle_s, defaults.node.model_idle),
-                plain_paths: given.plain_paths,
-                sync_delay: given.sync_delay_ms.map_or(defaults.node.sync_delay, Duration::from_millis),
-                data_dir: defaults.node.data_dir,
-            },
-            limits,
+            node: given.node_settings(defaults.node)?,
+            limits: given.limits(RequestLimits::default()),
             return_memory: free_memory::return_to_system,
             listen: listening.listen,
             config_listen: listening.config_listen,
             hosts,
-            origins: parsed("allowed-origins", WebOrigins::parse(&listed(given.allowed_origins)))?,
-            group_headers: parsed(
-                "group-header",
-                GroupHeaders::parse(given.group_header.as_deref(), given.group_number_header.as_deref()),
-            )?
-            .optional(given.group_header_optional == Some(true)),
+            origins: parsed("allowed-origins", WebOrigins::parse(&listed(given.allowed_origins.clone())))?,
+            group_headers: given.group_headers()?,
             log_details,
             port: given.port.unwrap_or(defaults.port),
             config_port: given.config_port.unwrap_or(defaults.config_port),
@@ -458,52 +400,75 @@ impl ServeArguments {
             group_bytes_max: given.group_bytes_max,
             group_fed_bytes_max: given.group_fed_bytes_max,
             address_rate_max: given.address_rate_max.or(defaults.address_rate_max),
-            access_log: given.access_log,
+            access_log: given.access_log.clone(),
             slow_queries,
             spans,
             drain: seconds(given.drain_s, defaults.drain),
             trust: None,
         };
-        let nodes_tls = nodes_tls(given.peer_tls_authority, given.peer_tls_certificate, given.peer_tls_key)?;
-        let etcd_tls = etcd_tls(given.etcd_tls_authority, given.etcd_tls_certificate, given.etcd_tls_key)?;
-        let cluster = given.cluster.map(|coordination| {
-            if listening.is_closed && nodes_tls.is_none() {
-                return Err(Error::Argument(
-                    "in a cluster whose clients need credentials, nodes need certificates for each other; give peer-tls-authority, \
-                     peer-tls-certificate and peer-tls-key"
-                        .to_owned(),
-                ));
-            }
-            if settings.tls.is_some() && nodes_tls.is_none() {
-                return Err(Error::Argument(
-                    "in a cluster whose data ports have TLS nodes need certificates for each other; give peer-tls-authority, \
-                     peer-tls-certificate and peer-tls-key"
-                        .to_owned(),
-                ));
-            }
-            let roles: Vec<NodeRole> =
-                given.roles.map_or(Ok(NodeRole::ALL.to_vec()), |roles| roles.split(',').map(role).collect())?;
-            Ok(ClusterSettings {
-                coordination,
-                etcd_tls,
-                nodes_tls,
-                name: given.name.map_or_else(machine_name, Ok)?,
-                roles,
-                peer_port: given.peer_port.unwrap_or(PEER_PORT),
-                advertise: given.advertise,
-                listen: settings.listen,
-                transfer_rate_max: given.transfer_rate_max,
-                directory: settings.node.data_dir.join(CLUSTER_DIRECTORY),
-            })
-        });
-        let cluster = cluster.transpose()?;
+        let cluster = given.cluster_settings(&settings, listening.is_closed)?;
         Ok(ResolvedSettings {
-            passed_over: if cluster.is_none() { of_clusters } else { Vec::new() },
+            passed_over: if cluster.is_none() { given.of_clusters() } else { Vec::new() },
             cluster,
             settings,
             app: given.app,
             log: given.log.unwrap_or_else(|| "warn".to_owned()),
         })
+    }
+
+    /// Files with the credentials of clients, with these for the missing ones.
+    fn credentials(&self, defaults: CredentialFiles) -> Result<CredentialFiles, Error> {
+        let token_keys = self.token_keys.as_deref().map(str::parse).transpose();
+        Ok(CredentialFiles {
+            is_access_required: self.access_file.is_some(),
+            of_cluster: defaults.of_cluster,
+            access: self.access_file.clone().unwrap_or(defaults.access),
+            token_keys: parsed("token-keys", token_keys)?,
+            audience: self.token_audience.clone().unwrap_or(defaults.audience),
+        })
+    }
+
+    /// Names by which clients address the server: in a cluster also the one that it advertises.
+    fn hosts(&self) -> Result<HostNames, Error> {
+        let hosts = parsed("allowed-hosts", HostNames::parse(&listed(self.allowed_hosts.clone())))?;
+        Ok(match self.advertise.as_deref().filter(|_| self.cluster.is_some()) {
+            Some(own) => hosts.with(own),
+            None => hosts,
+        })
+    }
+
+    /// Headers in which trusted proxies name the group of a request.
+    fn group_headers(&self) -> Result<GroupHeaders, Error> {
+        let headers = GroupHeaders::parse(self.group_header.as_deref(), self.group_number_header.as_deref());
+        Ok(parsed("group-header", headers)?.optional(self.group_header_optional == Some(true)))
+    }
+
+    /// Contents of a line of the access log, with these for the missing ones.
+    fn log_details(&self, defaults: LogDetails) -> Result<LogDetails, Error> {
+        Ok(LogDetails {
+            queries: self.access_log_queries.unwrap_or(defaults.queries),
+            trusted_proxies: match &self.trusted_proxies {
+                Some(proxies) => parsed("trusted-proxies", each(proxies))?,
+                None => defaults.trusted_proxies,
+            },
+        })
+    }
+
+    /// The log of slow queries: queries that take a number of milliseconds, with their parameters if wanted.
+    fn slow_queries(&self) -> Result<Option<SlowQuerySettings>, Error> {
+        let (threshold_ms, has_parameters) = (self.slow_query_ms, self.slow_query_log_queries);
+        match self.slow_query_log.clone() {
+            Some(log) => Ok(Some(SlowQuerySettings {
+                log,
+                threshold: Duration::from_millis(threshold_ms.unwrap_or(SLOW_QUERY_MS)),
+                has_parameters: has_parameters.unwrap_or(false),
+            })),
+            None if threshold_ms.is_some() || has_parameters.is_some() => Err(Error::Argument(
+                "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well"
+                    .to_owned(),
+            )),
+            None => Ok(None),
+        }
     }
 
     /// Checks that rates are above 0: 0 would let no request in.
@@ -540,26 +505,6 @@ impl ServeArguments {
     }
 }
 
-/// The log of slow queries: queries that take this many milliseconds, with their parameters if wanted.
-fn slow_queries(
-    log: Option<PathBuf>,
-    threshold_ms: Option<u64>,
-    has_parameters: Option<bool>,
-) -> Result<Option<SlowQuerySettings>, Error> {
-    match log {
-        Some(log) => Ok(Some(SlowQuerySettings {
-            log,
-            threshold: Duration::from_millis(threshold_ms.unwrap_or(SLOW_QUERY_MS)),
-            has_parameters: has_parameters.unwrap_or(false),
-        })),
-        None if threshold_ms.is_some() || has_parameters.is_some() => Err(Error::Argument(
-            "slow-query-ms and slow-query-log-queries need slow-query-log; give the file of the log as well"
-                .to_owned(),
-        )),
-        None => Ok(None),
-    }
-}
-
 /// A time that is set in seconds; a longer one than [`SECONDS_MAX`] is reduced to it.
 fn seconds(given: Option<u64>, default: Duration) -> Duration {
     given.map_or(default, |seconds| Duration::from_secs(seconds.min(SECONDS_MAX)))
@@ -580,20 +525,6 @@ fn each<T: FromStr>(texts: &[String]) -> Result<Vec<T>, T::Err> {
     texts.iter().map(|text| text.trim().parse()).collect()
 }
 
-fn role(text: &str) -> Result<NodeRole, Error> {
-    text.trim().parse().map_err(|error: millrace_membership::Error| Error::Argument(error.to_string()))
-}
-
-/// Host name of the machine.
-fn machine_name() -> Result<String, Error> {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    if name.is_empty() {
-        Err(Error::Argument("the machine has no name; give one with --name".to_owned()))
-    } else {
-        Ok(name)
-    }
-}
-
 fn read(path: &Path) -> Result<ServeArguments, Error> {
     let text =
         std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
@@ -605,6 +536,8 @@ fn read(path: &Path) -> Result<ServeArguments, Error> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_membership::NodeRole;
+
     use super::*;
 
     fn resolve(file: &str, flags: ServeArguments) -> Result<ResolvedSettings, Error> {

@@ -44,43 +44,12 @@ pub(crate) fn strike(world: &mut SimWorld) {
             world.network.mend();
         }
         14 => weather(world),
-        15 if world.options.indexes => {
-            // The feed of indexes permits clocks to differ by half of its margin.
-            let seconds = world.random.below(21) as i64 - 10;
-            world.note(|| format!("n{key}'s clock is off by {seconds} seconds"));
-            let off = world.skipped_us + seconds * 1_000_000;
-            if let Some(node) = world.nodes.get_mut(&key) {
-                node.clock_off = off;
-            }
-        }
-        15 => {
-            let hours = world.random.below(7) as i64 - 3;
-            world.note(|| format!("n{key}'s clock jumps by {hours} hours"));
-            if let Some(node) = world.nodes.get_mut(&key) {
-                node.clock_off += hours * 3_600_000_000;
-            }
-        }
+        15 => shift_clock(world, key),
         16 if keys.len() < 7 => {
             let key = world.join();
             world.note(|| format!("n{key} joins"));
         }
-        17 => {
-            let wish = match world.random.below(5) {
-                0 if world.coordination.wishes(RequestedNodeState::Retired) * 2 < keys.len() => {
-                    RequestedNodeState::Retired
-                }
-                1 if world.coordination.wishes(RequestedNodeState::Maintenance) == 0 => {
-                    RequestedNodeState::Maintenance
-                }
-                // The operator's wish confirms that such a node has ended.
-                2 if world.coordination.wishes(RequestedNodeState::Down) == 0 && !world.nodes[&key].alive => {
-                    RequestedNodeState::Down
-                }
-                _ => RequestedNodeState::Up,
-            };
-            world.note(|| format!("n{key} is wished {wish:?}"));
-            world.wish(key, wish);
-        }
+        17 => wish_something(world, key, keys.len()),
         18 => {
             if let Some(node) = world.nodes.get_mut(&key) {
                 node.slow_disk = !node.slow_disk;
@@ -96,18 +65,7 @@ pub(crate) fn strike(world: &mut SimWorld) {
             world.note(|| format!("n{key}'s disk breaks"));
             world.break_disk(key);
         }
-        23..25 => {
-            let now = world.now;
-            if let Some(node) = world.nodes.get_mut(&key) {
-                node.disk = match node.disk {
-                    SimDisk::Works => SimDisk::Full { since: now },
-                    SimDisk::Full { .. } => SimDisk::Works,
-                    SimDisk::Broken => SimDisk::Broken,
-                };
-                let disk = node.disk;
-                world.note(|| format!("n{key}'s disk: {disk:?}"));
-            }
-        }
+        23..25 => fill_or_clear_disk(world, key),
         25 => {
             // It takes as long as all other faults of a run together.
             if world.random.permille(150) {
@@ -125,6 +83,57 @@ pub(crate) fn strike(world: &mut SimWorld) {
 
 fn keys_where(world: &SimWorld, wanted: impl Fn(&SimNode) -> bool) -> Vec<NodeKey> {
     world.nodes.values().filter(|node| wanted(node)).map(|node| node.key).collect()
+}
+
+/// Shifts the clock of a node: by hours, or by seconds if there are indexes, whose feed permits clocks to
+/// differ by half of its margin.
+fn shift_clock(world: &mut SimWorld, key: NodeKey) {
+    if world.options.indexes {
+        let seconds = world.random.below(21) as i64 - 10;
+        world.note(|| format!("n{key}'s clock is off by {seconds} seconds"));
+        let off = world.skipped_us + seconds * 1_000_000;
+        if let Some(node) = world.nodes.get_mut(&key) {
+            node.clock_off = off;
+        }
+    } else {
+        let hours = world.random.below(7) as i64 - 3;
+        world.note(|| format!("n{key}'s clock jumps by {hours} hours"));
+        if let Some(node) = world.nodes.get_mut(&key) {
+            node.clock_off += hours * 3_600_000_000;
+        }
+    }
+}
+
+/// Wishes a state for a node that leaves enough of the other nodes.
+fn wish_something(world: &mut SimWorld, key: NodeKey, nodes: usize) {
+    let wish = match world.random.below(5) {
+        0 if world.coordination.wishes(RequestedNodeState::Retired) * 2 < nodes => {
+            RequestedNodeState::Retired
+        }
+        1 if world.coordination.wishes(RequestedNodeState::Maintenance) == 0 => {
+            RequestedNodeState::Maintenance
+        }
+        // The operator's wish confirms that such a node has ended.
+        2 if world.coordination.wishes(RequestedNodeState::Down) == 0 && !world.nodes[&key].alive => {
+            RequestedNodeState::Down
+        }
+        _ => RequestedNodeState::Up,
+    };
+    world.note(|| format!("n{key} is wished {wish:?}"));
+    world.wish(key, wish);
+}
+
+/// Fills the disk of a node, or clears a full one.
+fn fill_or_clear_disk(world: &mut SimWorld, key: NodeKey) {
+    let now = world.now;
+    let Some(node) = world.nodes.get_mut(&key) else { return };
+    node.disk = match node.disk {
+        SimDisk::Works => SimDisk::Full { since: now },
+        SimDisk::Full { .. } => SimDisk::Works,
+        SimDisk::Broken => SimDisk::Broken,
+    };
+    let disk = node.disk;
+    world.note(|| format!("n{key}'s disk: {disk:?}"));
 }
 
 /// Cuts links: both ways, one way, or so that one node still sees both sides.

@@ -34,6 +34,7 @@ mod deployments;
 mod disk;
 mod examined_drops;
 mod faults;
+mod fetching;
 mod history;
 mod indexes;
 mod logs;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use millrace_cluster::reindexing::{ReindexEvent, ReindexJobId, ReindexWalk};
 use millrace_cluster::{
     Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent,
-    RowContent,
+    RequestFence,
 };
 use millrace_replication::distributor;
-use millrace_replication::replica::{self, FetchOutcome, KeeperCall, KeeperJob, StorageWork};
+use millrace_replication::replica::{self, KeeperCall, KeeperJob, StorageWork};
 
 use crate::batches::BatchHistory;
 use crate::clients::outcome_operation;
@@ -28,10 +28,6 @@ use crate::random::SimRandom;
 use crate::reindexing::{ReindexHistory, SimNotes, reindexed};
 use crate::{Sabotage, SimOptions};
 
-/// Number of rows in one part of a fetch.
-const PART: usize = 3;
-/// Time after which a missing part of a fetch never arrives.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of recorded lines.
 const LINES: usize = 20_000;
 
@@ -325,53 +321,19 @@ impl SimWorld {
             SimMessage::Request { mut fence, mut request } => {
                 let call = KeeperCall(node.name());
                 node.calls.insert(call, (fence.from, fence.number));
-                if self.options.sabotage == Some(Sabotage::NoFence) {
-                    if let Some(state) = &node.state {
-                        fence.version = state.version();
-                        if let Some(owner) = bucket_of(&request).and_then(|bucket| state.owner(bucket)) {
-                            fence.from = owner;
-                        }
-                        fence.void_below = 0;
-                        fence.number = u64::MAX;
-                    }
-                } else if self.options.sabotage == Some(Sabotage::NoComparison)
-                    && let NodeRequest::Delete { bucket, expected }
-                    | NodeRequest::Complete { bucket, expected } = &mut request
-                    && let Some(info) = node.storage.info(*bucket, expected.removals_since)
-                {
-                    *expected = info.content;
-                }
+                sabotage_request(self.options.sabotage, node, &mut fence, &mut request);
                 self.keep(key, vec![replica::KeeperEvent::Request { call, fence, request }]);
             }
             SimMessage::Reply { from, incarnation, number, reply } if incarnation == node.incarnation => {
                 self.distribute(key, vec![distributor::DistributorEvent::Reply { from, number, reply }]);
             }
             SimMessage::Fetch { from, incarnation, job, turn, version, bucket, known, after } => {
-                let fits = node.state.as_ref().is_some_and(|state| state.version() == version);
-                let rows = node.storage.listing(bucket, known.as_deref()).filter(|_| fits).map(|rows| {
-                    let part: Vec<RowContent> = rows.iter().skip(after).take(PART).cloned().collect();
-                    (part, rows.len() <= after + PART)
-                });
+                let rows = node.part(version, bucket, known.as_deref(), after);
                 let message = SimMessage::Fetched { incarnation, job, turn, rows };
                 self.send(SimAddress::Node(key), SimAddress::Node(from), message);
             }
             SimMessage::Fetched { incarnation, job, turn, rows } if incarnation == node.incarnation => {
-                let Some(fetch) = node.fetches.get_mut(&job).filter(|fetch| fetch.turn == turn) else {
-                    return;
-                };
-                fetch.turn = 0;
-                let Some((rows, last)) = rows else {
-                    let gone =
-                        NodeFailure::Storage { reason: "the source has no replica any more".to_owned() };
-                    return self.fetch_ended(key, job, Err(gone));
-                };
-                fetch.after += rows.len();
-                fetch.last = last;
-                if rows.is_empty() {
-                    return self.fetch_ended(key, job, Ok(FetchOutcome::End));
-                }
-                fetch.laid_aside = rows;
-                self.keep(key, vec![replica::KeeperEvent::Fetched { job, outcome: Ok(FetchOutcome::Part) }]);
+                self.part_came(key, job, turn, rows);
             }
             SimMessage::Notes { revision, notes } => self.notes_came(key, revision, notes),
             SimMessage::NotesWritten { incarnation, job, written } if incarnation == node.incarnation => {
@@ -393,15 +355,8 @@ impl SimWorld {
         }
     }
 
-    fn fetch_ended(&mut self, key: NodeKey, job: KeeperJob, outcome: Result<FetchOutcome, NodeFailure>) {
-        if let Some(node) = self.nodes.get_mut(&key) {
-            node.fetches.remove(&job);
-        }
-        self.keep(key, vec![replica::KeeperEvent::Fetched { job, outcome }]);
-    }
-
     /// Passes events to the keeper of a node.
-    fn keep(&mut self, key: NodeKey, events: Vec<replica::KeeperEvent>) {
+    pub fn keep(&mut self, key: NodeKey, events: Vec<replica::KeeperEvent>) {
         let mut effects = Vec::new();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let now = node.now(self.now);
@@ -445,16 +400,7 @@ impl SimWorld {
                 self.at(takes, SimEvent::JobDone { node: key, incarnation, job });
             }
             replica::KeeperEffect::Fetch { job, bucket, from, pull } => {
-                let Some(version) = node.state.as_ref().map(|state| state.version()) else { return };
-                if node.fetches.get(&job).is_some_and(|fetch| fetch.last) {
-                    return self.fetch_ended(key, job, Ok(FetchOutcome::End));
-                }
-                let fetch = node.fetch(job, bucket, pull);
-                let (turn, known, after) = (fetch.turn, fetch.known.clone(), fetch.after);
-                let message =
-                    SimMessage::Fetch { from: key, incarnation, job, turn, version, bucket, known, after };
-                self.send(SimAddress::Node(key), SimAddress::Node(from), message);
-                self.at(FETCH_TIMEOUT, SimEvent::FetchTimeout { node: key, incarnation, job, turn });
+                self.request_part(key, job, bucket, from, pull);
             }
             replica::KeeperEffect::Install { job, .. } => {
                 let takes = self.random.micros(50, 5_000);
@@ -588,5 +534,29 @@ impl SimWorld {
             distributor::DistributorEffect::Written { ticket, outcome } => self.written(key, ticket, outcome),
             distributor::DistributorEffect::Found { ticket, outcome } => self.found(key, ticket, outcome),
         }
+    }
+}
+
+/// Applies the defects of nodes that do not check a request as they should.
+fn sabotage_request(
+    defect: Option<Sabotage>,
+    node: &SimNode,
+    fence: &mut RequestFence,
+    request: &mut NodeRequest,
+) {
+    if defect == Some(Sabotage::NoFence) {
+        if let Some(state) = &node.state {
+            fence.version = state.version();
+            if let Some(owner) = bucket_of(request).and_then(|bucket| state.owner(bucket)) {
+                fence.from = owner;
+            }
+            fence.void_below = 0;
+            fence.number = u64::MAX;
+        }
+    } else if defect == Some(Sabotage::NoComparison)
+        && let NodeRequest::Delete { bucket, expected } | NodeRequest::Complete { bucket, expected } = request
+        && let Some(info) = node.storage.info(*bucket, expected.removals_since)
+    {
+        *expected = info.content;
     }
 }

@@ -12,7 +12,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType as ArrowType, FieldRef, Fields};
 use half::f16;
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, DocumentValue, StructType};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 use crate::Error;
@@ -64,59 +64,10 @@ pub(crate) fn column(data_type: &DataType, values: &[Option<&DocumentValue>]) ->
             _ => None,
         })?)),
         DataType::Position => all.positions()?,
-        DataType::Array(element) => {
-            let lists = all.each(|value| match value {
-                DocumentValue::Array(values) => Some(values),
-                _ => None,
-            })?;
-            let items: Vec<_> = lists.iter().flatten().flat_map(|values| values.iter().map(Some)).collect();
-            let items = column(element, &items)?;
-            let lengths = lists.iter().map(|list| list.map_or(0, Vec::len));
-            list(&arrow_type(data_type), lengths, items, all.nulls())
-        }
-        DataType::WeightedSet { element, .. } => {
-            let sets = all.each(|value| match value {
-                DocumentValue::WeightedSet(elements) => Some(elements),
-                _ => None,
-            })?;
-            let elements = || sets.iter().flatten().flat_map(|elements| elements.iter());
-            let keys: Vec<_> = elements().map(|(element, _)| Some(element)).collect();
-            let weights =
-                PrimitiveArray::<Int32Type>::from_iter_values(elements().map(|(_, weight)| *weight));
-            let keys = column(element, &keys)?;
-            let lengths = sets.iter().map(|set| set.map_or(0, Vec::len));
-            map(&arrow_type(data_type), lengths, keys, Arc::new(weights), all.nulls())
-        }
-        DataType::Map(key, value) => {
-            let maps = all.each(|value| match value {
-                DocumentValue::Map(entries) => Some(entries),
-                _ => None,
-            })?;
-            let entries = || maps.iter().flatten().flat_map(|entries| entries.iter());
-            let keys: Vec<_> = entries().map(|(key, _)| Some(key)).collect();
-            let values: Vec<_> = entries().map(|(_, value)| Some(value)).collect();
-            let (keys, values) = (column(key, &keys)?, column(value, &values)?);
-            let lengths = maps.iter().map(|map| map.map_or(0, Vec::len));
-            map(&arrow_type(data_type), lengths, keys, values, all.nulls())
-        }
-        DataType::Struct(struct_type) => {
-            let structs = all.each(|value| match value {
-                DocumentValue::Struct(members) => Some(members),
-                _ => None,
-            })?;
-            let members = struct_type.fields.iter().map(|field| {
-                let of = |members: &Vec<(Arc<str>, DocumentValue)>| {
-                    members.iter().position(|(name, _)| *name == field.name)
-                };
-                let values: Vec<_> = structs
-                    .iter()
-                    .map(|members| members.and_then(|all| of(all).map(|at| &all[at].1)))
-                    .collect();
-                column(&field.data_type, &values)
-            });
-            let columns = members.collect::<Result<Vec<_>, _>>()?;
-            structure(&arrow_type(data_type), columns, all.nulls())
-        }
+        DataType::Array(element) => all.lists(element)?,
+        DataType::WeightedSet { element, .. } => all.weighted_sets(element)?,
+        DataType::Map(key, value) => all.maps(key, value)?,
+        DataType::Struct(struct_type) => all.structs(struct_type)?,
         DataType::Tensor(tensor_type) => {
             let tensors = all.each(|value| match value {
                 DocumentValue::Tensor(tensor) if tensor.tensor_type() == tensor_type => Some(tensor),
@@ -168,6 +119,60 @@ impl<'v> ColumnValues<'v> {
             Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(degrees)) as ArrayRef
         };
         Ok(structure(&arrow_type(self.data_type), vec![degrees(0), degrees(1)], self.nulls()))
+    }
+
+    fn lists(&self, element: &DataType) -> Result<ArrayRef, Error> {
+        let lists = self.each(|value| match value {
+            DocumentValue::Array(values) => Some(values),
+            _ => None,
+        })?;
+        let items: Vec<_> = lists.iter().flatten().flat_map(|values| values.iter().map(Some)).collect();
+        let items = column(element, &items)?;
+        let lengths = lists.iter().map(|list| list.map_or(0, Vec::len));
+        Ok(list(&arrow_type(self.data_type), lengths, items, self.nulls()))
+    }
+
+    fn weighted_sets(&self, element: &DataType) -> Result<ArrayRef, Error> {
+        let sets = self.each(|value| match value {
+            DocumentValue::WeightedSet(elements) => Some(elements),
+            _ => None,
+        })?;
+        let elements = || sets.iter().flatten().flat_map(|elements| elements.iter());
+        let keys: Vec<_> = elements().map(|(element, _)| Some(element)).collect();
+        let weights = PrimitiveArray::<Int32Type>::from_iter_values(elements().map(|(_, weight)| *weight));
+        let keys = column(element, &keys)?;
+        let lengths = sets.iter().map(|set| set.map_or(0, Vec::len));
+        Ok(map(&arrow_type(self.data_type), lengths, keys, Arc::new(weights), self.nulls()))
+    }
+
+    fn maps(&self, key: &DataType, value: &DataType) -> Result<ArrayRef, Error> {
+        let maps = self.each(|value| match value {
+            DocumentValue::Map(entries) => Some(entries),
+            _ => None,
+        })?;
+        let entries = || maps.iter().flatten().flat_map(|entries| entries.iter());
+        let keys: Vec<_> = entries().map(|(key, _)| Some(key)).collect();
+        let values: Vec<_> = entries().map(|(_, value)| Some(value)).collect();
+        let (keys, values) = (column(key, &keys)?, column(value, &values)?);
+        let lengths = maps.iter().map(|map| map.map_or(0, Vec::len));
+        Ok(map(&arrow_type(self.data_type), lengths, keys, values, self.nulls()))
+    }
+
+    fn structs(&self, struct_type: &StructType) -> Result<ArrayRef, Error> {
+        let structs = self.each(|value| match value {
+            DocumentValue::Struct(members) => Some(members),
+            _ => None,
+        })?;
+        let members = struct_type.fields.iter().map(|field| {
+            let of = |members: &Vec<(Arc<str>, DocumentValue)>| {
+                members.iter().position(|(name, _)| *name == field.name)
+            };
+            let values: Vec<_> =
+                structs.iter().map(|members| members.and_then(|all| of(all).map(|at| &all[at].1))).collect();
+            column(&field.data_type, &values)
+        });
+        let columns = members.collect::<Result<Vec<_>, _>>()?;
+        Ok(structure(&arrow_type(self.data_type), columns, self.nulls()))
     }
 
     fn nulls(&self) -> Option<NullBuffer> {

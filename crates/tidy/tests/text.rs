@@ -79,12 +79,34 @@ fn messages_are_plain() {
             });
             let texts = code.split('"').skip(1).step_by(2).filter(|text| text.contains(' '));
             let mut words = texts.flat_map(|text| text.split(|letter: char| !letter.is_alphabetic()));
-            if denies || words.any(|word| DIALECT.contains(&word)) {
+            let is_cut = code.split('"').skip(1).step_by(2).any(has_lost_line_end);
+            if denies || is_cut || words.any(|word| DIALECT.contains(&word)) {
                 odd.push(format!("{file}:{number}: {}", line.trim()));
             }
         }
     }
-    assert!(odd.is_empty(), "say it in the words of a manual:\n{}", odd.join("\n"));
+    assert!(odd.is_empty(), "say it in the words of a manual, in one line or with \\:\n{}", odd.join("\n"));
+}
+
+/// True if a text has a run of spaces inside a sentence: its line was broken there once, and the backslash
+/// is lost. Rows of a table have such runs after a word or two.
+fn has_lost_line_end(text: &str) -> bool {
+    text.split_once("        ").is_some_and(|(before, after)| {
+        let goes_on = after.trim_start().starts_with(|next: char| next.is_lowercase());
+        goes_on && before.split_whitespace().count() > 2
+    })
+}
+
+#[test]
+fn a_lost_line_end_is_recognized() {
+    for (text, expected) in [
+        ("divide it into several              documents, or raise", true),
+        ("divide it into several documents", false),
+        ("files        {} buckets, {} segments", false),
+        ("millrace index wait                      # until all are ready", false),
+    ] {
+        assert_eq!(has_lost_line_end(text), expected, "{text}");
+    }
 }
 
 #[test]

@@ -259,27 +259,34 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         (format!("syncs {} ms longer", DELAY.as_millis()), &with_slow),
         (format!("stopped {} s of {}", STOPPED.as_secs(), (STOPPED + RUNNING).as_secs()), &with_stopped),
     ] {
-        let [by_load, by_chance, spread] = rounds;
-        let rate = || Figure::new(&case, "rate", by_load.rate(), FigureUnit::PerSecond("documents"));
-        report.push(rate().beside("spread over 12 partitions", spread.rate()).at_least(SPREAD_MIN));
-        report.push(rate().beside("picked by chance", by_chance.rate()).at_least(CHANCE_MIN));
-        report.push(rate().beside("without the fault", without.rate()));
-        let p99 = |rounds: &CaseRounds| rounds.all.times.quantile(0.99);
-        let figure = || Figure::new(&case, "p99", p99(by_load), FigureUnit::Seconds);
-        report.push(figure().beside("without the fault", p99(&without)).at_most(P99_MAX));
-        report.push(figure().beside("picked by chance", p99(by_chance)));
-        report.push(figure().beside("spread over 12 partitions", p99(spread)));
-        report.push(
-            Figure::new(&case, "refused", by_load.refused(), FigureUnit::Count("%")).at_most(REFUSED_MAX),
-        );
-        report.note(format!(
-            "{case}: of those picked by chance {:.1} % were refused, of those spread {:.1} %",
-            by_chance.refused(),
-            spread.refused()
-        ));
+        report_case(&mut report, &case, rounds, &without);
     }
     report.note("rates are medians of three rounds; all requests go to one node; etcd, nodes and clients share the cores");
     Ok(report)
+}
+
+/// Reports the bulks by their places while a node has a fault, beside those without it.
+fn report_case(
+    report: &mut BenchReport,
+    case: &str,
+    [by_load, by_chance, spread]: &[CaseRounds; 3],
+    without: &CaseRounds,
+) {
+    let rate = || Figure::new(case, "rate", by_load.rate(), FigureUnit::PerSecond("documents"));
+    report.push(rate().beside("spread over 12 partitions", spread.rate()).at_least(SPREAD_MIN));
+    report.push(rate().beside("picked by chance", by_chance.rate()).at_least(CHANCE_MIN));
+    report.push(rate().beside("without the fault", without.rate()));
+    let p99 = |rounds: &CaseRounds| rounds.all.times.quantile(0.99);
+    let figure = || Figure::new(case, "p99", p99(by_load), FigureUnit::Seconds);
+    report.push(figure().beside("without the fault", p99(without)).at_most(P99_MAX));
+    report.push(figure().beside("picked by chance", p99(by_chance)));
+    report.push(figure().beside("spread over 12 partitions", p99(spread)));
+    report.push(Figure::new(case, "refused", by_load.refused(), FigureUnit::Count("%")).at_most(REFUSED_MAX));
+    report.note(format!(
+        "{case}: of those picked by chance {:.1} % were refused, of those spread {:.1} %",
+        by_chance.refused(),
+        spread.refused()
+    ));
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_store::StoreTuning;
+use millrace_store::{Store, StoreTuning, StoredReplica};
 
 use super::{Benchmark, Settings};
 use crate::application::{self, DocumentMaker};
@@ -72,53 +72,58 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let appends = append_durably(directory.path(), std::iter::repeat_n(512, 200))?;
 
     let mut times = [TimeSamples::new(), TimeSamples::new()];
-    let meanwhile = engine.run_during(&query, || {
-        replicas.iter().zip(infos).try_for_each(|((documents, bucket), info)| {
-            let info = info.ok_or_else(|| Error::failed("a replica of the benchmark is not there"))?;
-            let began = Instant::now();
-            let deleted = store.delete_replicas(&[(*bucket, info.checksum)], Timestamp(0));
-            let time = began.elapsed();
-            if deleted.map_err(Error::failed)? != [true] || info.documents != *documents {
-                return Err(Error::failed("a replica of the benchmark is not what it should be"));
-            }
-            times[usize::from(*documents != SMALL)].add(time);
-            std::thread::sleep(PAUSE);
-            Ok(())
-        })
-    })?;
+    let meanwhile = engine.run_during(&query, || delete_each(store, &replicas, infos, &mut times))?;
+    Ok(report((large, in_searched), times, [before, meanwhile], &appends))
+}
 
+/// Deletes replicas one after another; adds the times of small and of large ones.
+fn delete_each(
+    store: &Store,
+    replicas: &[(u64, BucketId)],
+    infos: Vec<Option<StoredReplica>>,
+    [small, large]: &mut [TimeSamples; 2],
+) -> Result<(), Error> {
+    for ((documents, bucket), info) in replicas.iter().zip(infos) {
+        let info = info.ok_or_else(|| Error::failed("a replica of the benchmark is not there"))?;
+        let began = Instant::now();
+        let deleted = store.delete_replicas(&[(*bucket, info.checksum)], Timestamp(0));
+        let time = began.elapsed();
+        if deleted.map_err(Error::failed)? != [true] || info.documents != *documents {
+            return Err(Error::failed("a replica of the benchmark is not what it should be"));
+        }
+        let times = if *documents == SMALL { &mut *small } else { &mut *large };
+        times.add(time);
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Reports the times of small and of large replicas, which have `large` documents, and those of queries in a
+/// group before and meanwhile.
+fn report(
+    (large, in_searched): (u64, u64),
+    [small, of_large]: [TimeSamples; 2],
+    [before, meanwhile]: [TimeSamples; 2],
+    appends: &TimeSamples,
+) -> BenchReport {
     let mut report = BenchReport::new(BENCH.name);
-    let [small, of_large] = times;
+    let case = format!("replica of {large} documents");
     report.push(
-        Figure::new(
-            format!("replica of {large} documents"),
-            "median",
-            of_large.median(),
-            FigureUnit::Seconds,
-        )
-        .beside(format!("replica of {SMALL} documents"), small.median())
-        .at_most(GROWTH_MAX),
+        Figure::new(&case, "median", of_large.median(), FigureUnit::Seconds)
+            .beside(format!("replica of {SMALL} documents"), small.median())
+            .at_most(GROWTH_MAX),
     );
     report.push(
-        Figure::new(
-            format!("replica of {large} documents"),
-            "slowest",
-            of_large.slowest(),
-            FigureUnit::Seconds,
-        )
-        .beside("append with fsync, median", appends.median()),
+        Figure::new(&case, "slowest", of_large.slowest(), FigureUnit::Seconds)
+            .beside("append with fsync, median", appends.median()),
     );
+    let case = format!("queries of {in_searched} documents");
     report.push(
-        Figure::new(
-            format!("queries of {in_searched} documents"),
-            "p99.9",
-            meanwhile.quantile(0.999),
-            FigureUnit::Seconds,
-        )
-        .beside("without deletions", before.quantile(0.999))
-        .at_most(HARM_MAX),
+        Figure::new(case, "p99.9", meanwhile.quantile(0.999), FigureUnit::Seconds)
+            .beside("without deletions", before.quantile(0.999))
+            .at_most(HARM_MAX),
     );
-    Ok(report)
+    report
 }
 
 /// Groups that each have a bucket of their own.

@@ -85,25 +85,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
                 .beside("fjall", rate(&of_peer))
                 .at_least(RATIO_MIN),
         );
-        let (mut cold, mut read) = (TimeSamples::new(), TimeSamples::new());
-        let mut spent = Duration::ZERO;
-        while cold.len() < COLD_RUNS_MIN || spent < settings.time_per_case {
-            let ranges = draw()?;
-            cache.clear();
-            recorder.take();
-            scan(&index, &ranges)?;
-            let files = recorder.take();
-            files.iter().try_for_each(|(path, _)| drop_page_cache(path))?;
-            cache.clear();
-            let time = measure::time(|| scan(&index, &ranges));
-            let of_files = files
-                .iter()
-                .map(|(path, ranges)| read_cold(path, ranges))
-                .sum::<Result<Duration, Error>>()?;
-            cold.add(time);
-            read.add(of_files);
-            spent += time + of_files;
-        }
+        let [cold, read] = cold_scans(settings.time_per_case, &index, &cache, &recorder, draw)?;
         report.push(
             Figure::new(&case, "cold", cold.median(), FigureUnit::Seconds)
                 .beside("plain read", read.median())
@@ -111,6 +93,35 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         );
     }
     Ok(report)
+}
+
+/// Times of scans of an index with empty caches, and of plain reads of the bytes that they read. Each scans
+/// ranges of its own.
+fn cold_scans(
+    time_per_case: Duration,
+    index: &IndexCopy,
+    cache: &BlockCache,
+    recorder: &ReadRecorder,
+    mut draw: impl FnMut() -> Result<Vec<KeyRange>, Error>,
+) -> Result<[TimeSamples; 2], Error> {
+    let (mut cold, mut read) = (TimeSamples::new(), TimeSamples::new());
+    let mut spent = Duration::ZERO;
+    while cold.len() < COLD_RUNS_MIN || spent < time_per_case {
+        let ranges = draw()?;
+        cache.clear();
+        recorder.take();
+        scan(index, &ranges)?;
+        let files = recorder.take();
+        files.iter().try_for_each(|(path, _)| drop_page_cache(path))?;
+        cache.clear();
+        let time = measure::time(|| scan(index, &ranges));
+        let of_files =
+            files.iter().map(|(path, ranges)| read_cold(path, ranges)).sum::<Result<Duration, Error>>()?;
+        cold.add(time);
+        read.add(of_files);
+        spent += time + of_files;
+    }
+    Ok([cold, read])
 }
 
 /// Writes documents to both, with runs and tables as they come when documents are written over time.

@@ -8,6 +8,7 @@ use millrace_expression::{FeatureName, string_hash};
 use millrace_matching::{RankingDemands, SingleValueReader, SingleValueRef};
 use millrace_tensor::{Tensor, TensorType};
 
+use super::path::FieldPart;
 use super::{
     ClosureExecutor, DocumentTensors, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup,
     FeatureValues, PerRequest, RankFeature,
@@ -25,66 +26,19 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         )));
     }
     let field_name = field.name.to_string();
-    let of = match (name.parameters.get(1), name.output.as_deref()) {
-        (None, None) => match data_type {
-            DataType::Tensor(tensor_type) if part.path.is_empty() => {
-                let tensor_type = tensor_type.clone();
-                return Ok(Box::new(TensorAttribute { field: field_name, tensor_type }));
-            }
-            DataType::Position => {
-                return Err(Error::setup(format!(
-                    "{name}: a position is not a number; use attribute({field_name}_zcurve), or \
-                     distance({field_name})"
-                )));
-            }
-            DataType::Struct(_) | DataType::Tensor(_) => {
-                return Err(Error::setup(format!(
-                    "{name}: {data_type} is not one value; use one of its parts"
-                )));
-            }
-            _ if part.many => {
-                return Err(Error::setup(format!(
-                    "{name}: {} is not one value; use attribute({field_name},n), .count, or tensorFromLabels",
-                    field.data_type
-                )));
-            }
-            _ => AttributeOutput::Number,
-        },
-        (None, Some("count")) if part.many => AttributeOutput::Count,
+    match (name.parameters.get(1), name.output.as_deref(), data_type) {
+        (None, None, DataType::Tensor(tensor_type)) if part.path.is_empty() => {
+            let tensor_type = tensor_type.clone();
+            return Ok(Box::new(TensorAttribute { field: field_name, tensor_type }));
+        }
         // A field of one value counts as one, even without a value.
-        (None, Some(output @ ("count" | "weight" | "contains"))) if !part.many => {
+        (None, Some(output @ ("count" | "weight" | "contains")), _) if !part.many => {
             let number = f64::from(u8::from(output == "count"));
             return Ok(Box::new(PerRequest(move |_: &FeatureRequest<'_>| number)));
         }
-        (Some(index), None) => match index.parse() {
-            Ok(index) if part.many && !matches!(field.data_type, DataType::WeightedSet { .. }) => {
-                AttributeOutput::Element(index)
-            }
-            _ => {
-                return Err(Error::setup(format!(
-                    "{name} needs an array field and a number from 0, but it is {}",
-                    field.data_type
-                )));
-            }
-        },
-        (Some(key), Some(output @ ("weight" | "contains"))) => match field.data_type {
-            DataType::WeightedSet { .. } if output == "weight" => {
-                AttributeOutput::Weight(ElementLabel::new(key))
-            }
-            DataType::WeightedSet { .. } => AttributeOutput::Contains(ElementLabel::new(key)),
-            _ => {
-                return Err(Error::setup(format!(
-                    "{name} needs a weighted set, but {field_name} is {}",
-                    field.data_type
-                )));
-            }
-        },
-        _ => {
-            return Err(Error::setup(format!(
-                "{name}: attribute has the outputs count, weight and contains"
-            )));
-        }
-    };
+        _ => {}
+    }
+    let of = AttributeOutput::of(name, &part)?;
     Ok(Box::new(AttributeFeature {
         field: field_name,
         values: SingleValueReader::new(&field.data_type, &part.path),
@@ -104,6 +58,48 @@ enum AttributeOutput {
     Element(usize),
     Weight(ElementLabel),
     Contains(ElementLabel),
+}
+
+impl AttributeOutput {
+    /// The output that a feature asks for of the values of a field.
+    fn of(name: &FeatureName, part: &FieldPart<'_>) -> Result<Self, Error> {
+        let (field, of_weighted_set) =
+            (part.field, matches!(part.field.data_type, DataType::WeightedSet { .. }));
+        let reason = match (name.parameters.get(1), name.output.as_deref()) {
+            (None, None) => match part.data_type {
+                DataType::Position => format!(
+                    "{name}: a position is not a number; use attribute({0}_zcurve), or distance({0})",
+                    field.name
+                ),
+                DataType::Struct(_) | DataType::Tensor(_) => {
+                    format!("{name}: {} is not one value; use one of its parts", part.data_type)
+                }
+                _ if part.many => format!(
+                    "{name}: {} is not one value; use attribute({},n), .count, or tensorFromLabels",
+                    field.data_type, field.name
+                ),
+                _ => return Ok(AttributeOutput::Number),
+            },
+            (None, Some("count")) if part.many => return Ok(AttributeOutput::Count),
+            (Some(index), None) => match index.parse() {
+                Ok(index) if part.many && !of_weighted_set => return Ok(AttributeOutput::Element(index)),
+                _ => {
+                    format!("{name} needs an array field and a number from 0, but it is {}", field.data_type)
+                }
+            },
+            (Some(key), Some("weight")) if of_weighted_set => {
+                return Ok(AttributeOutput::Weight(ElementLabel::new(key)));
+            }
+            (Some(key), Some("contains")) if of_weighted_set => {
+                return Ok(AttributeOutput::Contains(ElementLabel::new(key)));
+            }
+            (Some(_), Some("weight" | "contains")) => {
+                format!("{name} needs a weighted set, but {} is {}", field.name, field.data_type)
+            }
+            _ => format!("{name}: attribute has the outputs count, weight and contains"),
+        };
+        Err(Error::setup(reason))
+    }
 }
 
 impl RankFeature for AttributeFeature {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::QueryProfiles;
 use super::read::{EntryContent, ProfilePart, ProfileVariant, WrittenProfile};
+use super::types::ProfileType;
 use crate::Error;
 
 /// A value for a request parameter.
@@ -64,43 +65,10 @@ impl QueryProfiles {
         request: &BTreeMap<String, String>,
         is_built_in: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<ProfileValue>, Error> {
-        let profile = match request.get("queryProfile") {
-            Some(name) => self.profile(name).ok_or_else(|| {
-                let only = match self.names() {
-                    names if names.is_empty() => "; the application has no query profiles".to_owned(),
-                    names => format!(", only: {names}"),
-                };
-                parameter("queryProfile", format!("there is none with id '{name}'{only}"))
-            })?,
-            None => match self.profile("default") {
-                Some(profile) => profile,
-                None => return Ok(Vec::new()),
-            },
-        };
+        let Some(profile) = self.asked_profile(request)? else { return Ok(Vec::new()) };
         let mut collection = ValueCollection::new(request);
         let of = self.type_of(profile, 0);
-        // A profile part that the request gives replaces the original with all that is in it.
-        let mut replaced = Vec::new();
-        let references = request.iter().filter_map(|(name, value)| match value.strip_prefix("ref:") {
-            Some(reference) => Some((name, reference)),
-            None if is_built_in(name) => None,
-            None => self.is_reference(of?, name).then_some((name, value.as_str())),
-        });
-        for (name, reference) in references.take(REFERENCES_MAX) {
-            let other = self
-                .profile(reference)
-                .ok_or_else(|| parameter(name, format!("no query profile '{reference}'")))?;
-            if let Some(wanted) = of.and_then(|of| self.type_of_reference(of, name))
-                && self.type_of(other, 0).is_none_or(|found| found.name != wanted)
-            {
-                let reason = format!("query profile '{reference}' is not of the type '{wanted}'");
-                return Err(parameter(name, reason));
-            }
-            let prefix = format!("{name}.");
-            self.collect(other, &prefix, &mut collection);
-            replaced.push(prefix);
-        }
-        collection.replaced = replaced;
+        self.collect_references(of, is_built_in, &mut collection)?;
         self.collect(profile, "", &mut collection);
         if collection.varied {
             self.keep_fixed(profile, &mut collection);
@@ -119,30 +87,97 @@ impl QueryProfiles {
                     return Err(parameter(name, fault));
                 }
             }
-            for field in self.fields_of(of).iter().filter(|field| field.mandatory) {
-                let is_it = |name: &str| name == field.name || field.aliases.contains(&name.to_lowercase());
-                let inside = format!("{}.", field.name);
-                let mut names = request.keys().chain(collection.found.keys());
-                if !names.any(|name| is_it(name) || name.starts_with(&inside)) {
-                    let reason = format!("query profile '{}' wants it, and it is not given", profile.name);
-                    return Err(parameter(&field.name, reason));
-                }
+            self.check_mandatory(profile, of, &collection)?;
+            self.apply_aliases(of, request, is_built_in, &mut values);
+        }
+        Ok(values)
+    }
+
+    /// The profile that a request names, or the profile `default`, if there is one.
+    fn asked_profile(&self, request: &BTreeMap<String, String>) -> Result<Option<&WrittenProfile>, Error> {
+        let Some(name) = request.get("queryProfile") else { return Ok(self.profile("default")) };
+        let found = self.profile(name).ok_or_else(|| {
+            let only = match self.names() {
+                names if names.is_empty() => "; the application has no query profiles".to_owned(),
+                names => format!(", only: {names}"),
+            };
+            parameter("queryProfile", format!("there is none with id '{name}'{only}"))
+        });
+        found.map(Some)
+    }
+
+    /// Adds the values of the profiles that a request puts in place of parts of its profile, whose type is
+    /// `of`: each replaces the original part with all that is in it.
+    fn collect_references(
+        &self,
+        of: Option<&ProfileType>,
+        is_built_in: &dyn Fn(&str) -> bool,
+        collection: &mut ValueCollection<'_>,
+    ) -> Result<(), Error> {
+        let mut replaced = Vec::new();
+        let request = collection.request;
+        let references = request.iter().filter_map(|(name, value)| match value.strip_prefix("ref:") {
+            Some(reference) => Some((name, reference)),
+            None if is_built_in(name) => None,
+            None => self.is_reference(of?, name).then_some((name, value.as_str())),
+        });
+        for (name, reference) in references.take(REFERENCES_MAX) {
+            let other = self
+                .profile(reference)
+                .ok_or_else(|| parameter(name, format!("no query profile '{reference}'")))?;
+            if let Some(wanted) = of.and_then(|of| self.type_of_reference(of, name))
+                && self.type_of(other, 0).is_none_or(|found| found.name != wanted)
+            {
+                let reason = format!("query profile '{reference}' is not of the type '{wanted}'");
+                return Err(parameter(name, reason));
             }
-            // Requests may use the type's aliases for parameters.
-            for (name, value) in request {
-                if let Ok(Some(field)) = self.declared(of, name, is_built_in)
-                    && field.name != *name
-                    && field.aliases.contains(&name.to_lowercase())
-                {
-                    values.retain(|known| known.name != field.name || !known.overridable);
-                    if !values.iter().any(|known| known.name == field.name) {
-                        let (name, value) = (field.name.clone(), value.clone());
-                        values.push(ProfileValue { name, value, overridable: true });
-                    }
+            let prefix = format!("{name}.");
+            self.collect(other, &prefix, collection);
+            replaced.push(prefix);
+        }
+        collection.replaced = replaced;
+        Ok(())
+    }
+
+    /// Checks that the request or the profile has all parameters that the profile's type wants.
+    fn check_mandatory(
+        &self,
+        profile: &WrittenProfile,
+        of: &ProfileType,
+        collection: &ValueCollection<'_>,
+    ) -> Result<(), Error> {
+        for field in self.fields_of(of).iter().filter(|field| field.mandatory) {
+            let is_it = |name: &str| name == field.name || field.aliases.contains(&name.to_lowercase());
+            let inside = format!("{}.", field.name);
+            let mut names = collection.request.keys().chain(collection.found.keys());
+            if !names.any(|name| is_it(name) || name.starts_with(&inside)) {
+                let reason = format!("query profile '{}' wants it, and it is not given", profile.name);
+                return Err(parameter(&field.name, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the parameters that a request gives by their aliases in the profile's type.
+    fn apply_aliases(
+        &self,
+        of: &ProfileType,
+        request: &BTreeMap<String, String>,
+        is_built_in: &dyn Fn(&str) -> bool,
+        values: &mut Vec<ProfileValue>,
+    ) {
+        for (name, value) in request {
+            if let Ok(Some(field)) = self.declared(of, name, is_built_in)
+                && field.name != *name
+                && field.aliases.contains(&name.to_lowercase())
+            {
+                values.retain(|known| known.name != field.name || !known.overridable);
+                if !values.iter().any(|known| known.name == field.name) {
+                    let (name, value) = (field.name.clone(), value.clone());
+                    values.push(ProfileValue { name, value, overridable: true });
                 }
             }
         }
-        Ok(values)
     }
 
     /// Adds the values of a profile below `prefix`, unless one was found before. Terminates, because the
