@@ -10,6 +10,7 @@ mod door_support;
 mod first_writes;
 mod function_scores;
 mod highlighting;
+mod log_drops;
 mod logs;
 mod otlp;
 mod protobuf;
