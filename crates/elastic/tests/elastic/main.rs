@@ -18,3 +18,4 @@ mod search_forms;
 mod search_pages;
 mod streamed_aggregations;
 mod types;
+mod validation;
