@@ -90,8 +90,8 @@ impl<'c> CatalogChange<'c> {
 
 impl CatalogChange<'_> {
     /// Writes all changes, or none of them; then other requests see them. The documents of deleted indexes
-    /// are dropped after that, while other requests change the catalog. A drop that is broken off is completed
-    /// when the catalog is read again.
+    /// are dropped after that, while other requests change the catalog. A drop that is broken off is
+    /// completed when the catalog is read again.
     ///
     /// # Errors
     /// The changes were not written, or this is not known; or documents cannot be dropped now.
