@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::change::CatalogChange;
 use self::change::ChangedEntry;
 use self::id_writer::{ID_WRITER, IdWriterEntry};
+pub(crate) use self::pending::EntryWrite;
 use self::pending::{PENDING, PendingChange};
 use crate::Error;
 use crate::lifecycle::StreamLifecycle;
@@ -315,13 +316,15 @@ impl CatalogEntries {
 
 /// The catalog of a node.
 pub(crate) struct DoorCatalog {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     /// The entries; held for no longer than it takes to exchange them.
     entries: RwLock<Arc<CatalogEntries>>,
     /// Held by the request that changes the catalog, also while it waits for the disk.
     changing: Mutex<PendingChange>,
     /// Entries that the store may have otherwise: it is not known whether a change of them was written.
     uncertain: Mutex<BTreeSet<ChangedEntry>>,
+    /// Held while drops of partitions are completed; taken before `changing`.
+    pub(crate) completing_drops: Mutex<()>,
 }
 
 impl DoorCatalog {
@@ -331,6 +334,7 @@ impl DoorCatalog {
             entries: RwLock::default(),
             changing: Mutex::default(),
             uncertain: Mutex::default(),
+            completing_drops: Mutex::default(),
         }
     }
 

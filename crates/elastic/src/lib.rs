@@ -84,6 +84,7 @@ mod typed;
 mod unflushed;
 mod unread;
 mod update;
+mod validation;
 mod writing;
 
 pub use bulk::fuzz as fuzz_bulk;

@@ -153,7 +153,7 @@ impl ElasticDoor {
             shelf::keep_partitions_apart(&self.node);
             return Ok(0);
         }
-        if let Err(error) = partitions::complete_drops(self) {
+        if let Err(error) = partitions::complete_drops(&self.catalog, None) {
             tracing::debug!(%error, "the drops of partitions wait");
         }
         let mut dropped = 0;

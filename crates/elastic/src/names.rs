@@ -189,14 +189,19 @@ fn named<'e>(
 }
 
 /// True if a pattern finds an index by its own name.
-fn matches_name(pattern: &str, index: &OpenIndex, options: NameOptions) -> bool {
+pub(crate) fn matches_name(pattern: &str, index: &OpenIndex, options: NameOptions) -> bool {
     let name = &index.entry.name;
     let is_dotted = pattern.starts_with('.') && name.starts_with('.');
     glob(pattern, name) && (options.hidden || is_dotted || !index.is_hidden())
 }
 
 /// True if a pattern finds indexes by an alias with these options.
-fn matches_alias(pattern: &str, alias: &str, of: &Map<String, Value>, options: NameOptions) -> bool {
+pub(crate) fn matches_alias(
+    pattern: &str,
+    alias: &str,
+    of: &Map<String, Value>,
+    options: NameOptions,
+) -> bool {
     let is_hidden = of.get("is_hidden").is_some_and(|hidden| *hidden == true);
     options.aliases && glob(pattern, alias) && (options.hidden || !is_hidden)
 }

@@ -159,7 +159,8 @@ fn lists_of(request: &DoorRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
         ("_field_caps", _) => vec![NAMES, &["fields", "include_unmapped"]],
-        ("_analyze", _) => vec![NAMES],
+        ("_analyze" | "_resolve", _) => vec![NAMES],
+        ("_validate", _) => vec![NAMES, TEXT_QUERY, &["all_shards", "explain", "rewrite"]],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
         ("_update_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY, &["pipeline"]],
         ("_reindex", _) => vec![REINDEX],
@@ -277,6 +278,8 @@ mod tests {
             "GET /_cat/indices?v&h=index&bytes=b&expand_wildcards=all",
             "GET /_cluster/health?wait_for_status=yellow&timeout=1s",
             "POST /logs/_rollover?dry_run",
+            "GET /a/_validate/query?q=b&explain",
+            "GET /_resolve/index/a?expand_wildcards=all",
             "GET /_nothing?what=ever",
         ] {
             check_one(request, Ok(()));

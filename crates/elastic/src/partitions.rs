@@ -12,14 +12,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use self::arriving::OTHERS_FOR;
 pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
-pub(crate) use self::changes::{SlotNodes, are_of, begin_write, complete_drops, drop_all, expire, load};
+pub(crate) use self::changes::{SlotNodes, are_of, begin_drops, begin_write, complete_drops, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
 use crate::door::ElasticDoor;
@@ -102,16 +101,12 @@ impl PartitionEntry {
         ShelfGroup::of_partition(self.number, self.place)
     }
 
-    fn keep(&self, node: &Arc<Node>) -> Result<(), Error> {
-        let text = serde_json::to_string(self).expect("an entry has names for keys");
-        shelf::put(node, ShelfGroup::CATALOG, &self.key(), Some(&text))
+    fn text(&self) -> String {
+        serde_json::to_string(self).expect("an entry has names for keys")
     }
 
-    /// Drops the documents and then the entry, if the cluster state is the one that the catalog was read
-    /// under: by a later one, another partition may have the number already.
-    fn drop_documents(&self, node: &Arc<Node>, version: ClusterVersion) -> Result<(), Error> {
-        shelf::drop_group_by(node, self.group(), version)?;
-        shelf::put(node, ShelfGroup::CATALOG, &self.key(), None)
+    fn keep(&self, node: &Arc<Node>) -> Result<(), Error> {
+        shelf::put(node, ShelfGroup::CATALOG, &self.key(), Some(&self.text()))
     }
 }
 

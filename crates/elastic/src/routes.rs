@@ -17,7 +17,7 @@ use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{
     aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, lifecycle, otlp, scrolls,
-    search, single, templates,
+    search, single, templates, validation,
 };
 
 /// Right that a request needs.
@@ -53,6 +53,8 @@ enum RouteOperation {
     Count,
     MultiSearch,
     FieldCaps,
+    ValidateQuery,
+    ResolveIndex,
     Analyze,
     DeleteByQuery,
     UpdateByQuery,
@@ -154,6 +156,9 @@ const ROUTES: &[DoorRoute] = &[
     route("GET POST", "INDEX/_msearch", Read, Do::MultiSearch),
     route("GET POST", "_field_caps", Read, Do::FieldCaps),
     route("GET POST", "INDEX/_field_caps", Read, Do::FieldCaps),
+    route("GET POST", "_validate/query", Read, Do::ValidateQuery),
+    route("GET POST", "INDEX/_validate/query", Read, Do::ValidateQuery),
+    route("GET HEAD", "_resolve/index/NAME", Read, Do::ResolveIndex),
     route("GET POST", "_analyze", Read, Do::Analyze),
     route("GET POST", "INDEX/_analyze", Read, Do::Analyze),
     // They need the right to read, too, which is checked with their query.
@@ -406,6 +411,8 @@ pub(crate) fn dispatch(
         Do::Count => search::count(door, request, parameters, index),
         Do::MultiSearch => search::multi_search(door, request, parameters, one_index),
         Do::FieldCaps => cluster_admin::field_caps(door, request, parameters, index),
+        Do::ValidateQuery => validation::validate(door, request, parameters, index),
+        Do::ResolveIndex => validation::resolve_index(door, parameters, name),
         Do::Analyze => analysis::analyze(door, request, parameters, index),
         Do::DeleteByQuery => by_query::delete(door, request, parameters, index),
         Do::UpdateByQuery => by_query::update(door, request, parameters, index),

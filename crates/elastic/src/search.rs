@@ -485,12 +485,7 @@ pub(crate) fn count(
     parameters: &DoorParameters,
     expression: &str,
 ) -> Result<DoorReply, Error> {
-    let mut body = object_of(&request.body)?;
-    lookups::resolve(door, &mut body)?;
-    if let Some(unknown) = body.keys().find(|name| *name != "query") {
-        return Err(Error::Parsing(format!("request does not support [{unknown}]")));
-    }
-    let mut search = HitSearch::parse(&body, parameters, false)?;
+    let mut search = query_alone(door, request, parameters)?;
     search.size = 0;
     search.minimum_score = parameters.number("min_score")?;
     let expression = &*with_dates(expression)?;
@@ -507,6 +502,23 @@ pub(crate) fn count(
         answer["terminated_early"] = is_terminated.into();
     }
     DoorReply::ok(answer)
+}
+
+/// Parses a request whose body has a query alone.
+///
+/// # Errors
+/// It has something else, or the query is not understood; a document that it names cannot be read.
+pub(crate) fn query_alone(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+) -> Result<HitSearch, Error> {
+    let mut body = object_of(&request.body)?;
+    lookups::resolve(door, &mut body)?;
+    if let Some(unknown) = body.keys().find(|name| *name != "query") {
+        return Err(Error::Parsing(format!("request does not support [{unknown}]")));
+    }
+    HitSearch::parse(&body, parameters, false)
 }
 
 /// `_msearch`: several searches, each with its own result.

@@ -14,6 +14,7 @@
 //! checked that the caller may use all groups. Where any group can be named, the caller's permit is taken.
 
 mod areas;
+mod drops;
 mod scans;
 
 use std::collections::HashSet;
@@ -41,6 +42,7 @@ use self::areas::area_bits;
 pub(crate) use self::areas::{
     PartitionPlace, keep_partitions_apart, newest_write, nodes_of, nodes_of_area, spread_areas,
 };
+pub(crate) use self::drops::{drop_group, drop_groups, newest_version};
 pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
 use crate::Error;
 
@@ -517,44 +519,6 @@ fn add_here(node: &Arc<Node>, client: WriterId, added: Vec<AddedDocuments>) -> V
     let mut outcomes = write_all(node, &Permit::of_server(), client, writes).into_iter();
     let of_group = |count| outcomes.by_ref().take(count).map(|outcome| Ok(outcome?.changed)).collect();
     counts.into_iter().map(of_group).collect()
-}
-
-/// Drops all documents of a group, at a cost that does not depend on their number.
-///
-/// # Errors
-/// The owner cannot be reached, or the drop fails.
-pub(crate) fn drop_group(node: &Arc<Node>, group: ShelfGroup) -> Result<(), Error> {
-    let version = match node.cluster().view()? {
-        None => ClusterVersion::NONE,
-        Some(cluster) => cluster.state()?.version(),
-    };
-    drop_group_by(node, group, version)
-}
-
-/// [`drop_group`], and an error if the cluster state does not have this version.
-pub(crate) fn drop_group_by(
-    node: &Arc<Node>,
-    group: ShelfGroup,
-    version: ClusterVersion,
-) -> Result<(), Error> {
-    if node.cluster().is_alone() {
-        let store = node.permitted_store(&Permit::of_server(), WantedGroups::All);
-        return Ok(store.drop_group(Some(DOOR_TYPE), &group.group())?);
-    }
-    let question = DocumentsQuestion::Drop {
-        version,
-        document_type: DOOR_TYPE.to_owned(),
-        group: group.group(),
-        patience: PATIENCE,
-    };
-    let asked = vec![(group.group(), question, ())];
-    let answers = wait_for_changes(node, ask_owners(node, version, asked, Instant::now() + PATIENCE))?;
-    match answers.into_iter().next() {
-        Some(Ok(DocumentsAnswer::Dropped)) => Ok(()),
-        Some(Ok(other)) => Err(misunderstood(&other)),
-        Some(Err(error)) => Err(error.into()),
-        None => Err(Error::Internal("a drop was not asked for".to_owned())),
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_env::{LatencyHistogram, panic_message};
+use millrace_env::{LatencyHistogram, pace, panic_message};
 use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat, SegmentWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
@@ -200,8 +200,11 @@ impl StoreContext {
         &self,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
     ) -> Result<(), ManifestWriteError> {
-        let _one_at_a_time = self.publishing.lock();
-        self.replace(&self.state(), change)
+        let one_at_a_time = self.publishing.lock();
+        let gone = self.replace(&self.state(), change)?;
+        drop(one_at_a_time);
+        self.unlink_segments(&gone);
+        Ok(())
     }
 
     /// As [`StoreContext::try_publish`], where versions enter these buckets with the new state.
@@ -210,13 +213,17 @@ impl StoreContext {
         buckets: &[BucketId],
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
     ) -> Result<(), ManifestWriteError> {
-        let _one_at_a_time = self.publishing.lock();
+        let one_at_a_time = self.publishing.lock();
         // Locks are taken in the order publishing, gates, follower, everywhere.
         let follower = self.follower.hold();
         let announced = follower.changing(buckets);
-        let _changing =
+        let changing =
             announced.map_err(|error| ManifestWriteError { error, in_place: RenameDurability::No })?;
-        self.replace(&self.state(), change)
+        let gone = self.replace(&self.state(), change)?;
+        drop(changing);
+        drop((follower, one_at_a_time));
+        self.unlink_segments(&gone);
+        Ok(())
     }
 
     /// As [`StoreContext::publish`], where versions leave these buckets, while no row is appended: the change
@@ -226,34 +233,47 @@ impl StoreContext {
         buckets: &[BucketId],
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
     ) -> Result<(), Error> {
-        let _one_at_a_time = self.publishing.lock();
-        let old = self.state();
-        let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
-        let follower = self.follower.hold();
-        let _changing = follower.changing(buckets)?;
-        Ok(self.replace(&old, change)?)
+        let gone = {
+            let _one_at_a_time = self.publishing.lock();
+            let old = self.state();
+            let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
+            let follower = self.follower.hold();
+            let _changing = follower.changing(buckets)?;
+            self.replace(&old, change)?
+        };
+        self.unlink_segments(&gone);
+        Ok(())
     }
 
+    /// Puts a new state in the place of this one. Returns the numbers of the segments that no bucket has any
+    /// more.
     fn replace(
         &self,
         old: &StoreState,
         change: impl FnOnce(&StoreState) -> Result<StoreState, Error>,
-    ) -> Result<(), ManifestWriteError> {
+    ) -> Result<Vec<u64>, ManifestWriteError> {
         let new =
             change(old).map_err(|error| ManifestWriteError { error, in_place: RenameDurability::No })?;
         new.assert_whole();
         let manifest = new.manifest(self.next_number.load(Ordering::SeqCst), self.timestamps.last().0);
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
-        let gone = old.segment_numbers();
+        let mut gone = old.segment_numbers();
+        gone.retain(|number| kept.binary_search(number).is_err());
         self.state.store(Arc::new(new));
-        for number in gone.into_iter().filter(|number| kept.binary_search(number).is_err()) {
-            if let Err(error) = self.options.disk.unlink(&self.segment_path(number)) {
+        Ok(gone)
+    }
+
+    /// Unlinks segments one after another, while no lock is held: those of many drops take long, and the file
+    /// system shares its own log with the syncs of writes. No number is used again.
+    fn unlink_segments(&self, numbers: &[u64]) {
+        for number in numbers {
+            if let Err(error) = self.options.disk.unlink(&self.segment_path(*number)) {
                 // The next start deletes segments without a bucket.
                 self.health.trouble("unlink a segment", Some(error.to_string()));
             }
+            pace::step();
         }
-        Ok(())
     }
 
     /// Lets the spare generation take over the writes, unless there is none. The manifest names it already,
@@ -277,38 +297,40 @@ impl StoreContext {
         true
     }
 
-    /// Drops a scope, durably: with one sync of the newest generation's log, which has the mark until a
-    /// manifest has it. What is dropped was written until now, or until an earlier time.
-    pub fn mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
+    /// Drops scopes, all or none, durably: with one sync of the newest generation's log, which has the marks
+    /// until a manifest has them. What is dropped was written until now, or until an earlier time.
+    pub fn mark(&self, mut scopes: Vec<MarkScope>, time: MarkTime) -> Result<(), Error> {
         let one_at_a_time = self.publishing.lock();
         self.health.check_writable()?;
         let old = self.state();
         if let MarkTime::Given(timestamp) = time {
             self.timestamps.see(timestamp)?;
-            if old.marks.remembers(&scope, timestamp.0) {
-                return Ok(());
-            }
+            scopes.retain(|scope| !old.marks.remembers(scope, timestamp.0));
+        }
+        if scopes.is_empty() {
+            return Ok(());
         }
         let follower = self.follower.hold();
-        follower.dropping(&scope)?;
-        let mark = self.new_mark(scope, time);
-        match old.generations[0].append_mark(&mark) {
+        scopes.iter().try_for_each(|scope| follower.dropping(scope))?;
+        let marks = self.new_marks(&scopes, time);
+        match old.generations[0].append_marks(&marks) {
             Ok(()) => {
-                let new = old.with_mark(mark.clone());
-                self.state.store(Arc::new(new));
-                self.note_erasure(&mark);
-                follower.dropped(&mark);
+                self.state.store(Arc::new(old.with_marks(&marks)));
+                for mark in &marks {
+                    self.note_erasure(mark);
+                    follower.dropped(mark);
+                }
                 Ok(())
             }
             Err(AppendError::Full) => {
                 // The log has no space. A manifest may still fit: it takes the place of the one that is
                 // there.
                 drop((follower, one_at_a_time));
-                let mut made = None;
+                let mut made = Vec::new();
                 self.publish(|state| {
-                    let mark = made.insert(self.new_mark(mark.scope.clone(), time));
-                    self.note_erasure(mark);
-                    Ok(state.with_mark(mark.clone()))
+                    made = self.new_marks(&scopes, time);
+                    made.iter().for_each(|mark| self.note_erasure(mark));
+                    Ok(state.with_marks(&made))
                 })?;
                 let follower = self.follower.hold();
                 made.iter().for_each(|mark| follower.dropped(mark));
@@ -339,13 +361,17 @@ impl StoreContext {
         partner.iter().for_each(|partner| partner.erase(Timestamp(dropped)));
     }
 
-    fn new_mark(&self, scope: MarkScope, time: MarkTime) -> DropMark {
-        let since = self.timestamps.next().0;
-        let timestamp = match time {
-            MarkTime::Now => since,
-            MarkTime::Until(timestamp) | MarkTime::Given(timestamp) => timestamp.0,
+    /// Marks, each with a time of its own at which the store learned of it.
+    fn new_marks(&self, scopes: &[MarkScope], time: MarkTime) -> Vec<DropMark> {
+        let mark = |scope: &MarkScope| {
+            let since = self.timestamps.next().0;
+            let timestamp = match time {
+                MarkTime::Now => since,
+                MarkTime::Until(timestamp) | MarkTime::Given(timestamp) => timestamp.0,
+            };
+            DropMark { scope: scope.clone(), timestamp, since, given: matches!(time, MarkTime::Given(_)) }
         };
-        DropMark { scope, timestamp, since, given: matches!(time, MarkTime::Given(_)) }
+        scopes.iter().map(mark).collect()
     }
 
     /// The state, and a time: every mark that the store learned of until then is in the state, and none will

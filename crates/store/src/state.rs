@@ -80,13 +80,17 @@ impl TailGeneration {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Keeps a mark in the log, durably, unless the generation is closed: then it is as if the disk were
-    /// full.
-    pub fn append_mark(&self, mark: &DropMark) -> Result<(), AppendError> {
+    /// Keeps marks in the log, all or none, durably, unless the generation is closed: then it is as if the
+    /// disk were full.
+    pub fn append_marks(&self, marks: &[DropMark]) -> Result<(), AppendError> {
+        let encoded = |mark: &DropMark| {
+            let mut bytes = Vec::new();
+            mark.encode(&mut bytes);
+            (mark.since, bytes)
+        };
+        let encoded = marks.iter().map(encoded).collect();
         let Some(gate) = self.gate() else { return Err(AppendError::Full) };
-        let mut bytes = Vec::new();
-        mark.encode(&mut bytes);
-        let outcome = self.tail.append_mark(mark.since, bytes);
+        let outcome = self.tail.append_marks(encoded);
         if outcome.is_err() {
             gate.close();
         }
@@ -260,10 +264,10 @@ pub(crate) fn locations(bucket: BucketId) -> (u32, u32) {
 }
 
 impl StoreState {
-    /// The same with one more mark.
-    pub fn with_mark(&self, mark: DropMark) -> StoreState {
+    /// The same with more marks.
+    pub fn with_marks(&self, added: &[DropMark]) -> StoreState {
         let mut marks = (*self.marks).clone();
-        marks.add(mark);
+        added.iter().cloned().for_each(|mark| marks.add(mark));
         StoreState { marks: Arc::new(marks), ..self.clone() }
     }
 

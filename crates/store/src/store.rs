@@ -163,7 +163,7 @@ impl Store {
             },
             DropScope::Type(name) => MarkScope::Type(name.clone()),
         };
-        self.mark(scope, MarkTime::Given(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
+        self.mark(vec![scope], MarkTime::Given(drop.timestamp.min(Timestamp(TIMESTAMP_LIMIT))))
     }
 
     /// Sets the follower of this store's commits and drops; `None` to have none. Returns a time: every
@@ -266,8 +266,19 @@ impl Store {
     /// # Errors
     /// The drop cannot be made durable.
     pub fn drop_group(&self, document_type: Option<&str>, group: &DocumentGroup) -> Result<(), Error> {
-        let document_type = document_type.map(str::to_owned);
-        self.mark(MarkScope::Group { document_type, group: group.key(), part: None }, MarkTime::Now)
+        self.drop_groups(document_type, std::slice::from_ref(group))
+    }
+
+    /// Drops groups as [`Store::drop_group`] does one, all or none, with one sync.
+    ///
+    /// # Errors
+    /// The drops cannot be made durable.
+    pub fn drop_groups(&self, document_type: Option<&str>, groups: &[DocumentGroup]) -> Result<(), Error> {
+        let scope = |group: &DocumentGroup| {
+            let document_type = document_type.map(str::to_owned);
+            MarkScope::Group { document_type, group: group.key(), part: None }
+        };
+        self.mark(groups.iter().map(scope).collect(), MarkTime::Now)
     }
 
     /// Suspends rewrites ([`Store::sweep`]) until the returned value is dropped; waits for those in progress.
@@ -297,7 +308,7 @@ impl Store {
         );
         let document_type = Some(document_type.to_owned());
         let scope = MarkScope::Group { document_type, group: group.key(), part: None };
-        self.put_mark(scope, MarkTime::Until(until))
+        self.put_marks(vec![scope], MarkTime::Until(until))
     }
 
     /// Drops all documents of a type, as [`Store::drop_group`] does.
@@ -305,7 +316,7 @@ impl Store {
     /// # Errors
     /// The drop cannot be made durable.
     pub fn drop_type(&self, document_type: &str) -> Result<(), Error> {
-        self.mark(MarkScope::Type(document_type.to_owned()), MarkTime::Now)
+        self.mark(vec![MarkScope::Type(document_type.to_owned())], MarkTime::Now)
     }
 
     /// Drops all documents of a bucket, as [`Store::drop_group`] does; its files go soon after, without being
@@ -319,7 +330,7 @@ impl Store {
             return Err(Error::Io { action: format!("drop {bucket}"), reason });
         }
         let (first, last) = locations(bucket);
-        self.mark(MarkScope::Locations(first, last), MarkTime::Now)
+        self.mark(vec![MarkScope::Locations(first, last)], MarkTime::Now)
     }
 
     pub(crate) fn shared(&self) -> &Arc<StoreContext> {
@@ -330,16 +341,16 @@ impl Store {
         &self.inner.sealer
     }
 
-    /// Marks a scope as dropped, between rewrites: a version that was read before is not written again after.
-    fn mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
+    /// Marks scopes as dropped, between rewrites: a version that was read before is not written again after.
+    fn mark(&self, scopes: Vec<MarkScope>, time: MarkTime) -> Result<(), Error> {
         let _pause = self.pause_rewrites();
-        self.put_mark(scope, time)
+        self.put_marks(scopes, time)
     }
 
-    fn put_mark(&self, scope: MarkScope, time: MarkTime) -> Result<(), Error> {
+    fn put_marks(&self, scopes: Vec<MarkScope>, time: MarkTime) -> Result<(), Error> {
         let shared = &self.inner.shared;
         shared.check_open()?;
-        shared.mark(scope, time)?;
+        shared.mark(scopes, time)?;
         shared.alarm.ring();
         Ok(())
     }

@@ -46,8 +46,9 @@ pub(crate) trait TailRows: Send + Sync {
     /// The rows as they are now.
     fn snapshot(&self) -> Box<dyn TailSnapshot>;
 
-    /// Keeps a mark beside the rows, under the same log: when this returns it is durable.
-    fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError>;
+    /// Keeps marks, each with a time of its own, beside the rows, under the same log, all or none: when this
+    /// returns they are durable.
+    fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError>;
 
     /// All marks that were kept so, also before the generation was opened.
     fn marks(&self) -> Result<Vec<Vec<u8>>, Error>;

@@ -90,7 +90,8 @@ impl<'c> CatalogChange<'c> {
 
 impl CatalogChange<'_> {
     /// Writes all changes, or none of them; then other requests see them. The documents of deleted indexes
-    /// are dropped after that. A drop that is broken off is completed when the catalog is read again.
+    /// are dropped after that, while other requests change the catalog. A drop that is broken off is
+    /// completed when the catalog is read again.
     ///
     /// # Errors
     /// The changes were not written, or this is not known; or documents cannot be dropped now.
@@ -107,20 +108,15 @@ impl CatalogChange<'_> {
         }
         made?;
         *self.catalog.entries.write() = Arc::clone(&self.entries);
-        let mut dropped: Vec<EntryWrite> = Vec::new();
-        let mut outcome = Ok(());
         for index in &self.deleted {
             // Writes that are under way are done before the drop, which then covers them.
             index.live.delete();
-            partitions::drop_all(self.node, &self.entries, index);
-            match shelf::drop_group(self.node, index.group()) {
-                // Its partitions are found by the mark, if they could not be dropped now.
-                Ok(()) if partitions::are_of(&self.entries.dropping.lock(), index.entry.number) => {}
-                Ok(()) => dropped.push((deletion_mark(index.entry.number), None)),
-                Err(error) => outcome = outcome.and(Err(error)),
-            }
+            partitions::begin_drops(&self.entries, index);
         }
-        outcome.and(shelf::put_all(self.node, ShelfGroup::CATALOG, &dropped))
+        let CatalogChange { node, catalog, pending, deleted, .. } = self;
+        // The next change, which a bulk may wait for, does not wait for the drops.
+        drop(pending);
+        if deleted.is_empty() { Ok(()) } else { drop_deleted(node, catalog, &deleted) }
     }
 
     /// True if an entry is kept as it is in memory, so that it need not be written again.
@@ -314,6 +310,24 @@ impl CatalogChange<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// Drops the documents of deleted indexes, whose partitions are listed as to be dropped.
+fn drop_deleted(node: &Arc<Node>, catalog: &DoorCatalog, deleted: &[OpenIndex]) -> Result<(), Error> {
+    let numbers: Vec<u32> = deleted.iter().map(|index| index.entry.number).collect();
+    if let Err(error) = partitions::complete_drops(catalog, Some(&numbers)) {
+        tracing::debug!(%error, "partitions of deleted indexes wait to be dropped");
+    }
+    let groups: Vec<ShelfGroup> = deleted.iter().map(OpenIndex::group).collect();
+    let outcomes = shelf::drop_groups(node, &groups, shelf::newest_version(node)?);
+    // The partitions of the others are found by their marks, if they could not be dropped now.
+    let waiting = catalog.read()?.dropping.lock().clone();
+    let is_done = |(number, outcome): &(&u32, &Result<(), Error>)| {
+        outcome.is_ok() && !partitions::are_of(&waiting, **number)
+    };
+    let done = numbers.iter().zip(&outcomes).filter(is_done);
+    let marks: Vec<EntryWrite> = done.map(|(number, _)| (deletion_mark(*number), None)).collect();
+    outcomes.into_iter().collect::<Result<(), Error>>().and(shelf::put_all(node, ShelfGroup::CATALOG, &marks))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) const PENDING: &str = "pending_change";
 const BYTES_MAX: usize = 16 << 20;
 
 /// Name and text of an entry; `None`: it is removed.
-pub(super) type EntryWrite = (String, Option<String>);
+pub(crate) type EntryWrite = (String, Option<String>);
 
 /// Change that was begun, and may not be in all entries yet.
 #[derive(Debug, Default)]

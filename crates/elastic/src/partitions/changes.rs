@@ -1,6 +1,6 @@
 //! Changes of partitions: they are made, closed and dropped with their entries in the catalog.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,11 +10,14 @@ use parking_lot::Mutex;
 
 use super::{GivenIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
 use crate::Error;
-use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms};
+use crate::catalog::{CatalogChange, CatalogEntries, DoorCatalog, EntryWrite, IndexEntry, OpenIndex, now_ms};
 use crate::door::ElasticDoor;
 use crate::log_settings::{PartitionLimits, RoutingSlots};
 use crate::shelf::{self, PartitionPlace, ShelfGroup};
 use crate::slot_picking::ReplicaNodes;
+
+/// Partitions whose entries are written together, and whose documents are dropped together.
+const DROPS_AT_ONCE: usize = 128;
 
 /// Begins a write to the partition that takes those of a shard. `given` are the ids of clients among those of
 /// its documents.
@@ -244,44 +247,56 @@ pub(crate) fn are_of(partitions: &[PartitionEntry], index: u32) -> bool {
     partitions.iter().any(|entry| entry.index == index)
 }
 
-/// Drops all partitions of an index that takes no writes any more. What cannot be dropped now is dropped
-/// later.
-pub(crate) fn drop_all(node: &Arc<Node>, catalog: &CatalogEntries, index: &OpenIndex) {
+/// Begins the drops of all partitions of an index that takes no writes any more, while the catalog is
+/// changed: no other partition gets their numbers.
+pub(crate) fn begin_drops(catalog: &CatalogEntries, index: &OpenIndex) {
     let all = std::mem::take(&mut *index.live.partitions.partitions.lock());
-    let version = catalog.version();
-    let mut entries: Vec<PartitionEntry> =
-        all.iter().map(|partition| partition.state.lock().entry.clone()).collect();
-    while let Some(entry) = entries.last() {
-        if let Err(error) = entry.drop_documents(node, version) {
-            tracing::debug!(%error, index = %index.entry.name, "partitions of a deleted index wait to be dropped");
-            break;
-        }
-        entries.pop();
-    }
-    catalog.dropping.lock().append(&mut entries);
+    let entries = all.iter().map(|partition| partition.state.lock().entry.clone());
+    catalog.dropping.lock().extend(entries);
 }
 
-/// Completes the drops of partitions that are under way.
+/// Completes the drops that are under way: of partitions of all indexes, or of those with these numbers. No
+/// change of the catalog waits for the drops.
 ///
 /// # Errors
 /// The first drop that cannot be completed now. The others are.
-pub(crate) fn complete_drops(door: &ElasticDoor) -> Result<(), Error> {
-    let (entries, version) = {
-        let entries = door.catalog.read()?;
+pub(crate) fn complete_drops(catalog: &DoorCatalog, indexes: Option<&[u32]>) -> Result<(), Error> {
+    // After another call has completed a drop, its number can be that of a partition which takes writes.
+    let _one_at_a_time = catalog.completing_drops.lock();
+    let (mut entries, version) = {
+        let entries = catalog.read()?;
         (entries.dropping.lock().clone(), entries.version())
     };
-    let outcomes: Vec<_> = entries.iter().map(|entry| complete_drop(door, entry, version)).collect();
+    entries.retain(|entry| indexes.is_none_or(|indexes| indexes.contains(&entry.index)));
+    let some = entries.chunks(DROPS_AT_ONCE);
+    let outcomes: Vec<_> = some.map(|entries| complete_some(catalog, entries, version)).collect();
     outcomes.into_iter().collect()
 }
 
-/// Completes the drop of a partition. The list of drops has it until then, so that no other partition gets
-/// its number meanwhile, which would be dropped with it.
-fn complete_drop(door: &ElasticDoor, entry: &PartitionEntry, version: ClusterVersion) -> Result<(), Error> {
-    entry.drop_documents(&door.node, version)?;
+/// Drops the documents of partitions and then their entries, if the cluster state is the one that the catalog
+/// was read under: by a later one, another partition may have the number already. The list of drops has them
+/// until then, so that no other partition gets their numbers meanwhile, which would be dropped with them.
+fn complete_some(
+    catalog: &DoorCatalog,
+    entries: &[PartitionEntry],
+    version: ClusterVersion,
+) -> Result<(), Error> {
+    let groups: Vec<ShelfGroup> = entries.iter().map(PartitionEntry::group).collect();
+    let outcomes = shelf::drop_groups(&catalog.node, &groups, version);
     // No partition gets a number meanwhile.
-    let change = door.catalog.change()?;
-    change.dropping.lock().retain(|other| other.number != entry.number);
-    Ok(())
+    let change = catalog.change()?;
+    if change.version() != version {
+        return Err(Error::NotBegun(
+            "the nodes of the cluster changed while partitions were dropped".to_owned(),
+        ));
+    }
+    let dropped = entries.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+    let dropped: BTreeMap<u32, EntryWrite> =
+        dropped.map(|(entry, _)| (entry.number, (entry.key(), None))).collect();
+    let removed: Vec<EntryWrite> = dropped.values().cloned().collect();
+    shelf::put_all(change.node, ShelfGroup::CATALOG, &removed)?;
+    change.dropping.lock().retain(|entry| !dropped.contains_key(&entry.number));
+    outcomes.into_iter().collect()
 }
 
 /// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
@@ -310,28 +325,35 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         }
     }
     let mut count = 0;
-    for partition in &dropped {
-        let entry = PartitionEntry { is_dropped: true, ..partition.state.lock().entry.clone() };
-        let version = {
-            let change = door.catalog.change()?;
-            if change.written(index).is_err() {
-                break;
-            }
-            entry.keep(change.node)?;
-            index.live.partitions.partitions.lock().retain(|other| other.number != partition.number);
-            change.dropping.lock().push(entry.clone());
-            change.version()
-        };
-        count += 1;
+    for over in dropped.chunks(DROPS_AT_ONCE) {
         // Writes that began before it was closed.
-        let mut state = partition.state.lock();
-        while state.writers > 0 {
-            partition.is_idle.wait(&mut state);
+        for partition in over {
+            let mut state = partition.state.lock();
+            while state.writers > 0 {
+                partition.is_idle.wait(&mut state);
+            }
         }
-        drop(state);
-        if let Err(error) = complete_drop(door, &entry, version) {
-            tracing::debug!(%error, "the drop of a partition waits");
+        let change = door.catalog.change()?;
+        if change.written(index).is_err() {
+            break;
         }
+        let begun = |partition: &Arc<LogPartition>| PartitionEntry {
+            is_dropped: true,
+            ..partition.state.lock().entry.clone()
+        };
+        let entries: Vec<PartitionEntry> = over.iter().map(begun).collect();
+        let writes: Vec<EntryWrite> = entries.iter().map(|entry| (entry.key(), Some(entry.text()))).collect();
+        shelf::put_all(change.node, ShelfGroup::CATALOG, &writes)?;
+        let is_over =
+            |other: &Arc<LogPartition>| over.iter().any(|partition| partition.number == other.number);
+        index.live.partitions.partitions.lock().retain(|other| !is_over(other));
+        count += entries.len() as u64;
+        change.dropping.lock().extend(entries);
+    }
+    if count > 0
+        && let Err(error) = complete_drops(&door.catalog, Some(&[index.entry.number]))
+    {
+        tracing::debug!(%error, "drops of partitions wait");
     }
     Ok(count)
 }

@@ -58,6 +58,8 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::Count
         | Do::MultiSearch
         | Do::FieldCaps
+        | Do::ValidateQuery
+        | Do::ResolveIndex
         | Do::Analyze
         | Do::Refresh
         | Do::GetMapping

@@ -227,6 +227,7 @@ impl SentFailure {
             (Error::Unsettled(reason), _) => return (SentFailure::Unsettled, reason.clone()),
             (Error::Unknown(reason), _) => return (SentFailure::Unknown, reason.clone()),
             (Error::PartlyFull(reason), _) => return (SentFailure::PartlyFull, reason.clone()),
+            (error, _) if error.changed_nothing() => SentFailure::Unsettled,
             (_, ErrorKind::Overloaded) => SentFailure::Overloaded,
             (_, ErrorKind::Storage) => SentFailure::DiskFull,
             (_, ErrorKind::BadRequest | ErrorKind::TooLarge) => SentFailure::Invalid,
@@ -544,5 +545,41 @@ fn check_version(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(
     match cluster.state()?.version() == version {
         true => Ok(()),
         false => Err(Error::Unsettled("the nodes have different cluster states".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sent again elsewhere, a write that was begun would be there twice; one that was not is lost if nobody
+    /// sends it again.
+    #[test]
+    fn failures_that_are_sent_say_whether_a_write_was_begun() {
+        let unreachable =
+            |sent| Error::Unreachable { address: "b:1".to_owned(), reason: "reset".to_owned(), sent };
+        let remote = |kind| Error::Remote { kind, message: "refused".to_owned() };
+        let text = || "reason".to_owned();
+        for (error, is_unknown, changed_nothing) in [
+            (Error::Unsettled(text()), false, true),
+            (unreachable(false), false, true),
+            (unreachable(true), true, false),
+            (Error::Unknown(text()), true, false),
+            (remote(ErrorKind::Timeout), true, false),
+            (remote(ErrorKind::Unavailable), true, false),
+            // Refused as a whole, and not to be tried elsewhere at once.
+            (remote(ErrorKind::Overloaded), false, false),
+            (Error::DiskFull(text()), false, false),
+            (Error::BadRequest(text()), false, false),
+        ] {
+            let shown = error.to_string();
+            let (failure, reason) = SentFailure::of(error);
+            let received = failure.error(reason);
+            assert_eq!(matches!(received, Error::Unknown(_)), is_unknown, "{shown}: {received}");
+            assert_eq!(received.changed_nothing(), changed_nothing, "{shown}: {received}");
+        }
+        let (failure, reason) = SentFailure::of(Error::PartlyFull(text()));
+        let partly = failure.error(reason);
+        assert!(matches!(partly, Error::PartlyFull(_)) && !partly.changed_nothing(), "{partly}");
     }
 }

@@ -115,7 +115,7 @@ fn replay_log(log: &Path, target: &dyn TailRows, to: &Path, until: Timestamp) ->
             LogEntry::Mark(encoded) => {
                 let mark = mark_of(encoded)?;
                 if mark.is_of(until) {
-                    target.append_mark(mark.since, encoded.to_vec()).map_err(refused)?;
+                    target.append_marks(vec![(mark.since, encoded.to_vec())]).map_err(refused)?;
                 }
             }
         }

@@ -58,8 +58,8 @@ impl TailRows for MoodyTail {
         }
     }
 
-    fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError> {
-        self.moody(|| self.0.append_mark(timestamp, mark))
+    fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
+        self.moody(|| self.0.append_marks(marks))
     }
 
     fn marks(&self) -> Result<Vec<Vec<u8>>, Error> {
@@ -181,6 +181,43 @@ fn a_generation_is_synced_before_rows_go_to_the_next() {
     mood.store(5, Ordering::SeqCst);
     assert!(matches!(put_deferred(&store, 2), Err(Error::Poisoned { .. })));
     assert!(holds(&store, 1) && !holds(&store, 2));
+}
+
+/// Of a crash between the marks and a manifest that has them, the log brings them back.
+#[test]
+fn drops_of_several_groups_are_made_all_or_none() {
+    let group = |name: u32| DocumentGroup::Name(format!("g{name}"));
+    let id = |name: u32| DocumentId::parse(&format!("id:n:mail:g=g{name}:1")).expect("the test's id is one");
+    let left = |store: &Store| -> Vec<u32> {
+        (0..5).filter(|name| store.get(&id(*name)).expect("the store reads").is_some()).collect()
+    };
+    // The behaviour of the log, whether the drop is acknowledged, and the groups that are left.
+    for (behaviour, is_dropped, expected) in
+        [(0, true, vec![3, 4]), (1, false, vec![0, 1, 2, 3, 4]), (2, true, vec![3, 4])]
+    {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mood = Mood::default();
+        let store = open(directory.path(), &mood);
+        for name in 0..5 {
+            let (sender, answer) = mpsc::channel();
+            let change = StoreChange::Put(Document { id: id(name), fields: Vec::new() });
+            store.write(DocumentWrite { id: id(name), change }, move |outcome| drop(sender.send(outcome)));
+            answer.recv().expect("every write is answered").expect("acknowledged");
+        }
+        store.drop_groups(None, &[]).expect("nothing is dropped");
+        mood.store(behaviour, Ordering::SeqCst);
+        let outcome = store.drop_groups(Some("mail"), &[0, 1, 2].map(group));
+        assert_eq!(outcome.is_ok(), is_dropped, "{behaviour}: {outcome:?}");
+        mood.store(0, Ordering::SeqCst);
+        assert_eq!(left(&store), expected, "{behaviour}: at once");
+        store.close();
+        let store = open(directory.path(), &mood);
+        assert_eq!(left(&store), expected, "{behaviour}: after a new start");
+        // Each mark has a time of its own: none hides another.
+        store.seal().expect("sealed");
+        store.maintain().expect("maintained");
+        assert_eq!(left(&store), expected, "{behaviour}: from segments");
+    }
 }
 
 #[test]
@@ -384,8 +421,8 @@ impl TailRows for CountedTail {
         self.0.sync()
     }
 
-    fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError> {
-        self.0.append_mark(timestamp, mark)
+    fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
+        self.0.append_marks(marks)
     }
 
     fn marks(&self) -> Result<Vec<Vec<u8>>, Error> {

@@ -360,8 +360,9 @@ impl TailRows for FjallTail {
         Box::new(FjallSnapshot { snapshot: self.database.snapshot(), rows: self.rows.clone() })
     }
 
-    fn append_mark(&self, timestamp: u64, mark: Vec<u8>) -> Result<(), AppendError> {
-        let entries = vec![(timestamp.to_be_bytes().to_vec(), mark)];
+    fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
+        let entry = |(timestamp, mark): (u64, Vec<u8>)| (timestamp.to_be_bytes().to_vec(), mark);
+        let entries = marks.into_iter().map(entry).collect();
         self.write(&mut self.log(), &self.marks, entries, RowDurability::Synced)
     }
 

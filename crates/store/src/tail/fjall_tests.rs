@@ -52,7 +52,7 @@ fn the_embedded_store_writes_logs_as_they_are_read_here() {
     assert!(ends[0].is_linked && !ends[0].has_rows && ends[0].bytes > 0, "it begins with its salt");
     for number in 0..5 {
         append(&*tail, vec![row(number, 10), row(100 + number, 9000)]).expect("appended");
-        tail.append_mark(number, vec![1; 20]).expect("appended");
+        tail.append_marks(vec![(2 * number, vec![1; 20]), (2 * number + 1, vec![1; 20])]).expect("appended");
         ends.push(log.check().expect("whole").0.end);
     }
     assert!(ends.is_sorted_by(|before, after| before.bytes < after.bytes && before.salt == after.salt));
@@ -64,7 +64,7 @@ fn the_embedded_store_writes_logs_as_they_are_read_here() {
         }
     }
     found.sort();
-    assert_eq!((found, marks), (rows(&*tail), 5));
+    assert_eq!((found, marks), (rows(&*tail), 10));
     let bytes = std::fs::read(directory.join(LOG_NAME)).expect("read");
     let end = ends.last().expect("there are some").bytes as usize;
     assert_eq!(&bytes[end - 4..end], b"FJL\x03", "the log's magic");
@@ -73,7 +73,7 @@ fn the_embedded_store_writes_logs_as_they_are_read_here() {
     let closed = log.check().expect("whole").0.end;
     assert!(closed.bytes > end as u64 && !closed.has_rows, "a link closes it");
     let tail = FjallTails.open(&directory).expect("opened");
-    assert_eq!((rows(&*tail).len(), tail.marks().expect("read").len()), (10, 5));
+    assert_eq!((rows(&*tail).len(), tail.marks().expect("read").len()), (10, 10));
     drop(tail);
     assert_eq!(log.check().expect("whole").0.end.bytes, closed.bytes, "closing twice writes one link");
 }
@@ -83,7 +83,7 @@ fn files_beside_a_log_that_are_damaged_are_made_again() {
     let (_root, directory) = generation();
     let tail = FjallTails.create(&directory).expect("made");
     append(&*tail, vec![row(1, 10)]).expect("appended");
-    tail.append_mark(7, vec![1; 20]).expect("appended");
+    tail.append_marks(vec![(7, vec![1; 20])]).expect("appended");
     drop(tail);
     // The next start takes away what was of use only while the files were made.
     drop(FjallTails.open(&directory).expect("opened"));

@@ -166,9 +166,12 @@ pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
     reaching.map(|mark| mark.since).max().unwrap_or(0)
 }
 
+/// Files that are read at once for whether drops can reach something in them.
+const NOTED_AT_ONCE: usize = 128;
+
 /// Notes that all drops are applied in a segment that was chosen because they are not, if it has nothing that
 /// they can drop, neither in the buckets of the run nor in a part that no bucket has. Returns true if so:
-/// then there is nothing to merge.
+/// then there is nothing to merge. Other segments of which the same is true share its manifest.
 ///
 /// # Errors
 /// The manifest cannot be written.
@@ -179,7 +182,6 @@ pub(crate) fn note_applied(
 ) -> Result<bool, Error> {
     let &[number] = &run.segments[..] else { return Ok(false) };
     let marks = state.marks.list();
-    let mut last_marks: HashMap<BucketId, u64> = HashMap::new();
     let mut file = None;
     for (_, bucket) in run.present(state) {
         for segment in bucket.segments.iter().filter(|segment| segment.record.number == number) {
@@ -188,7 +190,6 @@ pub(crate) fn note_applied(
             if applied == 0 || applied >= last {
                 return Ok(false);
             }
-            last_marks.insert(bucket.id, last);
             file = segment.opened.as_ref().ok();
         }
     }
@@ -196,15 +197,35 @@ pub(crate) fn note_applied(
     if file.is_none_or(|file| has_dropped(file, &state.marks).unwrap_or(true)) {
         return Ok(false);
     }
+    let mut are_past = HashMap::from([(number, true)]);
+    let mut last_marks: HashMap<(BucketId, u64), u64> = HashMap::new();
+    for bucket in &state.buckets {
+        let last = last_mark(&marks, bucket);
+        let waits = |segment: &&BucketSegment| (1..last).contains(&segment.record.applied);
+        for segment in bucket.segments.iter().filter(waits) {
+            let number = segment.record.number;
+            if are_past.len() < NOTED_AT_ONCE && !are_past.contains_key(&number) {
+                let opened = segment.opened.as_ref();
+                let is_past = opened.is_ok_and(|file| matches!(has_dropped(file, &state.marks), Ok(false)));
+                are_past.insert(number, is_past);
+            }
+            if are_past.get(&number) == Some(&true) {
+                last_marks.insert((bucket.id, number), last);
+            }
+        }
+    }
     shared.publish(|state| {
         let mut new = state.clone();
-        for (place, bucket) in run.present(state) {
-            let Some(last) = last_marks.get(&bucket.id) else { continue };
-            let mut segments = bucket.segments.clone();
-            for segment in segments.iter_mut().filter(|segment| segment.record.number == number) {
-                segment.record.applied = segment.record.applied.max(*last);
+        for bucket in &mut new.buckets {
+            let last = |segment: &BucketSegment| last_marks.get(&(bucket.id, segment.record.number)).copied();
+            if !bucket.segments.iter().any(|segment| last(segment).is_some()) {
+                continue;
             }
-            new.buckets[place] = Arc::new(StoredBucket { id: bucket.id, segments });
+            let mut segments = bucket.segments.clone();
+            for segment in &mut segments {
+                segment.record.applied = segment.record.applied.max(last(segment).unwrap_or(0));
+            }
+            *bucket = Arc::new(StoredBucket { id: bucket.id, segments });
         }
         Ok(new)
     })?;
