@@ -45,7 +45,7 @@ fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
     let mut ends = vec![false; timed.len()];
     let mut highest = 1;
     for (end, (_, key)) in ends.iter_mut().zip(&timed).rev() {
-        let level = (xxh3_64(&key.key).trailing_zeros() / 2).min(LEVELS);
+        let level = level(&key.key);
         *end = level >= highest;
         highest = highest.max(level);
     }
@@ -61,6 +61,11 @@ fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
     }
     pieces.iter_mut().for_each(|piece| piece.sort_unstable_by(|a, b| a.key.cmp(&b.key)));
     Ok(pieces)
+}
+
+/// Level up to which the row of this key marks the end of a piece; 0: it marks none.
+pub(super) fn level(key: &[u8]) -> u32 {
+    (xxh3_64(key).trailing_zeros() / 2).min(LEVELS)
 }
 
 #[cfg(test)]
