@@ -27,7 +27,7 @@ use crate::state::{StoreState, StoredBucket};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{KeyValue, RowKey};
 
-/// Number of counters; locations that share one forget each other's rows.
+/// Number of counters; views of locations that share one pass over each other's rows.
 const COUNTERS: usize = 4096;
 
 /// Numbers of the latest writes of all locations. One thread writes.
