@@ -257,7 +257,7 @@ impl StoreSnapshot<'_> {
     }
 
     /// The rows of a group in a bucket as they were kept, brought up to date; `None`: they are to be found
-    /// anew.
+    /// again.
     fn renewed_group(
         &self,
         group: &GroupOfBucket<'_>,

@@ -24,7 +24,7 @@ use crate::read::tail_rows::{SCANNED_PER_SEEK, is_same_document};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, is_removal, row_key};
 
-/// Number of new rows that are looked up whatever the number of rows in the tail.
+/// Number of new rows that are looked up even where the tail has few.
 const FEW_ROWS: usize = 8;
 
 /// Chunks of a group, as seen from one bucket.
@@ -48,7 +48,7 @@ pub(crate) struct TailPart {
 }
 
 impl GroupRows {
-    /// Rows that were all found anew.
+    /// Rows that were all just found.
     pub fn new(parts: Vec<ChunkPart>) -> Self {
         let (mut in_segments, mut tail) = (Vec::new(), Vec::new());
         for part in parts {
@@ -136,7 +136,7 @@ impl TailPart {
 
 impl StoreSnapshot<'_> {
     /// Brings rows up to date with those of these keys that are in the snapshot. Rows with `hidden` keys are
-    /// not looked at. Returns false if all rows are to be found anew: because of many new ones, of one that
+    /// not looked at. Returns false if all rows are to be found again: because of many new ones, of one that
     /// comes late, or of many that were replaced.
     ///
     /// # Errors

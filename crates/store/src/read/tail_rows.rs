@@ -11,6 +11,7 @@ use millrace_segment::ChunkInfo;
 use crate::Error;
 use crate::read::found::TailKey;
 use crate::read::masks::{GroupOfBucket, clear};
+use crate::read::pieces::place;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, after};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailRow, is_removal};
@@ -145,14 +146,14 @@ impl StoreSnapshot<'_> {
     }
 
     /// Returns the rows of these keys, out of `all` of one group, and their bytes, by the number paired with
-    /// each key. Few are read one by one, many in one pass.
+    /// each key. The keys are of one slice that is in order. Few are read one by one, many in one pass.
     fn tail_rows(
         &self,
         mut keys: Vec<(&TailKey, usize)>,
         all: usize,
     ) -> Result<BTreeMap<usize, (Vec<TailRow>, usize)>, Error> {
         self.count_tail_reads(keys.len());
-        keys.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+        keys.sort_unstable_by_key(|(key, _)| place(key));
         let mut rows: Vec<Option<(TailRow, usize)>> = vec![None; keys.len()];
         let at_once = if keys.len() * SCANNED_PER_SEEK < all { 1 } else { keys.len().max(1) };
         for (keys, rows) in keys.chunks(at_once).zip(rows.chunks_mut(at_once)) {

@@ -12,7 +12,7 @@ const BYTES_MAX: usize = 1 << 20;
 /// Overhead of a key, in bytes, about.
 const KEY_BYTES: usize = 64;
 /// Number of keys of one counter that are remembered until a view asks for them. With one more, it is not
-/// watched until the next view finds all rows anew.
+/// watched until the next view finds all rows again.
 const KEYS_MAX: usize = 512;
 
 /// Keys that were written last, by the counters of their locations.
