@@ -206,8 +206,8 @@ impl StoreSnapshot<'_> {
         Ok(true)
     }
 
-    /// Finds those of these keys that are the newest of their documents in the tail and not among the rows, and
-    /// the places of the rows that they replace.
+    /// Finds those of these keys that are the newest of their documents in the tail and not among the rows,
+    /// and the places of the rows that they replace.
     fn new_rows(
         &self,
         rows: &GroupRows,

@@ -56,8 +56,8 @@ fn step() -> impl Strategy<Value = RecentStep> {
 #[derive(Default)]
 struct RecentModel {
     versions: BTreeMap<String, (u64, Option<i64>)>,
-    /// Groups that were dropped, and documents whose removal need not be remembered: versions of before do not
-    /// come to them any more.
+    /// Groups that were dropped, and documents whose removal need not be remembered: versions of before do
+    /// not come to them any more.
     closed: BTreeSet<String>,
 }
 
