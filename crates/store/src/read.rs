@@ -3,10 +3,11 @@
 //!
 //! `found` locates a group's documents, `masks` decides which versions count, `pieces` which rows of the tail
 //! share a chunk, and `tail_rows` makes these chunks; `reading` combines them group by group, and `recent`
-//! keeps the tail's share between views. On top of it are `view` (columns for a search, `settled` if they
-//! were written under another layout), `visiting` (pages, of which `windows` finds the documents) and `sweep`
-//! (pages that are changed); `groups` measures groups, and `stored` the columns of all; `lookup` is the
-//! shortcut to the newest versions of documents, `get` to the content of one, and `sought` the view of some.
+//! keeps the tail's share between views, which `renewed` brings up to date with the keys in `written`. On top
+//! of it are `view` (columns for a search, `settled` if they were written under another layout), `visiting`
+//! (pages, of which `windows` finds the documents) and `sweep` (pages that are changed); `groups` measures
+//! groups, and `stored` the columns of all; `lookup` is the shortcut to the newest versions of documents,
+//! `get` to the content of one, and `sought` the view of some.
 
 pub(crate) mod columns;
 pub(crate) mod found;
@@ -17,6 +18,7 @@ pub(crate) mod masks;
 pub(crate) mod pieces;
 pub(crate) mod reading;
 pub(crate) mod recent;
+pub(crate) mod renewed;
 pub(crate) mod rows;
 pub(crate) mod secret;
 pub(crate) mod settled;
@@ -29,3 +31,4 @@ pub(crate) mod view;
 pub(crate) mod visit;
 pub(crate) mod visiting;
 pub(crate) mod windows;
+pub(crate) mod written;

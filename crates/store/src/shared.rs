@@ -112,6 +112,8 @@ pub(crate) struct StoreCounters {
     pub last_write_us: AtomicU64,
     /// Time of the last write or read request, in microseconds since the store was opened.
     used_us: AtomicU64,
+    /// Rows of the tail that reads of groups came upon, once for the key and once for the content.
+    pub tail_reads: AtomicU64,
     /// A view had much to go through in the tail.
     pub seal_wanted: AtomicBool,
 }

@@ -1,9 +1,11 @@
-//! The rows of the tail of groups that were viewed lately, kept with the masks of the group's segments as
-//! long as nothing is written to the group's location.
+//! The rows of the tail of groups that were viewed lately, kept with the masks of the group's segments, and
+//! brought up to date with what was written since.
 //!
 //! Each write sets the number of the latest write for its location, before it begins and after it has ended.
 //! A snapshot has all writes of a location if the number is even (no write is under way) and not above the
-//! one that was read before the snapshot. Two such snapshots with the same number have the same rows.
+//! one that was read before the snapshot. Then the rows are kept, with a number: that of no later write of
+//! the location. A view with a later snapshot of the same state goes on from there with the keys that were
+//! written since, where all of them are remembered ([`WrittenKeys`]).
 //!
 //! Only weak references are kept: neither the memory of chunks nor a sealed generation lives longer for them.
 
@@ -12,23 +14,27 @@ use std::sync::{Arc, Weak};
 
 use millrace_bucket::BucketId;
 use millrace_segment::ChunkInfo;
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 
 use crate::Error;
 use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, keep_reaching};
+use crate::read::renewed::{GroupRows, TailPart};
+use crate::read::written::WrittenKeys;
 use crate::state::{StoreState, StoredBucket};
-use crate::tail::KeyValue;
 use crate::tail::chunk::TailChunk;
+use crate::tail::{KeyValue, RowKey};
 
-/// Number of counters; locations that share one forget each other's rows.
+/// Number of counters; views of locations that share one pass over each other's rows.
 const COUNTERS: usize = 4096;
 
 /// Numbers of the latest writes of all locations. One thread writes.
 pub(crate) struct WriteNumbers {
     latest: AtomicU64,
     of_locations: Vec<AtomicU64>,
+    written: Mutex<WrittenKeys>,
 }
 
 /// A write under way to some locations.
@@ -40,7 +46,7 @@ pub(crate) struct NumberedWrite<'a> {
 impl Default for WriteNumbers {
     fn default() -> Self {
         let of_locations = (0..COUNTERS).map(|_| AtomicU64::new(0)).collect();
-        WriteNumbers { latest: AtomicU64::new(0), of_locations }
+        WriteNumbers { latest: AtomicU64::new(0), of_locations, written: Mutex::default() }
     }
 }
 
@@ -57,15 +63,38 @@ impl WriteNumbers {
         (number.is_multiple_of(2) && number <= before).then_some(number)
     }
 
+    /// Remembers the keys of a location's rows from the next write on.
+    fn watch(&self, location: u32) {
+        let counter = counter(location);
+        let mut written = self.written.lock();
+        written.watch(counter, self.of_locations[counter].load(Ordering::SeqCst));
+    }
+
+    /// The keys of the rows that were written to a location, and to others with its counter, after the write
+    /// of a number, each with the number of its write; `None`: not all of them are remembered. A row that is
+    /// in a snapshot is among them.
+    fn written_after(&self, location: u32, number: u64) -> Option<Vec<(u64, Arc<[u8]>)>> {
+        self.written.lock().after(counter(location), number)
+    }
+
     /// Begins a write of these rows, which ends when the result is dropped. One at a time.
     pub fn begin(&self, rows: &[KeyValue]) -> NumberedWrite<'_> {
-        let locations = rows.iter().filter_map(|(key, _)| key.first_chunk::<4>());
-        let mut counters: Vec<usize> =
-            locations.map(|location| counter(u32::from_be_bytes(*location))).collect();
+        let keys = || {
+            rows.iter().filter_map(|(key, _)| {
+                let location = key.first_chunk::<4>()?;
+                Some((counter(u32::from_be_bytes(*location)), key.as_slice()))
+            })
+        };
+        let mut counters: Vec<usize> = keys().map(|(counter, _)| counter).collect();
         counters.sort_unstable();
         counters.dedup();
         let write = NumberedWrite { numbers: self, counters };
-        assert!(write.count() % 2 == 1, "rows are appended by one thread: no other write is under way");
+        // A counter that is watched from this write on has its number already.
+        let mut written = self.written.lock();
+        let number = write.count();
+        assert!(number % 2 == 1, "rows are appended by one thread: no other write is under way");
+        written.add(number, keys());
+        drop(written);
         write
     }
 }
@@ -105,6 +134,7 @@ struct RecentGroup {
 struct RecentRows {
     /// State of the store, which the weak reference names beyond its life.
     state: Weak<StoreState>,
+    /// They are those of all writes of the location up to this number, and of no later one.
     number: u64,
     /// Masks of the chunks in segments.
     segments: Vec<(Mask, Mask)>,
@@ -117,6 +147,7 @@ struct RecentChunk {
     info: ChunkInfo,
     newest: Mask,
     live: Mask,
+    current: Mask,
 }
 
 /// Groups that were viewed lately, up to a number of bytes.
@@ -139,8 +170,9 @@ impl Weighter<RecentGroup, Arc<RecentRows>> for RecentRowWeigher {
         let of_mask = |mask: &Mask| mask.as_ref().map_or(0, |words| words.len() * 8);
         let segments =
             rows.segments.iter().map(|(newest, live)| SEGMENT_BYTES + of_mask(newest) + of_mask(live));
-        let tail =
-            rows.tail.iter().map(|chunk| TAIL_CHUNK_BYTES + of_mask(&chunk.newest) + of_mask(&chunk.live));
+        let tail = rows.tail.iter().map(|RecentChunk { newest, live, current, .. }| {
+            TAIL_CHUNK_BYTES + [newest, live, current].into_iter().map(of_mask).sum::<usize>()
+        });
         let bytes = segments.chain(tail).sum::<usize>() + name.document_type.len() + name.group.len();
         bytes as u64 + ENTRY_BYTES
     }
@@ -153,35 +185,37 @@ impl RecentRowCache {
 }
 
 impl RecentRows {
-    fn of(state: &Arc<StoreState>, number: u64, parts: &[ChunkPart]) -> Self {
-        let mut rows =
-            RecentRows { state: Arc::downgrade(state), number, segments: Vec::new(), tail: Vec::new() };
-        for ChunkPart { source, info, newest, live } in parts {
-            let (newest, live) = (newest.clone(), live.clone());
-            match source {
-                ChunkSource::Segment { .. } => rows.segments.push((newest, live)),
-                ChunkSource::Tail(chunk) => {
-                    rows.tail.push(RecentChunk { chunk: Arc::downgrade(chunk), info: *info, newest, live });
-                }
-            }
+    fn of(state: &Arc<StoreState>, number: u64, rows: &GroupRows) -> Self {
+        let segments = rows.in_segments.iter().map(|part| (part.newest.clone(), part.live.clone()));
+        let tail = rows.tail.iter().map(|part| RecentChunk {
+            chunk: Arc::downgrade(&part.chunk),
+            info: part.info,
+            newest: part.newest.clone(),
+            live: part.live.clone(),
+            current: part.current.clone(),
+        });
+        RecentRows {
+            state: Arc::downgrade(state),
+            number,
+            segments: segments.collect(),
+            tail: tail.collect(),
         }
-        rows
     }
 
     /// The chunks of the tail, if all are in memory still.
-    fn tail_parts(&self) -> Option<Vec<ChunkPart>> {
+    fn tail_parts(&self) -> Option<Vec<TailPart>> {
         let part = |kept: &RecentChunk| {
-            let source = ChunkSource::Tail(kept.chunk.upgrade()?);
+            let chunk = kept.chunk.upgrade()?;
             let (newest, live) = (kept.newest.clone(), kept.live.clone());
-            Some(ChunkPart { source, info: kept.info, newest, live })
+            Some(TailPart { chunk, info: kept.info, newest, live, current: kept.current.clone() })
         };
         self.tail.iter().map(part).collect()
     }
 }
 
 impl StoreSnapshot<'_> {
-    /// Returns the chunks of a group in a bucket, those of the tail as they were found last where nothing was
-    /// written to it since. `prefix`: a prefix of the documents' sort keys.
+    /// Returns the chunks of a group in a bucket, where it was viewed before as they were then, with what was
+    /// written since. `prefix`: a prefix of the documents' sort keys.
     ///
     /// # Errors
     /// The group cannot be read.
@@ -192,47 +226,91 @@ impl StoreSnapshot<'_> {
         prefix: &[u8],
     ) -> Result<Vec<ChunkPart>, Error> {
         let is_kept = self.order == RowOrder::Age && self.shared.options.paths.is_fast();
-        let number = if is_kept { self.shared.write_numbers.of(group.location, self.written) } else { None };
-        let Some(number) = number else {
-            let found = self.find_group(group.document_type, bucket, group.location, group.group, prefix)?;
-            return self.resolve(group, found);
-        };
-        let name = RecentGroup {
+        let name = is_kept.then(|| RecentGroup {
             bucket: bucket.id,
             location: group.location,
             layout_number: self.layout_number,
             document_type: group.document_type.to_owned(),
             group: group.group.to_owned(),
-        };
-        let cache = &self.shared.caches.recent.0;
-        if let Some(kept) = cache.get(&name)
-            && kept.number == number
-            && std::ptr::eq(kept.state.as_ptr(), Arc::as_ptr(&self.state))
-            && let Some(tail) = kept.tail_parts()
+        });
+        if let Some(name) = &name
+            && let Some(rows) = self.renewed_group(group, bucket, name)?
         {
-            let segments = self.find_segments(group.document_type, bucket, group.location, group.group)?;
-            let mut masks = kept.segments.iter();
-            let mut parts = Vec::with_capacity(kept.segments.len() + tail.len());
-            for source in segments {
-                for (chunk, info) in source.chunks {
-                    let (newest, live) =
-                        masks.next().expect("the chunks of a group are the same in one state").clone();
-                    let segment = Arc::clone(&source.segment);
-                    let source = ChunkSource::Segment { segment, section: source.section, chunk };
-                    parts.push(ChunkPart { source, info, newest, live });
-                }
-            }
-            self.note_tail_rows(tail.iter().map(|part| part.info.documents as usize).sum());
-            parts.extend(tail);
-            return Ok(parts);
+            self.note_tail_rows(rows.tail.iter().map(|part| part.info.documents as usize).sum());
+            return Ok(rows.into_parts());
         }
+        let numbers = &self.shared.write_numbers;
+        let number = numbers.of(group.location, self.written);
         let found = self.find_group(group.document_type, bucket, group.location, group.group, prefix)?;
         let has_tail = !found.tail.is_empty();
         let parts = self.resolve(group, found)?;
-        if has_tail {
-            cache.insert(name, Arc::new(RecentRows::of(&self.state, number, &parts)));
+        if let Some(name) = name
+            && let Some(number) = number
+            && has_tail
+        {
+            numbers.watch(group.location);
+            let rows = GroupRows::new(parts);
+            self.shared.caches.recent.0.insert(name, Arc::new(RecentRows::of(&self.state, number, &rows)));
+            return Ok(rows.into_parts());
         }
         Ok(parts)
+    }
+
+    /// The rows of a group in a bucket as they were kept, brought up to date; `None`: they are to be found
+    /// again.
+    fn renewed_group(
+        &self,
+        group: &GroupOfBucket<'_>,
+        bucket: &StoredBucket,
+        name: &RecentGroup,
+    ) -> Result<Option<GroupRows>, Error> {
+        let cache = &self.shared.caches.recent.0;
+        let Some(kept) = cache.get(name) else { return Ok(None) };
+        // The snapshot has all writes up to this number.
+        let complete = self.written & !1;
+        if kept.number > complete || !std::ptr::eq(kept.state.as_ptr(), Arc::as_ptr(&self.state)) {
+            return Ok(None);
+        }
+        let numbers = &self.shared.write_numbers;
+        let latest = numbers.of(group.location, self.written);
+        let written = match latest.is_some_and(|latest| latest <= kept.number) {
+            true => Some(Vec::new()),
+            false => numbers.written_after(group.location, kept.number),
+        };
+        let (Some(written), Some(tail)) = (written, kept.tail_parts()) else { return Ok(None) };
+        let segments = self.find_segments(group.document_type, bucket, group.location, group.group)?;
+        let mut masks = kept.segments.iter();
+        let mut in_segments = Vec::with_capacity(kept.segments.len());
+        for source in &segments {
+            for (chunk, info) in &source.chunks {
+                let (newest, live) =
+                    masks.next().expect("the chunks of a group are the same in one state").clone();
+                let segment = Arc::clone(&source.segment);
+                let source = ChunkSource::Segment { segment, section: source.section, chunk: *chunk };
+                in_segments.push(ChunkPart { source, info: *info, newest, live });
+            }
+        }
+        let mut rows = GroupRows { segments, in_segments, tail };
+        if written.is_empty() {
+            return Ok(Some(rows));
+        }
+        // Writes that ended after the snapshot was taken may be in it or not: their rows are not kept.
+        let (mut ended, mut under_way) = (Vec::new(), Vec::new());
+        for (number, key) in &written {
+            let row = RowKey::parse(key)?;
+            if row.location == group.location
+                && row.group == group.group
+                && row.document_type() == group.document_type
+                && bucket.has(row.reversed_location())
+            {
+                if *number < complete { ended.push(&**key) } else { under_way.push(&**key) }
+            }
+        }
+        if !self.renew(group, &mut rows, &ended, &under_way)? {
+            return Ok(None);
+        }
+        cache.insert(name.clone(), Arc::new(RecentRows::of(&self.state, complete, &rows)));
+        Ok(self.renew(group, &mut rows, &under_way, &[])?.then_some(rows))
     }
 
     /// The group's chunks in segments.

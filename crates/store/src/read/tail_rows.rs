@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millrace_document::ReversedLocation;
 use millrace_segment::ChunkInfo;
@@ -10,12 +11,13 @@ use millrace_segment::ChunkInfo;
 use crate::Error;
 use crate::read::found::TailKey;
 use crate::read::masks::{GroupOfBucket, clear};
+use crate::read::pieces::place;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, after};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailRow, is_removal};
 
 /// Number of rows of the tail that are passed over in the time that it takes to look one up.
-const SCANNED_PER_SEEK: usize = 8;
+pub(super) const SCANNED_PER_SEEK: usize = 8;
 
 impl StoreSnapshot<'_> {
     /// The keys of tail rows in a range, the newest version of each document alone, in order.
@@ -79,6 +81,7 @@ impl StoreSnapshot<'_> {
             // Another generation can have newer versions of what is behind the end in this one.
             keys.retain(|key| RowKey::parse(&key.key).is_ok_and(|row| row.reversed_location() < end));
         }
+        self.count_tail_reads(keys.len());
         Ok((keys, end))
     }
 
@@ -103,6 +106,16 @@ impl StoreSnapshot<'_> {
         keys: &[TailKey],
     ) -> Result<Vec<ChunkPart>, Error> {
         self.note_tail_rows(keys.len());
+        self.tail_pieces(group, keys, keys.len())
+    }
+
+    /// Does the same for some of the rows of a group that has `all` rows in the tail.
+    pub(super) fn tail_pieces(
+        &self,
+        group: &GroupOfBucket<'_>,
+        keys: &[TailKey],
+        all: usize,
+    ) -> Result<Vec<ChunkPart>, Error> {
         let pieces = self.order.pieces(keys)?;
         let cache = &self.shared.caches.tail_chunks;
         let named = pieces.into_iter().map(|keys| {
@@ -115,7 +128,7 @@ impl StoreSnapshot<'_> {
         let named: Vec<_> = named.collect();
         let missing = named.iter().enumerate().filter(|(_, (chunk, ..))| chunk.is_none());
         let missing = missing.flat_map(|(place, (.., keys))| keys.iter().map(move |key| (*key, place)));
-        let mut rows = self.tail_rows(missing.collect(), keys.len())?;
+        let mut rows = self.tail_rows(missing.collect(), all)?;
         let mut parts = Vec::with_capacity(named.len());
         for (place, (known, name, keys)) in named.into_iter().enumerate() {
             let chunk = known.unwrap_or_else(|| {
@@ -133,13 +146,14 @@ impl StoreSnapshot<'_> {
     }
 
     /// Returns the rows of these keys, out of `all` of one group, and their bytes, by the number paired with
-    /// each key. Few are read one by one, many in one pass.
+    /// each key. The keys are of one slice that is in order. Few are read one by one, many in one pass.
     fn tail_rows(
         &self,
         mut keys: Vec<(&TailKey, usize)>,
         all: usize,
     ) -> Result<BTreeMap<usize, (Vec<TailRow>, usize)>, Error> {
-        keys.sort_unstable_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+        self.count_tail_reads(keys.len());
+        keys.sort_unstable_by_key(|(key, _)| place(key));
         let mut rows: Vec<Option<(TailRow, usize)>> = vec![None; keys.len()];
         let at_once = if keys.len() * SCANNED_PER_SEEK < all { 1 } else { keys.len().max(1) };
         for (keys, rows) in keys.chunks(at_once).zip(rows.chunks_mut(at_once)) {
@@ -181,6 +195,11 @@ impl StoreSnapshot<'_> {
         Ok(())
     }
 
+    /// Counts rows of the tail whose keys or contents were read.
+    pub(super) fn count_tail_reads(&self, rows: usize) {
+        self.shared.counters.tail_reads.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
     fn tail_part(&self, group: &GroupOfBucket<'_>, chunk: Arc<TailChunk>) -> ChunkPart {
         let marks = &self.state.marks;
         let dropped = group.dropped(marks);
@@ -216,6 +235,6 @@ impl StoreSnapshot<'_> {
 }
 
 /// Returns true if the row with this key is a version of the document with this sort key.
-fn is_same_document(row_key: &[u8], sort_key: &[u8]) -> bool {
+pub(super) fn is_same_document(row_key: &[u8], sort_key: &[u8]) -> bool {
     row_key.len() == sort_key.len() + 9 && row_key.starts_with(sort_key)
 }

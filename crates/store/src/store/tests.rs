@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue};
+use millrace_env::ManualClock;
 
 use super::Store;
 use crate::read::columns::EmptyLayout;
@@ -502,4 +503,65 @@ fn a_page_reads_no_more_of_the_tail_than_it_has_documents() {
         }
         assert_eq!((documents, pages), (DOCUMENTS as usize, DOCUMENTS as usize / WANTED), "{scope:?}");
     }
+}
+
+/// Puts documents in one batch.
+fn put_all(store: &Store, numbers: std::ops::Range<u32>) {
+    let (sender, answer) = mpsc::channel();
+    let write = |number| {
+        let document = Document { id: id(number), fields: vec![("a".into(), DocumentValue::Int(1))] };
+        DocumentWrite { id: id(number), change: StoreChange::Put(document) }
+    };
+    let done = move |outcomes: Vec<Result<CommittedWrite, Error>>| drop(sender.send(outcomes));
+    let taken = store.write_batch(
+        numbers.map(write).collect(),
+        crate::WriterId::default(),
+        WriteDurability::Synced,
+        done,
+    );
+    assert!(taken.is_ok(), "the store takes the batch");
+    let outcomes = answer.recv().expect("every batch is answered");
+    assert!(outcomes.iter().all(Result::is_ok), "the batch is acknowledged");
+}
+
+/// Views the group, which has this many documents. Returns the number of rows of the tail that were read.
+fn reads_of_view(store: &Store, documents: usize) -> u64 {
+    let reads = || store.shared().counters.tail_reads.load(Ordering::SeqCst);
+    let before = reads();
+    let scope = ViewScope::Groups(vec![DocumentGroup::Name("ann".to_owned())]);
+    let view = store.view("mail", &scope).expect("a view");
+    let live = view.chunks().iter().map(|chunk| match &chunk.live {
+        None => chunk.documents,
+        Some(words) => words.iter().map(|word| word.count_ones() as usize).sum(),
+    });
+    assert_eq!(live.sum::<usize>(), documents);
+    reads() - before
+}
+
+#[test]
+fn a_view_after_a_put_does_not_read_all_rows_of_the_tail_again() {
+    const ROWS: u32 = 3000;
+    const PUTS: u32 = 100;
+    let directory = tempfile::tempdir().expect("a directory");
+    // Rows share pieces by their times, which are the same in each run.
+    let clock = Arc::new(ManualClock::new(1_000_000_000));
+    let store = open_with(StoreOptions { clock, ..StoreOptions::new(directory.path()) }, &Mood::default());
+    put_all(&store, 0..ROWS);
+    let first = reads_of_view(&store, ROWS as usize);
+    assert_eq!(first, 2 * u64::from(ROWS), "keys and contents");
+    assert_eq!(reads_of_view(&store, ROWS as usize), 0, "nothing was written");
+    let mut reads = 0;
+    for number in 0..PUTS {
+        put(&store, ROWS + number).expect("acknowledged");
+        reads += reads_of_view(&store, (ROWS + number + 1) as usize);
+        put(&store, number * 29).expect("acknowledged");
+        reads += reads_of_view(&store, (ROWS + number + 1) as usize);
+    }
+    let all = u64::from(2 * PUTS * ROWS);
+    assert!(reads >= u64::from(2 * PUTS) && reads < all / 4, "{reads} of {all}");
+    // With as many new rows, they are found anew, and kept again.
+    put_all(&store, 0..ROWS);
+    assert!(reads_of_view(&store, (ROWS + PUTS) as usize) >= u64::from(ROWS));
+    put(&store, ROWS + PUTS).expect("acknowledged");
+    assert!(reads_of_view(&store, (ROWS + PUTS + 1) as usize) < u64::from(ROWS));
 }

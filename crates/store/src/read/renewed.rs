@@ -1,0 +1,289 @@
+//! Rows of a group as they were found before, brought up to date with those that were written since.
+//!
+//! The result is that of finding all rows anew, and its documents that count are in the same order: so hits
+//! of equal relevance do not depend on what was viewed before. A row that was replaced stays in its chunk,
+//! masked; new rows make new pieces. Pieces are made again only where their ends change ([`RowOrder::Age`]):
+//! at the end of the tail, as new rows join the small pieces there, and where the row at an end was replaced.
+//!
+//! [`RowOrder::Age`]: crate::read::pieces::RowOrder::Age
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millrace_bucket::DocumentSortKey;
+use millrace_column::CHUNK_DOCS;
+use millrace_segment::ChunkInfo;
+
+use crate::Error;
+use crate::read::found::{GroupSources, TailKey};
+use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks, clear, is_set};
+use crate::read::pieces::level;
+use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::read::tail_rows::{SCANNED_PER_SEEK, is_same_document};
+use crate::tail::chunk::TailChunk;
+use crate::tail::{RowKey, is_removal, row_key};
+
+/// Number of new rows that are looked up even where the tail has few.
+const FEW_ROWS: usize = 8;
+
+/// Chunks of a group, as seen from one bucket.
+pub(crate) struct GroupRows {
+    /// Locations of the chunks in segments.
+    pub segments: Vec<SegmentChunks>,
+    /// The same chunks with their masks.
+    pub in_segments: Vec<ChunkPart>,
+    /// The oldest rows are in the first.
+    pub tail: Vec<TailPart>,
+}
+
+/// A chunk of the tail, with the masks of the versions that count.
+pub(crate) struct TailPart {
+    pub chunk: Arc<TailChunk>,
+    pub info: ChunkInfo,
+    pub newest: Mask,
+    pub live: Mask,
+    /// Versions that no newer one replaces; they may be dropped or removals.
+    pub current: Mask,
+}
+
+impl GroupRows {
+    /// Rows that were all just found.
+    pub fn new(parts: Vec<ChunkPart>) -> Self {
+        let (mut in_segments, mut tail) = (Vec::new(), Vec::new());
+        for part in parts {
+            match part.source {
+                ChunkSource::Segment { .. } => in_segments.push(part),
+                ChunkSource::Tail(chunk) => {
+                    let ChunkPart { info, newest, live, .. } = part;
+                    tail.push(TailPart { chunk, info, newest, live, current: None });
+                }
+            }
+        }
+        GroupRows { segments: Vec::new(), in_segments, tail }
+    }
+
+    /// All chunks.
+    pub fn into_parts(self) -> Vec<ChunkPart> {
+        let mut parts = self.in_segments;
+        parts.extend(self.tail.into_iter().map(|TailPart { chunk, info, newest, live, .. }| ChunkPart {
+            source: ChunkSource::Tail(chunk),
+            info,
+            newest,
+            live,
+        }));
+        parts
+    }
+
+    /// The chunk of the tail, and the row there, of a version that is the newest of its document in the tail.
+    fn place(&self, key: &[u8]) -> Result<Option<(usize, usize)>, Error> {
+        let timestamp = RowKey::parse(key)?.timestamp;
+        let of_part = |(place, part): (usize, &TailPart)| {
+            if !(part.info.oldest..=part.info.newest).contains(&timestamp.0) {
+                return None;
+            }
+            let mut rows = part.chunk.rows.iter();
+            let row = rows.position(|row| {
+                row.timestamp == timestamp && RowKey::names(key, &row.document.id, timestamp)
+            })?;
+            is_set(&part.current, row).then_some((place, row))
+        };
+        Ok(self.tail.iter().enumerate().rev().find_map(of_part))
+    }
+
+    /// Masks a row of the tail. Returns true if it was the end of its piece.
+    fn mask(&mut self, place: usize, row: usize) -> bool {
+        let part = &mut self.tail[place];
+        for mask in [&mut part.newest, &mut part.live, &mut part.current] {
+            clear(mask, row, part.info.documents);
+        }
+        row == part.end()
+    }
+
+    /// Returns true for a piece that may end only because no more rows fit.
+    fn is_full(&self, place: usize) -> bool {
+        self.tail[place].chunk.rows.len() >= CHUNK_DOCS
+    }
+}
+
+impl TailPart {
+    /// The row at the end of the piece: the last one by age.
+    fn end(&self) -> usize {
+        // Of rows of one time, the one with the highest key is the last.
+        let rows = self.chunk.rows.iter().enumerate();
+        rows.max_by_key(|(_, row)| row.timestamp).map_or(0, |(row, _)| row)
+    }
+
+    fn key(&self, row: usize) -> TailKey {
+        let row = &self.chunk.rows[row];
+        let key = row_key(&DocumentSortKey::new(&row.document.id), row.timestamp);
+        TailKey { key, removed: row.removed }
+    }
+
+    /// Rows that no newer version replaces.
+    fn current_rows(&self) -> impl Iterator<Item = usize> {
+        (0..self.chunk.rows.len()).filter(move |row| is_set(&self.current, *row))
+    }
+
+    /// Number of these rows.
+    fn current_count(&self) -> usize {
+        match &self.current {
+            None => self.chunk.rows.len(),
+            Some(words) => words.iter().map(|word| word.count_ones() as usize).sum(),
+        }
+    }
+}
+
+impl StoreSnapshot<'_> {
+    /// Brings rows up to date with those of these keys that are in the snapshot. Rows with `hidden` keys are
+    /// not looked at. Returns false if all rows are to be found again: because of many new ones, of one that
+    /// comes late, or of many that were replaced.
+    ///
+    /// # Errors
+    /// The tail or a segment cannot be read.
+    pub(super) fn renew(
+        &self,
+        group: &GroupOfBucket<'_>,
+        rows: &mut GroupRows,
+        keys: &[&[u8]],
+        hidden: &[&[u8]],
+    ) -> Result<bool, Error> {
+        if keys.is_empty() {
+            return Ok(true);
+        }
+        let all: usize = rows.tail.iter().map(|part| part.chunk.rows.len()).sum();
+        if keys.len() > FEW_ROWS + all / SCANNED_PER_SEEK {
+            return Ok(false);
+        }
+        let (mut new, replaced) = self.new_rows(rows, keys, hidden)?;
+        new.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let mut found = GroupSources { segments: std::mem::take(&mut rows.segments), tail: new };
+        found.replace(&mut rows.in_segments)?;
+        rows.segments = found.segments;
+        let new = found.tail;
+        let newest = rows.tail.iter().map(|part| part.info.newest).max().unwrap_or(0);
+        let mut highest = 1;
+        for key in &new {
+            if RowKey::parse(&key.key)?.timestamp.0 <= newest {
+                // It comes late, and belongs between others.
+                return Ok(false);
+            }
+            highest = highest.max(level(&key.key));
+        }
+        let mut remade = vec![false; rows.tail.len()];
+        for (piece, row) in replaced {
+            let is_end = rows.mask(piece, row);
+            // The rows of the piece join the next, or those of the next move up into a full one.
+            let mut is_changed = is_end || rows.is_full(piece);
+            for (next, is_remade) in remade.iter_mut().enumerate().skip(piece) {
+                *is_remade |= is_changed;
+                is_changed &= next == piece && is_end || rows.is_full(next);
+            }
+        }
+        let current: usize = rows.tail.iter().map(TailPart::current_count).sum();
+        if current * 2 < all {
+            return Ok(false);
+        }
+        if !new.is_empty() {
+            // An end holds until a later row has a higher level.
+            let last = rows.tail.iter().zip(&mut remade).rev();
+            last.take_while(|(part, _)| level(&part.key(part.end()).key) < highest)
+                .for_each(|(_, remade)| *remade = true);
+        }
+        let all = current + new.len();
+        let (mut tail, mut run) = (Vec::with_capacity(rows.tail.len() + 1), Vec::new());
+        for (part, is_remade) in std::mem::take(&mut rows.tail).into_iter().zip(remade) {
+            if is_remade {
+                run.extend(part.current_rows().map(|row| part.key(row)));
+            } else {
+                tail.extend(self.made(group, &mut run, all)?);
+                tail.push(part);
+            }
+        }
+        run.extend(new);
+        tail.extend(self.made(group, &mut run, all)?);
+        rows.tail = tail;
+        Ok(true)
+    }
+
+    /// Finds those of these keys that are the newest of their documents in the tail and not among the rows,
+    /// and the places of the rows that they replace.
+    fn new_rows(
+        &self,
+        rows: &GroupRows,
+        keys: &[&[u8]],
+        hidden: &[&[u8]],
+    ) -> Result<(Vec<TailKey>, Vec<(usize, usize)>), Error> {
+        let written: HashSet<&[u8]> = keys.iter().copied().collect();
+        let mut unseen: HashSet<&[u8]> = HashSet::new();
+        for key in hidden.iter().copied() {
+            // A version can come again.
+            if rows.place(key)?.is_none() {
+                unseen.insert(key);
+            }
+        }
+        let mut documents: BTreeSet<&[u8]> = BTreeSet::new();
+        for key in keys.iter().copied() {
+            documents.insert(RowKey::parse(key)?.sort_key);
+        }
+        let (mut new, mut replaced) = (Vec::new(), Vec::new());
+        for document in documents {
+            let mut versions = self.last_versions(document, &written, &unseen)?.into_iter();
+            // Without one, the row could not be appended, or its write ended after the snapshot.
+            let Some(newest) = versions.next() else { continue };
+            if !written.contains(newest.key.as_slice()) || rows.place(&newest.key)?.is_some() {
+                continue;
+            }
+            for version in versions {
+                replaced.extend(rows.place(&version.key)?);
+            }
+            new.push(newest);
+        }
+        Ok((new, replaced))
+    }
+
+    /// The versions of a document in the tail, the newest first, down to the first that was not written just
+    /// now. `document`: its sort key.
+    fn last_versions(
+        &self,
+        document: &[u8],
+        written: &HashSet<&[u8]>,
+        unseen: &HashSet<&[u8]>,
+    ) -> Result<Vec<TailKey>, Error> {
+        let (from, to) = ([document, &[0]].concat(), [document, &[1]].concat());
+        let mut versions: Vec<TailKey> = Vec::new();
+        for snapshot in &self.snapshots {
+            snapshot.range(&from, Some(&to), &mut |key, value| {
+                if !is_same_document(key, document) || unseen.contains(key) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                versions.push(TailKey { key: key.to_vec(), removed: is_removal(value) });
+                Ok(match written.contains(key) {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                })
+            })?;
+        }
+        self.count_tail_reads(versions.len());
+        versions.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        versions.dedup_by(|later, first| later.key == first.key);
+        Ok(versions)
+    }
+
+    /// The chunks of rows that follow each other by age, taken out of `run`; `all`: see
+    /// [`StoreSnapshot::tail_pieces`].
+    fn made(
+        &self,
+        group: &GroupOfBucket<'_>,
+        run: &mut Vec<TailKey>,
+        all: usize,
+    ) -> Result<Vec<TailPart>, Error> {
+        if run.is_empty() {
+            return Ok(Vec::new());
+        }
+        run.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let parts = self.tail_pieces(group, run, all)?;
+        run.clear();
+        Ok(GroupRows::new(parts).tail)
+    }
+}
