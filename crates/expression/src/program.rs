@@ -26,7 +26,7 @@ pub struct ExpressionProgram {
     /// For each node, the nodes whose results are not used after it.
     pub(crate) done: Vec<Vec<NodeId>>,
     pub(crate) shapes: Vec<SubspaceShape>,
-    /// True for each input that only kernels read, in its stored form.
+    /// True for each input that only operations read which take its stored form.
     pub(crate) is_raw: Vec<bool>,
     /// Cells of the largest dense subspace among tensors that are laid out flat; 0 if there are none.
     pub(crate) flat_cells: usize,
@@ -58,9 +58,12 @@ impl ExpressionProgram {
             .map(|node| matches!(node.op, ProgramOp::Input(_)) && !node.tensor_type.is_scalar())
             .collect();
         for (node, arguments) in nodes.iter().zip(&arguments) {
-            if !matches!(node.op, ProgramOp::Dense(..)) {
-                arguments.iter().for_each(|argument| is_raw[*argument] = false);
-            }
+            let reads_stored = |argument: NodeId| match &node.op {
+                ProgramOp::Dense(..) => true,
+                ProgramOp::Peek(of, ..) => *of == argument && shapes[argument].mapped == 0,
+                _ => false,
+            };
+            arguments.iter().filter(|id| !reads_stored(**id)).for_each(|id| is_raw[*id] = false);
         }
         let flat = nodes.iter().zip(&is_raw).filter(|(node, raw)| !**raw && !node.tensor_type.is_scalar());
         let flat_cells = flat.map(|(node, _)| node.tensor_type.dense_size()).max().unwrap_or(0);

@@ -338,7 +338,7 @@ fn every_expression_of_the_table_is_its_slow_twin_in_batches() {
 }
 
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 22] = [
+const MORE_EXPRESSIONS: [&str; 26] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -361,4 +361,8 @@ const MORE_EXPRESSIONS: [&str; 22] = [
     "sum(query(v) * unpack_bits(attribute(b)){x:3})",
     "map_subspaces(attribute(mx), f(t)(reduce(t, max)))",
     "filter_subspaces(attribute(mx), f(t)(reduce(t, sum) > 0))",
+    "attribute(v){x:2} + attribute(v){x:(attribute(price))}",
+    "attribute(v){x:1} + sum(attribute(v))",
+    "query(mat){x:1} * attribute(v){x:0}",
+    "query(mat){x:1,y:(attribute(price))}",
 ];
