@@ -5,6 +5,7 @@ use millrace_tensor::TensorType;
 use crate::batch::SubspaceShape;
 use crate::dense::DensePattern;
 use crate::operators::{BatchNumbers, BinaryNumberOp, UnaryNumberOp};
+use crate::run::ReducedJoin;
 use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename};
 use crate::value::TensorValue;
 use crate::{DecisionForest, FeatureName, TokenSequence};
@@ -59,7 +60,7 @@ impl ExpressionProgram {
             .collect();
         for (node, arguments) in nodes.iter().zip(&arguments) {
             let reads_stored = |argument: NodeId| match &node.op {
-                ProgramOp::Dense(..) => true,
+                ProgramOp::Dense(..) | ProgramOp::ReducedJoin(..) => true,
                 ProgramOp::Peek(of, ..) => *of == argument && shapes[argument].mapped == 0,
                 _ => false,
             };
@@ -127,6 +128,8 @@ pub(crate) enum ProgramOp {
     FilterSubspaces(Arc<ExpressionProgram>, NodeId),
     /// A pattern with a dedicated kernel.
     Dense(DensePattern, NodeId, NodeId),
+    /// A reduction of a join, as one operation.
+    ReducedJoin(Arc<ReducedJoin>, NodeId, NodeId),
     /// The cells of each subspace in another order, for a kernel. The type is that before.
     Reorder(Arc<Vec<u32>>, NodeId),
     /// Weighted sum of these numbers.
@@ -237,7 +240,8 @@ impl ProgramOp {
             | ProgramOp::Join(_, _, a, b)
             | ProgramOp::Merge(_, a, b)
             | ProgramOp::Concat(_, a, b)
-            | ProgramOp::Dense(_, a, b) => {
+            | ProgramOp::Dense(_, a, b)
+            | ProgramOp::ReducedJoin(_, a, b) => {
                 visit(a);
                 visit(b);
             }

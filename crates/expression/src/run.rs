@@ -1,6 +1,8 @@
 //! One run of a program's nodes over a block of documents.
 
+mod generate;
 mod patterns;
+mod reduced_join;
 
 use crate::batch::{BatchSpace, BatchView, SubspaceShape, TensorBatch};
 use crate::dense::{CellsRef, SumShape};
@@ -10,6 +12,8 @@ use crate::operators::BatchNumbers;
 use crate::program::{ExpressionProgram, NodeId, PinSource, ProgramOp};
 use crate::tensors::{self, PinnedDimension};
 use crate::value::{TensorValue, round};
+
+pub(crate) use reduced_join::ReducedJoin;
 
 /// A run over a block, up to a node.
 pub(crate) struct BatchRun<'a> {
@@ -60,6 +64,7 @@ impl<'a> BatchRun<'a> {
             ProgramOp::Dense(dense, a, b) if dense.shape != SumShape::Rows => {
                 self.run_dense(*dense, *a, *b, spare)
             }
+            ProgramOp::ReducedJoin(plan, a, b) => self.run_reduced_join((plan, *a, *b), spare, space, nested),
             ProgramOp::Linear(weights, terms) if terms.iter().any(|term| !self.is_same(*term)) => {
                 let terms: Vec<BatchNumbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
                 let mut out = self.buffer(spare);
@@ -373,6 +378,7 @@ impl<'a> BatchRun<'a> {
             | ProgramOp::Unary(..)
             | ProgramOp::Binary(..)
             | ProgramOp::Linear(..)
+            | ProgramOp::ReducedJoin(..)
             | ProgramOp::Forest(..) => unreachable!("numbers and inputs are not tensors"),
         }
     }
@@ -479,68 +485,6 @@ impl<'a> BatchRun<'a> {
             }
         }
     }
-
-    /// Runs the body of a generated tensor over all cells of several documents.
-    fn generate(
-        &self,
-        (body, indices, captured): (&ExpressionProgram, &[Vec<f64>], &[NodeId]),
-        documents: usize,
-        out: &mut TensorBatch,
-        space: &mut BatchSpace,
-        nested: &mut EvaluationScratch,
-    ) {
-        let size = indices.first().map_or(1, Vec::len);
-        let at_once = (CELLS_AT_A_TIME / size).clamp(1, documents.max(1));
-        let tiled: Vec<Vec<f64>> = indices.iter().map(|index| index.repeat(at_once)).collect();
-        out.cells.resize(documents * size, 0.0);
-        // Captured tensors have labels of this program.
-        std::mem::swap(&mut nested.space, space);
-        for first in (0..documents).step_by(at_once) {
-            let count = at_once.min(documents - first);
-            let captured: Vec<CapturedInput<'_>> =
-                captured.iter().map(|id| self.captured(*id, first, count, size)).collect();
-            let cells = &mut out.cells[first * size..(first + count) * size];
-            // A single document can have more cells than are run at a time.
-            let step = if count == 1 { CELLS_AT_A_TIME } else { cells.len() };
-            for (block, cells) in cells.chunks_mut(step).enumerate() {
-                let from = block * step;
-                let indices = tiled.iter().map(|all| InputBatch::numbers(&all[from..from + cells.len()]));
-                let captured = captured.iter().map(|input| match input {
-                    CapturedInput::Number(number) => InputBatch::number(*number),
-                    CapturedInput::Numbers(numbers) => {
-                        InputBatch::numbers(&numbers[from..from + cells.len()])
-                    }
-                    CapturedInput::View(view) => InputBatch(InputFeed::View(*view)),
-                });
-                let operands: Vec<InputBatch<'_>> = indices.chain(captured).collect();
-                body.evaluate_nested(nested, cells.len(), &operands).write(cells);
-            }
-        }
-        std::mem::swap(&mut nested.space, space);
-    }
-
-    /// A captured node for `count` documents from `first` on, each with `size` cells.
-    fn captured(&self, id: NodeId, first: usize, count: usize, size: usize) -> CapturedInput<'a> {
-        if self.program.nodes[id].tensor_type.is_scalar() {
-            return match self.numbers(id) {
-                BatchNumbers::Same(number) => CapturedInput::Number(number),
-                BatchNumbers::Each(numbers) if count == 1 => CapturedInput::Number(numbers[first]),
-                BatchNumbers::Each(numbers) => {
-                    let each = numbers[first..first + count].iter();
-                    CapturedInput::Numbers(each.flat_map(|n| std::iter::repeat_n(*n, size)).collect())
-                }
-            };
-        }
-        let view = self.view(id);
-        CapturedInput::View(if count == 1 { view.one(first) } else { view.spread(first, size) })
-    }
-}
-
-/// A captured node of a generated tensor.
-enum CapturedInput<'a> {
-    Number(f64),
-    Numbers(Vec<f64>),
-    View(BatchView<'a>),
 }
 
 /// The cells of the first documents, one after another; copied to `buffer` if they are not adjacent.
