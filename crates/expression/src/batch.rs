@@ -327,3 +327,24 @@ impl<'a> BatchView<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::LabelTable;
+
+    #[test]
+    fn labels_of_any_length_are_numbered_once() {
+        let labels: Vec<String> =
+            (0..40).flat_map(|length| ["a", "b", "é"].map(|letter| letter.repeat(length))).collect();
+        let mut table = LabelTable::default();
+        let numbers: Vec<u32> = labels.iter().map(|label| table.number(label.as_bytes())).collect();
+        for (label, number) in labels.iter().zip(&numbers) {
+            assert_eq!(table.number(label.as_bytes()), *number, "{label}");
+            assert_eq!(table.find(label.as_bytes()), *number, "{label}");
+            assert_eq!(**table.label(*number), **label);
+        }
+        // The three texts without letters are one label.
+        assert_eq!(numbers.iter().max(), Some(&(labels.len() as u32 - 3)));
+        assert_eq!([&b"c"[..], &[b'c'; 20]].map(|label| table.find(label)), [u32::MAX; 2]);
+    }
+}
