@@ -183,9 +183,12 @@ impl<'a> CellsRef<'a> {
 
 /// Converts cells to a cell type.
 pub(crate) fn narrowed(cells: &[f64], cell: CellType) -> TensorCells {
-    let mut narrowed = TensorCells::with_capacity(cell, cells.len());
-    cells.iter().for_each(|cell| narrowed.push(*cell));
-    narrowed
+    match cell {
+        CellType::Double => TensorCells::Double(cells.to_vec()),
+        CellType::Float => TensorCells::Float(cells.iter().map(|cell| *cell as f32).collect()),
+        CellType::BFloat16 => TensorCells::BFloat16(cells.iter().map(|cell| bf16::from_f64(*cell)).collect()),
+        CellType::Int8 => TensorCells::Int8(cells.iter().map(|cell| *cell as i8).collect()),
+    }
 }
 
 /// Reusable buffers for computed cells in the type of their tensor.
