@@ -166,6 +166,8 @@ fn write_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+const ENDS_EARLY: Error = Error::Row("it ends too early");
+
 /// Takes values off the front of their wire form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WireReader<'a> {
@@ -182,19 +184,34 @@ impl<'a> WireReader<'a> {
         self.bytes.len()
     }
 
+    #[inline]
     fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
-        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(Error::Row("it ends too early"))?;
+        let Some((taken, rest)) = self.bytes.split_at_checked(count) else { return Err(ENDS_EARLY) };
         self.bytes = rest;
         Ok(taken)
     }
 
+    #[inline]
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (taken, rest) = self.bytes.split_first_chunk().ok_or(Error::Row("it ends too early"))?;
+        let Some((taken, rest)) = self.bytes.split_first_chunk() else { return Err(ENDS_EARLY) };
         self.bytes = rest;
         Ok(*taken)
     }
 
+    /// A count or a length, nearly always of one byte.
+    #[inline]
     fn number(&mut self) -> Result<usize, Error> {
+        match self.bytes.split_first() {
+            Some((first, rest)) if first & 0x80 == 0 => {
+                self.bytes = rest;
+                Ok(usize::from(*first))
+            }
+            _ => self.long_number(),
+        }
+    }
+
+    #[cold]
+    fn long_number(&mut self) -> Result<usize, Error> {
         let mut number = 0u64;
         for shift in (0..).step_by(7).take(9) {
             let [byte] = self.array()?;
@@ -208,6 +225,7 @@ impl<'a> WireReader<'a> {
 
     /// Reads a count of items that take at least one byte each. A wrong count therefore cannot request more
     /// memory than there are bytes.
+    #[inline]
     pub(crate) fn count(&mut self) -> Result<usize, Error> {
         let count = self.number()?;
         if count > self.bytes.len() {
@@ -217,6 +235,7 @@ impl<'a> WireReader<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn sized(&mut self) -> Result<&'a [u8], Error> {
         let count = self.number()?;
         self.take(count)

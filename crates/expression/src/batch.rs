@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use millrace_tensor::TensorType;
+use millrace_tensor::{ShortText, TensorType};
 
 use crate::value::TensorValue;
 
@@ -15,7 +15,9 @@ const LABELS_MAX: usize = 1 << 16;
 /// Distinct labels, numbered from 0 in the order of their appearance.
 #[derive(Debug, Default)]
 pub(crate) struct LabelTable {
-    numbers: HashTable<u32>,
+    short: HashMap<ShortText, u32>,
+    /// Numbers of the labels that are too long for `short`.
+    long: HashTable<u32>,
     hasher: DefaultHashBuilder,
     labels: Vec<Arc<str>>,
 }
@@ -24,23 +26,35 @@ impl LabelTable {
     /// The number of a label; a new one if it is new. Bytes that are not UTF-8 are replaced.
     pub fn number(&mut self, label: &[u8]) -> u32 {
         use std::hash::BuildHasher;
-        let LabelTable { numbers, hasher, labels } = self;
+        let LabelTable { short, long, hasher, labels } = self;
+        let number = labels.len() as u32;
+        if let Some(text) = ShortText::new(label) {
+            let known = *short.entry(text).or_insert(number);
+            if known == number {
+                labels.push(String::from_utf8_lossy(label).into());
+            }
+            return known;
+        }
         let hash = hasher.hash_one(label);
-        if let Some(known) = numbers.find(hash, |number| labels[*number as usize].as_bytes() == label) {
+        if let Some(known) = long.find(hash, |number| labels[*number as usize].as_bytes() == label) {
             return *known;
         }
-        let number = labels.len() as u32;
         labels.push(String::from_utf8_lossy(label).into());
-        numbers.insert_unique(hash, number, |number| hasher.hash_one(labels[*number as usize].as_bytes()));
+        long.insert_unique(hash, number, |number| hasher.hash_one(labels[*number as usize].as_bytes()));
         number
     }
 
     /// The number of a label, or one that no label has.
     pub fn find(&self, label: &[u8]) -> u32 {
         use std::hash::BuildHasher;
-        let hash = self.hasher.hash_one(label);
-        let is_label = |number: &u32| self.labels[*number as usize].as_bytes() == label;
-        self.numbers.find(hash, is_label).copied().unwrap_or(u32::MAX)
+        let known = match ShortText::new(label) {
+            Some(text) => self.short.get(&text),
+            None => {
+                let is_label = |number: &u32| self.labels[*number as usize].as_bytes() == label;
+                self.long.find(self.hasher.hash_one(label), is_label)
+            }
+        };
+        known.copied().unwrap_or(u32::MAX)
     }
 
     /// The label with a number.
@@ -311,5 +325,26 @@ impl<'a> BatchView<'a> {
             labels: numbers.iter().map(|number| Arc::clone(labels.label(*number))).collect(),
             cells: self.of_document(document).to_vec(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LabelTable;
+
+    #[test]
+    fn labels_of_any_length_are_numbered_once() {
+        let labels: Vec<String> =
+            (0..40).flat_map(|length| ["a", "b", "é"].map(|letter| letter.repeat(length))).collect();
+        let mut table = LabelTable::default();
+        let numbers: Vec<u32> = labels.iter().map(|label| table.number(label.as_bytes())).collect();
+        for (label, number) in labels.iter().zip(&numbers) {
+            assert_eq!(table.number(label.as_bytes()), *number, "{label}");
+            assert_eq!(table.find(label.as_bytes()), *number, "{label}");
+            assert_eq!(**table.label(*number), **label);
+        }
+        // The three texts without letters are one label.
+        assert_eq!(numbers.iter().max(), Some(&(labels.len() as u32 - 3)));
+        assert_eq!([&b"c"[..], &[b'c'; 20]].map(|label| table.find(label)), [u32::MAX; 2]);
     }
 }

@@ -12,7 +12,8 @@ use crate::evaluate::EvaluationScratch;
 use crate::linear;
 use crate::operators::{BinaryNumberOp, ReduceAggregator, UnaryNumberOp};
 use crate::program::{CellFunction, ExpressionProgram, NodeId, ProgramNode, ProgramOp};
-use crate::tensors::step;
+use crate::run::ReducedJoin;
+use crate::tensors::{TensorReduce, step};
 use crate::value::TensorValue;
 
 /// Maximum number of nodes of a program. Inlining nested functions can produce far more nodes than their text
@@ -145,10 +146,31 @@ impl ProgramBuilder {
                 self.sum_of_products(of, tensor_type)
                     .or_else(|| self.max_sim(of, tensor_type))
                     .or_else(|| self.rows_along(of, tensor_type))
+                    .or_else(|| self.reduced_join(plan, of))
                     .unwrap_or(op)
             }
+            ProgramOp::Reduce(plan, of) => self.reduced_join(plan, *of).unwrap_or(op),
             _ => op,
         }
+    }
+
+    /// Matches `reduce(join(a, b, f), aggregator)` of two tensors with the same dimension, a mapped one, of
+    /// which at least one is an input.
+    fn reduced_join(&self, reduce: &Arc<TensorReduce>, joined: NodeId) -> Option<ProgramOp> {
+        let ProgramOp::Join(function, join, a, b) = &self.nodes[joined].op else { return None };
+        let (a_type, b_type) = (self.tensor_type(*a), self.tensor_type(*b));
+        let has_one_label = a_type.dimensions().len() == 1 && !a_type.is_dense();
+        let is_input = |id: &NodeId| matches!(self.nodes[*id].op, ProgramOp::Input(_));
+        if !has_one_label || a_type.dimensions() != b_type.dimensions() || ![a, b].into_iter().any(is_input) {
+            return None;
+        }
+        let plan = ReducedJoin {
+            function: function.clone(),
+            join: Arc::clone(join),
+            reduce: Arc::clone(reduce),
+            cell: self.tensor_type(joined).cell(),
+        };
+        Some(ProgramOp::ReducedJoin(Arc::new(plan), *a, *b))
     }
 
     /// Matches `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one operand and the only

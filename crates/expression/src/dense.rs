@@ -124,9 +124,54 @@ impl<'a> CellsRef<'a> {
 
     /// Appends the cells to `out`.
     pub fn append(self, out: &mut Vec<f64>) {
-        let begin = out.len();
-        out.resize(begin + self.len(), 0.0);
-        self.write(&mut out[begin..]);
+        match self {
+            CellsRef::Double(cells) => out.extend_from_slice(cells),
+            CellsRef::Float(cells) => out.extend(cells.iter().map(|cell| f64::from(*cell))),
+            CellsRef::BFloat16(cells) => out.extend(cells.iter().map(|cell| f64::from(*cell))),
+            CellsRef::Int8(cells) => out.extend(cells.iter().map(|cell| f64::from(*cell))),
+            CellsRef::DoubleBytes(cells) => out.extend(cells.iter().map(|cell| f64::from_le_bytes(*cell))),
+            CellsRef::FloatBytes(cells) => {
+                out.extend(cells.iter().map(|cell| f64::from(f32::from_le_bytes(*cell))));
+            }
+            CellsRef::BFloat16Bytes(cells) => {
+                out.extend(cells.iter().map(|cell| f64::from(bf16::from_le_bytes(*cell))));
+            }
+        }
+    }
+
+    /// Appends the vectors of `width` cells at these indices to `out`; zeros for one past the end.
+    pub fn append_rows(self, rows: &[u16], width: usize, out: &mut Vec<f64>) {
+        // Nearly always the documents are adjacent.
+        for adjacent in rows.chunk_by(|row, next| row.checked_add(1) == Some(*next)) {
+            let end = out.len() + adjacent.len() * width;
+            self.part(usize::from(adjacent[0]) * width, adjacent.len() * width).append(out);
+            out.resize(end, 0.0);
+        }
+    }
+
+    /// Appends the cells at these indices to `out`; 0 for one past the end.
+    pub fn append_at(self, indices: impl Iterator<Item = usize>, out: &mut Vec<f64>) {
+        fn copy<T: Copy>(
+            cells: &[T],
+            indices: impl Iterator<Item = usize>,
+            out: &mut Vec<f64>,
+            number: impl Fn(T) -> f64,
+        ) {
+            out.extend(indices.map(|index| cells.get(index).map_or(0.0, |cell| number(*cell))));
+        }
+        match self {
+            CellsRef::Double(cells) => copy(cells, indices, out, |cell| cell),
+            CellsRef::Float(cells) => copy(cells, indices, out, f64::from),
+            CellsRef::BFloat16(cells) => copy(cells, indices, out, f64::from),
+            CellsRef::Int8(cells) => copy(cells, indices, out, f64::from),
+            CellsRef::DoubleBytes(cells) => copy(cells, indices, out, f64::from_le_bytes),
+            CellsRef::FloatBytes(cells) => {
+                copy(cells, indices, out, |cell| f64::from(f32::from_le_bytes(cell)));
+            }
+            CellsRef::BFloat16Bytes(cells) => {
+                copy(cells, indices, out, |cell| f64::from(bf16::from_le_bytes(cell)));
+            }
+        }
     }
 
     pub fn to_f64(self) -> Vec<f64> {
@@ -138,9 +183,12 @@ impl<'a> CellsRef<'a> {
 
 /// Converts cells to a cell type.
 pub(crate) fn narrowed(cells: &[f64], cell: CellType) -> TensorCells {
-    let mut narrowed = TensorCells::with_capacity(cell, cells.len());
-    cells.iter().for_each(|cell| narrowed.push(*cell));
-    narrowed
+    match cell {
+        CellType::Double => TensorCells::Double(cells.to_vec()),
+        CellType::Float => TensorCells::Float(cells.iter().map(|cell| *cell as f32).collect()),
+        CellType::BFloat16 => TensorCells::BFloat16(cells.iter().map(|cell| bf16::from_f64(*cell)).collect()),
+        CellType::Int8 => TensorCells::Int8(cells.iter().map(|cell| *cell as i8).collect()),
+    }
 }
 
 /// Reusable buffers for computed cells in the type of their tensor.

@@ -192,6 +192,7 @@ pub struct BatchOutput<'a> {
     slot: &'a NodeSlot,
     operands: &'a [InputBatch<'a>],
     tensor_type: &'a TensorType,
+    shape: SubspaceShape,
     labels: &'a LabelTable,
 }
 
@@ -251,10 +252,9 @@ impl BatchOutput<'_> {
 
     /// The result as a batch, if it is one.
     fn view(&self) -> Option<BatchView<'_>> {
-        let shape = SubspaceShape::of(self.tensor_type);
         match self.slot {
-            NodeSlot::Tensor(batch) => Some(batch.view(shape, true)),
-            NodeSlot::Tensors(batch) => Some(batch.view(shape, false)),
+            NodeSlot::Tensor(batch) => Some(batch.view(self.shape, true)),
+            NodeSlot::Tensors(batch) => Some(batch.view(self.shape, false)),
             NodeSlot::Operand(at) => match self.operands[*at].0 {
                 InputFeed::View(view) => Some(view),
                 _ => None,
@@ -345,6 +345,7 @@ impl ExpressionProgram {
             slot: &scratch.slots[last],
             operands: inputs,
             tensor_type: &self.nodes[last].tensor_type,
+            shape: self.shapes[last],
             labels: &scratch.space.labels,
         }
     }

@@ -5,6 +5,7 @@ use millrace_tensor::TensorType;
 use crate::batch::SubspaceShape;
 use crate::dense::DensePattern;
 use crate::operators::{BatchNumbers, BinaryNumberOp, UnaryNumberOp};
+use crate::run::ReducedJoin;
 use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename};
 use crate::value::TensorValue;
 use crate::{DecisionForest, FeatureName, TokenSequence};
@@ -26,7 +27,7 @@ pub struct ExpressionProgram {
     /// For each node, the nodes whose results are not used after it.
     pub(crate) done: Vec<Vec<NodeId>>,
     pub(crate) shapes: Vec<SubspaceShape>,
-    /// True for each input that only kernels read, in its stored form.
+    /// True for each input that only operations read which take its stored form.
     pub(crate) is_raw: Vec<bool>,
     /// Cells of the largest dense subspace among tensors that are laid out flat; 0 if there are none.
     pub(crate) flat_cells: usize,
@@ -58,9 +59,12 @@ impl ExpressionProgram {
             .map(|node| matches!(node.op, ProgramOp::Input(_)) && !node.tensor_type.is_scalar())
             .collect();
         for (node, arguments) in nodes.iter().zip(&arguments) {
-            if !matches!(node.op, ProgramOp::Dense(..)) {
-                arguments.iter().for_each(|argument| is_raw[*argument] = false);
-            }
+            let reads_stored = |argument: NodeId| match &node.op {
+                ProgramOp::Dense(..) | ProgramOp::ReducedJoin(..) => true,
+                ProgramOp::Peek(of, ..) => *of == argument && shapes[argument].mapped == 0,
+                _ => false,
+            };
+            arguments.iter().filter(|id| !reads_stored(**id)).for_each(|id| is_raw[*id] = false);
         }
         let flat = nodes.iter().zip(&is_raw).filter(|(node, raw)| !**raw && !node.tensor_type.is_scalar());
         let flat_cells = flat.map(|(node, _)| node.tensor_type.dense_size()).max().unwrap_or(0);
@@ -124,6 +128,8 @@ pub(crate) enum ProgramOp {
     FilterSubspaces(Arc<ExpressionProgram>, NodeId),
     /// A pattern with a dedicated kernel.
     Dense(DensePattern, NodeId, NodeId),
+    /// A reduction of a join, as one operation.
+    ReducedJoin(Arc<ReducedJoin>, NodeId, NodeId),
     /// The cells of each subspace in another order, for a kernel. The type is that before.
     Reorder(Arc<Vec<u32>>, NodeId),
     /// Weighted sum of these numbers.
@@ -234,7 +240,8 @@ impl ProgramOp {
             | ProgramOp::Join(_, _, a, b)
             | ProgramOp::Merge(_, a, b)
             | ProgramOp::Concat(_, a, b)
-            | ProgramOp::Dense(_, a, b) => {
+            | ProgramOp::Dense(_, a, b)
+            | ProgramOp::ReducedJoin(_, a, b) => {
                 visit(a);
                 visit(b);
             }

@@ -1,6 +1,8 @@
 //! One run of a program's nodes over a block of documents.
 
+mod generate;
 mod patterns;
+mod reduced_join;
 mod subspaces;
 
 use crate::batch::{BatchSpace, BatchView, SubspaceShape, TensorBatch};
@@ -11,6 +13,8 @@ use crate::operators::BatchNumbers;
 use crate::program::{ExpressionProgram, NodeId, PinSource, ProgramOp};
 use crate::tensors::{self, PinnedDimension};
 use crate::value::{TensorValue, round};
+
+pub(crate) use reduced_join::ReducedJoin;
 
 /// A run over a block, up to a node.
 pub(crate) struct BatchRun<'a> {
@@ -61,6 +65,7 @@ impl<'a> BatchRun<'a> {
             ProgramOp::Dense(dense, a, b) if dense.shape != SumShape::Rows => {
                 self.run_dense(*dense, *a, *b, spare)
             }
+            ProgramOp::ReducedJoin(plan, a, b) => self.run_reduced_join((plan, *a, *b), spare, space, nested),
             ProgramOp::Linear(weights, terms) if terms.iter().any(|term| !self.is_same(*term)) => {
                 let terms: Vec<BatchNumbers<'_>> = terms.iter().map(|term| self.numbers(*term)).collect();
                 let mut out = self.buffer(spare);
@@ -174,6 +179,10 @@ impl<'a> BatchRun<'a> {
     ) -> TensorBatch {
         let (shape, tensor_type) = (self.program.shapes[id], &self.program.nodes[id].tensor_type);
         let mut out = TensorBatch::new(shape, cells);
+        if let InputFeed::Rows(cells, rows) = feed {
+            cells.append_rows(&rows[self.first..][..documents], shape.size, &mut out.cells);
+            return out;
+        }
         for document in self.first..self.first + documents {
             match feed {
                 InputFeed::Tensors(tensors) => {
@@ -187,16 +196,34 @@ impl<'a> BatchRun<'a> {
                     out.labels.extend(labels.map(|label| space.labels.number(label)));
                     stored.cells(document, tensor_type).append(&mut out.cells);
                 }
-                InputFeed::Rows(cells, rows) => {
-                    let begin = out.cells.len();
-                    cells.row(usize::from(rows[document]), shape.size).append(&mut out.cells);
-                    out.cells.resize(begin + shape.size, 0.0);
-                }
                 _ => unreachable!("other inputs are not laid out"),
             }
             out.end_tensor(shape);
         }
         out
+    }
+
+    /// The tensors of an input in its stored form, laid out flat. `None` for any other node: its result is so
+    /// already.
+    fn laid_out(&self, id: NodeId, space: &mut BatchSpace) -> Option<TensorBatch> {
+        let NodeSlot::Operand(at) = &self.slots[id] else { return None };
+        match self.operands[*at].0 {
+            InputFeed::Tensor(tensor) => {
+                Some(TensorBatch::of_value(&TensorValue::from_tensor(tensor), &mut space.labels))
+            }
+            feed @ (InputFeed::Tensors(_) | InputFeed::Rows(..) | InputFeed::Stored(_)) => {
+                Some(self.flat(id, feed, self.documents, Vec::new(), space))
+            }
+            InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => None,
+        }
+    }
+
+    /// The result of a node as in [`BatchRun::view`], or what [`BatchRun::laid_out`] gave for it.
+    fn view_of<'v>(&'v self, id: NodeId, laid_out: Option<&'v TensorBatch>) -> BatchView<'v> {
+        match laid_out {
+            Some(batch) => batch.view(self.program.shapes[id], self.is_same(id)),
+            None => self.view(id),
+        }
     }
 
     /// The result of a node as an operand of functions on tensors.
@@ -212,7 +239,7 @@ impl<'a> BatchRun<'a> {
                 InputFeed::Numbers(numbers) => BatchView::numbers(&numbers[self.first..], false),
                 InputFeed::View(view) if view.is_same() => *view,
                 InputFeed::View(view) => BatchView { first: view.first + self.first, ..*view },
-                _ => unreachable!("inputs in their stored form are read by kernels only"),
+                _ => unreachable!("inputs in their stored form are read as such"),
             },
             NodeSlot::Empty => unreachable!("a node is computed before those that use it"),
         }
@@ -323,6 +350,7 @@ impl<'a> BatchRun<'a> {
             | ProgramOp::Unary(..)
             | ProgramOp::Binary(..)
             | ProgramOp::Linear(..)
+            | ProgramOp::ReducedJoin(..)
             | ProgramOp::Forest(..) => unreachable!("numbers and inputs are not tensors"),
         }
     }
@@ -344,12 +372,12 @@ impl<'a> BatchRun<'a> {
         space: &mut BatchSpace,
     ) -> TensorBatch {
         let shape = self.program.shapes[id];
-        let of = self.view(of);
         let mut out = TensorBatch::new(shape, cells);
-        if of.shape.mapped == 0 {
-            self.peek_dense(&of, (pins, places), documents, &mut out.cells);
+        if self.program.shapes[of].mapped == 0 {
+            self.peek_dense(of, (pins, places), documents, &mut out.cells, space);
             return out;
         }
+        let of = self.view(of);
         let mut pinned: Vec<PinnedDimension> = Vec::with_capacity(pins.len());
         for document in 0..documents {
             pinned.clear();
@@ -375,18 +403,28 @@ impl<'a> BatchRun<'a> {
     }
 
     /// As [`BatchRun::peek`], for tensors without mapped dimensions: each document's cells have one position,
-    /// to which each index adds.
+    /// to which each index adds. Rows of a column are read where they lie.
     fn peek_dense(
         &self,
-        of: &BatchView<'_>,
+        of: NodeId,
         (pins, places): (&[PinSource], &[u32]),
         documents: usize,
         out: &mut Vec<f64>,
+        space: &mut BatchSpace,
     ) {
         /// Of an address outside the tensor, whose cells are zeros.
         const OUTSIDE: usize = usize::MAX;
-        let start = |document| of.subspaces(document).start * of.shape.size;
-        let mut positions: Vec<usize> = (0..documents).map(start).collect();
+        let size = self.program.shapes[of].size;
+        let rows = self.stored_rows(of);
+        let laid_out = if rows.is_some() { None } else { self.laid_out(of, space) };
+        let (cells, mut positions): (CellsRef<'_>, Vec<usize>) = match rows {
+            Some((cells, rows)) => (cells, rows.iter().map(|row| usize::from(*row) * size).collect()),
+            None => {
+                let view = self.view_of(of, laid_out.as_ref());
+                let start = |document| view.subspaces(document).start * size;
+                (CellsRef::Double(view.cells), (0..documents).map(start).collect())
+            }
+        };
         let add = |position: &mut usize, step: usize, size: usize, index: f64| {
             let is_inside = (0.0..size as f64).contains(&index);
             *position = if is_inside { position.saturating_add(index as usize * step) } else { OUTSIDE };
@@ -409,77 +447,16 @@ impl<'a> BatchRun<'a> {
                 }
             }
         }
-        let cell = |position: usize, place: &u32| of.cells.get(position.saturating_add(*place as usize));
+        let at = |position: usize, place: &u32| position.saturating_add(*place as usize);
         match places {
-            [place] => out
-                .extend(positions.iter().map(|position| cell(*position, place).copied().unwrap_or_default())),
-            _ => out.extend(positions.iter().flat_map(|position| {
-                places.iter().map(|place| cell(*position, place).copied().unwrap_or_default())
-            })),
-        }
-    }
-
-    /// Runs the body of a generated tensor over all cells of several documents.
-    fn generate(
-        &self,
-        (body, indices, captured): (&ExpressionProgram, &[Vec<f64>], &[NodeId]),
-        documents: usize,
-        out: &mut TensorBatch,
-        space: &mut BatchSpace,
-        nested: &mut EvaluationScratch,
-    ) {
-        let size = indices.first().map_or(1, Vec::len);
-        let at_once = (CELLS_AT_A_TIME / size).clamp(1, documents.max(1));
-        let tiled: Vec<Vec<f64>> = indices.iter().map(|index| index.repeat(at_once)).collect();
-        out.cells.resize(documents * size, 0.0);
-        // Captured tensors have labels of this program.
-        std::mem::swap(&mut nested.space, space);
-        for first in (0..documents).step_by(at_once) {
-            let count = at_once.min(documents - first);
-            let captured: Vec<CapturedInput<'_>> =
-                captured.iter().map(|id| self.captured(*id, first, count, size)).collect();
-            let cells = &mut out.cells[first * size..(first + count) * size];
-            // A single document can have more cells than are run at a time.
-            let step = if count == 1 { CELLS_AT_A_TIME } else { cells.len() };
-            for (block, cells) in cells.chunks_mut(step).enumerate() {
-                let from = block * step;
-                let indices = tiled.iter().map(|all| InputBatch::numbers(&all[from..from + cells.len()]));
-                let captured = captured.iter().map(|input| match input {
-                    CapturedInput::Number(number) => InputBatch::number(*number),
-                    CapturedInput::Numbers(numbers) => {
-                        InputBatch::numbers(&numbers[from..from + cells.len()])
-                    }
-                    CapturedInput::View(view) => InputBatch(InputFeed::View(*view)),
-                });
-                let operands: Vec<InputBatch<'_>> = indices.chain(captured).collect();
-                body.evaluate_nested(nested, cells.len(), &operands).write(cells);
+            [place] => cells.append_at(positions.iter().map(|position| at(*position, place)), out),
+            _ => {
+                let each =
+                    positions.iter().flat_map(|position| places.iter().map(|place| at(*position, place)));
+                cells.append_at(each, out);
             }
         }
-        std::mem::swap(&mut nested.space, space);
     }
-
-    /// A captured node for `count` documents from `first` on, each with `size` cells.
-    fn captured(&self, id: NodeId, first: usize, count: usize, size: usize) -> CapturedInput<'a> {
-        if self.program.nodes[id].tensor_type.is_scalar() {
-            return match self.numbers(id) {
-                BatchNumbers::Same(number) => CapturedInput::Number(number),
-                BatchNumbers::Each(numbers) if count == 1 => CapturedInput::Number(numbers[first]),
-                BatchNumbers::Each(numbers) => {
-                    let each = numbers[first..first + count].iter();
-                    CapturedInput::Numbers(each.flat_map(|n| std::iter::repeat_n(*n, size)).collect())
-                }
-            };
-        }
-        let view = self.view(id);
-        CapturedInput::View(if count == 1 { view.one(first) } else { view.spread(first, size) })
-    }
-}
-
-/// A captured node of a generated tensor.
-enum CapturedInput<'a> {
-    Number(f64),
-    Numbers(Vec<f64>),
-    View(BatchView<'a>),
 }
 
 /// The cells of the first documents, one after another; copied to `buffer` if they are not adjacent.

@@ -511,6 +511,20 @@ pub(crate) fn unpack_bits(of: &[f64], lowest_first: bool, out: &mut Vec<f64>) {
     for cell in of {
         let bits = *cell as i8 as u8;
         let bits = if lowest_first { bits } else { bits.reverse_bits() };
-        out.extend((0..8).map(|at| f64::from(bits >> at & 1)));
+        out.extend_from_slice(&BIT_CELLS[usize::from(bits)]);
     }
 }
+
+/// The bits of each byte as cells, the lowest first.
+static BIT_CELLS: [[f64; 8]; 256] = {
+    let mut cells = [[0.0; 8]; 256];
+    let mut at = 0;
+    while at < 256 * 8 {
+        let (byte, bit) = (at / 8, at % 8);
+        if byte >> bit & 1 == 1 {
+            cells[byte][bit] = 1.0;
+        }
+        at += 1;
+    }
+    cells
+};

@@ -2,6 +2,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use millrace_tensor::ShortText;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::datum::ExpressionDatum;
@@ -93,7 +94,7 @@ impl GroupTable {
 
     /// Like [`GroupTable::number`], for the bytes of a text in its column.
     pub(crate) fn text_bytes(&mut self, parent: u32, text: &[u8]) -> u32 {
-        let Some(short) = ShortText::of(text) else { return self.any_text(parent, text) };
+        let Some(short) = ShortText::new(text) else { return self.any_text(parent, text) };
         if let Some(known) = self.short.get(&(parent, short)) {
             return *known;
         }
@@ -149,29 +150,6 @@ impl GroupTable {
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
-}
-
-/// A text of up to 16 bytes: its length, and all its bytes, some of them twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct ShortText {
-    len: u32,
-    parts: [u64; 2],
-}
-
-impl ShortText {
-    #[inline]
-    fn of(text: &[u8]) -> Option<Self> {
-        let parts = match text.len() {
-            len @ 8..=16 => [eight(&text[..8]), eight(&text[len - 8..])],
-            0..8 => [text.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte)), 0],
-            _ => return None,
-        };
-        Some(ShortText { len: text.len() as u32, parts })
-    }
-}
-
-fn eight(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) -> u64 {

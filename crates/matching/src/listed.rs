@@ -1,6 +1,7 @@
 //! Lists of numbers and texts that values are compared with.
 
 use hashbrown::HashMap;
+use millrace_tensor::ShortText;
 
 /// Numbers with weights: looking one up takes the same time however many there are. The hash is keyed, since
 /// queries choose the numbers.
@@ -38,8 +39,10 @@ impl ListedNumbers {
 }
 
 /// Texts with weights, looked up like [`ListedNumbers`].
+#[derive(Default)]
 pub(crate) struct ListedTexts {
-    weights: HashMap<Box<str>, i32>,
+    short: HashMap<ShortText, i32>,
+    long: HashMap<Box<str>, i32>,
     /// A bit for each length in bytes of a listed text; the last one stands for all lengths from 63 on.
     lengths: u64,
 }
@@ -47,10 +50,13 @@ pub(crate) struct ListedTexts {
 impl ListedTexts {
     /// Creates the list. Of a text that is listed twice, the greater weight counts.
     pub(crate) fn new(texts: &[(String, i32)]) -> Self {
-        let mut listed = ListedTexts { weights: HashMap::with_capacity(texts.len()), lengths: 0 };
+        let mut listed = ListedTexts { short: HashMap::with_capacity(texts.len()), ..ListedTexts::default() };
         for (text, weight) in texts {
             listed.lengths |= length_bit(text.len());
-            let known = listed.weights.entry(text.as_str().into()).or_insert(*weight);
+            let known = match ShortText::new(text.as_bytes()) {
+                Some(short) => listed.short.entry(short).or_insert(*weight),
+                None => listed.long.entry(text.as_str().into()).or_insert(*weight),
+            };
             *known = (*known).max(*weight);
         }
         listed
@@ -66,7 +72,16 @@ impl ListedTexts {
     /// Weight of a text; `None` if it is not listed.
     #[inline]
     pub(crate) fn weight(&self, text: &str) -> Option<i32> {
-        self.weights.get(text).copied()
+        match ShortText::new(text.as_bytes()) {
+            Some(short) => self.weight_of_short(short),
+            None => self.long.get(text).copied(),
+        }
+    }
+
+    /// Weight of a short text; `None` if it is not listed.
+    #[inline]
+    pub(crate) fn weight_of_short(&self, text: ShortText) -> Option<i32> {
+        self.short.get(&text).copied()
     }
 }
 
@@ -104,6 +119,12 @@ mod tests {
     #[test]
     fn each_listed_text_is_found_and_no_other() {
         let long = "x".repeat(100);
+        for length in 0..40 {
+            let (listed, other) = ("y".repeat(length), "z".repeat(length));
+            let table = ListedTexts::new(&[(listed.clone(), 3), (format!("{listed}y"), 4)]);
+            assert_eq!(table.weight(&listed), Some(3), "{length}");
+            assert_eq!(table.weight(&other), (length == 0).then_some(3), "{length}");
+        }
         let list: Vec<(String, i32)> =
             [("", 1), ("a", 2), ("é", 3), ("a", 7), ("b", 9), ("b", 4), (&long, 5)]
                 .map(|(text, weight)| (text.to_owned(), weight))

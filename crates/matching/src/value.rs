@@ -3,6 +3,7 @@
 use millrace_document::{EncodedLeafValues, ValueRef};
 use millrace_linguistics::FieldAnalyzer;
 use millrace_plan::{NumberRange, Predicate, QueryAttributes};
+use millrace_tensor::ShortText;
 use regex::Regex;
 
 use crate::Error;
@@ -140,10 +141,15 @@ impl ValueTest {
 
     fn matched_texts(&self, texts: &[&[u8]]) -> MatchedValues {
         let mut buffer = String::new();
-        if let ValueMatchKind::In(values) = &self.kind {
-            return MatchedValues::weighed(texts, |text| match values.may_have(text) {
-                true => values.weight(self.folded(std::str::from_utf8(text).ok()?, &mut buffer)),
-                false => None,
+        if let ValueMatchKind::In(listed) = &self.kind {
+            return MatchedValues::weighed(texts, |text| {
+                if !listed.may_have(text) {
+                    return None;
+                }
+                match self.short(text) {
+                    Some(short) => listed.weight_of_short(short),
+                    None => listed.weight(self.folded(std::str::from_utf8(text).ok()?, &mut buffer)),
+                }
             });
         }
         let mut general = |text: &[u8]| self.text(std::str::from_utf8(text).ok()?, &mut buffer);
@@ -193,8 +199,11 @@ impl ValueTest {
                 matches.then_some(1)
             }
             ValueMatchKind::Conditions(attributes) => attributes.satisfy(text).then_some(1),
-            ValueMatchKind::In(values) if !values.may_have(text.as_bytes()) => None,
-            ValueMatchKind::In(values) => values.weight(self.folded(text, buffer)),
+            ValueMatchKind::In(listed) if !listed.may_have(text.as_bytes()) => None,
+            ValueMatchKind::In(listed) => match self.short(text.as_bytes()) {
+                Some(short) => listed.weight_of_short(short),
+                None => listed.weight(self.folded(text, buffer)),
+            },
             ValueMatchKind::Words { .. } => {
                 let mut found = false;
                 self.places(text, |_| found = true);
@@ -286,6 +295,15 @@ impl ValueTest {
             ValueMatchKind::Box(geo_box) => geo_box.contains(latitude, longitude).then_some(1),
             _ => self.present(),
         }
+    }
+
+    /// The form of a short text that is compared. `None` for a text that is long, or takes more than small
+    /// letters.
+    #[inline]
+    fn short(&self, text: &[u8]) -> Option<ShortText> {
+        let short = ShortText::new(text)?;
+        // Folding ignores case, and ASCII has no accents.
+        if self.folding.is_some() { short.lowercase_ascii() } else { Some(short) }
     }
 
     fn folded<'b>(&self, text: &'b str, buffer: &'b mut String) -> &'b str {

@@ -285,8 +285,19 @@ impl<'a, K: EncodedLeafKind<'a>> LeafPass<'a, K> {
             }
             LeafShape::WeightedSet(of) => {
                 let count = cursor.collection(wire::WEIGHTED_SET)?;
-                for element in (first..).take(count) {
-                    self.weighted(of, cursor, element)?;
+                match &**of {
+                    of if of.is_wanted() => {
+                        for _ in 0..count {
+                            cursor.tag(K::TAG)?;
+                            self.values.push(K::read(cursor)?);
+                            self.weights.push(i32::from_le_bytes(cursor.array()?));
+                        }
+                    }
+                    of => {
+                        for element in (first..).take(count) {
+                            self.weighted(of, cursor, element)?;
+                        }
+                    }
                 }
                 Some(count)
             }

@@ -121,7 +121,7 @@ impl<'a> BatchRun<'a> {
     }
 
     /// Rows of the block's documents, of an input given as rows.
-    fn stored_rows(&self, id: NodeId) -> Option<(CellsRef<'a>, &'a [u16])> {
+    pub fn stored_rows(&self, id: NodeId) -> Option<(CellsRef<'a>, &'a [u16])> {
         match &self.slots[id] {
             NodeSlot::Operand(at) => match self.operands[*at].0 {
                 InputFeed::Rows(cells, rows) => Some((cells, &rows[self.first..][..self.documents])),

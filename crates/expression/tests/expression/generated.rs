@@ -20,7 +20,7 @@ const WORLDS: u64 = 12;
 const DOCUMENTS: usize = 6_000;
 
 /// Features of the expressions.
-const FEATURES: [(&str, &str); 10] = [
+const FEATURES: [(&str, &str); 11] = [
     ("query(two)", "tensor()"),
     ("query(nan)", "tensor()"),
     ("attribute(price)", "tensor()"),
@@ -31,6 +31,7 @@ const FEATURES: [(&str, &str); 10] = [
     ("attribute(m)", "tensor(k{})"),
     ("attribute(mx)", "tensor<float>(k{},x[3])"),
     ("query(mat)", "tensor(x[3],y[2])"),
+    ("query(m)", "tensor<float>(k{})"),
 ];
 
 const FUNCTIONS: [(&str, &[&str], &str); 5] = [
@@ -338,7 +339,7 @@ fn every_expression_of_the_table_is_its_slow_twin_in_batches() {
 }
 
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 22] = [
+const MORE_EXPRESSIONS: [&str; 40] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -361,4 +362,22 @@ const MORE_EXPRESSIONS: [&str; 22] = [
     "sum(query(v) * unpack_bits(attribute(b)){x:3})",
     "map_subspaces(attribute(mx), f(t)(reduce(t, max)))",
     "filter_subspaces(attribute(mx), f(t)(reduce(t, sum) > 0))",
+    "attribute(v){x:2} + attribute(v){x:(attribute(price))}",
+    "attribute(v){x:1} + sum(attribute(v))",
+    "query(mat){x:1} * attribute(v){x:0}",
+    "query(mat){x:1,y:(attribute(price))}",
+    "sum(query(m) * attribute(m))",
+    "sum(attribute(m) * query(m), k) + attribute(price)",
+    "reduce(attribute(m) - query(m), max)",
+    "reduce(join(query(m), attribute(m), f(a, b)(a * 2 - b)), avg)",
+    "reduce(attribute(m) * attribute(m), median)",
+    "sum(map(attribute(m), f(x)(x * 2)) * query(m))",
+    "sum(map(query(m), f(x)(x * 2)) * attribute(m))",
+    "sum(query(m) * attribute(m)) + sum(attribute(m))",
+    "sum(map(query(m) - attribute(m), f(x)(x * x)))",
+    "tensor(a[2], x[3])(attribute(v){x:(x)})",
+    "tensor(a[4])(attribute(v){x:(a)})",
+    "tensor(a[2], b[3])(query(mat){x:(b),y:(a)}) * attribute(price)",
+    "tensor(a[2])(attribute(v){x:1})",
+    "tensor(a[2], b[2])(attribute(v){x:(a + b)})",
 ];

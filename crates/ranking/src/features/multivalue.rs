@@ -9,7 +9,7 @@ use millrace_column::{Column, ColumnKey, ColumnValue};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, SingleValueRef};
-use millrace_tensor::{CellType, TensorType};
+use millrace_tensor::{CellType, ShortText, TensorType};
 
 use super::attribute::{label, label_number, number, write_label};
 use super::bm25_tensors::{mapped, of_cells};
@@ -160,31 +160,51 @@ struct MadeTensor {
 #[derive(Default)]
 struct LabelledCells {
     labels: Vec<u8>,
-    /// Places of the labels, and the cells.
-    cells: Vec<(Range<usize>, f64)>,
+    cells: Vec<LabelledCell>,
+}
+
+/// A cell of [`LabelledCells`].
+struct LabelledCell {
+    /// The first bytes of the label, in the order of labels; zeros after its end.
+    start: u64,
+    /// Place of the label.
+    label: Range<usize>,
+    cell: f64,
 }
 
 impl LabelledCells {
     fn push(&mut self, value: SingleValueRef<'_>, cell: f64) {
-        let start = self.labels.len();
+        let begin = self.labels.len();
         if write_label(value, &mut self.labels) {
-            self.cells.push((start..self.labels.len(), cell));
+            let label = &self.labels[begin..];
+            let start = match label.first_chunk() {
+                Some(first) => u64::from_be_bytes(*first),
+                None => {
+                    let mut first = [0; 8];
+                    first[..label.len()].copy_from_slice(label);
+                    u64::from_be_bytes(first)
+                }
+            };
+            self.cells.push(LabelledCell { start, label: begin..self.labels.len(), cell });
         }
     }
 
     /// Moves the cells to a tensor, by label; of equal labels the last one.
     fn move_to(&mut self, tensor: &mut TensorsBuilder) {
-        let labels = &self.labels;
-        self.cells.sort_by(|(a, _), (b, _)| labels[a.clone()].cmp(&labels[b.clone()]));
-        for (at, (place, cell)) in self.cells.iter().enumerate() {
-            let label = &labels[place.clone()];
-            if self.cells.get(at + 1).is_none_or(|(next, _)| &labels[next.clone()] != label) {
-                tensor.label(label);
-                tensor.cell(*cell);
+        let LabelledCells { labels, cells } = self;
+        // Few labels begin with the same eight bytes.
+        let order = |a: &LabelledCell, b: &LabelledCell| {
+            a.start.cmp(&b.start).then_with(|| labels[a.label.clone()].cmp(&labels[b.label.clone()]))
+        };
+        cells.sort_by(order);
+        for (at, cell) in cells.iter().enumerate() {
+            if cells.get(at + 1).is_none_or(|next| order(cell, next).is_ne()) {
+                tensor.label(&labels[cell.label.clone()]);
+                tensor.cell(cell.cell);
             }
         }
-        self.labels.clear();
-        self.cells.clear();
+        labels.clear();
+        cells.clear();
     }
 }
 
@@ -318,7 +338,9 @@ impl RankFeature for VectorFeature {
 
 /// A vector of the request: cells by label, which is the index for elements of an array.
 struct SparseVector {
-    cells: HashMap<Vec<u8>, f64>,
+    short: HashMap<ShortText, f64>,
+    /// Cells whose labels are too long for `short`.
+    long: HashMap<Box<[u8]>, f64>,
     /// Cells whose labels are whole numbers, by the number.
     numbered: HashMap<i64, f64>,
     /// Cells of the first indices.
@@ -334,8 +356,14 @@ impl SparseVector {
             cells.iter().filter_map(|(label, cell)| Some((label_number(label)?, *cell))).collect();
         let last = numbered.keys().copied().filter(|index| (0..FIRST_MAX).contains(index)).max();
         let first = (0..=last.unwrap_or(-1)).map(|index| numbered.get(&index).copied()).collect();
-        let cells = cells.into_iter().map(|(label, cell)| (label.into_bytes(), cell)).collect();
-        SparseVector { cells, numbered, first }
+        let (mut short, mut long) = (HashMap::new(), HashMap::new());
+        for (label, cell) in cells {
+            match ShortText::new(label.as_bytes()) {
+                Some(label) => short.insert(label, cell),
+                None => long.insert(label.into_bytes().into(), cell),
+            };
+        }
+        SparseVector { short, long, numbered, first }
     }
 
     /// Cell at an index.
@@ -350,8 +378,15 @@ impl SparseVector {
     fn labelled(&self, value: SingleValueRef<'_>) -> Option<f64> {
         match value {
             SingleValueRef::Integer(number) => self.numbered.get(&number).copied(),
-            SingleValueRef::Text(text) => self.cells.get(text).copied(),
-            other => self.cells.get(label(other)?.as_bytes()).copied(),
+            SingleValueRef::Text(text) => self.of_label(text),
+            other => self.of_label(label(other)?.as_bytes()),
+        }
+    }
+
+    fn of_label(&self, label: &[u8]) -> Option<f64> {
+        match ShortText::new(label) {
+            Some(label) => self.short.get(&label).copied(),
+            None => self.long.get(label).copied(),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Tensors with mapped dimensions of the documents of a chunk, as bytes: those of a column where they lie, or
 //! made by a feature.
 
+use half::bf16;
 use millrace_column::BytesColumn;
 use millrace_document::EncodedTensorType;
 use millrace_expression::{InputBatch, StoredLabel, StoredTensor, StoredTensors};
-use millrace_tensor::{CellType, TensorCells};
+use millrace_tensor::CellType;
 
 /// Tensors, one for each document.
 pub(crate) struct DocumentTensors {
@@ -97,11 +98,17 @@ impl TensorsBuilder {
     pub fn end_document(&mut self) {
         let cells_at =
             u32::try_from(self.bytes.len()).expect("labels come from a column, which is below 4 GiB");
-        let mut cells = TensorCells::with_capacity(self.cell, self.cells.len());
-        self.cells.drain(..).for_each(|cell| cells.push(cell));
-        self.bytes.extend_from_slice(cells.as_bytes());
-        let tensor = StoredTensor { cells_at, subspaces: cells.len() as u32, first_label: self.first_label };
-        self.tensors.push(tensor);
+        let subspaces = self.cells.len() as u32;
+        let (cells, bytes) = (self.cells.drain(..), &mut self.bytes);
+        match self.cell {
+            CellType::Double => cells.for_each(|cell| bytes.extend_from_slice(&cell.to_le_bytes())),
+            CellType::Float => cells.for_each(|cell| bytes.extend_from_slice(&(cell as f32).to_le_bytes())),
+            CellType::BFloat16 => {
+                cells.for_each(|cell| bytes.extend_from_slice(&bf16::from_f64(cell).to_le_bytes()));
+            }
+            CellType::Int8 => cells.for_each(|cell| bytes.push(cell as i8 as u8)),
+        }
+        self.tensors.push(StoredTensor { cells_at, subspaces, first_label: self.first_label });
         self.first_label = self.labels.len() as u32;
     }
 

@@ -1,0 +1,111 @@
+//! Reductions of joins to a number, without a tensor of the joined cells.
+
+use std::sync::Arc;
+
+use millrace_tensor::CellType;
+
+use super::BatchRun;
+use crate::batch::{BatchSpace, SubspaceShape};
+use crate::evaluate::{EvaluationScratch, InputFeed, NodeSlot};
+use crate::operators::BatchNumbers;
+use crate::program::{CellFunction, NodeId};
+use crate::tensors::{TensorJoin, TensorReduce};
+use crate::value::round;
+
+/// `reduce(join(a, b, f), aggregator)` of two tensors whose only dimension is the same mapped one.
+#[derive(Debug, Clone)]
+pub(crate) struct ReducedJoin {
+    pub function: CellFunction,
+    pub join: Arc<TensorJoin>,
+    pub reduce: Arc<TensorReduce>,
+    /// Type of the joined cells.
+    pub cell: CellType,
+}
+
+impl BatchRun<'_> {
+    /// Evaluates a reduced join.
+    pub fn run_reduced_join(
+        &self,
+        (plan, a, b): (&ReducedJoin, NodeId, NodeId),
+        spare: &mut Vec<Vec<f64>>,
+        space: &mut BatchSpace,
+        nested: &mut EvaluationScratch,
+    ) -> NodeSlot {
+        if let Some(numbers) = self.with_shared((plan, a, b), spare, space, nested) {
+            return NodeSlot::Numbers(numbers);
+        }
+        let same = self.is_same(a) && self.is_same(b);
+        let documents = if same { 1 } else { self.documents };
+        let (left, right) = (self.laid_out(a, space), self.laid_out(b, space));
+        let (x, y) = (self.view_of(a, left.as_ref()), self.view_of(b, right.as_ref()));
+        let cells = spare.pop().unwrap_or_default();
+        let joined = plan.join.of(x, y, documents, space, cells, &mut |x, y, out| {
+            plan.function.apply(x, y, out, nested);
+        });
+        let shape = SubspaceShape { mapped: 1, size: 1 };
+        let numbers = plan.reduce.of(joined.view(shape, false), documents, space, Vec::new()).cells;
+        if same { NodeSlot::Number(numbers[0]) } else { NodeSlot::Numbers(numbers) }
+    }
+
+    /// The numbers of the documents, if one tensor is the same for all and the others are in their stored
+    /// form: of these, only cells with a label of the one are read.
+    fn with_shared(
+        &self,
+        (plan, a, b): (&ReducedJoin, NodeId, NodeId),
+        spare: &mut Vec<Vec<f64>>,
+        space: &mut BatchSpace,
+        nested: &mut EvaluationScratch,
+    ) -> Option<Vec<f64>> {
+        let (shared, each) = match (self.is_same(a), self.is_same(b)) {
+            (true, false) => (a, b),
+            (false, true) => (b, a),
+            _ => return None,
+        };
+        let NodeSlot::Operand(at) = &self.slots[each] else { return None };
+        let InputFeed::Stored(stored) = self.operands[*at].0 else { return None };
+        let laid_out = self.laid_out(shared, space);
+        let view = self.view_of(shared, laid_out.as_ref());
+        // The shared cells by the numbers of their labels.
+        let mut known: Vec<Option<f64>> = Vec::new();
+        for subspace in view.subspaces(0) {
+            let label = view.address(subspace)[0] as usize;
+            if known.len() <= label {
+                known.resize(label + 1, None);
+            }
+            if known[label].replace(view.subspace(subspace)[0]).is_some() {
+                return None;
+            }
+        }
+        let tensor_type = &self.program.nodes[each].tensor_type;
+        let BatchSpace { labels, left: of_shared, right: of_each, .. } = space;
+        of_shared.clear();
+        of_each.clear();
+        let mut ends = Vec::with_capacity(self.documents);
+        for document in self.first..self.first + self.documents {
+            let cells = stored.cells(document, tensor_type);
+            for (at, label) in stored.labels(document, 1).enumerate() {
+                let cell = known.get(labels.find(label) as usize).copied().flatten();
+                if let Some(cell) = cell {
+                    of_shared.push(cell);
+                    cells.append_at(std::iter::once(at), of_each);
+                }
+            }
+            ends.push(of_each.len());
+        }
+        let (x, y) = if shared == a { (&*of_shared, &*of_each) } else { (&*of_each, &*of_shared) };
+        let mut joined = spare.pop().unwrap_or_default();
+        joined.clear();
+        joined.resize(x.len(), 0.0);
+        plan.function.apply(BatchNumbers::Each(x), BatchNumbers::Each(y), &mut joined, nested);
+        round(plan.cell, &mut joined);
+        let mut numbers = spare.pop().unwrap_or_default();
+        numbers.clear();
+        let mut begin = 0;
+        for end in ends {
+            numbers.push(plan.reduce.aggregator().of_slice(&joined[begin..end], of_shared));
+            begin = end;
+        }
+        spare.push(joined);
+        Some(numbers)
+    }
+}
