@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,20 +106,17 @@ impl PortLimits {
     }
 }
 
-/// A service that answers the requests of a port, and always does.
-pub trait PortService:
-    Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-}
+/// The answer of a port, as it is made.
+pub(crate) type PortAnswer = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-impl<S> PortService for S where
-    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-}
+/// A service that answers the requests of a port, and always does. All ports have the same type, so that the
+/// code that serves connections, which is large, exists once.
+pub type PortService = Arc<dyn Fn(Request<Body>) -> PortAnswer + Send + Sync>;
 
 /// Wraps a router as a service.
-pub fn routed(router: Router) -> TowerToHyperService<Router> {
-    TowerToHyperService::new(router)
+pub fn routed(router: Router) -> PortService {
+    let service = TowerToHyperService::new(router);
+    Arc::new(move |request: Request<Body>| -> PortAnswer { Box::pin(service.call(request)) })
 }
 
 /// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests in
@@ -127,7 +125,7 @@ pub async fn serve(
     listener: TcpListener,
     tls: Option<PortTls>,
     limits: PortLimits,
-    service: impl PortService,
+    service: PortService,
     stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -142,7 +140,7 @@ pub(crate) async fn serve_with(
     mut handed: mpsc::Receiver<Connection>,
     tls: Option<PortTls>,
     limits: PortLimits,
-    service: impl PortService,
+    service: PortService,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -154,7 +152,7 @@ pub(crate) async fn serve_with(
                 Ok((stream, address)) => match limits.connections.admit(address.ip()) {
                     Some(place) => {
                         let client = ServedClient { address, place, limits: limits.clone() };
-                        accept(stream, client, tls.clone(), service.clone(), &graceful);
+                        accept(stream, client, tls.clone(), Arc::clone(&service), &graceful);
                     }
                     // The refusal is counted, and the client sees that the connection has ended.
                     None => tracing::debug!(%address, "a connection more than there may be was closed"),
@@ -165,7 +163,7 @@ pub(crate) async fn serve_with(
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
-            Some(connection) = handed.recv() => take(connection, &limits, service.clone(), &graceful),
+            Some(connection) = handed.recv() => take(connection, &limits, Arc::clone(&service), &graceful),
         }
     }
     drop((listener, handed));
@@ -190,7 +188,7 @@ fn accept(
     stream: TcpStream,
     client: ServedClient,
     tls: Option<PortTls>,
-    service: impl PortService,
+    service: PortService,
     graceful: &GracefulShutdown,
 ) {
     let ServedClient { address, place, limits } = client;
@@ -210,7 +208,8 @@ fn accept(
                 match tokio::time::timeout(limits.head_patience, tls.acceptor().accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let peer = ConnectionPeer { certificate: shown_certificate(&stream), ..peer };
-                        connection(stream, peer, limits, service, watcher).await;
+                        // Of the type of the connections of nodes: the code for one more would be as large.
+                        connection(Connection::Server(stream), peer, limits, service, watcher).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -232,7 +231,7 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Serves a node of the cluster, which has shown its certificate.
-fn take(stream: Connection, limits: &PortLimits, service: impl PortService, graceful: &GracefulShutdown) {
+fn take(stream: Connection, limits: &PortLimits, service: PortService, graceful: &GracefulShutdown) {
     let socket = stream.get_ref().0;
     let Ok(address) = socket.peer_addr() else { return };
     let local_port = socket.local_addr().map_or(0, |address| address.port());
@@ -245,7 +244,7 @@ async fn connection<S>(
     stream: S,
     peer: ConnectionPeer,
     limits: PortLimits,
-    service: impl PortService,
+    service: PortService,
     watcher: Watcher,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -267,7 +266,7 @@ async fn connection<S>(
         let head = if peer.is_node { Ok(None) } else { admit_head(budget.as_ref(), &request) };
         let request = request.map(|body| reception.note(body));
         let (answer, head) = match head {
-            Ok(head) => (Ok(service.call(request)), head),
+            Ok(head) => (Ok(service(request)), head),
             Err(refusal) => (Err(refusal), None),
         };
         let budget = budget.clone();
