@@ -12,6 +12,7 @@ mod lingering;
 mod parameters;
 mod received;
 mod server;
+mod stream;
 mod tls;
 mod unread;
 

@@ -13,6 +13,7 @@ use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, 
 use super::json;
 use super::lingering::LingeringConnection;
 use super::received::BodyReception;
+use super::stream::PortStream;
 use super::tls::{PortTls, shown_certificate};
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
@@ -30,7 +31,6 @@ use hyper_util::service::TowerToHyperService;
 use millrace_trust::Connection;
 use rustix::net::sockopt;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -203,13 +203,13 @@ fn accept(
     tokio::spawn(async move {
         let _place = place;
         match tls {
-            None => connection(stream, peer, limits, service, watcher).await,
+            None => connection(PortStream::Plain(stream), peer, limits, service, watcher).await,
             Some(tls) => {
                 match tokio::time::timeout(limits.head_patience, tls.acceptor().accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let peer = ConnectionPeer { certificate: shown_certificate(&stream), ..peer };
-                        // Of the type of the connections of nodes: the code for one more would be as large.
-                        connection(Connection::Server(stream), peer, limits, service, watcher).await;
+                        let stream = PortStream::Encrypted(Box::new(Connection::Server(stream)));
+                        connection(stream, peer, limits, service, watcher).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -237,18 +237,17 @@ fn take(stream: Connection, limits: &PortLimits, service: PortService, graceful:
     let local_port = socket.local_addr().map_or(0, |address| address.port());
     let peer = ConnectionPeer { address, local_port, tls: true, is_node: true, certificate: None };
     let limits = PortLimits { streams_max: NODE_STREAMS_MAX, ..limits.clone() };
+    let stream = PortStream::Encrypted(Box::new(stream));
     tokio::spawn(connection(stream, peer, limits, service, graceful.watcher()));
 }
 
-async fn connection<S>(
-    stream: S,
+async fn connection(
+    stream: PortStream,
     peer: ConnectionPeer,
     limits: PortLimits,
     service: PortService,
     watcher: Watcher,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) {
     let activity = Arc::new(ConnectionActivity::default());
     let stream = LingeringConnection::new(stream, Arc::clone(&activity));
     let stream = WatchedConnection { stream, activity: Arc::clone(&activity) };
