@@ -7,6 +7,7 @@ use crate::auto_creation::{AUTO_CREATE, AutoCreation};
 use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
 use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::door::ElasticDoor;
+use crate::few::sort_few;
 use crate::index_admin::shards_of;
 use crate::kept_hits::take_answer;
 use crate::mapping::{all_fields, type_of};
@@ -343,7 +344,7 @@ impl CatTable {
             let (name, order) = key.split_once(':').unwrap_or((key, "asc"));
             let Some(at) = self.position(name) else { continue };
             let number = |row: &Vec<String>| row[at].parse::<f64>().unwrap_or(f64::MAX);
-            self.rows.sort_by(|left, right| {
+            sort_few(&mut self.rows, |left, right| {
                 let by = number(left).total_cmp(&number(right)).then_with(|| left[at].cmp(&right[at]));
                 if order == "desc" { by.reverse() } else { by }
             });

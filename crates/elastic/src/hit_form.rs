@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::dates::DateText;
+use crate::few::sort_few;
 use crate::fields::{all_at, names_of};
 use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
@@ -242,7 +243,7 @@ impl InnerHits {
         let keys = |hit| self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default();
         let mut keyed: Vec<(Vec<HitSortKey>, usize)> =
             hits.iter().enumerate().map(|(at, hit)| (keys(hit), at)).collect();
-        keyed.sort_by(|left, right| {
+        sort_few(&mut keyed, |left, right| {
             let (one, other) = (&hits[left.1], &hits[right.1]);
             let by_order = match &self.order {
                 Some(order) => order.compare(&left.0, &right.0),
@@ -256,14 +257,13 @@ impl InnerHits {
     /// Hits in the order of the page.
     pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Vec<SearchHit> {
         let mut hits = hits.to_vec();
-        match &self.order {
-            Some(order) => hits.sort_by(|left, right| {
-                order.compare(&order.keys(left), &order.keys(right)).then_with(|| tie(left).cmp(&tie(right)))
-            }),
-            None => hits.sort_by(|left, right| {
-                right.score.total_cmp(&left.score).then_with(|| tie(left).cmp(&tie(right)))
-            }),
-        }
+        sort_few(&mut hits, |left, right| {
+            let by_order = match &self.order {
+                Some(order) => order.compare(&order.keys(left), &order.keys(right)),
+                None => right.score.total_cmp(&left.score),
+            };
+            by_order.then_with(|| tie(left).cmp(&tie(right)))
+        });
         hits
     }
 
@@ -277,14 +277,13 @@ impl InnerHits {
             .iter()
             .map(|hit| (self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default(), *hit))
             .collect();
-        match &self.order {
-            Some(order) => keyed.sort_by(|left, right| {
-                order.compare(&left.0, &right.0).then_with(|| tie(left.1).cmp(&tie(right.1)))
-            }),
-            None => keyed.sort_by(|left, right| {
-                right.1.score.total_cmp(&left.1.score).then_with(|| tie(left.1).cmp(&tie(right.1)))
-            }),
-        }
+        sort_few(&mut keyed, |left, right| {
+            let by_order = match &self.order {
+                Some(order) => order.compare(&left.0, &right.0),
+                None => right.1.score.total_cmp(&left.1.score),
+            };
+            by_order.then_with(|| tie(left.1).cmp(&tie(right.1)))
+        });
         let has_scores = self.tracks_scores || self.order.as_ref().is_none_or(HitOrder::is_by_score);
         let best = hits.iter().map(|hit| hit.score).reduce(f64::max).filter(|_| has_scores);
         let page = keyed.into_iter().skip(self.from).take(self.size).map(|(keys, hit)| {

@@ -36,6 +36,7 @@ mod dates;
 mod door;
 mod error;
 mod evaluation;
+mod few;
 mod fields;
 mod filter_path;
 mod highlighting;

@@ -22,6 +22,7 @@ pub(crate) use self::changes::{SlotNodes, are_of, begin_drops, begin_write, comp
 use crate::Error;
 use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
 use crate::door::ElasticDoor;
+use crate::few::sort_few;
 use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
 use crate::shelf::{self, PartitionPlace, ShelfGroup, StoredSource};
 
@@ -389,7 +390,7 @@ impl PartitionTable {
     fn add(&self, entry: PartitionEntry, held: PartitionLoad) {
         let mut all = self.partitions.lock();
         all.push(Arc::new(LogPartition::new(entry, held)));
-        all.sort_by_key(|partition| partition.number);
+        sort_few(&mut all, |left, right| left.number.cmp(&right.number));
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::door::ElasticDoor;
+use crate::few::sort_few;
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
 use crate::lifecycle::StreamLifecycle;
@@ -33,7 +34,8 @@ pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, 
         .map(|(_, template)| template)
         .filter(|template| covers(template, name))
         .collect();
-    older.sort_by_key(|template| template.get("order").and_then(Value::as_i64).unwrap_or(0));
+    let order_of = |template: &Value| template.get("order").and_then(Value::as_i64).unwrap_or(0);
+    sort_few(&mut older, |left, right| order_of(left).cmp(&order_of(right)));
     let part = |template: &Value| {
         let mut part = template.as_object().cloned().unwrap_or_default();
         part.retain(|name, _| ["settings", "mappings", "aliases"].contains(&name.as_str()));

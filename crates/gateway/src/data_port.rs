@@ -4,8 +4,6 @@
 //! keep a future of their own, take about as long as storing a small one. So these requests bypass the
 //! router.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,25 +12,22 @@ use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{any, get, post};
-use hyper::service::Service;
 use hyper::{Method, Request, StatusCode};
-use hyper_util::service::TowerToHyperService;
 use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
 
 use crate::edge::{AdmissionDecision, RequestGuard, StandingCredential, shared_with};
-use crate::http::UncountedAnswer;
+use crate::http::{PortAnswer, PortService, UncountedAnswer};
 use crate::{
     GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
     model_evaluation, page, search_api, spans, status_api,
 };
 
 /// Service for the requests of the port.
-#[derive(Clone)]
 pub(crate) struct DataPort {
     node: Arc<GatewayState>,
     guard: RequestGuard,
-    others: TowerToHyperService<Router>,
+    others: PortService,
 }
 
 impl DataPort {
@@ -50,14 +45,14 @@ impl DataPort {
             && below.is_some_and(|below| !below.is_empty())
             && [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(request.method())
     }
-}
 
-impl Service<Request<Body>> for DataPort {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+    /// Returns the port as a service.
+    pub(crate) fn into_service(self) -> PortService {
+        Arc::new(move |request: Request<Body>| self.call(request))
+    }
 
-    fn call(&self, mut request: Request<Body>) -> Self::Future {
+    /// Answers a request, and counts it.
+    fn call(&self, mut request: Request<Body>) -> PortAnswer {
         let is_in_words = forwarding::is_in_words(request.headers());
         let is_from_client = self.node.is_from_client(request.headers());
         let api = ApiKind::of(request.uri().path());
@@ -83,33 +78,30 @@ impl Service<Request<Body>> for DataPort {
             answer
         })
     }
-}
 
-impl DataPort {
     /// Checks a request by its head and its credential, and answers it.
-    fn admitted(&self, mut request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
+    fn admitted(&self, mut request: Request<Body>) -> PortAnswer {
         self.guard.resolve(&mut request);
         let origin = match self.guard.check(PortKind::Data, &request) {
             AdmissionDecision::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
             AdmissionDecision::Pass(origin) => origin,
         };
-        let answer: <Self as Service<Request<Body>>>::Future =
-            match self.guard.admit(PortKind::Data, &mut request) {
-                Err(refused) => Box::pin(async move { Ok(*refused) }),
-                Ok(turn) => {
-                    let standing = StandingCredential::of(&self.node, &request);
-                    let answer = self.answer(request);
-                    Box::pin(async move {
-                        // It lasts until the answer begins.
-                        let _turn = turn;
-                        let answer = answer.await;
-                        match standing {
-                            Some(credential) => answer.map(|answer| credential.guard(answer)),
-                            None => answer,
-                        }
-                    })
-                }
-            };
+        let answer: PortAnswer = match self.guard.admit(PortKind::Data, &mut request) {
+            Err(refused) => Box::pin(async move { Ok(*refused) }),
+            Ok(turn) => {
+                let standing = StandingCredential::of(&self.node, &request);
+                let answer = self.answer(request);
+                Box::pin(async move {
+                    // It lasts until the answer begins.
+                    let _turn = turn;
+                    let answer = answer.await;
+                    match standing {
+                        Some(credential) => answer.map(|answer| credential.guard(answer)),
+                        None => answer,
+                    }
+                })
+            }
+        };
         match origin {
             None => answer,
             Some(origin) => Box::pin(async move { answer.await.map(|answer| shared_with(answer, origin)) }),
@@ -117,13 +109,13 @@ impl DataPort {
     }
 
     /// Answers a request that has passed the guard.
-    fn answer(&self, request: Request<Body>) -> <Self as Service<Request<Body>>>::Future {
+    fn answer(&self, request: Request<Body>) -> PortAnswer {
         let cluster = self.node.cluster().view().ok().flatten();
         if let Some(refused) = forwarding::misdirected(cluster, request.headers()) {
             return Box::pin(async move { Ok(refused) });
         }
         if !self.is_of_documents(&request) {
-            return Box::pin(self.others.call(request));
+            return (self.others)(request);
         }
         let node = Arc::clone(&self.node);
         Box::pin(async move {

@@ -12,6 +12,7 @@ mod lingering;
 mod parameters;
 mod received;
 mod server;
+mod stream;
 mod tls;
 mod unread;
 
@@ -24,7 +25,7 @@ pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{BodyMessageReader, FrameMemory, frame};
 pub(crate) use lines::json_lines;
 pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
-pub(crate) use server::{NODE_STREAMS_MAX, serve_with};
+pub(crate) use server::{NODE_STREAMS_MAX, PortAnswer, serve_with};
 pub use server::{PortLimits, PortService, routed, serve};
 pub use tls::PortTls;
 pub(crate) use tls::RenewedCertificate;

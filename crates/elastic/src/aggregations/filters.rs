@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BucketContent, OneAggregation, pipelines};
 use crate::Error;
+use crate::few::sort_few;
 use crate::hit_scan::searched;
 use crate::query::SearchQuery;
 use crate::query_scope::parse_together;
@@ -83,7 +84,7 @@ impl<'a> OneAggregation<'a> {
             )));
         }
         let mut named: Vec<(&String, &Value)> = filters.iter().collect();
-        named.sort_by_key(|(name, _)| *name);
+        sort_few(&mut named, |left, right| left.0.cmp(right.0));
         Ok(AdjacencyDivision {
             queries: parse_together(named.iter().map(|(_, filter)| *filter))?,
             names: named.into_iter().map(|(name, _)| name.clone()).collect(),
@@ -142,7 +143,7 @@ impl<'a> OneAggregation<'a> {
     }
 
     fn by_key(&self, mut found: Vec<(String, Map<String, Value>)>) -> Result<Value, Error> {
-        found.sort_by(|left, right| left.0.cmp(&right.0));
+        sort_few(&mut found, |left, right| left.0.cmp(&right.0));
         Ok(json!({ "buckets": self.listed(found.into_iter().map(|(_, bucket)| bucket).collect())? }))
     }
 }

@@ -8,6 +8,7 @@ use super::AskedAggregation;
 use super::metrics::figures;
 use super::values::FieldSource;
 use crate::Error;
+use crate::few::sort_few;
 use crate::query::text_of;
 use crate::scan_limit::duration_of;
 
@@ -421,7 +422,7 @@ fn sort(asked: &AskedAggregation, buckets: &mut Vec<Map<String, Value>>) -> Resu
             keyed.push((figures.into_iter().flatten().collect::<Vec<_>>(), bucket));
         }
     }
-    keyed.sort_by(|left, right| {
+    sort_few(&mut keyed, |left, right| {
         let figures = orders.iter().zip(left.0.iter().zip(&right.0));
         figures.fold(Ordering::Equal, |found, (order, (left, right))| {
             found.then_with(|| {

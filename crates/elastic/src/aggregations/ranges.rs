@@ -11,6 +11,7 @@ use crate::Error;
 use crate::catalog::now_ms;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::number_of;
+use crate::few::sort_few;
 use crate::query::text_of;
 use crate::search::SearchHit;
 
@@ -120,7 +121,7 @@ impl OneAggregation<'_> {
         }
         let ranges = ranges.iter().map(|range| self.range_of(range, &source, wanted));
         let mut ranges: Vec<ValueRange> = ranges.collect::<Result<_, _>>()?;
-        ranges.sort_by(ValueRange::order);
+        sort_few(&mut ranges, ValueRange::order);
         Ok(RangeDivision { source, wanted, ranges })
     }
 

@@ -10,6 +10,7 @@ use super::values::{AggregatedValue, FieldSource, ValueForm};
 use super::{BucketContent, OneAggregation};
 use crate::Error;
 use crate::evaluation::words_of;
+use crate::few::sort_few;
 use crate::fields::all_at;
 use crate::hit_scan::searched;
 use crate::mapping::field_at;
@@ -152,7 +153,7 @@ impl<'a> OneAggregation<'a> {
             (value, part, count, (here - there) * here / there)
         });
         let mut scored: Vec<_> = scored.filter(|(.., score)| *score > 0.0).collect();
-        scored.sort_by(|left, right| right.3.total_cmp(&left.3));
+        sort_few(&mut scored, |left, right| right.3.total_cmp(&left.3));
         scored.truncate(self.count_of("size", 10)?);
         let buckets = scored.into_iter().map(|(value, part, count, score)| {
             let mut head = match &division.source {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{DEPTH_MAX, FIELDS_MAX, check_value, count_fields, type_of};
 use crate::Error;
 use crate::dates::DateText;
+use crate::few::sort_few;
 use crate::unread::{has_unread, unread_text};
 
 /// Checks a document against a mapping, and adds its new fields to it. True if there are any.
@@ -69,7 +70,7 @@ fn fit_leniently(
     let outcome = pass.object(mappings, document, "", &DynamicMode::True, 0);
     let mut ignored = pass.leniency.map(|leniency| leniency.ignored).unwrap_or_default();
     debug_assert!(outcome.is_ok(), "a lenient pass goes on after each error");
-    ignored.sort();
+    sort_few(&mut ignored, Ord::cmp);
     ignored.dedup_by(|(one, _), (other, _)| one == other);
     LenientFit { is_changed: pass.changed, ignored }
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, 
 use super::json;
 use super::lingering::LingeringConnection;
 use super::received::BodyReception;
+use super::stream::PortStream;
 use super::tls::{PortTls, shown_certificate};
 use crate::RequestLimits;
 use crate::access_log::ConnectionPeer;
@@ -29,7 +31,6 @@ use hyper_util::service::TowerToHyperService;
 use millrace_trust::Connection;
 use rustix::net::sockopt;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -105,20 +106,17 @@ impl PortLimits {
     }
 }
 
-/// A service that answers the requests of a port, and always does.
-pub trait PortService:
-    Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-}
+/// The answer of a port, as it is made.
+pub(crate) type PortAnswer = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-impl<S> PortService for S where
-    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-}
+/// A service that answers the requests of a port, and always does. All ports have the same type, so that the
+/// code that serves connections, which is large, exists once.
+pub type PortService = Arc<dyn Fn(Request<Body>) -> PortAnswer + Send + Sync>;
 
 /// Wraps a router as a service.
-pub fn routed(router: Router) -> TowerToHyperService<Router> {
-    TowerToHyperService::new(router)
+pub fn routed(router: Router) -> PortService {
+    let service = TowerToHyperService::new(router);
+    Arc::new(move |request: Request<Body>| -> PortAnswer { Box::pin(service.call(request)) })
 }
 
 /// Serves `service` at `listener` until `stop` turns true; then refuses new connections and lets requests in
@@ -127,7 +125,7 @@ pub async fn serve(
     listener: TcpListener,
     tls: Option<PortTls>,
     limits: PortLimits,
-    service: impl PortService,
+    service: PortService,
     stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -142,7 +140,7 @@ pub(crate) async fn serve_with(
     mut handed: mpsc::Receiver<Connection>,
     tls: Option<PortTls>,
     limits: PortLimits,
-    service: impl PortService,
+    service: PortService,
     mut stop: watch::Receiver<bool>,
     drain: Duration,
 ) {
@@ -154,7 +152,7 @@ pub(crate) async fn serve_with(
                 Ok((stream, address)) => match limits.connections.admit(address.ip()) {
                     Some(place) => {
                         let client = ServedClient { address, place, limits: limits.clone() };
-                        accept(stream, client, tls.clone(), service.clone(), &graceful);
+                        accept(stream, client, tls.clone(), Arc::clone(&service), &graceful);
                     }
                     // The refusal is counted, and the client sees that the connection has ended.
                     None => tracing::debug!(%address, "a connection more than there may be was closed"),
@@ -165,7 +163,7 @@ pub(crate) async fn serve_with(
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
-            Some(connection) = handed.recv() => take(connection, &limits, service.clone(), &graceful),
+            Some(connection) = handed.recv() => take(connection, &limits, Arc::clone(&service), &graceful),
         }
     }
     drop((listener, handed));
@@ -190,7 +188,7 @@ fn accept(
     stream: TcpStream,
     client: ServedClient,
     tls: Option<PortTls>,
-    service: impl PortService,
+    service: PortService,
     graceful: &GracefulShutdown,
 ) {
     let ServedClient { address, place, limits } = client;
@@ -205,11 +203,12 @@ fn accept(
     tokio::spawn(async move {
         let _place = place;
         match tls {
-            None => connection(stream, peer, limits, service, watcher).await,
+            None => connection(PortStream::Plain(stream), peer, limits, service, watcher).await,
             Some(tls) => {
                 match tokio::time::timeout(limits.head_patience, tls.acceptor().accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let peer = ConnectionPeer { certificate: shown_certificate(&stream), ..peer };
+                        let stream = PortStream::Encrypted(Box::new(Connection::Server(stream)));
                         connection(stream, peer, limits, service, watcher).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -232,24 +231,23 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Serves a node of the cluster, which has shown its certificate.
-fn take(stream: Connection, limits: &PortLimits, service: impl PortService, graceful: &GracefulShutdown) {
+fn take(stream: Connection, limits: &PortLimits, service: PortService, graceful: &GracefulShutdown) {
     let socket = stream.get_ref().0;
     let Ok(address) = socket.peer_addr() else { return };
     let local_port = socket.local_addr().map_or(0, |address| address.port());
     let peer = ConnectionPeer { address, local_port, tls: true, is_node: true, certificate: None };
     let limits = PortLimits { streams_max: NODE_STREAMS_MAX, ..limits.clone() };
+    let stream = PortStream::Encrypted(Box::new(stream));
     tokio::spawn(connection(stream, peer, limits, service, graceful.watcher()));
 }
 
-async fn connection<S>(
-    stream: S,
+async fn connection(
+    stream: PortStream,
     peer: ConnectionPeer,
     limits: PortLimits,
-    service: impl PortService,
+    service: PortService,
     watcher: Watcher,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) {
     let activity = Arc::new(ConnectionActivity::default());
     let stream = LingeringConnection::new(stream, Arc::clone(&activity));
     let stream = WatchedConnection { stream, activity: Arc::clone(&activity) };
@@ -267,7 +265,7 @@ async fn connection<S>(
         let head = if peer.is_node { Ok(None) } else { admit_head(budget.as_ref(), &request) };
         let request = request.map(|body| reception.note(body));
         let (answer, head) = match head {
-            Ok(head) => (Ok(service.call(request)), head),
+            Ok(head) => (Ok(service(request)), head),
             Err(refusal) => (Err(refusal), None),
         };
         let budget = budget.clone();
