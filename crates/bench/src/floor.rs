@@ -1,8 +1,6 @@
 //! A server that takes puts and keeps nothing: the connections of the real one, the body read and parsed into
 //! a typed operation, and an answer of the same shape. What feeding costs before anything is stored.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +8,10 @@ use axum::body::Body;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::service::Service;
 use hyper::{Request, StatusCode};
 use millrace_document::json::{FeedOperation, FeedReader};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind, json};
-use millrace_gateway::{PortLimits, RequestLimits};
+use millrace_gateway::{PortLimits, PortService, RequestLimits};
 use millrace_schema::Schema;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -40,7 +37,10 @@ impl BaselineServer {
         let address = listener.local_addr().map_err(Error::failed)?;
         let (stop, stopped) = watch::channel(false);
         let limits = PortLimits::new(&RequestLimits::default());
-        let parses = ParsingService { schema };
+        let parses: PortService = Arc::new(move |request: Request<Body>| {
+            let schema = Arc::clone(&schema);
+            Box::pin(async move { Ok(parsed(&schema, request).await) })
+        });
         let task = runtime.spawn(millrace_gateway::serve(
             listener,
             None,
@@ -69,26 +69,12 @@ impl Drop for BaselineServer {
 }
 
 /// Parses puts, and answers as if they had been done. Like a node's, its requests pass no router.
-#[derive(Clone)]
-struct ParsingService {
-    schema: Arc<Schema>,
-}
-
-impl Service<Request<Body>> for ParsingService {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn call(&self, request: Request<Body>) -> Self::Future {
-        let schema = Arc::clone(&self.schema);
-        Box::pin(async move {
-            Ok(parse(&schema, request).await.unwrap_or_else(|error| {
-                let mut response = Response::new(error.to_string().into());
-                *response.status_mut() = StatusCode::BAD_REQUEST;
-                response
-            }))
-        })
-    }
+async fn parsed(schema: &Schema, request: Request<Body>) -> Response {
+    parse(schema, request).await.unwrap_or_else(|error| {
+        let mut response = Response::new(error.to_string().into());
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        response
+    })
 }
 
 async fn parse(schema: &Schema, request: Request<Body>) -> Result<Response, Error> {

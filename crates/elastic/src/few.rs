@@ -40,7 +40,7 @@ mod tests {
             let items: Vec<(usize, usize)> = (0..count).map(|at| (at * 7919 % 13, at)).collect();
             let (mut few, mut all) = (items.clone(), items);
             sort_few(&mut few, |left, right| right.0.cmp(&left.0));
-            all.sort_by(|left, right| right.0.cmp(&left.0));
+            all.sort_by_key(|item| std::cmp::Reverse(item.0));
             assert_eq!(few, all);
         }
     }

@@ -179,13 +179,6 @@ pub(crate) struct ChunkPositions {
 }
 
 impl ChunkPositions {
-    /// Documents with at least one occurrence.
-    pub(crate) fn bits(&self) -> DocumentBits {
-        let mut bits = DocumentBits::NONE;
-        self.add_to(&mut bits);
-        bits
-    }
-
     /// Adds the documents with at least one occurrence to a set.
     pub(crate) fn add_to(&self, bits: &mut DocumentBits) {
         self.documents.iter().for_each(|(document, _)| bits.set(usize::from(*document)));

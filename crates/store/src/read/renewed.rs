@@ -27,6 +27,9 @@ use crate::tail::{RowKey, is_removal, row_key};
 /// Number of new rows that are looked up even where the tail has few.
 const FEW_ROWS: usize = 8;
 
+/// Place of a row: the number of its chunk of the tail, and that of the row in it.
+type RowPlace = (usize, usize);
+
 /// Chunks of a group, as seen from one bucket.
 pub(crate) struct GroupRows {
     /// Locations of the chunks in segments.
@@ -76,7 +79,7 @@ impl GroupRows {
     }
 
     /// The chunk of the tail, and the row there, of a version that is the newest of its document in the tail.
-    fn place(&self, key: &[u8]) -> Result<Option<(usize, usize)>, Error> {
+    fn place(&self, key: &[u8]) -> Result<Option<RowPlace>, Error> {
         let timestamp = RowKey::parse(key)?.timestamp;
         let of_part = |(place, part): (usize, &TailPart)| {
             if !(part.info.oldest..=part.info.newest).contains(&timestamp.0) {
@@ -213,7 +216,7 @@ impl StoreSnapshot<'_> {
         rows: &GroupRows,
         keys: &[&[u8]],
         hidden: &[&[u8]],
-    ) -> Result<(Vec<TailKey>, Vec<(usize, usize)>), Error> {
+    ) -> Result<(Vec<TailKey>, Vec<RowPlace>), Error> {
         let written: HashSet<&[u8]> = keys.iter().copied().collect();
         let mut unseen: HashSet<&[u8]> = HashSet::new();
         for key in hidden.iter().copied() {
