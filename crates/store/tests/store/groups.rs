@@ -37,7 +37,10 @@ pub fn check_groups(store: &Store, document_types: &[&str]) {
         assert_eq!(found.len(), expected.len(), "each group once");
         assert_eq!(found.iter().map(size).collect::<BTreeMap<_, _>>(), expected, "pages of {wanted}");
         for group in &found {
-            assert_eq!(store.group(document_types, &group.group, None).expect("its size"), *group);
+            // A merge in between takes replaced versions, and so bytes, away.
+            let alone = store.group(document_types, &group.group, None).expect("its size");
+            assert_eq!(size(&alone), size(group));
+            assert!(alone.bytes > 0, "{alone:?}");
         }
     }
 }
