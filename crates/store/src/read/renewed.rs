@@ -391,4 +391,45 @@ mod tests {
         let renewed = shown(&snapshot(&store));
         assert!(renewed == found_anew(&store), "{renewed:?}");
     }
+
+    /// The rows of writes can be in a snapshot that was taken before they had ended.
+    #[test]
+    fn rows_of_writes_under_way_are_shown_as_the_snapshot_has_them() {
+        let put = |number: u32, timestamp| put(id(&number.to_string()), timestamp);
+        let removal =
+            |number: u32, timestamp| DocumentVersion::removal(id(&number.to_string()), Timestamp(timestamp));
+        let writes = [
+            vec![put(3, 2000), put(70, 2001)],
+            vec![removal(5, 2002), put(3, 2003)],
+            // Versions that come again: the newest ones, and an older one.
+            vec![put(3, 2003), put(8, 1008), put(3, 2000)],
+            vec![put(70, 2001), put(71, 2004), removal(70, 2005)],
+            vec![put(5, 2006), put(70, 2001)],
+        ];
+        let steps = 2 * writes.len() as u64;
+        for first in 0..=steps {
+            let directory = tempfile::tempdir().expect("a directory");
+            let store = open(directory.path());
+            apply(&store, (0..60).map(|number| put(number, 1000 + u64::from(number))).collect());
+            let before = snapshot(&store);
+            let at_first = shown(&before);
+            for write in &writes {
+                apply(&store, write.clone());
+            }
+            assert_eq!(shown(&before), at_first, "it has none of the writes");
+            let renewed = (first..=steps).map(|ended| {
+                let mut snapshot = snapshot(&store);
+                snapshot.written = before.written + ended;
+                (ended, shown(&snapshot))
+            });
+            let renewed: Vec<_> = renewed.collect();
+            let anew = found_anew(&store);
+            let expected: BTreeSet<String> =
+                (0..60).chain([71]).map(|number: u32| id(&number.to_string()).to_string()).collect();
+            assert_eq!(anew.iter().cloned().collect::<BTreeSet<String>>(), expected);
+            for (ended, renewed) in renewed {
+                assert_eq!(renewed, anew, "from {first} on, {ended} of {steps} steps have ended");
+            }
+        }
+    }
 }
