@@ -103,6 +103,26 @@ impl GroupRows {
         row == part.end()
     }
 
+    /// Masks rows of the tail that were replaced. Returns a flag for each piece: it is to be made again.
+    fn replace(&mut self, replaced: &[RowPlace]) -> Vec<bool> {
+        let mut remade = vec![false; self.tail.len()];
+        for (piece, row) in replaced.iter().copied() {
+            let is_end = self.mask(piece, row);
+            let mut first = piece;
+            // Without an end, rows before it can be ends: in its piece, and in full ones that lie before it.
+            while is_end && first > 0 && self.is_full(first - 1) {
+                first -= 1;
+            }
+            // The rows of the piece join the next, or those of the next move up into a full one.
+            let mut is_changed = is_end || self.is_full(piece);
+            for (next, is_remade) in remade.iter_mut().enumerate().skip(first) {
+                *is_remade |= is_changed;
+                is_changed &= next == piece && is_end || self.is_full(next);
+            }
+        }
+        remade
+    }
+
     /// Returns true for a piece that may end only because no more rows fit.
     fn is_full(&self, place: usize) -> bool {
         self.tail[place].chunk.rows.len() >= CHUNK_DOCS
@@ -173,16 +193,7 @@ impl StoreSnapshot<'_> {
             }
             highest = highest.max(level(&key.key));
         }
-        let mut remade = vec![false; rows.tail.len()];
-        for (piece, row) in replaced {
-            let is_end = rows.mask(piece, row);
-            // The rows of the piece join the next, or those of the next move up into a full one.
-            let mut is_changed = is_end || rows.is_full(piece);
-            for (next, is_remade) in remade.iter_mut().enumerate().skip(piece) {
-                *is_remade |= is_changed;
-                is_changed &= next == piece && is_end || rows.is_full(next);
-            }
-        }
+        let mut remade = rows.replace(&replaced);
         let current: usize = rows.tail.iter().map(TailPart::current_count).sum();
         if current * 2 < all {
             return Ok(false);
@@ -288,5 +299,137 @@ impl StoreSnapshot<'_> {
         let parts = self.tail_pieces(group, run, all)?;
         run.clear();
         Ok(GroupRows::new(parts).tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc;
+
+    use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, Timestamp};
+    use millrace_env::ManualClock;
+
+    use super::*;
+    use crate::read::columns::EmptyLayout;
+    use crate::read::pieces::RowOrder;
+    use crate::{Store, StoreOptions};
+
+    fn open(directory: &Path) -> Store {
+        let clock = Arc::new(ManualClock::new(1_000_000_000));
+        let options =
+            StoreOptions { clock, disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory) };
+        Store::open(options, Arc::new(EmptyLayout)).expect("the store opens")
+    }
+
+    fn id(name: &str) -> DocumentId {
+        DocumentId::parse(&format!("id:n:mail:g=ann:{name}")).expect("the test's id is one")
+    }
+
+    fn put(id: DocumentId, timestamp: u64) -> DocumentVersion {
+        DocumentVersion::put(&Document { id, fields: Vec::new() }, Timestamp(timestamp))
+    }
+
+    fn apply(store: &Store, versions: Vec<DocumentVersion>) {
+        let (sender, answer) = mpsc::channel();
+        store.apply(versions, move |outcome| drop(sender.send(outcome)));
+        answer.recv().expect("every write is answered").expect("the versions are acknowledged");
+    }
+
+    fn snapshot(store: &Store) -> StoreSnapshot<'_> {
+        StoreSnapshot::new(store.shared(), RowOrder::Age)
+    }
+
+    /// Ids of the group's documents, in order.
+    fn shown(snapshot: &StoreSnapshot<'_>) -> Vec<String> {
+        let group = DocumentGroup::Name("ann".to_owned());
+        let parts = snapshot.group("mail", &group, None).expect("the store reads");
+        let mut shown = Vec::new();
+        for part in &parts {
+            let (ids, _) = part.keys().expect("a chunk has keys");
+            let live = (0..ids.len()).filter(|row| is_set(&part.live, *row));
+            shown.extend(live.filter_map(|row| String::from_utf8(ids.get(row)?.to_vec()).ok()));
+        }
+        shown
+    }
+
+    /// The same, where no rows are kept.
+    fn found_anew(store: &Store) -> Vec<String> {
+        store.set_layout(Arc::new(EmptyLayout));
+        shown(&snapshot(store))
+    }
+
+    fn level_of(id: &DocumentId, timestamp: u64) -> u32 {
+        level(&row_key(&DocumentSortKey::new(id), Timestamp(timestamp)))
+    }
+
+    #[test]
+    fn without_an_end_rows_of_the_full_piece_before_it_are_ends() {
+        const END: u64 = CHUNK_DOCS as u64 + 4;
+        const LAST: u64 = END + 3;
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = open(directory.path());
+        let row = |number: u64| {
+            let wanted = match number {
+                5 => 2,
+                END => 3,
+                LAST => 1,
+                _ => 0,
+            };
+            let timestamp = 1_000_000 + number;
+            let mut ids = (0..).map(|salt: u32| id(&format!("{salt}.{number}")));
+            let id = ids.find(|id| level_of(id, timestamp) == wanted).expect("some keys have this level");
+            put(id, timestamp)
+        };
+        let rows: Vec<DocumentVersion> = (0..=LAST).map(row).collect();
+        let end = rows[END as usize].id.clone();
+        apply(&store, rows);
+        assert_eq!(shown(&snapshot(&store)).len() as u64, LAST + 1);
+        let mut later = 2_000_000..;
+        let timestamp = later.find(|time| level_of(&end, *time) == 0).expect("some keys have this level");
+        apply(&store, vec![put(end, timestamp)]);
+        let renewed = shown(&snapshot(&store));
+        assert!(renewed == found_anew(&store), "{renewed:?}");
+    }
+
+    /// The rows of writes can be in a snapshot that was taken before they had ended.
+    #[test]
+    fn rows_of_writes_under_way_are_shown_as_the_snapshot_has_them() {
+        let put = |number: u32, timestamp| put(id(&number.to_string()), timestamp);
+        let removal =
+            |number: u32, timestamp| DocumentVersion::removal(id(&number.to_string()), Timestamp(timestamp));
+        let writes = [
+            vec![put(3, 2000), put(70, 2001)],
+            vec![removal(5, 2002), put(3, 2003)],
+            // Versions that come again: the newest ones, and an older one.
+            vec![put(3, 2003), put(8, 1008), put(3, 2000)],
+            vec![put(70, 2001), put(71, 2004), removal(70, 2005)],
+            vec![put(5, 2006), put(70, 2001)],
+        ];
+        let steps = 2 * writes.len() as u64;
+        for first in 0..=steps {
+            let directory = tempfile::tempdir().expect("a directory");
+            let store = open(directory.path());
+            apply(&store, (0..60).map(|number| put(number, 1000 + u64::from(number))).collect());
+            let before = snapshot(&store);
+            let at_first = shown(&before);
+            for write in &writes {
+                apply(&store, write.clone());
+            }
+            assert_eq!(shown(&before), at_first, "it has none of the writes");
+            let renewed = (first..=steps).map(|ended| {
+                let mut snapshot = snapshot(&store);
+                snapshot.written = before.written + ended;
+                (ended, shown(&snapshot))
+            });
+            let renewed: Vec<_> = renewed.collect();
+            let anew = found_anew(&store);
+            let expected: BTreeSet<String> =
+                (0..60).chain([71]).map(|number: u32| id(&number.to_string()).to_string()).collect();
+            assert_eq!(anew.iter().cloned().collect::<BTreeSet<String>>(), expected);
+            for (ended, renewed) in renewed {
+                assert_eq!(renewed, anew, "from {first} on, {ended} of {steps} steps have ended");
+            }
+        }
     }
 }

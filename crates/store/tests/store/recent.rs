@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use millrace_column::{Column, ColumnKey, ExecutionPaths, View};
@@ -225,4 +226,54 @@ fn kept_rows_are_brought_up_to_date_in_the_order_of_new_ones() {
     let first = [fill].into_iter().chain((0..100).map(change));
     let sealed = [RecentStep::Seal, RecentStep::Fill(1, 200, 40)].into_iter();
     run(first.chain(sealed).chain((100..150).map(change)).collect(), false);
+}
+
+/// Views beside writes, and beside the sealing of their rows: each shows all that was acknowledged before it
+/// began, and a write whole or not at all.
+#[test]
+fn views_beside_writes_show_one_instant() {
+    const WRITES: i64 = 300;
+    const SEALED_AFTER: i64 = 70;
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(StoreOptions { clock: Arc::new(ManualClock::new(NOW)), ..options(directory.path()) });
+    let scope = ViewScope::Groups(vec![group(GROUPS[1])]);
+    let of = |name: &str| format!("id:n:mail:{}:{name}", GROUPS[1]);
+    let (acknowledged, is_done) = (AtomicI64::new(0), AtomicBool::new(false));
+    let expected = |at: i64| -> BTreeMap<String, i64> {
+        let names = ["one".to_owned(), "other".to_owned(), format!("moved{at}")];
+        names.iter().filter(|_| at > 0).map(|name| (of(name), at)).collect()
+    };
+    let write = || {
+        for number in 1..=WRITES {
+            let version = |name: &str, there| version(&of(name), number as u64, there).0;
+            let moved = [format!("moved{number}"), format!("moved{}", number - 1)];
+            let there = [version("one", true), version("other", true), version(&moved[0], true)];
+            apply(&store, there.into_iter().chain([version(&moved[1], false)]).collect());
+            acknowledged.store(number, Ordering::SeqCst);
+            if number % SEALED_AFTER == 0 {
+                store.seal().expect("sealed");
+            }
+        }
+    };
+    let view = || {
+        loop {
+            let is_last = is_done.load(Ordering::SeqCst);
+            let before = acknowledged.load(Ordering::SeqCst);
+            let shown = shown(&*store.view("mail", &scope).expect("a view"));
+            let at = shown.get(&of("one")).copied().unwrap_or_default();
+            assert!(at >= before, "{before} was acknowledged, and {at} is shown");
+            assert_eq!(shown, expected(at));
+            if is_last {
+                break;
+            }
+        }
+    };
+    std::thread::scope(|threads| {
+        let writer = threads.spawn(write);
+        threads.spawn(view);
+        threads.spawn(view);
+        let outcome = writer.join();
+        is_done.store(true, Ordering::SeqCst);
+        outcome.expect("the writes are acknowledged");
+    });
 }
