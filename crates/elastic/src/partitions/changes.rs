@@ -299,6 +299,14 @@ fn complete_some(
     outcomes.into_iter().collect()
 }
 
+/// The entry of a partition whose drop is begun while the catalog is changed, if its time is over since it was
+/// closed, and no write to it is under way. The drop would take what is written to one that is open.
+fn begun_drop(partition: &LogPartition, is_over: impl Fn(u64) -> bool) -> Option<PartitionEntry> {
+    let state = partition.state.lock();
+    let may_go = state.writers == 0 && state.entry.closed_ms.is_some_and(is_over);
+    may_go.then(|| PartitionEntry { is_dropped: true, ..state.entry.clone() })
+}
+
 /// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
 /// writes for as long. Returns the number of dropped ones: none of an index that was deleted or read again.
 pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -> Result<u64, Error> {
@@ -337,16 +345,16 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         if change.written(index).is_err() {
             break;
         }
-        let begun = |partition: &Arc<LogPartition>| PartitionEntry {
-            is_dropped: true,
-            ..partition.state.lock().entry.clone()
-        };
-        let entries: Vec<PartitionEntry> = over.iter().map(begun).collect();
+        // A close that failed meanwhile has opened its partition again.
+        let entries: Vec<PartitionEntry> =
+            over.iter().filter_map(|partition| begun_drop(partition, is_over)).collect();
+        if entries.is_empty() {
+            continue;
+        }
         let writes: Vec<EntryWrite> = entries.iter().map(|entry| (entry.key(), Some(entry.text()))).collect();
         shelf::put_all(change.node, ShelfGroup::CATALOG, &writes)?;
-        let is_over =
-            |other: &Arc<LogPartition>| over.iter().any(|partition| partition.number == other.number);
-        index.live.partitions.partitions.lock().retain(|other| !is_over(other));
+        let is_begun = |other: &Arc<LogPartition>| entries.iter().any(|entry| entry.number == other.number);
+        index.live.partitions.partitions.lock().retain(|other| !is_begun(other));
         count += entries.len() as u64;
         change.dropping.lock().extend(entries);
     }
@@ -391,6 +399,28 @@ mod tests {
         close(&node, &partition).expect_err("nothing is written any more");
         assert!(!partition.is_closed(), "it has no successor");
         assert!(!partition.state.lock().is_covered(LOAD));
+    }
+
+    #[test]
+    fn a_partition_that_was_opened_again_is_not_dropped() {
+        for (closed_ms, writers, expected) in [
+            (Some(5), 0, true),
+            (Some(5), 1, false),
+            (Some(6), 0, false),
+            // It was closed, but the catalog does not have that.
+            (None, 0, false),
+            (None, 1, false),
+        ] {
+            let entry = PartitionEntry { closed_ms, ..entry(1, false) };
+            let partition = LogPartition::new(entry, PartitionLoad::default());
+            partition.state.lock().writers = writers;
+            let begun = begun_drop(&partition, |since| since <= 5);
+            assert_eq!(
+                begun.map(|entry| entry.is_dropped),
+                expected.then_some(true),
+                "{closed_ms:?}, {writers}"
+            );
+        }
     }
 
     #[test]
