@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
@@ -255,21 +256,34 @@ pub(crate) fn begin_drops(catalog: &CatalogEntries, index: &OpenIndex) {
     catalog.dropping.lock().extend(entries);
 }
 
-/// Completes the drops that are under way: of partitions of all indexes, or of those with these numbers. No
-/// change of the catalog waits for the drops.
+/// Completes the drops that are under way: of partitions of all indexes, or of those with these numbers, for
+/// as long as a request waits. No change of the catalog waits for the drops.
 ///
 /// # Errors
-/// The first drop that cannot be completed now. The others are.
+/// The first drop that cannot be completed now. The others are, if there is time.
 pub(crate) fn complete_drops(catalog: &DoorCatalog, indexes: Option<&[u32]>) -> Result<(), Error> {
-    // After another call has completed a drop, its number can be that of a partition which takes writes.
-    let _one_at_a_time = catalog.completing_drops.lock();
+    complete_until(catalog, indexes, indexes.map(|_| shelf::deadline()))
+}
+
+fn complete_until(
+    catalog: &DoorCatalog,
+    indexes: Option<&[u32]>,
+    until: Option<Instant>,
+) -> Result<(), Error> {
+    // After another call has completed a drop, its number can be that of a partition which takes writes. One
+    // of all indexes takes long where an owner does not answer.
+    let one_at_a_time = match until {
+        Some(until) => catalog.completing_drops.try_lock_until(until),
+        None => Some(catalog.completing_drops.lock()),
+    };
+    let Some(_one_at_a_time) = one_at_a_time else { return Err(shelf::drop_waits()) };
     let (mut entries, version) = {
         let entries = catalog.read()?;
         (entries.dropping.lock().clone(), entries.version())
     };
     entries.retain(|entry| indexes.is_none_or(|indexes| indexes.contains(&entry.index)));
     let some = entries.chunks(DROPS_AT_ONCE);
-    let outcomes: Vec<_> = some.map(|entries| complete_some(catalog, entries, version)).collect();
+    let outcomes: Vec<_> = some.map(|entries| complete_some(catalog, entries, version, until)).collect();
     outcomes.into_iter().collect()
 }
 
@@ -280,9 +294,10 @@ fn complete_some(
     catalog: &DoorCatalog,
     entries: &[PartitionEntry],
     version: ClusterVersion,
+    until: Option<Instant>,
 ) -> Result<(), Error> {
     let groups: Vec<ShelfGroup> = entries.iter().map(PartitionEntry::group).collect();
-    let outcomes = shelf::drop_groups(&catalog.node, &groups, version);
+    let outcomes = shelf::drop_groups(&catalog.node, &groups, version, until);
     // No partition gets a number meanwhile.
     let change = catalog.change()?;
     if change.version() != version {
@@ -421,6 +436,26 @@ mod tests {
                 "{closed_ms:?}, {writers}"
             );
         }
+    }
+
+    /// The drops of all indexes can take long; a request does not wait for their end.
+    #[test]
+    fn a_request_leaves_drops_to_the_next_pass_when_its_time_is_over() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = opened(&directory);
+        let catalog = DoorCatalog::new(Arc::clone(&node));
+        let waiting = || catalog.read().expect("the catalog is read").dropping.lock().len();
+        catalog.change().expect("the catalog is read").dropping.lock().push(entry(1, true));
+        let over = Some(Instant::now());
+        let pass = catalog.completing_drops.lock();
+        complete_until(&catalog, Some(&[1]), over).expect_err("another pass is under way");
+        drop(pass);
+        assert_eq!(waiting(), 1);
+        complete_drops(&catalog, Some(&[2])).expect("this index has none");
+        assert_eq!(waiting(), 1);
+        complete_drops(&catalog, None).expect("a node that runs alone drops them");
+        assert_eq!(waiting(), 0);
+        node.close();
     }
 
     #[test]
