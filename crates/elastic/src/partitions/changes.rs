@@ -102,6 +102,7 @@ fn close(node: &Arc<Node>, partition: &LogPartition) -> Result<(), Error> {
         let mut state = partition.state.lock();
         state.entry = PartitionEntry { documents: 0, ..before };
         partition.is_closed.store(false, Ordering::Release);
+        partition.is_idle.notify_all();
     })
 }
 
@@ -314,8 +315,17 @@ fn complete_some(
     outcomes.into_iter().collect()
 }
 
-/// The entry of a partition whose drop is begun while the catalog is changed, if its time is over since it was
-/// closed, and no write to it is under way. The drop would take what is written to one that is open.
+/// Waits for the writes to a closed partition that are under way. To one that is open again, others begin
+/// without an end.
+fn wait_for_writes(partition: &LogPartition) {
+    let mut state = partition.state.lock();
+    while state.writers > 0 && state.entry.closed_ms.is_some() {
+        partition.is_idle.wait(&mut state);
+    }
+}
+
+/// The entry of a partition whose drop is begun while the catalog is changed, if its time is over since it
+/// was closed, and no write to it is under way. The drop would take what is written to one that is open.
 fn begun_drop(partition: &LogPartition, is_over: impl Fn(u64) -> bool) -> Option<PartitionEntry> {
     let state = partition.state.lock();
     let may_go = state.writers == 0 && state.entry.closed_ms.is_some_and(is_over);
@@ -350,12 +360,7 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
     let mut count = 0;
     for over in dropped.chunks(DROPS_AT_ONCE) {
         // Writes that began before it was closed.
-        for partition in over {
-            let mut state = partition.state.lock();
-            while state.writers > 0 {
-                partition.is_idle.wait(&mut state);
-            }
-        }
+        over.iter().for_each(|partition| wait_for_writes(partition));
         let change = door.catalog.change()?;
         if change.written(index).is_err() {
             break;
@@ -429,6 +434,9 @@ mod tests {
             let entry = PartitionEntry { closed_ms, ..entry(1, false) };
             let partition = LogPartition::new(entry, PartitionLoad::default());
             partition.state.lock().writers = writers;
+            if closed_ms.is_none() {
+                wait_for_writes(&partition);
+            }
             let begun = begun_drop(&partition, |since| since <= 5);
             assert_eq!(
                 begun.map(|entry| entry.is_dropped),
