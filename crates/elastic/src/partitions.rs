@@ -122,7 +122,7 @@ pub(crate) struct LogPartition {
     /// True if it takes no more documents; changed with the state.
     is_closed: AtomicBool,
     state: Mutex<PartitionState>,
-    /// Signalled when the last write under way has ended.
+    /// Signalled when the last write under way has ended, or the partition was opened again.
     is_idle: Condvar,
 }
 

@@ -319,7 +319,7 @@ fn drop_deleted(node: &Arc<Node>, catalog: &DoorCatalog, deleted: &[OpenIndex]) 
         tracing::debug!(%error, "partitions of deleted indexes wait to be dropped");
     }
     let groups: Vec<ShelfGroup> = deleted.iter().map(OpenIndex::group).collect();
-    let outcomes = shelf::drop_groups(node, &groups, shelf::newest_version(node)?);
+    let outcomes = shelf::drop_groups(node, &groups, shelf::newest_version(node)?, None);
     // The partitions of the others are found by their marks, if they could not be dropped now.
     let waiting = catalog.read()?.dropping.lock().clone();
     let is_done = |(number, outcome): &(&u32, &Result<(), Error>)| {

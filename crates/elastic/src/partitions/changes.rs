@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
@@ -101,6 +102,7 @@ fn close(node: &Arc<Node>, partition: &LogPartition) -> Result<(), Error> {
         let mut state = partition.state.lock();
         state.entry = PartitionEntry { documents: 0, ..before };
         partition.is_closed.store(false, Ordering::Release);
+        partition.is_idle.notify_all();
     })
 }
 
@@ -255,21 +257,34 @@ pub(crate) fn begin_drops(catalog: &CatalogEntries, index: &OpenIndex) {
     catalog.dropping.lock().extend(entries);
 }
 
-/// Completes the drops that are under way: of partitions of all indexes, or of those with these numbers. No
-/// change of the catalog waits for the drops.
+/// Completes the drops that are under way: of partitions of all indexes, or of those with these numbers, for
+/// as long as a request waits. No change of the catalog waits for the drops.
 ///
 /// # Errors
-/// The first drop that cannot be completed now. The others are.
+/// The first drop that cannot be completed now. The others are, if there is time.
 pub(crate) fn complete_drops(catalog: &DoorCatalog, indexes: Option<&[u32]>) -> Result<(), Error> {
-    // After another call has completed a drop, its number can be that of a partition which takes writes.
-    let _one_at_a_time = catalog.completing_drops.lock();
+    complete_until(catalog, indexes, indexes.map(|_| shelf::deadline()))
+}
+
+fn complete_until(
+    catalog: &DoorCatalog,
+    indexes: Option<&[u32]>,
+    until: Option<Instant>,
+) -> Result<(), Error> {
+    // After another call has completed a drop, its number can be that of a partition which takes writes. One
+    // of all indexes takes long where an owner does not answer.
+    let one_at_a_time = match until {
+        Some(until) => catalog.completing_drops.try_lock_until(until),
+        None => Some(catalog.completing_drops.lock()),
+    };
+    let Some(_one_at_a_time) = one_at_a_time else { return Err(shelf::drop_waits()) };
     let (mut entries, version) = {
         let entries = catalog.read()?;
         (entries.dropping.lock().clone(), entries.version())
     };
     entries.retain(|entry| indexes.is_none_or(|indexes| indexes.contains(&entry.index)));
     let some = entries.chunks(DROPS_AT_ONCE);
-    let outcomes: Vec<_> = some.map(|entries| complete_some(catalog, entries, version)).collect();
+    let outcomes: Vec<_> = some.map(|entries| complete_some(catalog, entries, version, until)).collect();
     outcomes.into_iter().collect()
 }
 
@@ -280,9 +295,10 @@ fn complete_some(
     catalog: &DoorCatalog,
     entries: &[PartitionEntry],
     version: ClusterVersion,
+    until: Option<Instant>,
 ) -> Result<(), Error> {
     let groups: Vec<ShelfGroup> = entries.iter().map(PartitionEntry::group).collect();
-    let outcomes = shelf::drop_groups(&catalog.node, &groups, version);
+    let outcomes = shelf::drop_groups(&catalog.node, &groups, version, until);
     // No partition gets a number meanwhile.
     let change = catalog.change()?;
     if change.version() != version {
@@ -297,6 +313,23 @@ fn complete_some(
     shelf::put_all(change.node, ShelfGroup::CATALOG, &removed)?;
     change.dropping.lock().retain(|entry| !dropped.contains_key(&entry.number));
     outcomes.into_iter().collect()
+}
+
+/// Waits for the writes to a closed partition that are under way. To one that is open again, others begin
+/// without an end.
+fn wait_for_writes(partition: &LogPartition) {
+    let mut state = partition.state.lock();
+    while state.writers > 0 && state.entry.closed_ms.is_some() {
+        partition.is_idle.wait(&mut state);
+    }
+}
+
+/// The entry of a partition whose drop is begun while the catalog is changed, if its time is over since it
+/// was closed, and no write to it is under way. The drop would take what is written to one that is open.
+fn begun_drop(partition: &LogPartition, is_over: impl Fn(u64) -> bool) -> Option<PartitionEntry> {
+    let state = partition.state.lock();
+    let may_go = state.writers == 0 && state.entry.closed_ms.is_some_and(is_over);
+    may_go.then(|| PartitionEntry { is_dropped: true, ..state.entry.clone() })
 }
 
 /// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
@@ -327,26 +360,21 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
     let mut count = 0;
     for over in dropped.chunks(DROPS_AT_ONCE) {
         // Writes that began before it was closed.
-        for partition in over {
-            let mut state = partition.state.lock();
-            while state.writers > 0 {
-                partition.is_idle.wait(&mut state);
-            }
-        }
+        over.iter().for_each(|partition| wait_for_writes(partition));
         let change = door.catalog.change()?;
         if change.written(index).is_err() {
             break;
         }
-        let begun = |partition: &Arc<LogPartition>| PartitionEntry {
-            is_dropped: true,
-            ..partition.state.lock().entry.clone()
-        };
-        let entries: Vec<PartitionEntry> = over.iter().map(begun).collect();
+        // A close that failed meanwhile has opened its partition again.
+        let entries: Vec<PartitionEntry> =
+            over.iter().filter_map(|partition| begun_drop(partition, is_over)).collect();
+        if entries.is_empty() {
+            continue;
+        }
         let writes: Vec<EntryWrite> = entries.iter().map(|entry| (entry.key(), Some(entry.text()))).collect();
         shelf::put_all(change.node, ShelfGroup::CATALOG, &writes)?;
-        let is_over =
-            |other: &Arc<LogPartition>| over.iter().any(|partition| partition.number == other.number);
-        index.live.partitions.partitions.lock().retain(|other| !is_over(other));
+        let is_begun = |other: &Arc<LogPartition>| entries.iter().any(|entry| entry.number == other.number);
+        index.live.partitions.partitions.lock().retain(|other| !is_begun(other));
         count += entries.len() as u64;
         change.dropping.lock().extend(entries);
     }
@@ -391,6 +419,51 @@ mod tests {
         close(&node, &partition).expect_err("nothing is written any more");
         assert!(!partition.is_closed(), "it has no successor");
         assert!(!partition.state.lock().is_covered(LOAD));
+    }
+
+    #[test]
+    fn a_partition_that_was_opened_again_is_not_dropped() {
+        for (closed_ms, writers, expected) in [
+            (Some(5), 0, true),
+            (Some(5), 1, false),
+            (Some(6), 0, false),
+            // It was closed, but the catalog does not have that.
+            (None, 0, false),
+            (None, 1, false),
+        ] {
+            let entry = PartitionEntry { closed_ms, ..entry(1, false) };
+            let partition = LogPartition::new(entry, PartitionLoad::default());
+            partition.state.lock().writers = writers;
+            if closed_ms.is_none() {
+                wait_for_writes(&partition);
+            }
+            let begun = begun_drop(&partition, |since| since <= 5);
+            assert_eq!(
+                begun.map(|entry| entry.is_dropped),
+                expected.then_some(true),
+                "{closed_ms:?}, {writers}"
+            );
+        }
+    }
+
+    /// The drops of all indexes can take long; a request does not wait for their end.
+    #[test]
+    fn a_request_leaves_drops_to_the_next_pass_when_its_time_is_over() {
+        let directory = tempfile::tempdir().expect("there is room for a directory");
+        let node = opened(&directory);
+        let catalog = DoorCatalog::new(Arc::clone(&node));
+        let waiting = || catalog.read().expect("the catalog is read").dropping.lock().len();
+        catalog.change().expect("the catalog is read").dropping.lock().push(entry(1, true));
+        let over = Some(Instant::now());
+        let pass = catalog.completing_drops.lock();
+        complete_until(&catalog, Some(&[1]), over).expect_err("another pass is under way");
+        drop(pass);
+        assert_eq!(waiting(), 1);
+        complete_drops(&catalog, Some(&[2])).expect("this index has none");
+        assert_eq!(waiting(), 1);
+        complete_drops(&catalog, None).expect("a node that runs alone drops them");
+        assert_eq!(waiting(), 0);
+        node.close();
     }
 
     #[test]

@@ -20,7 +20,7 @@ const ASKED_AT_ONCE: usize = 8;
 /// # Errors
 /// The owner cannot be reached, or the drop fails.
 pub(crate) fn drop_group(node: &Arc<Node>, group: ShelfGroup) -> Result<(), Error> {
-    drop_groups(node, &[group], newest_version(node)?).into_iter().collect()
+    drop_groups(node, &[group], newest_version(node)?, None).into_iter().collect()
 }
 
 /// Version of the cluster state that this node knows; that of none on a node that runs alone.
@@ -35,11 +35,12 @@ pub(crate) fn newest_version(node: &Node) -> Result<ClusterVersion, Error> {
 }
 
 /// Drops groups; an outcome for each, which is an error if the cluster state does not have this version. A
-/// node that runs alone drops all of them or none, with one sync.
+/// node that runs alone drops all of them or none, with one sync. Others ask no owner after `until`.
 pub(crate) fn drop_groups(
     node: &Arc<Node>,
     groups: &[ShelfGroup],
     version: ClusterVersion,
+    until: Option<Instant>,
 ) -> Vec<Result<(), Error>> {
     let groups: Vec<DocumentGroup> = groups.iter().map(|group| group.group()).collect();
     if node.cluster().is_alone() {
@@ -47,7 +48,17 @@ pub(crate) fn drop_groups(
         let outcome = store.drop_groups(Some(DOOR_TYPE), &groups).map_err(Error::from);
         return vec![outcome; groups.len()];
     }
-    groups.chunks(ASKED_AT_ONCE).flat_map(|some| drop_at_owners(node, some, version)).collect()
+    let is_late = || until.is_some_and(|until| Instant::now() >= until);
+    let drop_some = |some: &[DocumentGroup]| match is_late() {
+        true => vec![Err(drop_waits()); some.len()],
+        false => drop_at_owners(node, some, version),
+    };
+    groups.chunks(ASKED_AT_ONCE).flat_map(drop_some).collect()
+}
+
+/// Error of a drop that is left to a later pass.
+pub(crate) fn drop_waits() -> Error {
+    Error::NotBegun("other drops take long, and this one follows them".to_owned())
 }
 
 fn drop_at_owners(
