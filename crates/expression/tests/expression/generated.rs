@@ -359,7 +359,7 @@ fn only_documents_past_the_end_of_a_column_have_zeros() {
 }
 
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 40] = [
+const MORE_EXPRESSIONS: [&str; 44] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -386,6 +386,10 @@ const MORE_EXPRESSIONS: [&str; 40] = [
     "attribute(v){x:1} + sum(attribute(v))",
     "query(mat){x:1} * attribute(v){x:0}",
     "query(mat){x:1,y:(attribute(price))}",
+    "query(mat){x:1,y:(attribute(price))} + sum(attribute(mx))",
+    "attribute(v){x:1} * attribute(v){x:(attribute(price))} + sum(attribute(mx))",
+    "sum(query(v) * attribute(v){x:2}) + sum(attribute(mx))",
+    "sum(query(m) * attribute(m)) + sum(attribute(mx))",
     "sum(query(m) * attribute(m))",
     "sum(attribute(m) * query(m), k) + attribute(price)",
     "reduce(attribute(m) - query(m), max)",
