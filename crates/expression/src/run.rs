@@ -134,7 +134,7 @@ impl<'a> BatchRun<'a> {
         out
     }
 
-    /// The value of an input: itself where it is numbers or is only read in its stored form, or laid out flat.
+    /// The value of an input: itself where it is numbers or only read in its stored form, or laid out flat.
     fn input(&self, id: NodeId, at: usize, spare: &mut Vec<Vec<f64>>, space: &mut BatchSpace) -> NodeSlot {
         let node = &self.program.nodes[id];
         let feed = match self.operands.get(at) {
