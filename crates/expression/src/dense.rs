@@ -143,8 +143,10 @@ impl<'a> CellsRef<'a> {
     pub fn append_rows(self, rows: &[u16], width: usize, out: &mut Vec<f64>) {
         // Nearly always the documents are adjacent.
         for adjacent in rows.chunk_by(|row, next| row.checked_add(1) == Some(*next)) {
-            let end = out.len() + adjacent.len() * width;
-            self.part(usize::from(adjacent[0]) * width, adjacent.len() * width).append(out);
+            let (from, count) = (usize::from(adjacent[0]) * width, adjacent.len() * width);
+            let end = out.len() + count;
+            let there = self.len().saturating_sub(from) / width * width;
+            self.part(from, count.min(there)).append(out);
             out.resize(end, 0.0);
         }
     }

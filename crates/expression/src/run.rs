@@ -6,7 +6,7 @@ mod reduced_join;
 mod subspaces;
 
 use crate::batch::{BatchSpace, BatchView, SubspaceShape, TensorBatch};
-use crate::dense::{CellsRef, SumShape};
+use crate::dense::{CellsRef, NarrowedCells, SumShape};
 use crate::evaluate::{CELLS_AT_A_TIME, EvaluationScratch, InputBatch, InputFeed, NodeSlot};
 use crate::linear;
 use crate::operators::BatchNumbers;
@@ -134,7 +134,7 @@ impl<'a> BatchRun<'a> {
         out
     }
 
-    /// The value of an input: itself where it is numbers or is read by kernels only, or laid out flat.
+    /// The value of an input: itself where it is numbers or only read in its stored form, or laid out flat.
     fn input(&self, id: NodeId, at: usize, spare: &mut Vec<Vec<f64>>, space: &mut BatchSpace) -> NodeSlot {
         let node = &self.program.nodes[id];
         let feed = match self.operands.get(at) {
@@ -147,6 +147,9 @@ impl<'a> BatchRun<'a> {
             }
             Some(operand) => operand.0,
         };
+        let is_raw = self.program.is_raw[id];
+        // Labels that all documents share are numbered once, not again for each block.
+        let is_of_labels = self.program.shapes[id] == SubspaceShape { mapped: 1, size: 1 };
         match feed {
             InputFeed::Tensor(tensor) if node.tensor_type.is_scalar() => {
                 NodeSlot::Number(tensor.cells().iter().next().unwrap_or_default())
@@ -156,11 +159,12 @@ impl<'a> BatchRun<'a> {
                 NodeSlot::Numbers(tensors.iter().map(|tensor| tensor.cells().get(0)).collect())
             }
             InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => NodeSlot::Operand(at),
-            _ if self.program.is_raw[id] => NodeSlot::Operand(at),
+            InputFeed::Tensor(_) if is_raw && !is_of_labels => NodeSlot::Operand(at),
             InputFeed::Tensor(tensor) => {
                 let value = TensorValue::from_tensor(tensor);
                 NodeSlot::Tensor(TensorBatch::of_value(&value, &mut space.labels))
             }
+            _ if is_raw => NodeSlot::Operand(at),
             InputFeed::Tensors(_) | InputFeed::Rows(..) | InputFeed::Stored(_) => {
                 let cells = spare.pop().unwrap_or_default();
                 NodeSlot::Tensors(self.flat(id, feed, self.documents, cells, space))
@@ -203,25 +207,22 @@ impl<'a> BatchRun<'a> {
         out
     }
 
-    /// The tensors of an input in its stored form, laid out flat. `None` for any other node: its result is so
-    /// already.
+    /// The tensors of an input in its stored form, one for each document, laid out flat. `None` for any other
+    /// node: its result is so already.
     fn laid_out(&self, id: NodeId, space: &mut BatchSpace) -> Option<TensorBatch> {
         let NodeSlot::Operand(at) = &self.slots[id] else { return None };
         match self.operands[*at].0 {
-            InputFeed::Tensor(tensor) => {
-                Some(TensorBatch::of_value(&TensorValue::from_tensor(tensor), &mut space.labels))
-            }
             feed @ (InputFeed::Tensors(_) | InputFeed::Rows(..) | InputFeed::Stored(_)) => {
                 Some(self.flat(id, feed, self.documents, Vec::new(), space))
             }
-            InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => None,
+            InputFeed::Tensor(_) | InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => None,
         }
     }
 
     /// The result of a node as in [`BatchRun::view`], or what [`BatchRun::laid_out`] gave for it.
     fn view_of<'v>(&'v self, id: NodeId, laid_out: Option<&'v TensorBatch>) -> BatchView<'v> {
         match laid_out {
-            Some(batch) => batch.view(self.program.shapes[id], self.is_same(id)),
+            Some(batch) => batch.view(self.program.shapes[id], false),
             None => self.view(id),
         }
     }
@@ -374,7 +375,7 @@ impl<'a> BatchRun<'a> {
         let shape = self.program.shapes[id];
         let mut out = TensorBatch::new(shape, cells);
         if self.program.shapes[of].mapped == 0 {
-            self.peek_dense(of, (pins, places), documents, &mut out.cells, space);
+            self.peek_dense(of, (pins, places), documents, &mut out.cells);
             return out;
         }
         let of = self.view(of);
@@ -403,28 +404,18 @@ impl<'a> BatchRun<'a> {
     }
 
     /// As [`BatchRun::peek`], for tensors without mapped dimensions: each document's cells have one position,
-    /// to which each index adds. Rows of a column are read where they lie.
+    /// to which each index adds. Tensors in their stored form are read where they lie.
     fn peek_dense(
         &self,
         of: NodeId,
         (pins, places): (&[PinSource], &[u32]),
         documents: usize,
         out: &mut Vec<f64>,
-        space: &mut BatchSpace,
     ) {
         /// Of an address outside the tensor, whose cells are zeros.
         const OUTSIDE: usize = usize::MAX;
         let size = self.program.shapes[of].size;
-        let rows = self.stored_rows(of);
-        let laid_out = if rows.is_some() { None } else { self.laid_out(of, space) };
-        let (cells, mut positions): (CellsRef<'_>, Vec<usize>) = match rows {
-            Some((cells, rows)) => (cells, rows.iter().map(|row| usize::from(*row) * size).collect()),
-            None => {
-                let view = self.view_of(of, laid_out.as_ref());
-                let start = |document| view.subspaces(document).start * size;
-                (CellsRef::Double(view.cells), (0..documents).map(start).collect())
-            }
-        };
+        let mut positions: Vec<usize> = vec![0; documents];
         let add = |position: &mut usize, step: usize, size: usize, index: f64| {
             let is_inside = (0.0..size as f64).contains(&index);
             *position = if is_inside { position.saturating_add(index as usize * step) } else { OUTSIDE };
@@ -448,6 +439,34 @@ impl<'a> BatchRun<'a> {
             }
         }
         let at = |position: usize, place: &u32| position.saturating_add(*place as usize);
+        let feed = match &self.slots[of] {
+            NodeSlot::Operand(operand) => Some(self.operands[*operand].0),
+            _ => None,
+        };
+        let cells = match feed {
+            Some(InputFeed::Tensor(tensor)) => CellsRef::of(tensor.cells()),
+            Some(InputFeed::Tensors(_) | InputFeed::Stored(_)) => {
+                let mut buffers = NarrowedCells::default();
+                for (document, position) in positions.iter().enumerate() {
+                    let cells = self.cells(of, document, &mut buffers);
+                    cells.append_at(places.iter().map(|place| at(*position, place)), out);
+                }
+                return;
+            }
+            Some(InputFeed::Rows(cells, rows)) => {
+                for (position, row) in positions.iter_mut().zip(&rows[self.first..]) {
+                    *position = position.saturating_add(usize::from(*row) * size);
+                }
+                cells
+            }
+            _ => {
+                let view = self.view(of);
+                for (document, position) in positions.iter_mut().enumerate() {
+                    *position = position.saturating_add(view.subspaces(document).start * size);
+                }
+                CellsRef::Double(view.cells)
+            }
+        };
         match places {
             [place] => cells.append_at(positions.iter().map(|position| at(*position, place)), out),
             _ => {

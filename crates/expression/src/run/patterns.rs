@@ -121,7 +121,7 @@ impl<'a> BatchRun<'a> {
     }
 
     /// Rows of the block's documents, of an input given as rows.
-    pub fn stored_rows(&self, id: NodeId) -> Option<(CellsRef<'a>, &'a [u16])> {
+    fn stored_rows(&self, id: NodeId) -> Option<(CellsRef<'a>, &'a [u16])> {
         match &self.slots[id] {
             NodeSlot::Operand(at) => match self.operands[*at].0 {
                 InputFeed::Rows(cells, rows) => Some((cells, &rows[self.first..][..self.documents])),
@@ -150,7 +150,7 @@ impl<'a> BatchRun<'a> {
     }
 
     /// Cells of a node's value for one document, in the type of its cells.
-    fn cells<'b>(&'b self, id: NodeId, document: usize, buffers: &'b mut NarrowedCells) -> CellsRef<'b> {
+    pub fn cells<'b>(&'b self, id: NodeId, document: usize, buffers: &'b mut NarrowedCells) -> CellsRef<'b> {
         let tensor_type = &self.program.nodes[id].tensor_type;
         if let NodeSlot::Operand(at) = &self.slots[id] {
             let document = self.first + document;

@@ -63,8 +63,7 @@ impl BatchRun<'_> {
         };
         let NodeSlot::Operand(at) = &self.slots[each] else { return None };
         let InputFeed::Stored(stored) = self.operands[*at].0 else { return None };
-        let laid_out = self.laid_out(shared, space);
-        let view = self.view_of(shared, laid_out.as_ref());
+        let view = self.view(shared);
         // The shared cells by the numbers of their labels.
         let mut known: Vec<Option<f64>> = Vec::new();
         for subspace in view.subspaces(0) {

@@ -338,8 +338,28 @@ fn every_expression_of_the_table_is_its_slow_twin_in_batches() {
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+#[test]
+fn only_documents_past_the_end_of_a_column_have_zeros() {
+    let world = GeneratedFeatures::new(1);
+    let (cells, rows) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0, 1, 2]);
+    for (text, expected) in [
+        ("sum(attribute(v) + 1)", [9.0, 18.0, 3.0]),
+        ("sum(attribute(v) * attribute(v))", [14.0, 77.0, 0.0]),
+        ("attribute(v){x:1}", [2.0, 5.0, 0.0]),
+    ] {
+        let expression = ParsedExpression::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let program =
+            ExpressionProgram::compile(&expression, &world).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let operands = [InputBatch::rows(TensorRows::Float(&cells), &rows)];
+        let mut scratch = EvaluationScratch::default();
+        let output = program.evaluate(&mut scratch, rows.len(), &operands);
+        let found = [0, 1, 2].map(|document| output.number(document));
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 40] = [
+const MORE_EXPRESSIONS: [&str; 44] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -366,6 +386,10 @@ const MORE_EXPRESSIONS: [&str; 40] = [
     "attribute(v){x:1} + sum(attribute(v))",
     "query(mat){x:1} * attribute(v){x:0}",
     "query(mat){x:1,y:(attribute(price))}",
+    "query(mat){x:1,y:(attribute(price))} + sum(attribute(mx))",
+    "attribute(v){x:1} * attribute(v){x:(attribute(price))} + sum(attribute(mx))",
+    "sum(query(v) * attribute(v){x:2}) + sum(attribute(mx))",
+    "sum(query(m) * attribute(m)) + sum(attribute(mx))",
     "sum(query(m) * attribute(m))",
     "sum(attribute(m) * query(m), k) + attribute(price)",
     "reduce(attribute(m) - query(m), max)",
