@@ -132,7 +132,7 @@ impl NumberPairCode {
         }
     }
 
-    /// `None` if the results are of several kinds.
+    /// Applies the code row by row; `None` if the results may be of several kinds.
     fn of_columns(&self, a: NumberColumn, b: NumberColumn) -> Option<NumberColumn> {
         let is_float = |values: &NumberColumn| matches!(values, NumberColumn::Doubles(_));
         Some(match (self, a, b) {

@@ -18,8 +18,8 @@ pub(crate) struct GroupTable {
     whole: HashMap<(u32, i64), u32>,
     /// Groups whose key is any other number, by its bits as [`bits`] gives them.
     fractional: HashMap<(u32, u64), u32>,
-    /// Groups whose key is a bucket of numbers, by the bits of its ends, and true if it is of floats.
-    ranges: HashMap<(u32, bool, u64, u64), u32>,
+    /// Groups whose key is a bucket of numbers, a truth value or null, by kind and bits.
+    plain: HashMap<PlainKey, u32>,
     /// Groups with a short text as key, for the same reason; all of them are in `numbers` too.
     short: HashMap<(u32, ShortText), u32>,
     hasher: DefaultHashBuilder,
@@ -30,6 +30,9 @@ pub(crate) struct GroupTable {
     /// Memory of the contents of the keys, in bytes.
     contents: usize,
 }
+
+/// The enclosing group, a kind, and the bits of a key of that kind.
+type PlainKey = (u32, u8, [u64; 2]);
 
 /// A table without its lookup maps.
 #[derive(Deserialize)]
@@ -62,12 +65,12 @@ impl GroupTable {
             ExpressionDatum::Long(value) => self.long(parent, *value),
             ExpressionDatum::Double(value) => self.double(parent, *value),
             ExpressionDatum::Text(text) => self.text(parent, text),
+            ExpressionDatum::Null => self.plain((parent, 0, [0; 2]), key),
+            ExpressionDatum::Bool(value) => self.plain((parent, 1, [u64::from(*value), 0]), key),
             ExpressionDatum::LongBucket(from, to) => {
-                self.range((parent, false, from.cast_unsigned(), to.cast_unsigned()), key)
+                self.plain((parent, 2, [from.cast_unsigned(), to.cast_unsigned()]), key)
             }
-            ExpressionDatum::DoubleBucket(from, to) => {
-                self.range((parent, true, bits(*from), bits(*to)), key)
-            }
+            ExpressionDatum::DoubleBucket(from, to) => self.plain((parent, 3, [bits(*from), bits(*to)]), key),
             key => {
                 let hash = hash_of(&self.hasher, parent, key);
                 self.find(hash, parent, |known| same(known, key), || key.clone().into_owned())
@@ -95,10 +98,10 @@ impl GroupTable {
         })
     }
 
-    fn range(&mut self, range: (u32, bool, u64, u64), key: &ExpressionDatum<'_>) -> u32 {
-        let GroupTable { ranges, parents, keys, .. } = self;
-        *ranges.entry(range).or_insert_with(|| {
-            parents.push(range.0);
+    fn plain(&mut self, place: PlainKey, key: &ExpressionDatum<'_>) -> u32 {
+        let GroupTable { plain, parents, keys, .. } = self;
+        *plain.entry(place).or_insert_with(|| {
+            parents.push(place.0);
             keys.push(key.clone().into_owned());
             (keys.len() - 1) as u32
         })
@@ -176,11 +179,11 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
             let mut state = hasher.build_hasher();
             parent.hash(&mut state);
             match key {
-                ExpressionDatum::Bool(value) => value.hash(&mut state),
                 ExpressionDatum::Raw(bytes) => bytes.hash(&mut state),
                 ExpressionDatum::TextBucket(from, to) => (from, to).hash(&mut state),
                 ExpressionDatum::RawBucket(from, to) => (from, to).hash(&mut state),
                 ExpressionDatum::Null
+                | ExpressionDatum::Bool(_)
                 | ExpressionDatum::List(_)
                 | ExpressionDatum::Long(_)
                 | ExpressionDatum::Double(_)
@@ -193,7 +196,7 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
     }
 }
 
-/// Equality of keys that are not numbers or buckets of numbers.
+/// Equality of keys of texts, bytes, and buckets of these.
 fn same(a: &ExpressionDatum<'_>, b: &ExpressionDatum<'_>) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b) && a.order(b).is_eq()
 }
