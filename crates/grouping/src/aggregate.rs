@@ -1,12 +1,14 @@
 //! Aggregates of many groups at once: one vector per statistic, one entry per group.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
 use crate::datum::{ExpressionDatum, double_order};
 use crate::level::CheckedAggregate;
 use crate::node::ValueKind;
+use crate::numbers::NumberColumn;
 use crate::request::GroupAggregator;
 
 /// Running values of one aggregate, by group number.
@@ -43,6 +45,10 @@ pub(crate) struct VarianceSums {
 }
 
 impl VarianceSums {
+    const fn of(value: f64) -> Self {
+        VarianceSums { count: 1.0, mean: value, squares: 0.0 }
+    }
+
     fn add(&mut self, other: VarianceSums) {
         let count = self.count + other.count;
         if other.count == 0.0 {
@@ -169,10 +175,63 @@ impl AggregateValues {
                 }
             }
             AggregateValues::Xor(values) => values[group] ^= value.low_bits(),
-            AggregateValues::Spread(values) => {
-                values[group].add(VarianceSums { count: 1.0, mean: value.to_double(), squares: 0.0 });
-            }
+            AggregateValues::Spread(values) => values[group].add(VarianceSums::of(value.to_double())),
             AggregateValues::Values(values) => values[group].push(value.to_double()),
+        }
+    }
+
+    /// Adds numbers, each to the group at its index, with the results of [`AggregateValues::take`].
+    pub(crate) fn take_numbers(&mut self, groups: &[u32], numbers: NumberColumn) {
+        let at = || groups.iter().map(|group| *group as usize);
+        match self {
+            AggregateValues::Count(_) => self.count(groups),
+            AggregateValues::SumLong(values) => {
+                at().zip(numbers.into_longs()).for_each(|(at, value)| {
+                    values[at] = values[at].wrapping_add(value);
+                });
+            }
+            AggregateValues::SumDouble(values) => {
+                at().zip(numbers.into_doubles()).for_each(|(at, value)| values[at] += value);
+            }
+            AggregateValues::AvgLong(values) => {
+                at().zip(numbers.into_longs()).for_each(|(at, value)| {
+                    values[at] = (values[at].0.wrapping_add(value), values[at].1 + 1);
+                });
+            }
+            AggregateValues::AvgDouble(values) => {
+                at().zip(numbers.into_doubles()).for_each(|(at, value)| {
+                    values[at] = (values[at].0 + value, values[at].1 + 1);
+                });
+            }
+            AggregateValues::Extreme { values, largest, .. } => {
+                let is_better = |order: Ordering| if *largest { order.is_gt() } else { order.is_lt() };
+                for (index, at) in at().enumerate() {
+                    // Numbers have no contents beside them.
+                    let better = match (&numbers, &values[at]) {
+                        (NumberColumn::Longs(longs), Some(ExpressionDatum::Long(kept))) => {
+                            is_better(longs[index].cmp(kept))
+                        }
+                        (NumberColumn::Doubles(doubles), Some(ExpressionDatum::Double(kept))) => {
+                            is_better(double_order(doubles[index], *kept))
+                        }
+                        (numbers, Some(kept)) => is_better(numbers.datum(index).order(kept)),
+                        (_, None) => true,
+                    };
+                    if better {
+                        values[at] = Some(numbers.datum(index));
+                    }
+                }
+            }
+            AggregateValues::Xor(values) => {
+                at().zip(numbers.into_longs()).for_each(|(at, value)| values[at] ^= value as u64);
+            }
+            AggregateValues::Spread(values) => {
+                at().zip(numbers.into_doubles())
+                    .for_each(|(at, value)| values[at].add(VarianceSums::of(value)));
+            }
+            AggregateValues::Values(values) => {
+                at().zip(numbers.into_doubles()).for_each(|(at, value)| values[at].push(value));
+            }
         }
     }
 

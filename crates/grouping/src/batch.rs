@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use millrace_column::{
-    BytesColumn, CellKind, Column, ColumnKey, ExecutionPaths, FixedColumn, ValueLayout, View, encoded_values,
-    layout, value,
+    BytesColumn, CellKind, Column, ColumnKey, ExecutionPaths, FixedColumn, Presence, ValueLayout, View,
+    encoded_values, layout, value,
 };
 use millrace_document::{DocumentValue, EncodedLeafValues, LeafColumn};
 
@@ -13,6 +13,7 @@ use crate::GroupingFailure;
 use crate::datum::ExpressionDatum;
 use crate::field::{CheckedField, FieldReach, position_of};
 use crate::level::{CheckedGrouping, GroupingFieldPath, GroupingReads};
+use crate::numbers::NumberColumn;
 
 /// The columns of one chunk that a grouping reads.
 pub(crate) struct GroupingColumns {
@@ -114,6 +115,45 @@ impl<'d> GroupingBatch<'d> {
         field.take(self.value(field, row), element, key_of)
     }
 
+    /// Values of a field in these rows; `None` unless it has one number a document.
+    pub(crate) fn numbers(&self, field: &CheckedField, rows: &[u32]) -> Option<NumberColumn> {
+        let ValueLayout::Number(cell) = layout(&field.data_type) else { return None };
+        let column = match self.column(field) {
+            None => return NumberColumn::repeat(&field.undefined(), rows.len()),
+            Some(Column::Fixed(column)) if column.cell() == cell && column.width() == 1 => column,
+            Some(_) => return None,
+        };
+        let documents = rows.iter().map(|row| usize::from(self.documents[*row as usize]));
+        let present = column.presence();
+        Some(match cell {
+            CellKind::Bool => {
+                let cells = column.cells::<u8>();
+                NumberColumn::Bools(documents.map(|at| present.get(at) && cells[at] != 0).collect())
+            }
+            CellKind::I8 => {
+                let cells = column.cells::<i8>();
+                NumberColumn::Longs(gather(present, documents, |at| i64::from(cells[at])))
+            }
+            CellKind::I32 => {
+                let cells = column.cells::<i32>();
+                NumberColumn::Longs(gather(present, documents, |at| i64::from(cells[at])))
+            }
+            CellKind::I64 => {
+                let cells = column.cells::<i64>();
+                NumberColumn::Longs(gather(present, documents, |at| cells[at]))
+            }
+            CellKind::F32 => {
+                let cells = column.cells::<f32>();
+                NumberColumn::Doubles(gather(present, documents, |at| f64::from(cells[at])))
+            }
+            CellKind::F64 => {
+                let cells = column.cells::<f64>();
+                NumberColumn::Doubles(gather(present, documents, |at| cells[at]))
+            }
+            CellKind::U64 | CellKind::BF16 => return None,
+        })
+    }
+
     /// Decoded value of a field in the document of `row`.
     pub(crate) fn value(&self, field: &CheckedField, row: usize) -> Option<&DocumentValue> {
         let values = self.decoded[field.column].get_or_init(|| {
@@ -155,6 +195,15 @@ impl<'d> GroupingBatch<'d> {
             value => value.and_then(position_of).into_iter().collect(),
         }
     }
+}
+
+/// Numbers of documents; 0, the undefined value of numbers, of those that have none.
+fn gather<N: Default>(
+    present: Presence<'_>,
+    documents: impl Iterator<Item = usize>,
+    at: impl Fn(usize) -> N,
+) -> Vec<N> {
+    documents.map(|document| if present.get(document) { at(document) } else { N::default() }).collect()
 }
 
 /// Number of a document in a column with one number per document.

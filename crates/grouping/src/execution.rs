@@ -1,19 +1,20 @@
+mod assign;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millrace_column::{CellKind, Column, ExecutionPaths, View};
-use millrace_document::{EncodedLeafValues, LeafColumn};
+use millrace_column::{ExecutionPaths, View};
 use serde::{Deserialize, Serialize};
 
 use crate::GroupingFailure;
 use crate::aggregate::AggregateValues;
 use crate::batch::{GroupingBatch, GroupingColumns};
 use crate::datum::ExpressionDatum;
-use crate::field::FieldReach;
 use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
 use crate::nesting;
 use crate::node::{GroupingNode, RowContext};
-use crate::source::{SourceColumn, SourceGroups};
+use crate::numbers::NumberColumn;
+use crate::source::SourceGroups;
 use crate::table::GroupTable;
 
 /// Maximum number of groups that one request keeps in memory, independent of its output: some hundred bytes
@@ -346,12 +347,15 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
             }
             match &aggregate.input {
                 None => accumulator.count(&rows.groups),
-                Some(input) => {
-                    for (index, group) in rows.groups.iter().enumerate() {
-                        accumulator
-                            .take(*group, input.eval(self.context(rows.rows[index], rows.elements(index))));
+                Some(input) => match self.numbers(input, rows) {
+                    Some(numbers) => accumulator.take_numbers(&rows.groups, numbers),
+                    None => {
+                        for (index, group) in rows.groups.iter().enumerate() {
+                            let context = self.context(rows.rows[index], rows.elements(index));
+                            accumulator.take(*group, input.eval(context));
+                        }
                     }
-                }
+                },
             }
         }
         for (spec, hits) in level.hit_lists.iter().zip(&mut state.hits) {
@@ -382,6 +386,14 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
         RowContext { batch: self.batch, zone: &self.grouping.zone, row: row as usize, elements }
     }
 
+    /// Fast path for expressions over numbers: their values in all rows.
+    fn numbers(&self, node: &GroupingNode, rows: &GroupedRows) -> Option<NumberColumn> {
+        if !self.paths.is_fast() {
+            return None;
+        }
+        node.numbers(self.batch, &self.grouping.zone, &rows.rows)
+    }
+
     /// Assigns each row to its groups in a list.
     ///
     /// # Errors
@@ -398,7 +410,9 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
         if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
             return Ok(inner);
         }
-        if self.assign_elements(list, table, rows, &mut inner)? {
+        if self.assign_elements(list, table, rows, &mut inner)?
+            || self.assign_numbers(list, table, rows, &mut inner)?
+        {
             return Ok(inner);
         }
         if self.paths.is_fast() && self.assign_sources(list, table, &mut state.sources, rows, &mut inner)? {
@@ -421,176 +435,5 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
             }
         }
         Ok(inner)
-    }
-
-    /// Fast path for expressions over one field: each of its values is evaluated once. Returns false if it
-    /// does not apply.
-    ///
-    /// # Errors
-    /// There are too many groups, or places in them.
-    fn assign_sources(
-        &self,
-        list: &'b GroupsList,
-        table: &mut GroupTable,
-        sources: &mut SourceGroups,
-        rows: &GroupedRows,
-        inner: &mut GroupedRows,
-    ) -> Result<bool, GroupingFailure> {
-        if list.filter.is_some() || list.binds || rows.width > 0 || !sources.pays() {
-            return Ok(false);
-        }
-        let column = list.by.source().and_then(|field| SourceColumn::of(field, self.batch));
-        let Some(column) = column else { return Ok(false) };
-        for (&row, &group) in rows.rows.iter().zip(&rows.groups) {
-            let value = column.value(usize::from(self.batch.documents[row as usize]));
-            let groups = sources.of(group, &value, |groups| match list.by.eval(self.context(row, &[])) {
-                ExpressionDatum::List(keys) => groups.extend(keys.iter().map(|key| table.number(group, key))),
-                key => groups.push(table.number(group, &key)),
-            });
-            groups.iter().for_each(|group| inner.push(row, *group));
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Binds a row to the element at `place`, unless the list's filter leaves it out: then it returns false.
-    fn admits(
-        &self,
-        list: &GroupsList,
-        row: u32,
-        outer: &[u32],
-        place: usize,
-        inner: &mut GroupedRows,
-    ) -> bool {
-        let start = inner.elements.len();
-        inner.elements.extend_from_slice(outer);
-        if list.binds {
-            inner.elements.push(place as u32);
-        }
-        let Some(filter) = &list.filter else { return true };
-        let passes = filter.passes(self.context(row, &inner.elements[start..]));
-        if !passes {
-            inner.elements.truncate(start);
-        }
-        passes
-    }
-
-    /// Fast path for the elements of a collection, directly from the values that are read in place. Returns
-    /// false if it does not apply.
-    ///
-    /// # Errors
-    /// There are too many groups, or places in them.
-    fn assign_elements(
-        &self,
-        list: &GroupsList,
-        table: &mut GroupTable,
-        rows: &GroupedRows,
-        inner: &mut GroupedRows,
-    ) -> Result<bool, GroupingFailure> {
-        let GroupingNode::Field { field, element: None } = &list.by else { return Ok(false) };
-        let leaves = self.batch.all_leaves(field.path).filter(|leaves| leaves.irregular().is_empty());
-        let Some(leaves) = leaves.filter(|_| field.is_list()) else { return Ok(false) };
-        match leaves.values() {
-            EncodedLeafValues::Integers(numbers) => {
-                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
-                    table.long(group, index.map_or(0, |index| numbers[index]))
-                })?;
-            }
-            EncodedLeafValues::Texts(texts) => {
-                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
-                    table.text_bytes(group, index.map_or(&[], |index| texts[index]))
-                })?;
-            }
-            _ => {
-                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
-                    table.number(group, &field.leaf_datum(leaves, index))
-                })?;
-            }
-        }
-        Ok(true)
-    }
-
-    fn each_element(
-        &self,
-        list: &GroupsList,
-        leaves: &LeafColumn<'_>,
-        rows: &GroupedRows,
-        table: &mut GroupTable,
-        inner: &mut GroupedRows,
-        number: impl Fn(&mut GroupTable, u32, Option<usize>) -> u32,
-    ) -> Result<(), GroupingFailure> {
-        for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
-            let outer = rows.elements(index);
-            for (place, value) in leaves.by_element(row as usize).enumerate() {
-                if self.admits(list, row, outer, place, inner) {
-                    inner.push(row, number(table, group, value));
-                }
-            }
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
-        }
-        Ok(())
-    }
-
-    /// Fast path for a plain field of whole numbers or text, without a filter, directly from its column.
-    /// Returns false if it does not apply.
-    fn assign_column(
-        &self,
-        list: &GroupsList,
-        table: &mut GroupTable,
-        rows: &GroupedRows,
-        inner: &mut GroupedRows,
-    ) -> bool {
-        let GroupingNode::Field { field, element: None } = &list.by else { return false };
-        if !matches!(field.reach, FieldReach::Whole) || list.filter.is_some() || rows.width > 0 {
-            return false;
-        }
-        let documents = rows.rows.iter().map(|row| usize::from(self.batch.documents[*row as usize]));
-        let undefined = field.undefined();
-        inner.groups.reserve(rows.rows.len());
-        match (self.batch.column(field), &undefined) {
-            (Some(Column::Fixed(column)), ExpressionDatum::Long(undefined)) if column.width() == 1 => {
-                let presence = column.presence();
-                let groups = documents.zip(&rows.groups);
-                let mut number = |document: usize, group: u32, value: i64| {
-                    let value = if presence.get(document) { value } else { *undefined };
-                    inner.groups.push(table.long(group, value));
-                };
-                match column.cell() {
-                    CellKind::I64 => {
-                        let cells = column.cells::<i64>();
-                        groups.for_each(|(document, group)| number(document, *group, cells[document]));
-                    }
-                    CellKind::I32 => {
-                        let cells = column.cells::<i32>();
-                        groups.for_each(|(document, group)| {
-                            number(document, *group, i64::from(cells[document]));
-                        });
-                    }
-                    _ => return false,
-                }
-            }
-            (Some(Column::Bytes(column)), ExpressionDatum::Text(_))
-                if matches!(
-                    millrace_column::layout(&field.data_type),
-                    millrace_column::ValueLayout::Text
-                ) =>
-            {
-                let (presence, offsets, data) = (column.presence(), column.offsets(), column.data());
-                for (document, group) in documents.zip(&rows.groups) {
-                    let text = match presence.get(document) {
-                        true => &data[offsets[document] as usize..offsets[document + 1] as usize],
-                        false => &[],
-                    };
-                    inner.groups.push(table.text_bytes(*group, text));
-                }
-            }
-            _ => return false,
-        }
-        inner.rows.extend_from_slice(&rows.rows);
-        true
     }
 }

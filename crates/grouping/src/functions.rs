@@ -1,12 +1,14 @@
 //! Functions of the grouping language: one table row each, with arguments, result, description and code.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use md5::{Digest, Md5};
 
 use crate::datum::{ExpressionDatum, double_order};
-use crate::zone::GroupingZone;
+use crate::numbers::{NumberCode, NumberPairCode};
+use crate::zone::{CivilTime, GroupingZone};
 
 /// A function over values of a document.
 #[derive(Debug)]
@@ -70,13 +72,13 @@ pub enum ReturnKind {
 pub(crate) enum GroupingFunctionCode {
     /// Of one value; for a list, applied to each element.
     Each(for<'a> fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>),
-    /// Like [`GroupingFunctionCode::Each`], in a time zone.
-    Time(fn(i64, &GroupingZone) -> ExpressionDatum<'static>),
-    /// Float to float.
-    Math(fn(f64) -> f64),
+    /// Of one number; for a list, applied to each element.
+    Number(NumberCode),
+    /// Text of a time in a zone; for a list, applied to each element.
+    Date(fn(CivilTime) -> ExpressionDatum<'static>),
     /// Fold from left to right. One list is folded over its elements. Several arguments are folded element by
     /// element, with shorter ones repeated.
-    Fold(for<'a> fn(ExpressionDatum<'a>, ExpressionDatum<'a>) -> ExpressionDatum<'a>),
+    Fold(NumberPairCode),
     /// Of one value; a list is one value.
     Whole(for<'a> fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>),
     /// Of two values; a list is one value.
@@ -102,10 +104,8 @@ impl GroupingFunction {
         let first = arguments.next().unwrap_or(ExpressionDatum::Null);
         match &self.code {
             GroupingFunctionCode::Each(code) => each(first, code),
-            GroupingFunctionCode::Time(code) => each(first, &|value| code(value.to_long(), zone)),
-            GroupingFunctionCode::Math(code) => {
-                each(first, &|value| ExpressionDatum::Double(code(value.to_double())))
-            }
+            GroupingFunctionCode::Number(code) => each(first, &|value| code.of(&value, zone)),
+            GroupingFunctionCode::Date(code) => each(first, &|value| code(zone.civil(value.to_long()))),
             GroupingFunctionCode::Whole(code) => code(first),
             GroupingFunctionCode::Pair(code) => {
                 code(first, arguments.next().unwrap_or(ExpressionDatum::Null))
@@ -122,11 +122,12 @@ impl GroupingFunction {
             GroupingFunctionCode::Fold(code) => match arguments.next() {
                 None => match first {
                     ExpressionDatum::List(list) => {
-                        list.into_iter().reduce(code).unwrap_or(ExpressionDatum::Long(0))
+                        let all = list.into_iter().reduce(|a, b| code.of(a, b));
+                        all.unwrap_or(ExpressionDatum::Long(0))
                     }
                     value => value,
                 },
-                Some(second) => arguments.fold(together(first, second, *code), |a, b| together(a, b, *code)),
+                Some(second) => arguments.fold(together(first, second, code), |a, b| together(a, b, code)),
             },
         }
     }
@@ -136,9 +137,9 @@ impl GroupingFunction {
     /// True if the elements of the result list correspond to those of the argument list one by one.
     pub(crate) fn maps_elements(&self, arguments: usize) -> bool {
         match self.code {
-            GroupingFunctionCode::Each(_) | GroupingFunctionCode::Time(_) | GroupingFunctionCode::Math(_) => {
-                true
-            }
+            GroupingFunctionCode::Each(_)
+            | GroupingFunctionCode::Number(_)
+            | GroupingFunctionCode::Date(_) => true,
             GroupingFunctionCode::Fold(_) => arguments > 1,
             GroupingFunctionCode::Whole(_)
             | GroupingFunctionCode::Pair(_)
@@ -160,7 +161,7 @@ fn each<'a>(
 fn together<'a>(
     a: ExpressionDatum<'a>,
     b: ExpressionDatum<'a>,
-    code: for<'b> fn(ExpressionDatum<'b>, ExpressionDatum<'b>) -> ExpressionDatum<'b>,
+    code: &NumberPairCode,
 ) -> ExpressionDatum<'a> {
     let list = |value| match value {
         ExpressionDatum::List(list) => list,
@@ -174,9 +175,9 @@ fn together<'a>(
             }
             let len = a.len().max(b.len());
             let at = |list: &[ExpressionDatum<'a>], index: usize| list[index % list.len()].clone();
-            ExpressionDatum::List((0..len).map(|index| code(at(&a, index), at(&b, index))).collect())
+            ExpressionDatum::List((0..len).map(|index| code.of(at(&a, index), at(&b, index))).collect())
         }
-        (a, b) => code(a, b),
+        (a, b) => code.of(a, b),
     }
 }
 
@@ -204,22 +205,22 @@ pub static FUNCTIONS: &[GroupingFunction] = {
     use ArgumentKinds::*;
     use ReturnKind::*;
     &[
-        function("add", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, i64::wrapping_add, |a, b| a + b)), "The sum; of one list, of its elements."),
-        function("sub", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, i64::wrapping_sub, |a, b| a - b)), "The first less all others."),
-        function("mul", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, i64::wrapping_mul, |a, b| a * b)), "The product."),
-        function("div", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, divide, |a, b| a / b)), "The first divided by all others; whole numbers are cut towards 0, and divided by 0 give 0."),
-        function("mod", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(|a, b| arithmetic(a, b, modulo, |a, b| a % b)), "The remainder of the first divided by all others in turn; of whole numbers by 0, it is 0."),
-        function("neg", (1, 1), Numbers, Number, GroupingFunctionCode::Each(negate), "The negative."),
-        function("min", (1, MANY), Any, Number, GroupingFunctionCode::Fold(|a, b| if b.order(&a).is_lt() { b } else { a }), "The smallest."),
-        function("max", (1, MANY), Any, Number, GroupingFunctionCode::Fold(|a, b| if b.order(&a).is_gt() { b } else { a }), "The largest."),
-        function("and", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Long(a.to_long() & b.to_long())), "Bitwise and."),
-        function("or", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Long(a.to_long() | b.to_long())), "Bitwise or."),
-        function("xor", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Long(a.to_long() ^ b.to_long())), "Bitwise exclusive or."),
+        function("add", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(NumberPairCode::Either(i64::wrapping_add, |a, b| a + b)), "The sum; of one list, of its elements."),
+        function("sub", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(NumberPairCode::Either(i64::wrapping_sub, |a, b| a - b)), "The first less all others."),
+        function("mul", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(NumberPairCode::Either(i64::wrapping_mul, |a, b| a * b)), "The product."),
+        function("div", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(NumberPairCode::Either(divide, |a, b| a / b)), "The first divided by all others; whole numbers are cut towards 0, and divided by 0 give 0."),
+        function("mod", (1, MANY), Numbers, Number, GroupingFunctionCode::Fold(NumberPairCode::Either(modulo, |a, b| a % b)), "The remainder of the first divided by all others in turn; of whole numbers by 0, it is 0."),
+        function("neg", (1, 1), Numbers, Number, GroupingFunctionCode::Number(NumberCode::Either(i64::wrapping_neg, |a| -a)), "The negative."),
+        function("min", (1, MANY), Any, Number, GroupingFunctionCode::Fold(NumberPairCode::Extreme(Ordering::Less)), "The smallest."),
+        function("max", (1, MANY), Any, Number, GroupingFunctionCode::Fold(NumberPairCode::Extreme(Ordering::Greater)), "The largest."),
+        function("and", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(NumberPairCode::Long(|a, b| a & b)), "Bitwise and."),
+        function("or", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(NumberPairCode::Long(|a, b| a | b)), "Bitwise or."),
+        function("xor", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(NumberPairCode::Long(|a, b| a ^ b)), "Bitwise exclusive or."),
         function("strlen", (1, 1), Texts, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(value.to_text().len() as i64)), "The length of a text in bytes."),
         function("strcat", (1, MANY), Texts, Text, GroupingFunctionCode::Chain(append_text), "The texts one after another, those of a list too."),
         function("normalizesubject", (1, 1), Any, Text, GroupingFunctionCode::Each(normalize_subject), "The subject of a mail without the marks of replies and forwards before it."),
-        function("todouble", (1, 1), Any, Double, GroupingFunctionCode::Each(|value| ExpressionDatum::Double(value.to_double())), "As a float."),
-        function("tolong", (1, 1), Any, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(value.to_long())), "As a whole number."),
+        function("todouble", (1, 1), Any, Double, GroupingFunctionCode::Number(NumberCode::Double(|a| a)), "As a float."),
+        function("tolong", (1, 1), Any, Long, GroupingFunctionCode::Number(NumberCode::Long(|a| a)), "As a whole number."),
         function("tostring", (1, 1), Texts, Text, GroupingFunctionCode::Each(|value| ExpressionDatum::text(value.to_text().into_owned())), "As text."),
         function("toraw", (1, 1), Any, Raw, GroupingFunctionCode::Each(|value| ExpressionDatum::Raw(Cow::Owned(value.to_raw().into_owned()))), "As bytes."),
         function("cat", (1, MANY), Bytes, Raw, GroupingFunctionCode::Chain(append_bytes), "The binary representations one after another, those of a list too: whole numbers in as many bytes as their type has, most significant first."),
@@ -230,54 +231,40 @@ pub static FUNCTIONS: &[GroupingFunction] = {
         function("size", (1, 1), Any, Long, GroupingFunctionCode::Whole(|value| ExpressionDatum::Long(match value { ExpressionDatum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
         function("sort", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.sort_by(ExpressionDatum::order); ExpressionDatum::List(list) } value => value }), "A list in ascending order."),
         function("reverse", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.reverse(); ExpressionDatum::List(list) } value => value }), "A list from its end to its beginning."),
-        function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Time(date), "The date, as Vespa writes it: 2009-1-10."),
-        function("time.year", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).year)), "The year."),
-        function("time.monthofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).month)), "The month, 1 to 12."),
-        function("time.dayofmonth", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).day)), "The day of the month, 1 to 31."),
-        function("time.dayofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).day_of_year)), "The day of the year, 0 to 365."),
-        function("time.dayofweek", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).day_of_week)), "The day of the week, Sunday 0 to Saturday 6."),
-        function("time.hourofday", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).second_of_day / 3600)), "The hour, 0 to 23."),
-        function("time.minuteofhour", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).second_of_day / 60 % 60)), "The minute, 0 to 59."),
-        function("time.secondofminute", (1, 1), Numbers, Long, GroupingFunctionCode::Time(|at, zone| ExpressionDatum::Long(zone.civil(at).second_of_day % 60)), "The second, 0 to 59."),
-        function("math.exp", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::exp), "e to this power."),
-        function("math.log", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::ln), "The natural logarithm."),
-        function("math.log1p", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::ln_1p), "The natural logarithm of 1 more."),
-        function("math.log10", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::log10), "The logarithm to base 10."),
-        function("math.sqrt", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sqrt), "The square root."),
-        function("math.cbrt", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cbrt), "The cube root."),
-        function("math.floor", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::floor), "The greatest whole number that is not greater."),
-        function("math.sin", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sin), "The sine of radians."),
-        function("math.cos", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cos), "The cosine of radians."),
-        function("math.tan", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::tan), "The tangent of radians."),
-        function("math.asin", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::asin), "The arc sine."),
-        function("math.acos", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::acos), "The arc cosine."),
-        function("math.atan", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::atan), "The arc tangent."),
-        function("math.sinh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::sinh), "The hyperbolic sine."),
-        function("math.cosh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::cosh), "The hyperbolic cosine."),
-        function("math.tanh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::tanh), "The hyperbolic tangent."),
-        function("math.asinh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::asinh), "The inverse hyperbolic sine."),
-        function("math.acosh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::acosh), "The inverse hyperbolic cosine."),
-        function("math.atanh", (1, 1), Numbers, Double, GroupingFunctionCode::Math(f64::atanh), "The inverse hyperbolic tangent."),
-        function("math.pow", (2, 2), Numbers, Double, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Double(a.to_double().powf(b.to_double()))), "The first to the power of the second."),
-        function("math.hypot", (2, 2), Numbers, Double, GroupingFunctionCode::Fold(|a, b| ExpressionDatum::Double(a.to_double().hypot(b.to_double()))), "The hypotenuse of two sides."),
-        function("zcurve.x", (1, 1), Numbers, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(zcurve_part(value.to_long()))), "The x (longitude) of a z-curve value."),
-        function("zcurve.y", (1, 1), Numbers, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(zcurve_part(value.to_long() >> 1))), "The y (latitude) of a z-curve value."),
+        function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Date(date), "The date, as Vespa writes it: 2009-1-10."),
+        function("time.year", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.year)), "The year."),
+        function("time.monthofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.month)), "The month, 1 to 12."),
+        function("time.dayofmonth", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.day)), "The day of the month, 1 to 31."),
+        function("time.dayofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.day_of_year)), "The day of the year, 0 to 365."),
+        function("time.dayofweek", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.day_of_week)), "The day of the week, Sunday 0 to Saturday 6."),
+        function("time.hourofday", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.second_of_day / 3600)), "The hour, 0 to 23."),
+        function("time.minuteofhour", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.second_of_day / 60 % 60)), "The minute, 0 to 59."),
+        function("time.secondofminute", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.second_of_day % 60)), "The second, 0 to 59."),
+        function("math.exp", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::exp)), "e to this power."),
+        function("math.log", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::ln)), "The natural logarithm."),
+        function("math.log1p", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::ln_1p)), "The natural logarithm of 1 more."),
+        function("math.log10", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::log10)), "The logarithm to base 10."),
+        function("math.sqrt", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::sqrt)), "The square root."),
+        function("math.cbrt", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::cbrt)), "The cube root."),
+        function("math.floor", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::floor)), "The greatest whole number that is not greater."),
+        function("math.sin", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::sin)), "The sine of radians."),
+        function("math.cos", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::cos)), "The cosine of radians."),
+        function("math.tan", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::tan)), "The tangent of radians."),
+        function("math.asin", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::asin)), "The arc sine."),
+        function("math.acos", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::acos)), "The arc cosine."),
+        function("math.atan", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::atan)), "The arc tangent."),
+        function("math.sinh", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::sinh)), "The hyperbolic sine."),
+        function("math.cosh", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::cosh)), "The hyperbolic cosine."),
+        function("math.tanh", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::tanh)), "The hyperbolic tangent."),
+        function("math.asinh", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::asinh)), "The inverse hyperbolic sine."),
+        function("math.acosh", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::acosh)), "The inverse hyperbolic cosine."),
+        function("math.atanh", (1, 1), Numbers, Double, GroupingFunctionCode::Number(NumberCode::Double(f64::atanh)), "The inverse hyperbolic tangent."),
+        function("math.pow", (2, 2), Numbers, Double, GroupingFunctionCode::Fold(NumberPairCode::Double(f64::powf)), "The first to the power of the second."),
+        function("math.hypot", (2, 2), Numbers, Double, GroupingFunctionCode::Fold(NumberPairCode::Double(f64::hypot)), "The hypotenuse of two sides."),
+        function("zcurve.x", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Long(zcurve_part)), "The x (longitude) of a z-curve value."),
+        function("zcurve.y", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Long(|bits| zcurve_part(bits >> 1))), "The y (latitude) of a z-curve value."),
     ]
 };
-
-fn arithmetic<'a>(
-    a: ExpressionDatum<'a>,
-    b: ExpressionDatum<'a>,
-    whole: fn(i64, i64) -> i64,
-    float: fn(f64, f64) -> f64,
-) -> ExpressionDatum<'a> {
-    match (&a, &b) {
-        (ExpressionDatum::Double(_), _) | (_, ExpressionDatum::Double(_)) => {
-            ExpressionDatum::Double(float(a.to_double(), b.to_double()))
-        }
-        _ => ExpressionDatum::Long(whole(a.to_long(), b.to_long())),
-    }
-}
 
 fn divide(a: i64, b: i64) -> i64 {
     if b == 0 { 0 } else { a.wrapping_div(b) }
@@ -287,15 +274,7 @@ fn modulo(a: i64, b: i64) -> i64 {
     if b == 0 { 0 } else { a.wrapping_rem(b) }
 }
 
-fn negate(value: ExpressionDatum<'_>) -> ExpressionDatum<'_> {
-    match value {
-        ExpressionDatum::Double(value) => ExpressionDatum::Double(-value),
-        value => ExpressionDatum::Long(value.to_long().wrapping_neg()),
-    }
-}
-
-fn date(at: i64, zone: &GroupingZone) -> ExpressionDatum<'static> {
-    let civil = zone.civil(at);
+fn date(civil: CivilTime) -> ExpressionDatum<'static> {
     let mut text = String::with_capacity(10);
     // Writing to a String cannot fail.
     let _ = write!(text, "{}-{}-{}", civil.year, civil.month, civil.day);

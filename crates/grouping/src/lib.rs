@@ -29,6 +29,7 @@ mod level;
 mod lexer;
 mod nesting;
 mod node;
+mod numbers;
 mod parse;
 mod request;
 mod source;

@@ -12,6 +12,7 @@ use crate::buckets::BucketRanges;
 use crate::datum::ExpressionDatum;
 use crate::field::CheckedField;
 use crate::functions::{GroupingFunction, ReturnKind};
+use crate::numbers::NumberColumn;
 use crate::zone::GroupingZone;
 
 /// Kind of an expression's result.
@@ -168,21 +169,10 @@ impl GroupingNode {
                 function.apply(arguments.iter().map(|argument| argument.eval(context)), context.zone)
             }
             GroupingNode::Narrow { input, to } => each(input.eval(context), |value| to.apply(value)),
-            GroupingNode::LongWidth { input, width } => each(input.eval(context), |value| {
-                let value = value.to_long();
-                let from = value.saturating_sub(value.rem_euclid(*width));
-                ExpressionDatum::LongBucket(from, from.saturating_add(*width))
-            }),
-            GroupingNode::DoubleWidth { input, width } => each(input.eval(context), |value| {
-                let from = (value.to_double() / width).floor() * width;
-                if from.is_finite() {
-                    ExpressionDatum::DoubleBucket(from, from + width)
-                } else {
-                    ExpressionDatum::Null
-                }
-            }),
-            GroupingNode::Predefined { input, buckets } => {
-                each(input.eval(context), |value| buckets.find(&value))
+            GroupingNode::LongWidth { input, .. }
+            | GroupingNode::DoubleWidth { input, .. }
+            | GroupingNode::Predefined { input, .. } => {
+                each(input.eval(context), |value| self.bucket_of(value))
             }
             GroupingNode::Collate { input, collator } => {
                 each(input.eval(context), |value| collator.key(&value.to_text()))
@@ -192,6 +182,63 @@ impl GroupingNode {
                 let km = kilometres(&positions, *latitude, *longitude);
                 ExpressionDatum::Double(if *miles { km / 1.609_344 } else { km })
             }
+        }
+    }
+
+    /// The bucket of a value of the input, for nodes that have buckets; for others, the value.
+    pub(crate) fn bucket_of<'b>(&'b self, value: ExpressionDatum<'b>) -> ExpressionDatum<'b> {
+        match self {
+            GroupingNode::LongWidth { width, .. } => {
+                let value = value.to_long();
+                let from = value.saturating_sub(value.rem_euclid(*width));
+                ExpressionDatum::LongBucket(from, from.saturating_add(*width))
+            }
+            GroupingNode::DoubleWidth { width, .. } => {
+                let from = (value.to_double() / width).floor() * width;
+                if from.is_finite() {
+                    ExpressionDatum::DoubleBucket(from, from + width)
+                } else {
+                    ExpressionDatum::Null
+                }
+            }
+            GroupingNode::Predefined { buckets, .. } => buckets.find(&value),
+            _ => value,
+        }
+    }
+
+    /// Evaluates the node in many rows at once. `None` if it, or a node inside, may have lists, or values
+    /// that are not numbers.
+    pub(crate) fn numbers(
+        &self,
+        batch: &GroupingBatch<'_>,
+        zone: &GroupingZone,
+        rows: &[u32],
+    ) -> Option<NumberColumn> {
+        match self {
+            GroupingNode::Constant(value) => NumberColumn::repeat(value, rows.len()),
+            GroupingNode::Field { field, element: None } => batch.numbers(field, rows),
+            GroupingNode::Score => {
+                let scores = rows.iter().map(|row| batch.score(*row as usize));
+                Some(NumberColumn::Doubles(scores.collect()))
+            }
+            GroupingNode::Call { function, arguments } => {
+                let columns = arguments.iter().map(|argument| argument.numbers(batch, zone, rows));
+                function.apply_columns(columns, zone)
+            }
+            GroupingNode::Distance { .. } => {
+                let distance = |row: &u32| {
+                    let context = RowContext { batch, zone, row: *row as usize, elements: &[] };
+                    self.eval(context).to_double()
+                };
+                Some(NumberColumn::Doubles(rows.iter().map(distance).collect()))
+            }
+            GroupingNode::Field { .. }
+            | GroupingNode::DocumentName
+            | GroupingNode::Narrow { .. }
+            | GroupingNode::LongWidth { .. }
+            | GroupingNode::DoubleWidth { .. }
+            | GroupingNode::Predefined { .. }
+            | GroupingNode::Collate { .. } => None,
         }
     }
 }
@@ -228,11 +275,13 @@ impl fmt::Debug for TextCollator {
 
 /// Great-circle distance to the nearest of some positions, in kilometres; infinite without a position.
 fn kilometres(positions: &[[i32; 2]], latitude: f64, longitude: f64) -> f64 {
+    let b = latitude.to_radians();
+    let cos_b = b.cos();
     let distance = |[lat, lng]: &[i32; 2]| {
-        let (a, b) = ((f64::from(*lat) / 1e6).to_radians(), latitude.to_radians());
+        let a = (f64::from(*lat) / 1e6).to_radians();
         let half_lat = ((b - a) / 2.0).sin();
         let half_lng = ((longitude - f64::from(*lng) / 1e6).to_radians() / 2.0).sin();
-        let h = half_lat * half_lat + a.cos() * b.cos() * half_lng * half_lng;
+        let h = half_lat * half_lat + a.cos() * cos_b * half_lng * half_lng;
         2.0 * 6371.0088 * h.sqrt().min(1.0).asin()
     };
     positions.iter().map(distance).fold(f64::INFINITY, f64::min)

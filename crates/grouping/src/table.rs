@@ -18,6 +18,8 @@ pub(crate) struct GroupTable {
     whole: HashMap<(u32, i64), u32>,
     /// Groups whose key is any other number, by its bits as [`bits`] gives them.
     fractional: HashMap<(u32, u64), u32>,
+    /// Groups whose key is a bucket of numbers, a truth value or null, by kind and bits.
+    plain: HashMap<PlainKey, u32>,
     /// Groups with a short text as key, for the same reason; all of them are in `numbers` too.
     short: HashMap<(u32, ShortText), u32>,
     hasher: DefaultHashBuilder,
@@ -28,6 +30,9 @@ pub(crate) struct GroupTable {
     /// Memory of the contents of the keys, in bytes.
     contents: usize,
 }
+
+/// The enclosing group, a kind, and the bits of a key of that kind.
+type PlainKey = (u32, u8, [u64; 2]);
 
 /// A table without its lookup maps.
 #[derive(Deserialize)]
@@ -60,6 +65,12 @@ impl GroupTable {
             ExpressionDatum::Long(value) => self.long(parent, *value),
             ExpressionDatum::Double(value) => self.double(parent, *value),
             ExpressionDatum::Text(text) => self.text(parent, text),
+            ExpressionDatum::Null => self.plain((parent, 0, [0; 2]), key),
+            ExpressionDatum::Bool(value) => self.plain((parent, 1, [u64::from(*value), 0]), key),
+            ExpressionDatum::LongBucket(from, to) => {
+                self.plain((parent, 2, [from.cast_unsigned(), to.cast_unsigned()]), key)
+            }
+            ExpressionDatum::DoubleBucket(from, to) => self.plain((parent, 3, [bits(*from), bits(*to)]), key),
             key => {
                 let hash = hash_of(&self.hasher, parent, key);
                 self.find(hash, parent, |known| same(known, key), || key.clone().into_owned())
@@ -83,6 +94,15 @@ impl GroupTable {
         *fractional.entry((parent, bits(value))).or_insert_with(|| {
             parents.push(parent);
             keys.push(ExpressionDatum::Double(value));
+            (keys.len() - 1) as u32
+        })
+    }
+
+    fn plain(&mut self, place: PlainKey, key: &ExpressionDatum<'_>) -> u32 {
+        let GroupTable { plain, parents, keys, .. } = self;
+        *plain.entry(place).or_insert_with(|| {
+            parents.push(place.0);
+            keys.push(key.clone().into_owned());
             (keys.len() - 1) as u32
         })
     }
@@ -159,16 +179,16 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
             let mut state = hasher.build_hasher();
             parent.hash(&mut state);
             match key {
-                ExpressionDatum::Bool(value) => value.hash(&mut state),
                 ExpressionDatum::Raw(bytes) => bytes.hash(&mut state),
-                ExpressionDatum::LongBucket(from, to) => (from, to).hash(&mut state),
-                ExpressionDatum::DoubleBucket(from, to) => (bits(*from), bits(*to)).hash(&mut state),
                 ExpressionDatum::TextBucket(from, to) => (from, to).hash(&mut state),
                 ExpressionDatum::RawBucket(from, to) => (from, to).hash(&mut state),
                 ExpressionDatum::Null
+                | ExpressionDatum::Bool(_)
                 | ExpressionDatum::List(_)
                 | ExpressionDatum::Long(_)
                 | ExpressionDatum::Double(_)
+                | ExpressionDatum::LongBucket(..)
+                | ExpressionDatum::DoubleBucket(..)
                 | ExpressionDatum::Text(_) => {}
             }
             state.finish()
@@ -176,17 +196,12 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
     }
 }
 
-/// Equality of keys. All NaNs are equal, and so are both zeros.
+/// Equality of keys of texts, bytes, and buckets of these.
 fn same(a: &ExpressionDatum<'_>, b: &ExpressionDatum<'_>) -> bool {
-    match (a, b) {
-        (ExpressionDatum::Null, ExpressionDatum::Null) => true,
-        (ExpressionDatum::DoubleBucket(a, x), ExpressionDatum::DoubleBucket(b, y)) => {
-            (bits(*a), bits(*x)) == (bits(*b), bits(*y))
-        }
-        _ => std::mem::discriminant(a) == std::mem::discriminant(b) && a.order(b).is_eq(),
-    }
+    std::mem::discriminant(a) == std::mem::discriminant(b) && a.order(b).is_eq()
 }
 
+/// The bits by which numbers are keys: all NaNs are equal, and so are both zeros.
 fn bits(value: f64) -> u64 {
     if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() }
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use millrace_document::DocumentValue;
-use millrace_grouping::GroupingRequest;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::support::{TestPurchase, execute, execute_plain, schema, settings, show};
+use crate::support::{TestPurchase, compare};
 
 /// Keys and values of groups: at least one for each form of path and each kind of value.
 const KEYS: [&str; 26] = [
@@ -170,18 +169,6 @@ fn purchases() -> impl Strategy<Value = Vec<TestPurchase>> {
         fields.into_iter().enumerate().map(purchase).collect()
     };
     vec(purchase(), 1..14).prop_map(numbered)
-}
-
-/// Asserts that a request has the same groups in place and decoded; returns them.
-fn compare(text: &str, purchases: &[TestPurchase]) -> String {
-    let request = &GroupingRequest::parse(text).expect("the test's requests are right")[0];
-    let (schema, settings) = (schema(), settings("utc"));
-    let groups = |result| show(&result);
-    let found = execute(request, &schema, &settings, &[purchases]).map(groups).map_err(|e| e.to_string());
-    let plain =
-        execute_plain(request, &schema, &settings, &[purchases]).map(groups).map_err(|e| e.to_string());
-    assert_eq!(found, plain, "{text}");
-    found.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 proptest! {

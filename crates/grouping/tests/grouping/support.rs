@@ -119,13 +119,25 @@ pub fn execute(
 }
 
 /// As [`execute`], on the plain paths.
-pub fn execute_plain(
+fn execute_plain(
     request: &GroupingRequest,
     schema: &Schema,
     settings: &Settings,
     parts: &[&[TestPurchase]],
 ) -> Result<GroupingResult, Box<dyn Error>> {
     execute_over(request, schema, settings, parts, |purchases| PlainView(view(schema, purchases, 5)))
+}
+
+/// Asserts that a request has the same groups on the fast and on the plain paths; returns them.
+pub fn compare(text: &str, purchases: &[TestPurchase]) -> String {
+    let request = &GroupingRequest::parse(text).expect("the test's requests are right")[0];
+    let (schema, settings) = (schema(), settings("utc"));
+    let groups = |result| show(&result);
+    let found = execute(request, &schema, &settings, &[purchases]).map(groups).map_err(|e| e.to_string());
+    let plain =
+        execute_plain(request, &schema, &settings, &[purchases]).map(groups).map_err(|e| e.to_string());
+    assert_eq!(found, plain, "{text}");
+    found.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn execute_over<V: View>(

@@ -1,0 +1,196 @@
+//! Fast paths of the assignment of rows to groups, and the filter of each.
+
+use millrace_column::{Column, ValueLayout, layout};
+use millrace_document::{EncodedLeafValues, LeafColumn};
+
+use super::{BatchCollector, GROUPS_MAX, GroupedRows, ROWS_MAX, TOO_MANY_GROUPS};
+use crate::GroupingFailure;
+use crate::datum::ExpressionDatum;
+use crate::field::FieldReach;
+use crate::level::GroupsList;
+use crate::node::GroupingNode;
+use crate::numbers::NumberColumn;
+use crate::source::{SourceColumn, SourceGroups};
+use crate::table::GroupTable;
+
+impl<'b> BatchCollector<'b, '_> {
+    /// Fast path for expressions over numbers, and for buckets of them. Returns false if it does not apply.
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    pub(super) fn assign_numbers(
+        &self,
+        list: &GroupsList,
+        table: &mut GroupTable,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> Result<bool, GroupingFailure> {
+        let (input, is_bucket) = match &list.by {
+            GroupingNode::LongWidth { input, .. }
+            | GroupingNode::DoubleWidth { input, .. }
+            | GroupingNode::Predefined { input, .. } => (&**input, true),
+            by => (by, false),
+        };
+        let Some(numbers) = self.numbers(input, rows) else { return Ok(false) };
+        let is_plain = list.filter.is_none() && !list.binds && rows.width == 0;
+        inner.rows.reserve(rows.rows.len());
+        inner.groups.reserve(rows.rows.len());
+        for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
+            if is_plain || self.admits(list, row, rows.elements(index), 0, inner) {
+                let number = match &numbers {
+                    NumberColumn::Longs(values) if !is_bucket => table.long(group, values[index]),
+                    NumberColumn::Doubles(values) if !is_bucket => table.double(group, values[index]),
+                    values => table.number(group, &list.by.bucket_of(values.datum(index))),
+                };
+                inner.push(row, number);
+            }
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Fast path for expressions over one field: each of its values is evaluated once. Returns false if it
+    /// does not apply.
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    pub(super) fn assign_sources(
+        &self,
+        list: &'b GroupsList,
+        table: &mut GroupTable,
+        sources: &mut SourceGroups,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> Result<bool, GroupingFailure> {
+        if list.filter.is_some() || list.binds || rows.width > 0 || !sources.pays() {
+            return Ok(false);
+        }
+        let column = list.by.source().and_then(|field| SourceColumn::of(field, self.batch));
+        let Some(column) = column else { return Ok(false) };
+        for (&row, &group) in rows.rows.iter().zip(&rows.groups) {
+            let value = column.value(usize::from(self.batch.documents[row as usize]));
+            let groups = sources.of(group, &value, |groups| match list.by.eval(self.context(row, &[])) {
+                ExpressionDatum::List(keys) => groups.extend(keys.iter().map(|key| table.number(group, key))),
+                key => groups.push(table.number(group, &key)),
+            });
+            groups.iter().for_each(|group| inner.push(row, *group));
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Binds a row to the element at `place`, unless the list's filter leaves it out: then it returns false.
+    pub(super) fn admits(
+        &self,
+        list: &GroupsList,
+        row: u32,
+        outer: &[u32],
+        place: usize,
+        inner: &mut GroupedRows,
+    ) -> bool {
+        let start = inner.elements.len();
+        inner.elements.extend_from_slice(outer);
+        if list.binds {
+            inner.elements.push(place as u32);
+        }
+        let Some(filter) = &list.filter else { return true };
+        let passes = filter.passes(self.context(row, &inner.elements[start..]));
+        if !passes {
+            inner.elements.truncate(start);
+        }
+        passes
+    }
+
+    /// Fast path for the elements of a collection, directly from the values that are read in place. Returns
+    /// false if it does not apply.
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    pub(super) fn assign_elements(
+        &self,
+        list: &GroupsList,
+        table: &mut GroupTable,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> Result<bool, GroupingFailure> {
+        let GroupingNode::Field { field, element: None } = &list.by else { return Ok(false) };
+        let leaves = self.batch.all_leaves(field.path).filter(|leaves| leaves.irregular().is_empty());
+        let Some(leaves) = leaves.filter(|_| field.is_list()) else { return Ok(false) };
+        match leaves.values() {
+            EncodedLeafValues::Integers(numbers) => {
+                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                    table.long(group, index.map_or(0, |index| numbers[index]))
+                })?;
+            }
+            EncodedLeafValues::Texts(texts) => {
+                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                    table.text_bytes(group, index.map_or(&[], |index| texts[index]))
+                })?;
+            }
+            _ => {
+                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                    table.number(group, &field.leaf_datum(leaves, index))
+                })?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn each_element(
+        &self,
+        list: &GroupsList,
+        leaves: &LeafColumn<'_>,
+        rows: &GroupedRows,
+        table: &mut GroupTable,
+        inner: &mut GroupedRows,
+        number: impl Fn(&mut GroupTable, u32, Option<usize>) -> u32,
+    ) -> Result<(), GroupingFailure> {
+        for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
+            let outer = rows.elements(index);
+            for (place, value) in leaves.by_element(row as usize).enumerate() {
+                if self.admits(list, row, outer, place, inner) {
+                    inner.push(row, number(table, group, value));
+                }
+            }
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fast path for a plain field of text, without a filter, directly from its column. Returns false if it
+    /// does not apply.
+    pub(super) fn assign_column(
+        &self,
+        list: &GroupsList,
+        table: &mut GroupTable,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> bool {
+        let GroupingNode::Field { field, element: None } = &list.by else { return false };
+        if !matches!(field.reach, FieldReach::Whole) || list.filter.is_some() || rows.width > 0 {
+            return false;
+        }
+        let column = match self.batch.column(field) {
+            Some(Column::Bytes(column)) if layout(&field.data_type) == ValueLayout::Text => column,
+            _ => return false,
+        };
+        let (presence, offsets, data) = (column.presence(), column.offsets(), column.data());
+        inner.groups.reserve(rows.rows.len());
+        for (row, group) in rows.rows.iter().zip(&rows.groups) {
+            let document = usize::from(self.batch.documents[*row as usize]);
+            let text = match presence.get(document) {
+                true => &data[offsets[document] as usize..offsets[document + 1] as usize],
+                false => &[],
+            };
+            inner.groups.push(table.text_bytes(*group, text));
+        }
+        inner.rows.extend_from_slice(&rows.rows);
+        true
+    }
+}
