@@ -4,12 +4,15 @@ use crate::AccessRight;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The request has no credential.
-    #[error("the request has no credential; send the header Authorization: Bearer TOKEN")]
+    #[error(
+        "the request has no credential; send the header Authorization: Bearer TOKEN (the commands of millrace send the token in \
+         MILLRACE_TOKEN)"
+    )]
     Missing,
     /// The request has no credential, and the application declares clients.
     #[error(
-        "the request has no credential, and the application declares its clients; send the header Authorization: Bearer TOKEN, \
-         or connect with one of its client certificates"
+        "the request has no credential, and the application declares its clients; send the header Authorization: Bearer TOKEN \
+         (the commands of millrace send the token in MILLRACE_TOKEN), or connect with one of its client certificates"
     )]
     MissingOfDeclared,
     /// The application does not declare the certificate of the connection.

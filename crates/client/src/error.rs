@@ -24,7 +24,9 @@ pub enum Error {
         reason: String,
     },
     /// The node's certificate is not trusted.
-    #[error("{address}: {reason}; name a file with the certificate to trust in SSL_CERT_FILE")]
+    #[error(
+        "{address}: {reason}; or name a file with the certificate to trust, the authority's or the server's own, in SSL_CERT_FILE"
+    )]
     Certificate {
         /// Address of the node.
         address: String,

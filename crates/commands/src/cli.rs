@@ -347,8 +347,8 @@ credential. The commands send the token in the variable MILLRACE_TOKEN."
 Example:
   millrace doctor /var/lib/millrace
 
-Every file is read and its checksums are compared; nothing is changed, unless --repair-tail is given. The exit status is 1 when something is
-wrong.")]
+Every file is read and its checksums are compared; nothing is changed, unless \
+--repair-tail is given. The exit status is 1 when something is wrong.")]
     Doctor(DoctorArguments),
     /// Import mail: an mbox file or a maildir, for the application in examples/mail.
     #[command(after_help = "\

@@ -181,6 +181,11 @@ impl Error {
         Error::IllegalArgument(format!("{what} is not supported; docs/elastic.md lists what there is"))
     }
 
+    /// Creates the error of a body with a member or a kind that this door does not know.
+    pub(crate) fn unknown(what: &str) -> Self {
+        Error::Parsing(format!("{what}; docs/elastic.md lists what there is"))
+    }
+
     /// Creates the error of a mapping that is malformed.
     pub(crate) fn mapping(reason: impl Into<String>) -> Self {
         Error::Mapping(reason.into())

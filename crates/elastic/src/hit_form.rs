@@ -227,7 +227,7 @@ impl InnerHits {
                 "name" | "ignore_unmapped" => {}
                 "track_scores" => page.tracks_scores = *value == Value::Bool(true),
                 _ if page.form.member(name, value)? => {}
-                other => return Err(Error::Parsing(format!("unknown key [{other}] in a page of hits"))),
+                other => return Err(Error::unknown(&format!("unknown key [{other}] in a page of hits"))),
             }
         }
         Ok(page)

@@ -108,7 +108,7 @@ impl DeclaredIndex {
                         return Err(Error::Parsing(format!("key [{member}] must be an object")));
                     }
                     (other, _) => {
-                        return Err(Error::Parsing(format!("unknown key [{other}] for create index")));
+                        return Err(Error::unknown(&format!("unknown key [{other}] for create index")));
                     }
                 }
             }

@@ -176,7 +176,7 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
         match field.get("type").and_then(Value::as_str) {
             Some(kind) if !TYPES.contains(&kind) => {
                 return Err(Error::mapping(format!(
-                    "No handler for type [{kind}] declared on field [{name}]"
+                    "No handler for type [{kind}] declared on field [{name}]; docs/elastic.md lists the types"
                 )));
             }
             None if !field.contains_key("properties")

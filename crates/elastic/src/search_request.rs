@@ -173,7 +173,7 @@ impl HitSearch {
             }
             _ if self.form.member(name, value)? => {}
             known if WITHOUT_EFFECT.contains(&known) || READ_ELSEWHERE.contains(&known) => {}
-            other => return Err(Error::Parsing(format!("unknown key [{other}] in a search"))),
+            other => return Err(Error::unknown(&format!("unknown key [{other}] in a search"))),
         }
         Ok(())
     }

@@ -288,11 +288,7 @@ fn check_members(kind: NamedKind, name: &str, body: &Map<String, Value>) -> Resu
         }
         NamedKind::Pipeline | NamedKind::ClusterSettings | NamedKind::TypeAliases => return Ok(()),
     };
-    let refuse = |member: &str| {
-        Error::Parsing(format!(
-            "unknown key [{member}] in the template [{name}]; docs/elastic.md lists what there is"
-        ))
-    };
+    let refuse = |member: &str| Error::unknown(&format!("unknown key [{member}] in the template [{name}]"));
     if let Some(unknown) = body.keys().find(|member| !known.contains(&member.as_str())) {
         return Err(refuse(unknown));
     }

@@ -165,7 +165,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
 
 async fn unknown(State(_): State<Arc<GatewayState>>, request: axum::extract::Request) -> Response {
     let message = format!(
-        "nothing is at {}; documents are at /document/v1/, streams of operations at /feed/v1, log records at /v1/logs, queries at /search/, groups at /group/v1/, the list of handlers at /",
+        "nothing is at {}; documents are at /document/v1/, streams of operations at /feed/v1, log records at /v1/logs, queries at /search/, groups at /group/v1/, the list of handlers at /; deployments, snapshots and nodes of a cluster are at the config port",
         request.uri().path()
     );
     http::json(StatusCode::NOT_FOUND, &serde_json::json!({ "message": message }))

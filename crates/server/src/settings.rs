@@ -40,7 +40,8 @@ pub struct ServeArguments {
     #[arg(long, env = "MILLRACE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
     /// The address at which documents and queries are served. An address other than the machine's own, such
-    /// as 0.0.0.0, lets other machines in, and needs --insecure [default: 127.0.0.1].
+    /// as 0.0.0.0, lets other machines in, and needs an API key, --token-keys or --insecure
+    /// [default: 127.0.0.1].
     #[arg(long, value_name = "ADDRESS", env = "MILLRACE_LISTEN")]
     pub listen: Option<IpAddr>,
     /// The address at which applications are deployed and the cluster is administered; as with --listen

@@ -16,7 +16,7 @@ use self::file::KeyFile;
 use crate::cli::{NodeArguments, TokenCommand, TokenCreation, TokenDirectory, TokenRevocation};
 use crate::commands::group::time_of;
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, note};
 
 /// Path of the keys of a cluster.
 const KEYS: &str = "/access/v1/key";
@@ -97,7 +97,14 @@ async fn create(node: &NodeArguments, creation: &TokenCreation, output: &Command
             true
         }
         false => {
-            let file = KeyFile::of(&creation.directory).change(|file| Ok(file.add(record)?))?;
+            let keys = KeyFile::of(&creation.directory);
+            let file = keys.change(|file| Ok(file.add(record)?))?;
+            if file.keys.len() == 1 {
+                let path = keys.path().display();
+                note(format_args!(
+                    "note: {path} has its first key; a server that reads it refuses requests without a credential"
+                ));
+            }
             file.keys.iter().any(|key| key.rights.contains(&AccessRight::Deploy))
         }
     };

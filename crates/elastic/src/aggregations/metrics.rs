@@ -337,7 +337,7 @@ pub(super) fn figures_with(
         "percentiles" | "percentile_ranks" | "percentiles_bucket" => {
             percentiles(kind, options, numbers, source)
         }
-        other => Err(Error::Parsing(format!("Unknown aggregation type [{other}]"))),
+        other => Err(Error::unknown(&format!("Unknown aggregation type [{other}]"))),
     }
 }
 

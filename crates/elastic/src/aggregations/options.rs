@@ -154,7 +154,7 @@ pub(super) const OPTIONS: &[(&str, &[&str])] = &[
 /// The kind is not one that there is, or an option is not one of it.
 pub(super) fn check(kind: &str, options: &Map<String, Value>) -> Result<(), Error> {
     let Some((_, known)) = OPTIONS.iter().find(|(name, _)| *name == kind) else {
-        return Err(Error::Parsing(format!("Unknown aggregation type [{kind}]")));
+        return Err(Error::unknown(&format!("Unknown aggregation type [{kind}]")));
     };
     match options.keys().find(|name| !known.contains(&name.as_str())) {
         Some(unknown) => Err(Error::Parsing(format!("[{kind}] unknown field [{unknown}]"))),

@@ -57,7 +57,7 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
             Ok(SearchQuery::Functions(Box::new(FunctionQuery::parse(kind, &members()?, scope)?)))
         }
         "query_string" | "simple_query_string" => query_text::of_members(kind, &members()?),
-        other => Err(Error::Parsing(format!("unknown query [{other}]"))),
+        other => Err(Error::unknown(&format!("unknown query [{other}]"))),
     }
 }
 

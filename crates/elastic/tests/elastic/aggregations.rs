@@ -282,7 +282,7 @@ fn what_cannot_be_aggregated_is_refused() {
     let directory = directory();
     let door = door(&directory);
     for (asked, reason) in [
-        (r#"{"what":{}}"#, "Unknown aggregation type [what]"),
+        (r#"{"what":{}}"#, "Unknown aggregation type [what]; docs/elastic.md lists what there is"),
         (r#"{"terms":{"field":"k","surprise":1}}"#, "[terms] unknown field [surprise]"),
         (r#"{"terms":{}}"#, "Required one of fields [field, script]"),
         (r#"{"terms":{"field":"t"}}"#, "Text fields are not optimised"),

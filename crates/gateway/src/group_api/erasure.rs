@@ -36,7 +36,8 @@ pub(super) fn requested(call: &GroupCall) -> Result<Option<Duration>, Error> {
         })?,
     };
     if within > most {
-        let reason = format!("the node erases within {} seconds (--erase-within-s)", most.as_secs());
+        let most = most.as_secs();
+        let reason = format!("a longer time than the node's own; send at most {most}s (--erase-within-s)");
         return Err(Error::parameter("within", reason));
     }
     if within < most {

@@ -240,7 +240,7 @@ fn a_deleted_group_has_a_bound_and_a_receipt() {
         );
     }
     for (path, message) in [
-        ("ann?within=2d", "86400 seconds"),
+        ("ann?within=2d", "at most 86400s"),
         ("ann?within=x", "d, h, m, s"),
         ("ann?within=1h&erase=true", "within=0"),
     ] {

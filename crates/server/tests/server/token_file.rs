@@ -92,6 +92,21 @@ fn what_a_command_refuses_changes_nothing() {
     assert!(listed.contains(&id_of(&kept)), "{listed}");
 }
 
+#[test]
+fn the_first_key_of_a_file_is_told_with_its_effect() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let told = |name: &str| {
+        let output = ended(start(directory.path(), &["create", name, "--read", "--deploy"]));
+        text(&output);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let file = directory.path().join("access.toml").display().to_string();
+    let first = told("first");
+    assert!(first.contains(&file) && first.contains("refuses requests without a credential"), "{first}");
+    let second = told("second");
+    assert!(!second.contains("first key"), "{second}");
+}
+
 /// A user and a group without rights of their own.
 const OTHER: u32 = 65_534;
 
