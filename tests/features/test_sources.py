@@ -30,8 +30,9 @@ CASES = [
     ({"streaming.selection": 'note.text = "w*" or mail.text == "other"'}, ["note"]),
     ({"streaming.selection": "mail.text", "restrict": "note"}, []),
     ({"streaming.selection": "mail.nosuch > 1", "restrict": "note"}, "document type 'mail' has no field 'nosuch'"),
-    # What a query names, all its schemas have.
-    ({"ranking": "own"}, "schema 'note' has no rank profile 'own'"),
+    # What a query names, one of its schemas has.
+    ({"ranking": "own", "restrict": "note"}, "schema 'note' has no rank profile 'own'"),
+    ({"ranking": "none"}, "has no rank profile 'none'"),
     ({"ranking": "own", "restrict": "mail"}, ["mail"]),
     ({"sources": "mails"}, "Could not resolve source ref 'mails'. Valid source refs are letters, mail, note, notes."),
 ]
@@ -84,6 +85,15 @@ def test_sources(node, parameters, expected):
 def test_orders_by_a_field_of_one_schema(node, order, expected):
     root = search(node, yql=f"select * from sources * where true order by {order}")
     assert [hit["id"].rsplit(":", 1)[-1] for hit in root["children"]] == expected
+
+
+def test_a_rank_profile_of_one_schema(node):
+    for also in ({}, {"summary": "own"}):
+        root = search(node, query="word", ranking="own", **also)
+        assert [hit["id"].rsplit(":", 1)[-1] for hit in root["children"]] == ["mail"] or also
+        assert [hit["fields"]["text"] for hit in root["children"]] == ["word"] or not also
+        [error] = root["errors"]
+        assert (error["source"], error["code"]) == ("note", 4) and "lacks the rank profile" in error["message"]
 
 
 def test_a_document_summary_of_one_schema(node):

@@ -35,7 +35,7 @@ pub use self::run::{
     PlanTrace, SearchNotices, SearchOutcome, fill_in_group, flow, imply_group, permit, scope, wanted_groups,
 };
 pub use self::share::{StartedShare, start as start_share};
-pub use self::sources::{by_chain, is_chain};
+pub use self::sources::{LackingSchema, SchemaPart, by_chain, is_chain};
 pub use self::spread::with_timeout;
 use crate::models::QueryEmbeddings;
 use crate::{CompiledApplication, Error, Node};

@@ -124,7 +124,10 @@ impl QueryProfiles {
             }
         }
         all.pass_over(&mut broken, &mut broken_types);
-        all.profiles.values().for_each(|profile| all.check_types_of_values(profile, findings));
+        for profile in all.profiles.values() {
+            all.check_types_of_values(profile, findings);
+            all.check_substitutions(profile, findings);
+        }
         (all, broken_types.is_empty())
     }
 

@@ -17,7 +17,7 @@ pub(super) struct ErrorCode {
 const NO_BACKENDS: ErrorCode = ErrorCode { code: 0, summary: "No backends in service. Try later" };
 const NULL_QUERY: ErrorCode = ErrorCode { code: 1, summary: "Null query" };
 pub(super) const ILLEGAL_QUERY: ErrorCode = ErrorCode { code: 3, summary: "Illegal query" };
-const INVALID_PARAMETER: ErrorCode = ErrorCode { code: 4, summary: "Invalid query parameter" };
+pub(super) const INVALID_PARAMETER: ErrorCode = ErrorCode { code: 4, summary: "Invalid query parameter" };
 const UNSPECIFIED: ErrorCode = ErrorCode { code: 5, summary: "Unspecified error" };
 pub(super) const TIMED_OUT: ErrorCode = ErrorCode { code: 12, summary: "Timed out" };
 const BAD_REQUEST: ErrorCode = ErrorCode { code: 17, summary: "Bad request." };

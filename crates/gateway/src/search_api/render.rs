@@ -6,11 +6,11 @@ use millrace_query::Query;
 use millrace_render::{ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup};
 
 use super::benchmark::{QueryFigures, SearchPhases};
-use super::codes::{ErrorCode, ILLEGAL_QUERY, TIMED_OUT, code_of};
+use super::codes::{ErrorCode, ILLEGAL_QUERY, INVALID_PARAMETER, TIMED_OUT, code_of};
 use super::format::ResultFormat;
 use super::trace;
 use millrace_node::Error;
-use millrace_node::search::{SearchNotices, SearchOutcome, SourceSearchOutcome};
+use millrace_node::search::{LackingSchema, SchemaPart, SearchNotices, SearchOutcome, SourceSearchOutcome};
 
 /// Renders the answer to a query.
 pub(super) fn result(
@@ -102,10 +102,14 @@ fn notices(found: &SearchNotices) -> Vec<ErrorMessage> {
         transient: Some(true),
     });
     let unresolved = found.unresolved.as_deref().map(message);
-    let lacking = found.lacking.iter().map(|schema| {
-        let message =
-            format!("schema '{schema}' lacks the document summary asked for; its documents are left out");
-        illegal(message, Some(schema.to_string()))
+    let lacking = found.lacking.iter().map(|LackingSchema { schema, lacks }| {
+        let (code, part) = match lacks {
+            SchemaPart::RankProfile => (INVALID_PARAMETER, "rank profile"),
+            SchemaPart::DocumentSummary => (ILLEGAL_QUERY, "document summary"),
+        };
+        let message = format!("schema '{schema}' lacks the {part} asked for; its documents are left out");
+        let error = illegal(message, Some(schema.to_string()));
+        ErrorMessage { code: code.code, summary: code.summary.to_owned(), ..error }
     });
     let ungrouped = found.ungrouped.iter().map(|ungrouped| {
         let message = format!(

@@ -25,7 +25,7 @@ use millrace_store::ViewScope;
 
 use super::apart::SourceSearchOutcome;
 use super::observer::QueryObserver;
-use super::sources::{ResolvedSources, SearchedSchema, beside};
+use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, beside, having};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
 use crate::indexes::{IndexUse, NarrowedPart, first_entries};
@@ -73,8 +73,8 @@ pub struct SearchNotices {
     pub timed_out: Option<Duration>,
     /// Error for sources that do not exist.
     pub unresolved: Option<Arc<Error>>,
-    /// Schemas left out, because they lack the requested document summary.
-    pub lacking: Vec<Arc<str>>,
+    /// Schemas left out, because they lack what the query names.
+    pub lacking: Vec<LackingSchema>,
     /// Schemas that are not part of the groups of a request, by its number, because they lack a field, with
     /// the reason.
     pub ungrouped: Vec<UngroupedSchema>,
@@ -181,7 +181,7 @@ pub struct PreparedQuery {
     pub scope: ViewScope,
     kinds: Vec<Arc<CompiledDocumentType>>,
     unresolved: Option<Arc<Error>>,
-    lacking: Vec<Arc<str>>,
+    lacking: Vec<LackingSchema>,
     /// One search for each kind; at least one.
     searches: Vec<Arc<PreparedSearch>>,
     planned: Duration,
@@ -216,7 +216,7 @@ impl PreparedQuery {
         let ResolvedSources { kinds, unresolved } = ResolvedSources::by(&query.sources, deployment)?;
         let mut known = beside(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
-        let (kinds, lacking) = showing(kinds, query);
+        let (kinds, lacking) = having(kinds, query);
         let searches = kinds
             .iter()
             .map(|asked| plan(asked, &known, &request).map(Arc::new))
@@ -394,18 +394,6 @@ impl PlanTrace {
             indexes: Vec::new(),
         }
     }
-}
-
-/// Selects the schemas that have the requested document summary, with the names of the others. If all lack
-/// it, all are searched: the plan reports the error.
-fn showing<'d>(kinds: Vec<SearchedSchema<'d>>, query: &Query) -> (Vec<SearchedSchema<'d>>, Vec<Arc<str>>) {
-    let Some(summary) = &query.presentation.summary else { return (kinds, Vec::new()) };
-    let has = |asked: &SearchedSchema<'_>| asked.kind.schema.summaries.contains_key(summary);
-    if !kinds.iter().any(has) {
-        return (kinds, Vec::new());
-    }
-    let (showing, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
-    (showing, lacking.into_iter().map(|asked| Arc::clone(&asked.kind.schema.name)).collect())
 }
 
 /// Texts that the query needs embedded, over all schemas that it searches.

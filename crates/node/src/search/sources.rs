@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_query::{Query, value_of};
-use millrace_schema::DocumentMode;
+use millrace_schema::{DocumentMode, Schema};
 use millrace_selection::DocumentSelection;
 
 use crate::deployment::{CompiledDocumentType, TypeInCluster};
@@ -40,6 +40,57 @@ impl SearchedSchema<'_> {
         }
         asked().filter_map(|cluster| cluster.belongs.clone()).collect()
     }
+}
+
+/// A schema that is left out of a query, because it lacks what the query names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LackingSchema {
+    pub schema: Arc<str>,
+    pub lacks: SchemaPart,
+}
+
+/// A part of a schema that a query names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaPart {
+    RankProfile,
+    DocumentSummary,
+}
+
+impl SchemaPart {
+    /// True if a schema has the one that the query names, or the query names none.
+    fn is_in(self, schema: &Schema, query: &Query) -> bool {
+        match self {
+            SchemaPart::RankProfile => {
+                query.ranking.profile.as_ref().is_none_or(|name| schema.rank_profiles.contains_key(name))
+            }
+            SchemaPart::DocumentSummary => {
+                query.presentation.summary.as_ref().is_none_or(|name| schema.summaries.contains_key(name))
+            }
+        }
+    }
+}
+
+/// Selects the schemas that have what the query names, with the others. If all lack it, all are searched: the
+/// plan reports the error.
+pub(super) fn having<'d>(
+    mut kinds: Vec<SearchedSchema<'d>>,
+    query: &Query,
+) -> (Vec<SearchedSchema<'d>>, Vec<LackingSchema>) {
+    let mut left_out = Vec::new();
+    for lacks in [SchemaPart::RankProfile, SchemaPart::DocumentSummary] {
+        let has = |asked: &SearchedSchema<'_>| lacks.is_in(&asked.kind.schema, query);
+        if !kinds.iter().any(has) {
+            continue;
+        }
+        let (having, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(has);
+        kinds = having;
+        left_out.extend(
+            lacking
+                .into_iter()
+                .map(|asked| LackingSchema { schema: Arc::clone(&asked.kind.schema.name), lacks }),
+        );
+    }
+    (kinds, left_out)
 }
 
 /// Targets of a query's sources.

@@ -51,10 +51,18 @@ pub(super) enum EntryContent {
 }
 
 impl WrittenProfile {
+    fn parts(&self) -> impl Iterator<Item = &ProfilePart> {
+        std::iter::once(&self.own).chain(self.variants.iter().map(|variant| &variant.part))
+    }
+
+    /// Parameters of the profile itself and of its variants.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &ProfileEntry> {
+        self.parts().flat_map(|part| &part.entries)
+    }
+
     /// Names of all profiles that this one may include.
     pub(super) fn references(&self) -> impl Iterator<Item = &str> {
-        let parts = std::iter::once(&self.own).chain(self.variants.iter().map(|variant| &variant.part));
-        parts.flat_map(|part| {
+        self.parts().flat_map(|part| {
             let referred = part.entries.iter().filter_map(|entry| match &entry.content {
                 EntryContent::Reference(name) => Some(name.as_str()),
                 EntryContent::Value(_) => None,

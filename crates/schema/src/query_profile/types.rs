@@ -247,6 +247,30 @@ impl QueryProfiles {
         fields
     }
 
+    /// The name of a parameter, with the aliases that are parts of it replaced by the names of the fields.
+    pub(super) fn unaliased(&self, of: &ProfileType, name: &str) -> String {
+        let fields = self.fields_of(of);
+        let field = |name: &str| {
+            let lower = name.to_lowercase();
+            let named = fields.iter().find(|field| field.name == name);
+            named.or_else(|| fields.iter().find(|field| field.aliases.contains(&lower)))
+        };
+        if let Some(field) = field(name) {
+            return field.name.clone();
+        }
+        let beginnings = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
+        for (beginning, rest) in beginnings {
+            let Some(field) = field(beginning) else { continue };
+            let inner = match &field.kind {
+                ParameterKind::Profile(Some(inner)) => self.type_named(inner),
+                _ => None,
+            };
+            let rest = inner.map_or_else(|| rest.to_owned(), |inner| self.unaliased(inner, rest));
+            return format!("{}.{rest}", field.name);
+        }
+        name.to_owned()
+    }
+
     /// Declaration of a parameter in a type; its name may refer to nested profiles. `Err` if it is not
     /// permitted.
     pub(super) fn declared<'s>(
@@ -255,10 +279,10 @@ impl QueryProfiles {
         name: &str,
         is_built_in: &dyn Fn(&str) -> bool,
     ) -> Result<Option<&'s FieldType>, String> {
+        let unaliased = self.unaliased(of, name);
+        let name = unaliased.as_str();
         let fields = self.fields_of(of);
-        let lower = name.to_lowercase();
-        let named = |field: &&&FieldType| field.name == name || field.aliases.contains(&lower);
-        if let Some(field) = fields.iter().find(named) {
+        if let Some(field) = fields.iter().find(|field| field.name == name) {
             return Ok(Some(field));
         }
         let nested = fields.iter().find_map(|field| {
@@ -335,8 +359,7 @@ impl QueryProfiles {
     /// Checks the values of a profile against its type.
     pub(super) fn check_types_of_values(&self, profile: &WrittenProfile, findings: &mut PackageFindings) {
         let Some(of) = self.type_of(profile, 0) else { return };
-        let parts = std::iter::once(&profile.own).chain(profile.variants.iter().map(|variant| &variant.part));
-        for entry in parts.flat_map(|part| &part.entries) {
+        for entry in profile.entries() {
             let EntryContent::Value(value) = &entry.content else { continue };
             // Substituted text is only known for a request.
             let fault = match value.contains("%{") {

@@ -36,6 +36,8 @@ struct ParameterValue {
 /// State of collecting values.
 struct ValueCollection<'r> {
     request: &'r BTreeMap<String, String>,
+    /// The type whose aliases stand for names.
+    of: Option<(&'r QueryProfiles, &'r ProfileType)>,
     found: BTreeMap<String, ParameterValue>,
     /// Beginnings of the names of parts that the request replaces as a whole.
     replaced: Vec<String>,
@@ -44,8 +46,16 @@ struct ValueCollection<'r> {
 }
 
 impl<'r> ValueCollection<'r> {
-    fn new(request: &'r BTreeMap<String, String>) -> Self {
-        ValueCollection { request, found: BTreeMap::new(), replaced: Vec::new(), varied: false }
+    fn new(request: &'r BTreeMap<String, String>, of: Option<(&'r QueryProfiles, &'r ProfileType)>) -> Self {
+        ValueCollection { request, of, found: BTreeMap::new(), replaced: Vec::new(), varied: false }
+    }
+
+    /// The name that an alias stands for; other names as they are.
+    fn unaliased(&self, name: String) -> String {
+        match self.of {
+            Some((profiles, of)) => profiles.unaliased(of, &name),
+            None => name,
+        }
     }
 
     fn is_replaced(&self, name: &str) -> bool {
@@ -66,8 +76,9 @@ impl QueryProfiles {
         is_built_in: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<ProfileValue>, Error> {
         let Some(profile) = self.asked_profile(request)? else { return Ok(Vec::new()) };
-        let mut collection = ValueCollection::new(request);
         let of = self.type_of(profile, 0);
+        let named = of.map(|of| self.unaliased_request(of, request));
+        let mut collection = ValueCollection::new(named.as_ref().unwrap_or(request), of.map(|of| (self, of)));
         self.collect_references(of, is_built_in, &mut collection)?;
         self.collect(profile, "", &mut collection);
         if collection.varied {
@@ -88,7 +99,7 @@ impl QueryProfiles {
                 }
             }
             self.check_mandatory(profile, of, &collection)?;
-            self.apply_aliases(of, request, is_built_in, &mut values);
+            apply_aliases(collection.request, request, &mut values);
         }
         Ok(values)
     }
@@ -147,10 +158,9 @@ impl QueryProfiles {
         collection: &ValueCollection<'_>,
     ) -> Result<(), Error> {
         for field in self.fields_of(of).iter().filter(|field| field.mandatory) {
-            let is_it = |name: &str| name == field.name || field.aliases.contains(&name.to_lowercase());
             let inside = format!("{}.", field.name);
             let mut names = collection.request.keys().chain(collection.found.keys());
-            if !names.any(|name| is_it(name) || name.starts_with(&inside)) {
+            if !names.any(|name| *name == field.name || name.starts_with(&inside)) {
                 let reason = format!("query profile '{}' wants it, and it is not given", profile.name);
                 return Err(parameter(&field.name, reason));
             }
@@ -158,26 +168,21 @@ impl QueryProfiles {
         Ok(())
     }
 
-    /// Sets the parameters that a request gives by their aliases in the profile's type.
-    fn apply_aliases(
+    /// The parameters of a request by their names in a type. One that is given by its name and by an alias
+    /// has the value given by the name.
+    fn unaliased_request(
         &self,
         of: &ProfileType,
         request: &BTreeMap<String, String>,
-        is_built_in: &dyn Fn(&str) -> bool,
-        values: &mut Vec<ProfileValue>,
-    ) {
-        for (name, value) in request {
-            if let Ok(Some(field)) = self.declared(of, name, is_built_in)
-                && field.name != *name
-                && field.aliases.contains(&name.to_lowercase())
-            {
-                values.retain(|known| known.name != field.name || !known.overridable);
-                if !values.iter().any(|known| known.name == field.name) {
-                    let (name, value) = (field.name.clone(), value.clone());
-                    values.push(ProfileValue { name, value, overridable: true });
-                }
+    ) -> BTreeMap<String, String> {
+        let mut named = BTreeMap::new();
+        for (given, value) in request {
+            let name = self.unaliased(of, given);
+            if name == *given || !request.contains_key(&name) {
+                named.insert(name, value.clone());
             }
         }
+        named
     }
 
     /// Adds the values of a profile below `prefix`, unless one was found before. Terminates, because the
@@ -216,7 +221,7 @@ impl QueryProfiles {
     ) {
         // Of several values for one name, the last wins.
         for entry in part.entries.iter().rev() {
-            let name = format!("{prefix}{}", entry.name);
+            let name = collection.unaliased(format!("{prefix}{}", entry.name));
             match &entry.content {
                 EntryContent::Value(_) if collection.is_replaced(&name) => {}
                 EntryContent::Value(value) => {
@@ -246,7 +251,7 @@ impl QueryProfiles {
     /// for them, but leaves them as fixed as they are.
     fn keep_fixed(&self, profile: &WrittenProfile, collection: &mut ValueCollection<'_>) {
         let nothing = BTreeMap::new();
-        let mut general = ValueCollection::new(&nothing);
+        let mut general = ValueCollection::new(&nothing, collection.of);
         self.collect(profile, "", &mut general);
         let fixed = general.found.iter().filter(|(_, value)| value.overridable == Some(false));
         for (name, _) in fixed {
@@ -270,7 +275,7 @@ impl QueryProfiles {
 
 impl ValueCollection<'_> {
     /// Substitutes `%{name}` by the value of that name in the request or the profile, and `%{.name}` by the
-    /// sibling value.
+    /// sibling value in the profile, also where the request has one of that name.
     fn substituted(&self, value: &str, prefix: &str, depth: usize) -> String {
         let mut out = String::with_capacity(value.len());
         let mut rest = value;
@@ -283,8 +288,10 @@ impl ValueCollection<'_> {
                 continue;
             }
             let local = name.strip_prefix('.').map(|name| format!("{prefix}{name}"));
-            let global = local.as_deref().unwrap_or(name);
-            match (self.request.get(global), self.found.get(global)) {
+            let is_local = local.is_some();
+            let name = self.unaliased(local.unwrap_or_else(|| name.to_owned()));
+            let given = self.request.get(&name).filter(|_| !is_local);
+            match (given, self.found.get(&name)) {
                 (Some(given), found) if found.is_none_or(|found| found.overridable != Some(false)) => {
                     out.push_str(given);
                 }
@@ -296,6 +303,20 @@ impl ValueCollection<'_> {
         }
         out.push_str(rest);
         out
+    }
+}
+
+/// Sets the parameters that a request gives by an alias: those of `named` that are not in `request`.
+fn apply_aliases(
+    named: &BTreeMap<String, String>,
+    request: &BTreeMap<String, String>,
+    values: &mut Vec<ProfileValue>,
+) {
+    for (name, value) in named.iter().filter(|(name, _)| !request.contains_key(*name)) {
+        values.retain(|known| known.name != *name || !known.overridable);
+        if !values.iter().any(|known| known.name == *name) {
+            values.push(ProfileValue { name: name.clone(), value: value.clone(), overridable: true });
+        }
     }
 }
 

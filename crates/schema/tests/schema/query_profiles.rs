@@ -155,7 +155,71 @@ fn values_are_put_into_values() {
         "fixed!=1 in.greeting=Hi Bob and Ann in.name=Bob loop=xxxxxxxxx message=Hello Ann, dear Ann! message2=dear Ann name=Ann shows=1"
     );
     assert!(values(&all, "name=Eve&nobody=x").contains("message=Hello Eve, dear Evex!"));
+    // A value beside it is that of the profile, whatever the request says.
+    assert!(values(&all, "in.name=Eve").contains("in.greeting=Hi Bob and Ann"));
     refused(&["<query-profile id='a'><field name='x'>%{y</field></query-profile>"], "is not closed");
+}
+
+/// `%{.name}` takes a value that the profile, a variant or an included profile sets; nothing else is known
+/// when the package is deployed.
+#[test]
+fn values_put_in_from_beside_are_there() {
+    let base = "<query-profile id='base'><field name='far'>1</field></query-profile>";
+    let profile = |value: &str| {
+        format!(
+            "<query-profile id='default' inherits='base'><dimensions>region</dimensions>
+            <field name='text'>{value}</field><field name='in.near'>2</field><field name='part'><ref>base</ref></field>
+            <query-profile for='us'><field name='varied'>3</field></query-profile></query-profile>"
+        )
+    };
+    for (value, expected) in [
+        ("%{.far} %{.text2}", "'%{.text2}' puts in a value of the query profile, which has no field 'text2'"),
+        ("%{.in.near}", "has no field 'in.near'"),
+        ("%{.fat}", "has no field 'fat' (did you mean 'far'?)"),
+        ("%{.us}", "has no field 'us'"),
+    ] {
+        refused(&[base, profile(value).as_str()], expected);
+    }
+    for value in ["%{.far}", "%{.near}", "%{.varied}", "%{.part}", "%{other}", "no.name"] {
+        let accepted = application(&[base, profile(value).as_str()]);
+        assert!(accepted.is_ok(), "{value}: {:?}", accepted.err());
+    }
+}
+
+/// An alias stands for its field wherever a name is written: in requests, in values that are put into others,
+/// in profiles, and as a part of a longer name.
+#[test]
+fn aliases_stand_for_names_everywhere() {
+    let user = "<query-profile-type id='user'><strict/><field name='age' type='integer' alias='Years'/></query-profile-type>";
+    let kind =
+        "<query-profile-type id='kind'><strict/><field name='job' type='string' alias='Work profession'/>
+        <field name='user' type='query-profile:user' alias='Person'/><field name='text' type='string'/>
+        <field name='must' type='string' alias='shall' mandatory='true'/>
+        <field name='queryProfile' type='string'/></query-profile-type>";
+    let profile = "<query-profile id='default' type='kind'>
+        <field name='text'>%{job} %{WORK} %{user.age} %{person.years}</field><field name='Shall'>x</field></query-profile>";
+    let fixed = "<query-profile id='fixed' inherits='default'><field name='work' overridable='false'>1</field></query-profile>";
+    let old = "<query-profile id='old' type='user'><field name='years'>90</field></query-profile>";
+    let all = [user, kind, profile, fixed, old];
+    for (request, expected) in [
+        ("", "must=x text=   "),
+        ("job=a", "must=x text=a a  "),
+        ("WORK=a", "must=x text=a a   job=a"),
+        ("Profession=a&job=b", "must=x text=b b  "),
+        ("person.age=7", "must=x text=  7 7 user.age=7"),
+        ("PERSON.YEARS=7", "must=x text=  7 7 user.age=7"),
+        ("user.years=7", "must=x text=  7 7 user.age=7"),
+        ("person=old", "must=x text=  90 90 user.age=90 user=old"),
+        ("SHALL=y", "text=    must=y"),
+        ("queryProfile=fixed&profession=2", "job!=1 must=x text=1 1  "),
+        ("person.years=old", "! parameter 'person.years': expected a whole number of 32 bits, found 'old'"),
+        (
+            "person.month=1",
+            "! parameter 'person.month': it is not declared in the strict query profile type 'user'",
+        ),
+    ] {
+        assert_eq!(values(&all, request), expected, "{request}");
+    }
 }
 
 #[test]
