@@ -190,6 +190,11 @@ pub(crate) fn deadline() -> Instant {
     Instant::now() + PATIENCE
 }
 
+/// Returns true after a deadline; never without one.
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
+}
+
 /// Time after which a read is given up, while the nodes of a cluster agree on who has the documents.
 pub(crate) fn read_deadline() -> Instant {
     Instant::now() + READ_PATIENCE

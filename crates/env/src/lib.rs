@@ -7,8 +7,8 @@
 //! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield. A
 //! [`ModelCaller`] is a waiting request, as models and remote services see it. [`error_causes`] and
 //! [`text_with_causes`] follow an error to its causes. A [`LatencyHistogram`] counts latencies for metrics.
-//! A [`ZstdReader`] unpacks what others have packed, as it comes. A [`filter`] says which keys a file does not
-//! have.
+//! A [`ZstdReader`] unpacks what others have packed, as it comes. A [`filter`] says which keys a file
+//! does not have.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!

@@ -9,7 +9,7 @@ use millrace_document::DocumentGroup;
 use millrace_node::Node;
 use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion, ask_owners};
 
-use super::{DOOR_TYPE, PATIENCE, ShelfGroup, misunderstood, wait_for_changes};
+use super::{DOOR_TYPE, PATIENCE, ShelfGroup, deadline, is_over, misunderstood, wait_for_changes};
 use crate::Error;
 
 /// Drops that owners in a cluster are asked for at once. Each is a sync of theirs, which writes wait for.
@@ -48,8 +48,7 @@ pub(crate) fn drop_groups(
         let outcome = store.drop_groups(Some(DOOR_TYPE), &groups).map_err(Error::from);
         return vec![outcome; groups.len()];
     }
-    let is_late = || until.is_some_and(|until| Instant::now() >= until);
-    let drop_some = |some: &[DocumentGroup]| match is_late() {
+    let drop_some = |some: &[DocumentGroup]| match is_over(until) {
         true => vec![Err(drop_waits()); some.len()],
         false => drop_at_owners(node, some, version),
     };
@@ -76,7 +75,7 @@ fn drop_at_owners(
         (group.clone(), question, ())
     };
     let asked = groups.iter().map(question).collect();
-    let answers = match wait_for_changes(node, ask_owners(node, version, asked, Instant::now() + PATIENCE)) {
+    let answers = match wait_for_changes(node, ask_owners(node, version, asked, deadline())) {
         Ok(answers) => answers,
         Err(error) => return vec![Err(error); groups.len()],
     };

@@ -49,7 +49,7 @@ fn documents() -> Vec<TestPurchase> {
             let value = values.get((index / 7 + step * index) % 7);
             fields.extend(value.map(|value| (*name, value.clone())));
         }
-        if index % 3 > 0 {
+        if !index.is_multiple_of(3) {
             let (latitude, longitude) = (index as i32 * 100_000, 2_000_000);
             let [a, b] = texts(["a", "b"]);
             fields.push(("place", DocumentValue::Position { latitude, longitude }));

@@ -45,14 +45,18 @@ impl SearchedSchema<'_> {
 /// A schema that is left out of a query, because it lacks what the query names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LackingSchema {
+    /// Name of the schema.
     pub schema: Arc<str>,
+    /// Part that it lacks.
     pub lacks: SchemaPart,
 }
 
 /// A part of a schema that a query names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaPart {
+    /// A rank profile.
     RankProfile,
+    /// A document summary.
     DocumentSummary,
 }
 
