@@ -157,8 +157,8 @@ pub(crate) struct RecentRowCache(quick_cache::sync::Cache<RecentGroup, Arc<Recen
 const ENTRY_BYTES: u64 = 256;
 /// Overhead of the masks of a segment in an entry, in bytes, about.
 const SEGMENT_BYTES: usize = 48;
-/// Bytes of a chunk of the tail in an entry, with the place of one that is gone, which a weak reference holds;
-/// what is in the chunk belongs to another cache.
+/// Bytes of a chunk of the tail in an entry, with the place of one that is gone, which a weak reference
+/// holds; what is in the chunk belongs to another cache.
 const TAIL_CHUNK_BYTES: usize = size_of::<RecentChunk>() + size_of::<TailChunk>();
 /// Number of entries for which the tables of the cache are made at first; they grow when they must.
 const ENTRIES_FIRST: usize = 256;
