@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey};
 use parking_lot::Mutex;
-use quick_cache::Weighter;
+use quick_cache::sync::DefaultLifecycle;
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::StoreLayout;
 use crate::read::columns::build;
@@ -72,7 +73,8 @@ pub(crate) fn is_full(rows: usize, bytes: usize) -> bool {
     rows >= CHUNK_DOCS || bytes >= CHUNK_BYTES
 }
 
-/// Chunks that views made lately, up to a number of bytes.
+/// Chunks that views made lately, up to a number of bytes. Not divided into shards: a chunk can take a good
+/// part of it, and a shard keeps none that is larger, nor two that are not together smaller.
 pub(crate) struct TailChunkCache {
     chunks: quick_cache::sync::Cache<u128, Arc<TailChunk>, TailChunkWeigher>,
     hash: KeyedHash,
@@ -96,7 +98,18 @@ impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
 
 impl TailChunkCache {
     pub fn new(bytes: u64) -> Self {
-        let chunks = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, TailChunkWeigher);
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(ENTRIES_FIRST)
+            .weight_capacity(bytes)
+            .build()
+            .expect("both capacities are given, which is all that the cache asks for");
+        let chunks = quick_cache::sync::Cache::with_options(
+            options,
+            TailChunkWeigher,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        );
         TailChunkCache { chunks, hash: KeyedHash::new() }
     }
 
@@ -140,6 +153,21 @@ mod tests {
         let timestamp = Timestamp(timestamp);
         let key = row_key(&DocumentSortKey::new(&id), timestamp);
         (key, TailRow { document: Document { id, fields: Vec::new() }, timestamp, removed: false })
+    }
+
+    #[test]
+    fn chunks_that_fit_together_are_kept_together() {
+        let cache = TailChunkCache::new(MEMORY_FACTOR * 1000);
+        let layout: Arc<dyn StoreLayout> = Arc::new(EmptyLayout);
+        let chunks: Vec<(Vec<u8>, TailRow)> =
+            (0..4).map(|number| row(&format!("id:n:mail:g=ann:{number}"), 7)).collect();
+        let name = |key: &[u8]| cache.name(1, [key].into_iter());
+        for (key, row) in &chunks {
+            cache.insert(name(key), Arc::new(TailChunk::new("mail", (&layout, 1), vec![row.clone()], 180)));
+        }
+        for (key, _) in &chunks {
+            assert!(cache.get(name(key), 1, [key.as_slice()].into_iter()).is_some());
+        }
     }
 
     #[test]
