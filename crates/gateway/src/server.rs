@@ -153,7 +153,8 @@ impl NodeServer {
             self.handed.1,
             documents_tls,
             self.state.port_limits()[0].clone(),
-            DataPort::new(Arc::clone(&self.state), self.beside.0.merge(door.below_data_port())).into_service(),
+            DataPort::new(Arc::clone(&self.state), self.beside.0.merge(door.below_data_port()))
+                .into_service(),
             stopping.clone(),
             drain,
         );
