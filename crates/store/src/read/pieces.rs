@@ -63,7 +63,7 @@ fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
     Ok(pieces)
 }
 
-/// Place of a key among others of one slice. Where these are in order, it tells the same as a comparison, and
+/// Place of a key among others of one slice. Where these are in order, it compares as the keys do, and
 /// does not read the keys.
 pub(super) fn place(key: &TailKey) -> *const TailKey {
     std::ptr::from_ref(key)

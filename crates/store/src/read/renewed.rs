@@ -1,6 +1,6 @@
 //! Rows of a group as they were found before, brought up to date with those that were written since.
 //!
-//! The result is that of finding all rows anew, and its documents that count are in the same order: so hits
+//! The result is that of finding all rows again, and its documents that count are in the same order: so hits
 //! of equal relevance do not depend on what was viewed before. A row that was replaced stays in its chunk,
 //! masked; new rows make new pieces. Pieces are made again only where their ends change ([`RowOrder::Age`]):
 //! at the end of the tail, as new rows join the small pieces there, and where the row at an end was replaced.

@@ -559,7 +559,7 @@ fn a_view_after_a_put_does_not_read_all_rows_of_the_tail_again() {
     }
     let all = u64::from(2 * PUTS * ROWS);
     assert!(reads >= u64::from(2 * PUTS) && reads < all / 4, "{reads} of {all}");
-    // With as many new rows, they are found anew, and kept again.
+    // With as many new rows, all are found again, and kept.
     put_all(&store, 0..ROWS);
     assert!(reads_of_view(&store, (ROWS + PUTS) as usize) >= u64::from(ROWS));
     put(&store, ROWS + PUTS).expect("acknowledged");
