@@ -552,7 +552,7 @@ fn check_version(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(
 mod tests {
     use super::*;
 
-    /// Sent again elsewhere, a write that was begun would be there twice; one that was not is lost if no client
+    /// Sent again elsewhere, a write that was begun would be there twice; one that was not is lost if no one
     /// sends it again.
     #[test]
     fn failures_that_are_sent_say_whether_a_write_was_begun() {
