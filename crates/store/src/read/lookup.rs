@@ -3,7 +3,7 @@
 //! The documents are sorted by type and key, the order of rows and chunks. So one pass over a snapshot of
 //! each generation of the tail, and over the directories of each segment, finds all of them: it goes on from
 //! one document to the next, by a search where much lies in between, and the ids of a chunk are fetched once.
-//! Segments whose filters say that they do not have a document are not searched for it.
+//! Generations and segments whose filters say that they do not have a document are not searched for it.
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -119,6 +119,8 @@ fn find_in_tail(
         let newest = generation.newest();
         // Most rows of a generation are newer than all of the previous one.
         let mut older: Vec<_> = documents.iter_mut().filter(|document| document.known() < newest).collect();
+        // Before the snapshot is taken: most documents that are not there have no row in it.
+        generation.tail.ids().retain(&mut older, |document| document.hash);
         if older.is_empty() {
             continue;
         }
