@@ -46,6 +46,32 @@ const DEPTH_MAX: usize = 20;
 /// Hits in one bucket.
 const TOP_HITS_MAX: usize = 100;
 
+/// Kinds that read of a document the fields that their options name as `field`, and no more. `filter` is not
+/// one: its options are a query.
+const OF_FIELDS: [&str; 21] = [
+    "terms",
+    "rare_terms",
+    "multi_terms",
+    "histogram",
+    "date_histogram",
+    "range",
+    "date_range",
+    "ip_range",
+    "missing",
+    "composite",
+    "value_count",
+    "cardinality",
+    "min",
+    "max",
+    "sum",
+    "avg",
+    "stats",
+    "extended_stats",
+    "percentiles",
+    "percentile_ranks",
+    "weighted_avg",
+];
+
 /// An aggregation as it was asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedAggregation {
@@ -151,6 +177,20 @@ impl AskedAggregation {
             || self.inner.iter().any(AskedAggregation::reads_everything)
     }
 
+    /// Fields that the aggregation reads of each document, with those inside; `None`: whole documents.
+    pub(crate) fn fields(&self) -> Option<Vec<&str>> {
+        let mut fields = Vec::new();
+        if OF_FIELDS.contains(&self.kind.as_str()) {
+            self.options.iter().for_each(|(name, value)| add_named_fields(name, value, &mut fields));
+        } else if PipelineKind::of(&self.kind).is_none() {
+            return None;
+        }
+        for one in &self.inner {
+            fields.extend(one.fields()?);
+        }
+        Some(fields)
+    }
+
     /// True if the aggregation, or one inside, chooses or divides nested objects once all are known, and
     /// then asks for their documents.
     fn divides_roots_late(&self) -> bool {
@@ -166,6 +206,18 @@ impl AskedAggregation {
     fn asks_for_roots(&self) -> bool {
         let asks = |one: &AskedAggregation| one.kind == "reverse_nested" || one.asks_for_roots();
         self.inner.iter().any(asks)
+    }
+}
+
+/// Adds the fields that an option and those in it name.
+fn add_named_fields<'o>(name: &str, value: &'o Value, fields: &mut Vec<&'o str>) {
+    match value {
+        Value::String(field) if name == "field" => fields.push(field),
+        Value::Array(parts) => parts.iter().for_each(|part| add_named_fields("", part, fields)),
+        Value::Object(members) => {
+            members.iter().for_each(|(name, value)| add_named_fields(name, value, fields));
+        }
+        _ => {}
     }
 }
 

@@ -31,6 +31,9 @@ impl DateText {
     /// Milliseconds since 1970 of a value, by the format of its field.
     pub(crate) fn parse_value(value: &Value, format: Option<&str>) -> Option<i64> {
         match value {
+            Value::Number(number) if format.is_none() && number.as_u64().is_some_and(is_no_calendar_date) => {
+                number.as_f64().map(|millis| millis as i64)
+            }
             Value::Number(number) => Self::parse(&number.to_string(), format),
             Value::String(text) => Self::parse(text, format),
             _ => None,
@@ -44,8 +47,11 @@ impl DateText {
 
     /// Milliseconds since 1970 of a text, in a zone if the text has no offset.
     fn parse_in(text: &str, format: Option<&str>, zone: &TimeZone) -> Option<i64> {
-        let format = format.unwrap_or("strict_date_optional_time||epoch_millis");
-        format.split("||").find_map(|format| Self::parse_as(text.trim(), format, zone))
+        let text = text.trim();
+        match format {
+            None => Self::parse_iso(text, zone).or_else(|| Self::parse_as(text, "epoch_millis", zone)),
+            Some(format) => format.split("||").find_map(|format| Self::parse_as(text, format, zone)),
+        }
     }
 
     fn parse_as(text: &str, format: &str, zone: &TimeZone) -> Option<i64> {
@@ -81,6 +87,10 @@ impl DateText {
     }
 
     fn parse_iso(text: &str, zone: &TimeZone) -> Option<i64> {
+        // Most of them are milliseconds. The parsers below take long to refuse one.
+        if text.bytes().all(|byte| byte.is_ascii_digit()) && !matches!(text.len(), 4 | 8) {
+            return None;
+        }
         if let Ok(timestamp) = text.parse::<Timestamp>() {
             return Some(timestamp.as_millisecond());
         }
@@ -178,6 +188,11 @@ impl DateText {
         }
         Some(at.timestamp().as_millisecond())
     }
+}
+
+/// True for numbers that are no calendar date without separators: neither a year nor a day, as in `20240131`.
+fn is_no_calendar_date(number: u64) -> bool {
+    !(1_000..=9_999).contains(&number) && !(10_000_000..=99_999_999).contains(&number)
 }
 
 /// Time zone by its name or offset.
@@ -336,6 +351,14 @@ mod tests {
             assert_eq!(DateText::parse(text, None), Some(millis), "{text}");
         }
         assert_eq!(DateText::parse("yesterday", None), None);
+        for number in [0, 7, 999, 1_971, 9_999, 19_700_102, 19_701_302, 123_456_789, 1_700_000_000_000_u64] {
+            let (value, text) = (Value::from(number), number.to_string());
+            let by_name = DateText::parse(&text, Some("strict_date_optional_time||epoch_millis"));
+            assert!(by_name.is_some(), "{number}");
+            assert_eq!(DateText::parse_value(&value, None), by_name, "{number}");
+            assert_eq!(DateText::parse(&text, None), by_name, "{number}");
+        }
+        assert_eq!(DateText::parse("19700102", None), Some(86_400_000));
         assert_eq!(DateText::parse("31/12/1970", Some("dd/MM/yyyy")), Some(364 * 86_400_000));
         let write = |format| DateText::write(1_500, format, &TimeZone::UTC);
         assert_eq!(write(None), "1970-01-01T00:00:01.500Z");

@@ -412,6 +412,7 @@ fn is_in_network(address: &str, network: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read_fields::ReadFields;
 
     #[track_caller]
     fn check(query: Value, expected: bool) {
@@ -437,6 +438,12 @@ mod tests {
         let parsed = crate::query::parse(&query).expect("the query is one");
         let score = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
         assert_eq!(score.is_some(), expected, "{query}");
+        let mut fields = ReadFields::NONE;
+        fields.add_query(mappings, &parsed);
+        let read = fields.read(&Value::Object(source.clone()).to_string()).expect("a document");
+        let document = SearchedDocument { source: &read, ..document };
+        let by_fields = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
+        assert_eq!(by_fields, score, "{query} reads its fields alone");
     }
 
     #[test]

@@ -16,11 +16,12 @@ use crate::index_admin::shards_of;
 use crate::log_settings::{RoutingSlots, ShardSet};
 use crate::partitions::TimeSpan;
 use crate::query::SearchQuery;
+use crate::read_fields::ReadFields;
 use crate::scan_limit::ScanProgress;
 use crate::search::SearchHit;
 use crate::search_request::HitSearch;
 use crate::shelf::{self, StoredSource};
-use crate::single::parsed;
+use crate::single::parsed_fields;
 use crate::{time_bounds, typed};
 
 /// Receiver of the documents of a visit.
@@ -31,8 +32,12 @@ pub(crate) trait HitSink {
     /// The document cannot be used, or there is no memory for it.
     fn add(&mut self, hit: SearchHit, at: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error>;
 
-    /// True if it reads the fields of documents; they are not parsed otherwise, if the query does not read
-    /// them either.
+    /// Fields that it reads of the documents of an index. The hits have others only if the query reads them.
+    fn fields(&self, _index: &OpenIndex) -> ReadFields {
+        ReadFields::All
+    }
+
+    /// False if it reads no fields any more; documents are not parsed then, if the query reads none either.
     fn reads_documents(&self) -> bool {
         true
     }
@@ -82,6 +87,18 @@ pub(crate) struct VisitPlace {
     pub(crate) document: String,
 }
 
+/// An index that is visited.
+#[derive(Clone, Copy)]
+struct VisitedIndex<'v> {
+    /// Position among those that are visited.
+    ordinal: usize,
+    index: &'v OpenIndex,
+    /// Fields of its documents that the query reads.
+    of_query: &'v ReadFields,
+    /// Fields that the query or the sink reads.
+    fields: &'v ReadFields,
+}
+
 /// A visit of the documents that match.
 pub(crate) struct HitScan<'s> {
     pub(crate) door: &'s ElasticDoor,
@@ -129,30 +146,36 @@ impl HitScan<'_> {
         if self.after.is_some_and(|after| ordinal < after.ordinal) || progress.is_over() {
             return Ok(0);
         }
+        let mut of_query = ReadFields::NONE;
+        of_query.add_query(&index.entry.mappings, self.query);
+        let fields = &of_query.clone().with(sink.fields(index));
+        let visited = VisitedIndex { ordinal, index, of_query: &of_query, fields };
         if let Some(binding) = &index.typed {
             let document = after.map(|after| after.document.as_str());
             let routing = self.request.routing_of(&index.entry.name);
             typed::scan(self.door, binding, routing, document, |stored, id| {
-                self.each(index, stored, VisitedDocument::at(ordinal, id), progress, sink)
+                self.each(visited, stored, VisitedDocument::at(ordinal, id), progress, sink)
             })?;
             return Ok(0);
         }
         if let Some(time_field) = &index.entry.time_field {
             let span = time_bounds::of_query(self.query, index, time_field);
-            return self.visit_partitions((ordinal, index), span, after, progress, sink);
+            return self.visit_partitions(visited, span, after, progress, sink);
         }
         let node = &self.door.node;
         let document = after.map(|after| after.document.as_str());
         let mut hidden = if self.sees_hidden { HashMap::new() } else { index.live.hidden() };
         shelf::scan_after(node, index.group(), document, |stored, id| match hidden.remove(&stored.id) {
-            Some(Some(before)) => self.each(index, before, VisitedDocument::at(ordinal, id), progress, sink),
+            Some(Some(before)) => {
+                self.each(visited, before, VisitedDocument::at(ordinal, id), progress, sink)
+            }
             Some(None) => Ok(ControlFlow::Continue(())),
-            None => self.each(index, stored, VisitedDocument::at(ordinal, id), progress, sink),
+            None => self.each(visited, stored, VisitedDocument::at(ordinal, id), progress, sink),
         })?;
         // Removed documents that searches still see. After the end of the search, the first breaks off.
         let nowhere = VisitedDocument { ordinal, partition: 0, id: None };
         for before in hidden.into_values().flatten() {
-            if self.each(index, before, nowhere, progress, sink)?.is_break() {
+            if self.each(visited, before, nowhere, progress, sink)?.is_break() {
                 break;
             }
         }
@@ -162,7 +185,7 @@ impl HitScan<'_> {
     /// Hands a document to the sink if it matches.
     fn each(
         &self,
-        index: &OpenIndex,
+        visited: VisitedIndex<'_>,
         stored: StoredSource,
         at: VisitedDocument<'_>,
         progress: &mut ScanProgress<'_>,
@@ -172,13 +195,13 @@ impl HitScan<'_> {
         if progress.is_over() || progress.next()?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        if !self.reaches(index, &stored) {
+        if !self.reaches(visited.index, &stored) {
             return Ok(ControlFlow::Continue(()));
         }
-        let is_read = *self.query != SearchQuery::All || sink.reads_documents();
-        let document = if is_read { parsed(&stored)? } else { Map::new() };
+        let fields = if sink.reads_documents() { visited.fields } else { visited.of_query };
+        let document = if fields.is_empty() { Map::new() } else { parsed_fields(&stored, fields)? };
         let mut hit = SearchHit {
-            index: index.clone(),
+            index: visited.index.clone(),
             ordinal: at.ordinal,
             stored,
             document,
@@ -224,12 +247,13 @@ impl HitScan<'_> {
     /// values of the search. Returns the number of other partitions.
     fn visit_partitions(
         &self,
-        (ordinal, index): (usize, &OpenIndex),
+        visited: VisitedIndex<'_>,
         span: Option<TimeSpan>,
         after: Option<&VisitPlace>,
         progress: &mut ScanProgress<'_>,
         sink: &mut dyn HitSink,
     ) -> Result<u64, Error> {
+        let VisitedIndex { ordinal, index, .. } = visited;
         let slots = RoutingSlots::of_index(index);
         let routing = self.request.routing_of(&index.entry.name);
         let shards = routing
@@ -250,7 +274,7 @@ impl HitScan<'_> {
             shelf::scan_after(&self.door.node, partition.group(), place, |stored, id| {
                 self.door.node.metrics().count(CountedMetric::LogDocumentsRead);
                 let at = VisitedDocument { ordinal, partition: number, id: Some(id) };
-                let flow = self.each(index, stored, at, progress, sink)?;
+                let flow = self.each(visited, stored, at, progress, sink)?;
                 is_over = flow.is_break();
                 Ok(flow)
             })?;

@@ -66,6 +66,7 @@ mod query_ranges;
 mod query_scope;
 mod query_terms;
 mod query_text;
+mod read_fields;
 mod request;
 mod routes;
 mod scan_limit;

@@ -60,6 +60,9 @@ pub(crate) fn field_at<'m>(
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
     let mut properties = mappings.get("properties")?.as_object()?;
+    if let Some(field) = properties.get(path).and_then(Value::as_object) {
+        return found_at(mappings, field, path);
+    }
     let parts: Vec<&str> = path.split('.').collect();
     let mut from = 0;
     // A name may itself have dots: the longest one that is declared counts.
@@ -69,11 +72,7 @@ pub(crate) fn field_at<'m>(
                 continue;
             };
             if to == parts.len() {
-                if field.get("type").and_then(Value::as_str) == Some("alias") {
-                    let target = field.get("path").and_then(Value::as_str).unwrap_or_default();
-                    return if target == path { None } else { field_at(mappings, target) };
-                }
-                return Some((field, path.to_owned()));
+                return found_at(mappings, field, path);
             }
             if let Some(below) = field.get("properties").and_then(Value::as_object) {
                 properties = below;
@@ -94,6 +93,19 @@ pub(crate) fn field_at<'m>(
         return None;
     }
     None
+}
+
+/// A field that is declared at a path, or the field that it is another name of.
+fn found_at<'m>(
+    mappings: &'m Map<String, Value>,
+    field: &'m Map<String, Value>,
+    path: &str,
+) -> Option<(&'m Map<String, Value>, String)> {
+    if type_of(field) != "alias" {
+        return Some((field, path.to_owned()));
+    }
+    let target = field.get("path").and_then(Value::as_str).unwrap_or_default();
+    if target == path { None } else { field_at(mappings, target) }
 }
 
 /// Type of a field by its definition.

@@ -20,10 +20,12 @@ use crate::nested::{NestedPlace, add_inner_hits};
 use crate::partitions::TimeSpan;
 use crate::patterns::glob;
 use crate::query::SearchQuery;
+use crate::read_fields::ReadFields;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
 use crate::shelf::StoredSource;
+use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::{alias_scope, lookups, scrolls};
@@ -35,6 +37,7 @@ pub(crate) struct SearchHit {
     /// Position of the index among those that are searched.
     pub(crate) ordinal: usize,
     pub(crate) stored: StoredSource,
+    /// Members of the document that were read.
     pub(crate) document: Map<String, Value>,
     pub(crate) score: f64,
     pub(crate) matched: Vec<String>,
@@ -155,6 +158,23 @@ impl HitSink for SearchSink<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
+    fn fields(&self, index: &OpenIndex) -> ReadFields {
+        let mut fields = ReadFields::NONE;
+        if self.request.collapse.is_some() || self.streamed.is_none() && !self.request.aggregations.is_empty()
+        {
+            return ReadFields::All;
+        }
+        let mappings = &index.entry.mappings;
+        fields.add_aggregations(mappings, &self.request.aggregations);
+        if let Some(filter) = &self.request.post_filter {
+            fields.add_query(mappings, filter);
+        }
+        if let Some(order) = self.request.order.as_ref().filter(|_| self.kept.keeps_any()) {
+            order.fields().for_each(|field| fields.add(mappings, field));
+        }
+        fields
+    }
+
     fn reads_documents(&self) -> bool {
         let reads_all = !self.request.aggregations.is_empty() || self.request.post_filter.is_some();
         reads_all || self.kept.keeps_any()
@@ -247,6 +267,7 @@ pub(crate) fn run_span(
     let SearchSink { kept, streamed, aggregated, total, .. } = sink;
     facts.total = total;
     let (mut hits, values, is_cut) = kept.finish();
+    read_whole(&mut hits, &memory)?;
     facts.aggregations = match streamed {
         Some(streamed) => Some(finish_streamed(door, request, indexes, streamed, &mut facts.is_timed_out)?),
         None if request.aggregations.is_empty() => None,
@@ -256,6 +277,20 @@ pub(crate) fn run_span(
         hits = collapse.heads(hits, &values, indexes, request)?;
     }
     Ok(FoundHits { hits, is_cut, facts })
+}
+
+/// Reads the documents of hits, of which the visit has read the fields that it needed.
+///
+/// # Errors
+/// A document is damaged, or there is no memory for one.
+fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
+    for hit in hits {
+        let document = parsed(&hit.stored)?;
+        let before = kept_hits::members_bytes(&hit.document);
+        kept_hits::take(memory, kept_hits::members_bytes(&document).saturating_sub(before))?;
+        hit.document = document;
+    }
+    Ok(())
 }
 
 /// Collects all documents of a search.

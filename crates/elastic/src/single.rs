@@ -9,12 +9,13 @@ use crate::door::ElasticDoor;
 use crate::fields;
 use crate::names::{self, NameDemand, NameOptions};
 use crate::placing::WritePlacer;
+use crate::read_fields::ReadFields;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree, object_of};
 use crate::shelf::{self, StoredSource};
 use crate::source::SourceFilter;
 use crate::update::{UpdateBody, UpdateOptions, retries_of};
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
-use crate::{kept_hits, partitions, typed, unread};
+use crate::{kept_hits, partitions, typed};
 
 /// A write of one document by a request of its own.
 pub(crate) fn write(
@@ -200,7 +201,13 @@ fn found_object(
 
 /// Document as JSON.
 pub(crate) fn parsed(stored: &StoredSource) -> Result<Map<String, Value>, Error> {
-    unread::read_document(&stored.source)
+    parsed_fields(stored, &ReadFields::All)
+}
+
+/// Members of a document that have one of the fields.
+pub(crate) fn parsed_fields(stored: &StoredSource, fields: &ReadFields) -> Result<Map<String, Value>, Error> {
+    fields
+        .read(&stored.source)
         .map_err(|error| Error::Internal(format!("the document [{}] is damaged: {error}", stored.id)))
 }
 

@@ -64,6 +64,11 @@ impl HitOrder {
         Ok((!keys.is_empty()).then_some(HitOrder { keys }))
     }
 
+    /// Fields of its keys.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|key| key.field.as_str())
+    }
+
     /// True if the score is a key.
     pub(crate) fn is_by_score(&self) -> bool {
         self.keys.iter().any(|key| key.field == "_score")

@@ -8,6 +8,7 @@ use millrace_plan::QueryMemory;
 
 use super::*;
 use crate::catalog::IndexEntry;
+use crate::read_fields::ReadFields;
 use crate::request::DoorParameters;
 use crate::scan_limit::ScanLimit;
 use crate::shelf::StoredSource;
@@ -138,10 +139,21 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
             body.insert("aggs".to_owned(), json!({ "s": { "sum": { "field": "n" } } }));
         }
         let asked = parse(&json!({ "a": body })).expect("the aggregation is well-formed");
-        let run = |pace: &SearchPace<'_>| {
-            let scope = scope(&indexes, &hits, pace);
-            scope.run(&asked, &hits).map_err(|error| error.status())
+        let run_over = |hits: &[&SearchHit], pace: &SearchPace<'_>| {
+            let scope = scope(&indexes, hits, pace);
+            scope.run(&asked, hits).map_err(|error| error.status())
         };
+        let run = |pace: &SearchPace<'_>| run_over(&hits, pace);
+        let mut fields = ReadFields::NONE;
+        fields.add_aggregations(&indexes[0].entry.mappings, &asked);
+        let document = fields.read(&hit.stored.source).expect("a document");
+        let by_fields = SearchHit { document, ..hit.clone() };
+        let endless_pace = SearchPace::begin(&endless, &here);
+        assert_eq!(
+            run_over(&[&by_fields], &endless_pace),
+            run(&endless_pace),
+            "{kind} reads its fields alone"
+        );
         let pace = SearchPace::begin(&endless, &here);
         assert!(run(&pace).is_ok() && !pace.is_over(), "{kind}: there is time");
         let pace = SearchPace::begin(&over, &here);
