@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use self::fjall::{FjallTails, copy_directory};
+pub(crate) use self::fjall::{FjallTails, SharedRow, copy_directory};
 pub(crate) use journal::LogEntry;
 pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
@@ -33,6 +33,9 @@ pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// Callback for each row of a range: key, value.
 pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;
+
+/// Callback for each row of a generation.
+pub(crate) type SharedRowVisitor<'a> = dyn FnMut(SharedRow) -> Result<(), Error> + 'a;
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
@@ -67,6 +70,9 @@ pub(crate) enum RowDurability {
 pub(crate) trait TailSnapshot: Sync {
     /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order.
     fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error>;
+
+    /// Calls `visit` with all rows, in order, to keep without a copy.
+    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error>;
 }
 
 /// Rows could not be added.

@@ -11,7 +11,8 @@ use millrace_env::ManualClock;
 use super::Store;
 use crate::read::columns::EmptyLayout;
 use crate::tail::{
-    AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, TailFactory, TailRows, TailSnapshot,
+    AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, SharedRowVisitor, TailFactory, TailRows,
+    TailSnapshot,
 };
 use crate::{
     CommittedWrite, DocumentWrite, Error, StoreChange, StoreOptions, StoreVisit, ViewScope, WriteDurability,
@@ -440,6 +441,13 @@ impl TailSnapshot for CountedSnapshot {
         self.0.range(from, to, &mut |key, value| {
             self.1.fetch_add(1, Ordering::SeqCst);
             visit(key, value)
+        })
+    }
+
+    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error> {
+        self.0.shared_rows(&mut |row| {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            visit(row)
         })
     }
 }

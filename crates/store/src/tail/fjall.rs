@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot, UserKey, UserValue};
 use millrace_env::{error_causes, pace};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::SeekFrom;
@@ -20,8 +20,8 @@ use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
-    AppendError, KeyValue, RowDurability, RowKey, RowVisitor, TailFactory, TailRow, TailRows, TailSnapshot,
-    marks_of,
+    AppendError, KeyValue, RowDurability, RowKey, RowVisitor, SharedRowVisitor, TailFactory, TailRow,
+    TailRows, TailSnapshot, marks_of,
 };
 use crate::error::is_no_space;
 use crate::{CheckFinding, Error};
@@ -452,19 +452,44 @@ struct FjallSnapshot {
     rows: Keyspace,
 }
 
+/// A row in the memory of its generation.
+pub(crate) struct SharedRow {
+    key: UserKey,
+    value: UserValue,
+}
+
+impl SharedRow {
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+}
+
 impl TailSnapshot for FjallSnapshot {
     fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
         let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         for guard in self.snapshot.range::<&[u8], _>(&self.rows, range) {
-            let (key, value) = guard
-                .into_inner()
-                .map_err(|error| Error::Tail { action: "read the tail", reason: error.to_string() })?;
+            let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
             if let ControlFlow::Break(()) = visit(&key, &value)? {
                 break;
             }
         }
         Ok(())
     }
+
+    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error> {
+        self.snapshot.iter(&self.rows).try_for_each(|guard| {
+            let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
+            visit(SharedRow { key, value })
+        })
+    }
+}
+
+fn unread(error: &fjall::Error) -> Error {
+    Error::Tail { action: "read the tail", reason: error.to_string() }
 }
 
 #[cfg(test)]
