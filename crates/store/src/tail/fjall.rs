@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot, UserKey, UserValue};
+use millrace_bucket::reversed_location;
 use millrace_env::{error_causes, pace};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::SeekFrom;
@@ -339,7 +340,9 @@ struct WrittenLog {
 }
 
 impl TailRows for FjallTail {
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, mut rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+        // In memory they are sorted: the way to a row is much the same as that to the one before.
+        rows.sort_by_cached_key(|(key, _)| reversed_location(key));
         self.write(&mut self.log(), &self.rows, rows, durability)
     }
 
