@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_column::{ColumnForm, ColumnKey};
+use millrace_column::{ColumnForm, ColumnKey, forget_words};
 use millrace_document::ReversedLocation;
 use millrace_env::{ThreadClass, pace};
 use millrace_segment::{ChunkInfo, EncodedChunk, NewChunk, NewColumn, SectionEncoding, SegmentWriter};
@@ -87,6 +87,9 @@ impl TailSealer {
             || active.has_rows_of_before(shared.erasures.sealed_before());
         if wanted && !due {
             shared.counters.seal_wanted.store(true, Ordering::Relaxed);
+        }
+        if idle && !due {
+            forget_words();
         }
         drop(state);
         let rolled = if due { self.roller.roll() } else { Ok(()) };
