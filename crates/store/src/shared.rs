@@ -161,9 +161,12 @@ impl StoreContext {
         }
     }
 
-    /// Notes a write or read request.
-    pub fn note_use(&self) {
-        self.counters.used_us.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
+    /// Notes a write or read request. Returns the time of it.
+    pub fn note_use(&self) -> Instant {
+        let now = Instant::now();
+        let used = now.duration_since(self.opened).as_micros() as u64;
+        self.counters.used_us.store(used, Ordering::Relaxed);
+        now
     }
 
     /// Returns true if a request waits for the store, or did until just now.
