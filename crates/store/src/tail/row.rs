@@ -125,14 +125,21 @@ pub(crate) struct TailRow {
 impl TailRow {
     /// The version of this key and value.
     pub fn decode(key: &RowKey<'_>, value: &[u8]) -> Result<Self, Error> {
+        Self::decode_after(key, value, None)
+    }
+
+    /// The version of this key and value, which may share names of fields with the one before it.
+    pub fn decode_after(key: &RowKey<'_>, value: &[u8], before: Option<&TailRow>) -> Result<Self, Error> {
         let damaged = |reason: String| Error::Tail { action: "read a row of the tail", reason };
         let id = DocumentId::parse(key.id).map_err(|error| damaged(error.to_string()))?;
         match value.split_first() {
-            Some((&PUT, fields)) => Ok(TailRow {
-                document: wire::decode_fields(id, fields).map_err(|error| damaged(error.to_string()))?,
-                timestamp: key.timestamp,
-                removed: false,
-            }),
+            Some((&PUT, fields)) => {
+                let before = before.map_or(&[][..], |row| &row.document.fields);
+                let fields = wire::decode_named_after(fields, before);
+                let fields = fields.map_err(|error| damaged(error.to_string()))?;
+                let document = Document { id, fields };
+                Ok(TailRow { document, timestamp: key.timestamp, removed: false })
+            }
             Some((&REMOVED, [])) => Ok(TailRow {
                 document: Document { id, fields: Vec::new() },
                 timestamp: key.timestamp,

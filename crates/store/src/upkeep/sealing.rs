@@ -454,7 +454,7 @@ impl SealRun<'_> {
         for row in &self.run.rows {
             pace::step();
             let key = RowKey::parse(row.key())?;
-            if key.document_type() != document_type
+            if (self.run.types.len() > 1 && key.document_type() != document_type)
                 || key.timestamp.0 <= self.marks.dropped(document_type, key.reversed_location(), key.group)
             {
                 continue;
@@ -549,7 +549,8 @@ impl ChunkRows {
     }
 
     fn add(&mut self, key: &RowKey<'_>, value: &[u8]) -> Result<(), Error> {
-        self.rows.push(TailRow::decode(key, value)?);
+        let row = TailRow::decode_after(key, value, self.rows.last())?;
+        self.rows.push(row);
         self.bytes += value.len();
         Ok(())
     }
