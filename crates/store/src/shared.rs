@@ -100,6 +100,8 @@ pub(crate) struct StoreCounters {
     /// Times that writes waited for their commit; `committed` has the times of the commits.
     pub waited: TimeScale,
     pub committed: TimeScale,
+    /// Times of commits that went to the change of generations.
+    pub rolled: TimeScale,
     /// Rows that were acknowledged before their sync, and the longest time until one, in microseconds.
     pub deferred_rows: AtomicU64,
     pub deferred_us_max: AtomicU64,

@@ -356,6 +356,7 @@ impl PendingWrites {
     ) -> (Vec<Timestamp>, Result<(), Error>) {
         let shared = &self.shared;
         let is_deferred = batch.iter().all(|commit| commit.durability == WriteDurability::Deferred);
+        let came = Instant::now();
         loop {
             let state = shared.state();
             let generation = &state.generations[0];
@@ -365,6 +366,7 @@ impl PendingWrites {
                 }
                 continue;
             };
+            let waited = came.elapsed();
             if let Err(error) = deferred.sync_others(generation) {
                 return (vec![Timestamp::default(); batch.len()], Err(error));
             }
@@ -403,7 +405,9 @@ impl PendingWrites {
                     }
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
+                    let rolling = Instant::now();
                     let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
+                    shared.counters.rolled.add(waited + rolling.elapsed());
                     let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
                     if rolled || spare_is_due {
                         shared.alarm.ring();
