@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use self::fjall::{FjallTails, SharedRow, copy_directory};
+pub(crate) use self::fjall::{FjallTails, RowBytes, SharedRow, copy_directory};
 pub(crate) use journal::LogEntry;
 pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
@@ -31,6 +31,9 @@ use crate::{CheckFinding, Error};
 /// Key and value of a row.
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 
+/// Key and value of a row that is to be added.
+pub(crate) type NewRow = (Vec<u8>, RowBytes);
+
 /// Callback for each row of a range: key, value.
 pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;
 
@@ -41,7 +44,7 @@ pub(crate) type SharedRowVisitor<'a> = dyn FnMut(SharedRow) -> Result<(), Error>
 pub(crate) trait TailRows: Send + Sync {
     /// Adds rows, all or none. When this returns they are as durable as is wanted, and in every later
     /// snapshot.
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError>;
+    fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError>;
 
     /// Makes all rows durable that were added before.
     fn sync(&self) -> Result<(), AppendError>;

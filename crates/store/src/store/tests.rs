@@ -11,7 +11,7 @@ use millrace_env::ManualClock;
 use super::Store;
 use crate::read::columns::EmptyLayout;
 use crate::tail::{
-    AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, SharedRowVisitor, TailFactory, TailRows,
+    AppendError, FjallTails, NewRow, RowDurability, RowVisitor, SharedRowVisitor, TailFactory, TailRows,
     TailSnapshot,
 };
 use crate::{
@@ -49,7 +49,7 @@ impl TailFactory for MoodyTails {
 }
 
 impl TailRows for MoodyTail {
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         self.moody(|| self.0.append(rows, durability))
     }
 
@@ -415,7 +415,7 @@ impl TailFactory for CountedTails {
 }
 
 impl TailRows for CountedTail {
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         self.0.append(rows, durability)
     }
 

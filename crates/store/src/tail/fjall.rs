@@ -3,7 +3,7 @@ use std::fmt;
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Deref};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
-    AppendError, KeyValue, RowDurability, RowKey, RowVisitor, SharedRowVisitor, TailFactory, TailRow,
-    TailRows, TailSnapshot, marks_of,
+    AppendError, NewRow, RowDurability, RowKey, RowVisitor, SharedRowVisitor, TailFactory, TailRow, TailRows,
+    TailSnapshot, marks_of,
 };
 use crate::error::is_no_space;
 use crate::{CheckFinding, Error};
@@ -340,7 +340,7 @@ struct WrittenLog {
 }
 
 impl TailRows for FjallTail {
-    fn append(&self, mut rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, mut rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         // In memory they are sorted: the way to a row is much the same as that to the one before.
         rows.sort_by_cached_key(|(key, _)| reversed_location(key));
         self.write(&mut self.log(), &self.rows, rows, durability)
@@ -364,7 +364,9 @@ impl TailRows for FjallTail {
     }
 
     fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
-        let entry = |(timestamp, mark): (u64, Vec<u8>)| (timestamp.to_be_bytes().to_vec(), mark);
+        let entry = |(timestamp, mark): (u64, Vec<u8>)| {
+            (timestamp.to_be_bytes().to_vec(), RowBytes::from(mark.as_slice()))
+        };
         let entries = marks.into_iter().map(entry).collect();
         self.write(&mut self.log(), &self.marks, entries, RowDurability::Synced)
     }
@@ -389,7 +391,7 @@ impl FjallTail {
         &self,
         log: &mut WrittenLog,
         keyspace: &Keyspace,
-        entries: Vec<KeyValue>,
+        entries: Vec<NewRow>,
         durability: RowDurability,
     ) -> Result<(), AppendError> {
         assert!(
@@ -410,7 +412,7 @@ impl FjallTail {
         }
         for (key, value) in entries {
             measure.add(keyspace.id(), &key, &value);
-            batch.insert(keyspace, key, value);
+            batch.insert(keyspace, key, value.0);
         }
         let committed = batch.commit();
         if committed.is_ok() {
@@ -453,6 +455,24 @@ impl Drop for FjallTail {
 struct FjallSnapshot {
     snapshot: Snapshot,
     rows: Keyspace,
+}
+
+/// Value of a row as a generation has it in memory, so that it is not copied when it is added.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RowBytes(UserValue);
+
+impl From<&[u8]> for RowBytes {
+    fn from(bytes: &[u8]) -> Self {
+        RowBytes(UserValue::from(bytes))
+    }
+}
+
+impl Deref for RowBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// A row in the memory of its generation.

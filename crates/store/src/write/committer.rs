@@ -32,7 +32,7 @@ pub(crate) use self::modifying::MODIFIERS;
 
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
-use crate::tail::{AppendError, KeyValue, RowDurability, RowKey, encode_put, encode_removed, row_key};
+use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
 use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch, WritesInFlight};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
@@ -430,7 +430,7 @@ impl PendingWrites {
 
     /// Groups whose erasure is finished, and that have older versions than the drop among these rows: those
     /// of other replicas can come late.
-    fn late_groups(&self, rows: &[KeyValue], generation: &TailGeneration) -> BTreeSet<String> {
+    fn late_groups(&self, rows: &[NewRow], generation: &TailGeneration) -> BTreeSet<String> {
         let erasures = &self.shared.erasures;
         if !erasures.may_be_late(generation.oldest()) {
             return BTreeSet::new();
@@ -446,7 +446,7 @@ impl PendingWrites {
         &self,
         batch: &mut [PendingCommit],
         generation: &TailGeneration,
-    ) -> (Vec<Timestamp>, Vec<KeyValue>) {
+    ) -> (Vec<Timestamp>, Vec<NewRow>) {
         let clock = &self.shared.timestamps;
         batch.iter().filter_map(|commit| commit.rows.newest()).for_each(|newest| clock.accept(newest));
         let is_written = |commit: &&PendingCommit| matches!(commit.rows, CommitRows::Written { .. });

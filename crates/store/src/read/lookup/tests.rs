@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{NewestVersion, newest_versions};
 use crate::state::marks::DropMarks;
 use crate::state::{StoreState, StoredBucket, TailGeneration};
-use crate::tail::{FjallTails, KeyValue, RowDurability, TailFactory, encode_put, encode_removed, row_key};
+use crate::tail::{FjallTails, NewRow, RowDurability, TailFactory, encode_put, encode_removed, row_key};
 
 /// Number of a document, and the timestamp of a version of it.
 type NumberedVersion = (u32, u64);
@@ -34,7 +34,7 @@ fn document(number: u32, timestamp: u64) -> Document {
     Document { id: id(number), fields }
 }
 
-fn row((number, timestamp): NumberedVersion) -> KeyValue {
+fn row((number, timestamp): NumberedVersion) -> NewRow {
     let value = match is_removal(timestamp) {
         true => encode_removed(),
         false => encode_put(&document(number, timestamp)),
