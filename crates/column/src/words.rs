@@ -19,9 +19,9 @@ static KEPT: KeptWords = KeptWords(Mutex::new(Vec::new()));
 /// Number of columns that are built at the same time, about.
 static KEPT_MAX: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
-/// Words for the next columns. Chunks of a field repeat each other's words: what is hashed, stemmed and copied
-/// for one is found for the next. They belong to no thread, since those that seal end with each file. Some
-/// 8 MB each when full, 12 MB at most.
+/// Words for the next columns. Chunks of a field repeat each other's words: what is hashed, stemmed and
+/// copied for one is found for the next. They belong to no thread, since those that seal end with each file.
+/// Some 8 MB each when full, 12 MB at most.
 struct KeptWords(Mutex<Vec<WordInterner>>);
 
 /// Gives back the memory of words that are remembered for the next columns, when none are built for a while.

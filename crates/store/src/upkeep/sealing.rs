@@ -307,8 +307,8 @@ struct BucketRun {
     last: usize,
     /// The last location of all of them.
     last_location: u32,
-    /// The newest row of each document, in the order of keys. They share the memory of the generation, so that
-    /// it is walked once: from row to row of it is a way through memory that is in no cache.
+    /// The newest row of each document, in the order of keys. They share the memory of the generation, so
+    /// that it is walked once: from row to row of it is a way through memory that is in no cache.
     rows: Vec<SharedRow>,
     bytes: u64,
     types: BTreeSet<String>,
