@@ -16,13 +16,19 @@ pub struct DocumentSortKey(Vec<u8>);
 impl DocumentSortKey {
     /// The key of a document.
     pub fn new(id: &DocumentId) -> Self {
-        let reversed = id.location().reversed();
-        let mut bytes = Vec::with_capacity(id.as_str().len() + 40);
+        Self::of_text(id.as_str(), id.group())
+    }
+
+    /// The key of the document whose id has a text, and this group: [`DocumentSortKey::new`], without parsing
+    /// the text.
+    pub fn of_text(text: &str, group: &DocumentGroup) -> Self {
+        let reversed = DocumentId::location_of(text.as_bytes(), group).reversed();
+        let mut bytes = Vec::with_capacity(text.len() + 40);
         bytes.extend_from_slice(&reversed.high().to_be_bytes());
-        id.group().write_key(&mut bytes);
+        group.write_key(&mut bytes);
         bytes.push(0);
         bytes.extend_from_slice(&reversed.low().to_be_bytes());
-        bytes.extend_from_slice(id.as_str().as_bytes());
+        bytes.extend_from_slice(text.as_bytes());
         DocumentSortKey(bytes)
     }
 

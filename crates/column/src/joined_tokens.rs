@@ -4,8 +4,9 @@
 //! column may be the source of many parts, as where the rows of two chunks alternate; its words are read
 //! once.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use hashbrown::HashMap;
 
 use crate::sorted::head;
 use crate::stems::StemsBuilder;

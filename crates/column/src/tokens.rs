@@ -309,7 +309,7 @@ const WORD_BYTES: usize = 8;
 
 /// Builder of a [`TokensColumn`] column, document by document.
 pub struct TokensBuilder {
-    words: Box<WordInterner>,
+    words: WordInterner,
     starts: Vec<u32>,
     ids: Vec<u32>,
     /// Reusable buffer.
@@ -339,12 +339,13 @@ impl TokensBuilder {
         self.ids.push(id);
     }
 
-    /// Adds a word of the stemmer with this number, which is below 255. `stem` is called where the word is
-    /// new to it, and appends the stem; a word with an empty stem is left out. Stems are remembered from
-    /// column to column: a stemmer has one for each word.
-    pub fn stemmed_by(&mut self, stemmer: u8, word: &[u8], stem: impl FnOnce(&mut String)) {
+    /// Adds the word of this length at the beginning of `text`, as the stemmer with this number, below 255,
+    /// has it: what follows the word in its text makes it cheaper to read. `stem` is called where the word is
+    /// new to the stemmer, and appends the stem; a word with an empty stem is left out. Stems are remembered
+    /// from column to column: a stemmer has one for each word.
+    pub fn stemmed_by(&mut self, stemmer: u8, text: &[u8], length: usize, stem: impl FnOnce(&mut String)) {
         let TokensBuilder { words, ids, stem: stemmed, .. } = self;
-        let number = words.number_by(stemmer, word, || {
+        let number = words.number_by(stemmer, text, length, || {
             stemmed.clear();
             stem(stemmed);
             stemmed.as_bytes()

@@ -1,19 +1,53 @@
 //! Distinct words with their stems, remembered from column to column.
 
-use std::cell::RefCell;
 use std::hash::BuildHasher;
+use std::hint::select_unpredictable;
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::Mutex;
 
-/// Words that are kept for the next column of a thread. With more, the thread begins anew.
+/// Words that are kept for the next column. With more, it begins without.
 const KEPT_WORDS: usize = 1 << 16;
 /// Bytes of words and stems that are kept.
 const KEPT_BYTES: usize = 1 << 20;
 
-thread_local! {
-    /// The words of the columns that the thread has built. Chunks of a field repeat each other's words: what
-    /// is hashed, stemmed and copied for one is found for the next. Some 8 MB when full, 12 MB at most.
-    static KEPT: RefCell<Option<Box<WordInterner>>> = const { RefCell::new(None) };
+/// The words of columns that were built before.
+static KEPT: KeptWords = KeptWords(Mutex::new(Vec::new()));
+
+/// Number of columns that are built at the same time, about.
+static KEPT_MAX: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+
+/// Words for the next columns. Chunks of a field repeat each other's words: what is hashed, stemmed and
+/// copied for one is found for the next. They belong to no thread, since those that seal end with each file.
+/// Some 8 MB each when full, 12 MB at most.
+struct KeptWords(Mutex<Vec<WordInterner>>);
+
+/// Gives back the memory of words that are remembered for the next columns, when none are built for a while.
+pub fn forget_words() {
+    KEPT.forget();
+}
+
+impl KeptWords {
+    /// The words that were used last, for a column.
+    fn take(&self) -> WordInterner {
+        let mut words = self.0.lock().pop().unwrap_or_default();
+        words.begin_column();
+        words
+    }
+
+    fn keep(&self, words: WordInterner) {
+        let is_small = words.words.words.len() <= KEPT_WORDS && words.words.bytes.len() <= KEPT_BYTES;
+        let mut kept = self.0.lock();
+        if is_small && kept.len() < *KEPT_MAX {
+            kept.push(words);
+        }
+    }
+
+    fn forget(&self) {
+        *self.0.lock() = Vec::new();
+    }
 }
 
 /// Distinct words with their stems, numbered from 1 in order of their appearance in a column.
@@ -24,6 +58,18 @@ pub(crate) struct WordInterner {
     words: InternedWords,
     /// Number of this column.
     column: u32,
+    stemmers: ColumnStemmers,
+}
+
+/// The stemmers of the words of a column so far.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum ColumnStemmers {
+    #[default]
+    None,
+    /// One has them all, as in most columns: so a word is known once, and has its number there.
+    One(u8),
+    /// Several, or stems were given: a word that two of them stem alike has one number.
+    Several,
 }
 
 /// A word as one stemmer has it. Texts have far more words than a core's cache, so all that is needed to find
@@ -33,6 +79,8 @@ struct KnownWord {
     start: WordStart,
     /// [`ANY_STEMMER`] where the stem was given.
     stemmer: u8,
+    /// True if its stem differs from it.
+    has_stem: bool,
     index: u32,
     /// The column for which the number was found last.
     column: u32,
@@ -73,6 +121,18 @@ impl WordStart {
             (byte(0) | byte(1) | byte(2), 0)
         };
         let bytes = (u128::from(first) | u128::from(second) << 64).to_le_bytes();
+        WordStart { bytes, length: if length > Self::BYTES { Self::LONG } else { length as u8 } }
+    }
+
+    /// The start of the word of this length at the beginning of a text. Where enough of the text is there,
+    /// the length is not branched on: processors do not foresee it.
+    fn at(text: &[u8], length: usize) -> Self {
+        let Some(bytes) = text.first_chunk::<{ WordStart::BYTES }>() else {
+            return Self::of(&text[..length]);
+        };
+        let beyond = Self::BYTES - length.min(Self::BYTES);
+        let mask = u128::MAX.checked_shr(8 * beyond as u32).unwrap_or(0);
+        let bytes = (u128::from_le_bytes(*bytes) & mask).to_le_bytes();
         WordStart { bytes, length: if length > Self::BYTES { Self::LONG } else { length as u8 } }
     }
 
@@ -162,6 +222,26 @@ impl InternedWords {
         word.number
     }
 
+    /// The number of the word in a column whose words are of one stemmer. It is not branched on whether the
+    /// column has the word already: processors do not foresee that.
+    fn number_of_one(&mut self, known: &mut KnownWord, column: u32) -> u32 {
+        let before = self.used.len();
+        let is_new = known.column != column;
+        self.used.push(UsedWord { start: known.start, has_stem: known.has_stem, index: known.index });
+        self.used.truncate(before + usize::from(is_new));
+        known.number = select_unpredictable(is_new, before as u32 + 1, known.number);
+        known.column = column;
+        known.number
+    }
+
+    /// Notes the numbers of the column's words, which are of one stemmer, for those of others.
+    fn note_numbers(&mut self, column: u32) {
+        for (used, number) in self.used.iter().zip(1..) {
+            let word = &mut self.words[used.index as usize];
+            (word.column, word.number) = (column, number);
+        }
+    }
+
     /// Adds a word; returns its index.
     fn push(&mut self, word: &[u8], stem: &[u8]) -> u32 {
         let end =
@@ -191,47 +271,55 @@ impl InternedWords {
 }
 
 impl WordInterner {
-    /// Begins a column.
-    pub fn begin() -> Box<Self> {
-        let mut words = KEPT.take().unwrap_or_default();
-        words.words.used.clear();
-        words.column = match words.column.checked_add(1) {
+    /// Words of the columns before, for another.
+    pub fn begin() -> Self {
+        KEPT.take()
+    }
+
+    /// Keeps the words for the next column.
+    pub fn keep(self) {
+        KEPT.keep(self);
+    }
+
+    fn begin_column(&mut self) {
+        self.words.used.clear();
+        self.stemmers = ColumnStemmers::None;
+        self.column = match self.column.checked_add(1) {
             Some(next) => next,
             // A word of an earlier column would be taken for one of this.
             None => {
-                *words = WordInterner::default();
+                *self = WordInterner::default();
                 1
             }
         };
-        words
-    }
-
-    /// Keeps the words for the next column of this thread.
-    pub fn keep(self: Box<Self>) {
-        if self.words.words.len() <= KEPT_WORDS && self.words.bytes.len() <= KEPT_BYTES {
-            KEPT.set(Some(self));
-        }
     }
 
     /// Number of a word with this stem.
     pub fn number(&mut self, word: &[u8], stem: &[u8]) -> u32 {
+        self.note_stemmer(ANY_STEMMER);
         let start = WordStart::of(word);
         let hash = self.hasher.hash(start, || word);
         let stem = if stem.is_empty() { word } else { stem };
-        let index = self.find(hash, word, stem).unwrap_or_else(|| self.insert(hash, ANY_STEMMER, word, stem));
+        let index = self.find(hash, word, stem).unwrap_or_else(|| {
+            let index = self.words.push(word, stem);
+            self.remember(hash, ANY_STEMMER, index, 0);
+            index
+        });
         self.words.number(start, index, self.column)
     }
 
-    /// Number of a word of this stemmer; `stem` is called where the word is new to it. `None` if the stem is
-    /// empty.
+    /// Number of the word of this length at the beginning of `text`, for a stemmer; `stem` is called where
+    /// the word is new to it. `None` if the stem is empty.
     pub fn number_by<'s>(
         &mut self,
         stemmer: u8,
-        word: &[u8],
+        text: &[u8],
+        length: usize,
         stem: impl FnOnce() -> &'s [u8],
     ) -> Option<u32> {
         assert!(stemmer != ANY_STEMMER, "stemmers have numbers below 255");
-        let start = WordStart::of(word);
+        let is_of_one = self.note_stemmer(stemmer);
+        let (start, word) = (WordStart::at(text, length), &text[..length]);
         let hash = self.hasher.hash(start, || word);
         let WordInterner { known, words, column, .. } = self;
         let is_same = |known: &KnownWord| {
@@ -240,6 +328,9 @@ impl WordInterner {
                 && (start.is_whole() || words.word(known.index) == word)
         };
         if let Some(known) = known.find_mut(hash, is_same) {
+            if is_of_one {
+                return Some(words.number_of_one(known, *column));
+            }
             if known.column != *column {
                 known.number = words.number(start, known.index, *column);
                 known.column = *column;
@@ -250,14 +341,26 @@ impl WordInterner {
         if stem.is_empty() {
             return None;
         }
-        let index = match self.find(hash, word, stem) {
-            Some(index) => {
-                self.remember(hash, stemmer, index);
-                index
+        // Where one stemmer has all words of the column, it has not had this one.
+        let index = self.find(hash, word, stem).unwrap_or_else(|| self.words.push(word, stem));
+        let number = self.words.number(start, index, self.column);
+        self.remember(hash, stemmer, index, number);
+        Some(number)
+    }
+
+    /// Takes note of the stemmer of a word of this column. Returns true if it has all words so far.
+    fn note_stemmer(&mut self, stemmer: u8) -> bool {
+        match self.stemmers {
+            ColumnStemmers::One(one) if one == stemmer => return true,
+            ColumnStemmers::None if stemmer != ANY_STEMMER => {
+                self.stemmers = ColumnStemmers::One(stemmer);
+                return true;
             }
-            None => self.insert(hash, stemmer, word, stem),
-        };
-        Some(self.words.number(start, index, self.column))
+            ColumnStemmers::One(_) => self.words.note_numbers(self.column),
+            ColumnStemmers::None | ColumnStemmers::Several => {}
+        }
+        self.stemmers = ColumnStemmers::Several;
+        false
     }
 
     fn find(&self, hash: u64, word: &[u8], stem: &[u8]) -> Option<u32> {
@@ -266,16 +369,12 @@ impl WordInterner {
         Some(known.index)
     }
 
-    fn insert(&mut self, hash: u64, stemmer: u8, word: &[u8], stem: &[u8]) -> u32 {
-        let index = self.words.push(word, stem);
-        self.remember(hash, stemmer, index);
-        index
-    }
-
-    fn remember(&mut self, hash: u64, stemmer: u8, index: u32) {
-        let WordInterner { known, hasher, words, .. } = self;
-        let start = WordStart::of(words.word(index));
-        let word = KnownWord { start, stemmer, index, column: 0, number: 0 };
+    /// Makes a word known to a stemmer, with its number in this column.
+    fn remember(&mut self, hash: u64, stemmer: u8, index: u32, number: u32) {
+        let WordInterner { known, hasher, words, column, .. } = self;
+        let (word, stem) = words.parts(index);
+        let (start, has_stem) = (WordStart::of(word), stem.is_some());
+        let word = KnownWord { start, stemmer, has_stem, index, column: *column, number };
         known.insert_unique(hash, word, |known| hasher.hash(known.start, || words.word(known.index)));
     }
 
@@ -333,36 +432,57 @@ impl WordInterner {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn known_words() -> KeptWords {
+        KeptWords(Mutex::default())
+    }
+
+    fn number_by(
+        words: &mut WordInterner,
+        stemmer: u8,
+        word: &str,
+        stem: impl FnOnce() -> &'static str,
+    ) -> Option<u32> {
+        words.number_by(stemmer, word.as_bytes(), word.len(), || stem().as_bytes())
+    }
 
     #[test]
     fn a_column_has_its_own_numbers_for_words_that_are_remembered() {
-        let mut first = WordInterner::begin();
-        let unknown = || -> &[u8] { panic!("the stemmer has the word") };
-        assert_eq!(first.number_by(2, b"mills", || b"mill"), Some(1));
+        let kept = known_words();
+        let mut first = kept.take();
+        let unknown = || -> &'static str { panic!("the stemmer has the word") };
+        assert_eq!(number_by(&mut first, 2, "mills", || "mill"), Some(1));
         assert_eq!(first.number(b"race", b""), 2);
-        assert_eq!(first.number_by(2, b"mills", unknown), Some(1));
-        assert_eq!(first.number_by(3, b"mills", || b"mills"), Some(3), "another stemmer, another stem");
-        assert_eq!(first.number_by(4, b"mills", || b"mill"), Some(1), "another stemmer, the same stem");
-        assert_eq!(first.number_by(2, b"--", || b""), None);
+        assert_eq!(number_by(&mut first, 2, "mills", unknown), Some(1));
+        assert_eq!(number_by(&mut first, 3, "mills", || "mills"), Some(3), "another stemmer, another stem");
+        assert_eq!(number_by(&mut first, 4, "mills", || "mill"), Some(1), "another stemmer, the same stem");
+        assert_eq!(number_by(&mut first, 2, "--", || ""), None);
         assert_eq!(first.len(), 3);
-        first.keep();
-        let mut second = WordInterner::begin();
+        kept.keep(first);
+        let mut second = kept.take();
         assert_eq!(second.len(), 0);
         assert_eq!(second.number(b"race", b"race"), 1);
-        assert_eq!(second.number_by(4, b"mills", unknown), Some(2));
-        assert_eq!(second.number_by(3, b"mills", unknown), Some(3));
+        assert_eq!(number_by(&mut second, 4, "mills", unknown), Some(2));
+        assert_eq!(number_by(&mut second, 3, "mills", unknown), Some(3));
         let parts = (1..=second.len()).map(|number| second.parts(number)).collect::<Vec<_>>();
         assert_eq!(parts, [(&b"race"[..], None), (b"mills", Some(&b"mill"[..])), (b"mills", None)]);
+        kept.keep(second);
+        kept.forget();
+        assert_eq!(number_by(&mut kept.take(), 4, "mills", || "mil"), Some(1), "nothing is remembered");
     }
 
     #[test]
     fn words_that_begin_alike_are_different() {
         let alike = ["sixteen", "sixteen\0", "sixteen letters.", "sixteen letters..", "sixteen letters.?"];
-        let mut words = WordInterner::begin();
+        let mut words = known_words().take();
         for round in 0..2 {
             for (number, word) in (1..).zip(alike) {
-                let found = words.number_by(0, word.as_bytes(), || word.as_bytes());
+                let found = number_by(&mut words, 0, word, || word);
                 assert_eq!(found, Some(number), "{word} in round {round}");
             }
         }
@@ -371,11 +491,72 @@ mod tests {
 
     #[test]
     fn too_many_words_are_not_kept() {
-        let mut words = WordInterner::begin();
+        let kept = known_words();
+        let mut words = kept.take();
         for number in 0..=KEPT_WORDS as u32 {
             words.number(&number.to_be_bytes(), b"");
         }
-        words.keep();
-        assert!(KEPT.take().is_none(), "the next column begins with none");
+        kept.keep(words);
+        assert!(kept.0.lock().is_empty(), "the next column begins with none");
+    }
+
+    #[test]
+    fn no_more_words_are_kept_than_columns_are_built_at_once() {
+        let kept = known_words();
+        (0..*KEPT_MAX + 3).for_each(|_| kept.keep(WordInterner::default()));
+        assert_eq!(kept.0.lock().len(), *KEPT_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn the_start_of_a_word_does_not_depend_on_what_follows(
+            word in "[ -~]{1,20}",
+            following in "[ -~]{0,20}",
+        ) {
+            let text = format!("{word}{following}");
+            let start = WordStart::of(word.as_bytes());
+            prop_assert_eq!(WordStart::at(text.as_bytes(), word.len()), start);
+        }
+
+        /// One column after another, of words of one stemmer or of several, beside a plain map. Stemmer 0
+        /// stands for stems that are given; one leaves some words out, the others cut them.
+        #[test]
+        fn numbers_are_those_of_a_plain_map(
+            columns in prop::collection::vec(
+                (
+                    prop::option::of(1..5_u8),
+                    prop::collection::vec(("[ab]{1,2}|[ab]{15,17}", 0..5_u8), 0..40),
+                ),
+                1..6,
+            ),
+        ) {
+            let kept = known_words();
+            for (only, texts) in columns {
+                let (mut words, mut plain) = (kept.take(), HashMap::new());
+                for (word, stemmer) in &texts {
+                    let stemmer = only.unwrap_or(*stemmer);
+                    let stem = match stemmer {
+                        0 => "a",
+                        1 => word.trim_start_matches('b'),
+                        _ => &word[..word.len().min(usize::from(stemmer) - 1)],
+                    };
+                    let stem = stem.as_bytes();
+                    let found = match stemmer {
+                        0 => Some(words.number(word.as_bytes(), stem)),
+                        _ => words.number_by(stemmer, word.as_bytes(), word.len(), || stem),
+                    };
+                    let next = plain.len() as u32 + 1;
+                    let expected = (!stem.is_empty()).then(|| *plain.entry((word, stem)).or_insert(next));
+                    prop_assert_eq!(found, expected, "{} by {}", word, stemmer);
+                }
+                prop_assert_eq!(words.len() as usize, plain.len());
+                for ((word, stem), number) in plain {
+                    let stem = (stem != word.as_bytes()).then_some(stem);
+                    prop_assert_eq!(words.parts(number), (word.as_bytes(), stem));
+                    prop_assert_eq!(words.stem(number), stem);
+                }
+                kept.keep(words);
+            }
+        }
     }
 }

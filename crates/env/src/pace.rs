@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 /// Length of a portion: far longer than a switch of threads, and too short to be noticed.
 const PORTION: Duration = Duration::from_micros(200);
 
+/// Maximum number of steps from one look at the clock to the next: a look takes as long as some steps do.
+const STEPS_MAX: u32 = 8;
+/// Time of so many steps below which the clock is looked at less often.
+const SHORT: Duration = Duration::from_micros(10);
+
 /// Function that returns the rest of a thread after this time of work; zero: it continues. It must not call
 /// [`step`] itself.
 pub type Rest = Box<dyn Fn(Duration) -> Duration>;
@@ -20,13 +25,39 @@ struct ThreadPace {
     rest: Rest,
     /// Start of the current portion.
     began: Instant,
+    /// The last look at the clock.
+    looked: Instant,
+    /// Number of steps from that look to the next.
+    steps: u32,
+    /// Number of steps before the next look.
+    left: u32,
     /// Time of all rests.
     rested: Duration,
 }
 
 impl ThreadPace {
     fn new(rest: Rest) -> Self {
-        ThreadPace { rest, began: Instant::now(), rested: Duration::ZERO }
+        let now = Instant::now();
+        ThreadPace { rest, began: now, looked: now, steps: 1, left: 0, rested: Duration::ZERO }
+    }
+
+    /// Takes a step. Returns the time of work in the current portion, if the clock is looked at.
+    fn step(&mut self) -> Option<Duration> {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            return None;
+        }
+        let now = Instant::now();
+        self.steps = if now - self.looked < SHORT { STEPS_MAX.min(self.steps * 2) } else { 1 };
+        self.left = self.steps - 1;
+        self.looked = now;
+        Some(now - self.began)
+    }
+
+    /// Begins a portion.
+    fn begin(&mut self) {
+        self.began = Instant::now();
+        self.looked = self.began;
     }
 }
 
@@ -52,22 +83,19 @@ pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
 }
 
 /// Point between two steps of work, each far shorter than a millisecond if possible. A thread with a pace may
-/// rest here, so it must not hold a lock that others wait for; on all other threads nothing happens.
+/// rest here, so it must not hold a lock that others wait for; on all other threads nothing happens. Between
+/// short steps the clock is not looked at each time, so that a portion is at most some steps longer.
 pub fn step() {
     PACE.with_borrow_mut(|pace| {
         let Some(pace) = pace else { return };
-        let worked = pace.began.elapsed();
-        if worked < PORTION {
-            return;
-        }
+        let Some(worked) = pace.step().filter(|worked| *worked >= PORTION) else { return };
         let rest = (pace.rest)(worked);
         if rest.is_zero() {
-            pace.began = Instant::now();
-            return;
+            return pace.begin();
         }
         let resting = Instant::now();
         std::thread::sleep(rest);
-        pace.began = Instant::now();
+        pace.begin();
         pace.rested += pace.began - resting;
     });
 }

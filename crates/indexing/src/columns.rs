@@ -204,7 +204,8 @@ fn add_value(
             }
             let stemmer = analyzer.stemmer_number();
             analyzer.written_tokens(text, |token| {
-                builder.stemmed_by(stemmer, token.written.as_bytes(), |stem| token.stem_into(stem));
+                let (text, length) = (token.onward.as_bytes(), token.written.len());
+                builder.stemmed_by(stemmer, text, length, |stem| token.stem_into(stem));
             });
         }
         DocumentValue::Array(elements) => {

@@ -24,6 +24,8 @@ pub struct TextToken<'a> {
 pub struct WrittenToken<'a> {
     /// The word, only folded; not empty.
     pub written: &'a str,
+    /// The word, and what follows it in the folded text, if that is at hand.
+    pub onward: &'a str,
     stemming: Option<CachedStemmer>,
 }
 
@@ -129,7 +131,9 @@ impl FieldAnalyzer {
         let is_limited = self.max_token_length != usize::MAX || self.max_occurrences != u32::MAX;
         if is_limited || self.mode != MatchMode::Text {
             // The limits are those of stems.
-            return self.tokens(text, |token| sink(WrittenToken { written: token.written, stemming }));
+            return self.tokens(text, |token| {
+                sink(WrittenToken { written: token.written, onward: token.written, stemming });
+            });
         }
         let (text, mut folded) = (self.cut(text), String::new());
         split::parts(text, |part| {
@@ -139,14 +143,15 @@ impl FieldAnalyzer {
                 folded.clear();
                 self.folding.fold(part, &mut folded);
                 return split::words(&folded, |range| {
-                    sink(WrittenToken { written: &folded[range], stemming })
+                    let onward = &folded[range.start..];
+                    sink(WrittenToken { written: &onward[..range.len()], onward, stemming });
                 });
             }
             split::words(part, |range| {
                 folded.clear();
                 self.folding.fold(&part[range], &mut folded);
                 if !folded.is_empty() {
-                    sink(WrittenToken { written: &folded, stemming });
+                    sink(WrittenToken { written: &folded, onward: &folded, stemming });
                 }
             });
         });
@@ -419,6 +424,7 @@ mod tests {
                 analyzer.written_tokens(&text, |token| {
                     let mut stem = String::new();
                     token.stem_into(&mut stem);
+                    assert!(token.onward.starts_with(token.written), "{analyzer:?}");
                     written.push((token.written.to_owned(), stem));
                 });
                 assert_eq!(tokens, written, "{analyzer:?}");

@@ -100,6 +100,8 @@ pub(crate) struct StoreCounters {
     /// Times that writes waited for their commit; `committed` has the times of the commits.
     pub waited: TimeScale,
     pub committed: TimeScale,
+    /// Times of commits that went to the change of generations.
+    pub rolled: TimeScale,
     /// Rows that were acknowledged before their sync, and the longest time until one, in microseconds.
     pub deferred_rows: AtomicU64,
     pub deferred_us_max: AtomicU64,
@@ -161,9 +163,12 @@ impl StoreContext {
         }
     }
 
-    /// Notes a write or read request.
-    pub fn note_use(&self) {
-        self.counters.used_us.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
+    /// Notes a write or read request. Returns the time of it.
+    pub fn note_use(&self) -> Instant {
+        let now = Instant::now();
+        let used = now.duration_since(self.opened).as_micros() as u64;
+        self.counters.used_us.store(used, Ordering::Relaxed);
+        now
     }
 
     /// Returns true if a request waits for the store, or did until just now.

@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use self::fjall::{FjallTails, copy_directory};
+pub(crate) use self::fjall::{FjallTails, RowBytes, SharedRow, copy_directory};
 pub(crate) use filter::TailFilter;
 pub(crate) use journal::LogEntry;
 pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
@@ -33,14 +33,20 @@ use crate::{CheckFinding, Error};
 /// Key and value of a row.
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 
+/// Key and value of a row that is to be added.
+pub(crate) type NewRow = (Vec<u8>, RowBytes);
+
 /// Callback for each row of a range: key, value.
 pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;
+
+/// Callback for each row of a generation.
+pub(crate) type SharedRowVisitor<'a> = dyn FnMut(SharedRow) -> Result<(), Error> + 'a;
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
     /// Adds rows, all or none. When this returns they are as durable as is wanted, and in every later
     /// snapshot. Their ids are in the filter before any snapshot has them.
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError>;
+    fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError>;
 
     /// Makes all rows durable that were added before.
     fn sync(&self) -> Result<(), AppendError>;
@@ -72,6 +78,9 @@ pub(crate) enum RowDurability {
 pub(crate) trait TailSnapshot: Sync {
     /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order.
     fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error>;
+
+    /// Calls `visit` with all rows, in order, to keep without a copy.
+    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error>;
 }
 
 /// Rows could not be added.

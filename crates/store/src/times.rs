@@ -25,6 +25,9 @@ pub struct WriteTimes {
     pub waited: DurationHistogram,
     /// Time of the commit: appending to the log, syncing it, and adding to the rows in memory.
     pub committed: DurationHistogram,
+    /// Share of each commit in the change from one generation of the tail to the next: the wait for the one
+    /// that takes writes, and the time to let the next take over.
+    pub rolled: DurationHistogram,
 }
 
 impl Default for TimeScale {

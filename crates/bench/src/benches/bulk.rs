@@ -44,6 +44,8 @@ const CHEAPER_MIN: f64 = 4.0;
 /// Duration at half load, in multiples of a case's time.
 const TAIL_TURNS: u32 = 12;
 const RATIO_MAX: f64 = 3.0;
+/// Maximum share of a commit in the change of generations, in seconds.
+const ROLL_MAX: f64 = 5e-3;
 
 /// Observations of batches, with the processor time that clients and server used.
 #[derive(Default)]
@@ -130,7 +132,7 @@ fn tail(settings: &Settings) -> Result<BenchReport, Error> {
     let store = local.node().store();
     store.seal().map_err(Error::failed)?;
     let rate = full.rate() / 2.0;
-    let before = store.status();
+    let (before, times_before) = (store.status(), store.write_times());
     let (half, meanwhile) = appending_meanwhile(directory.path(), bytes, rate, || {
         clients.at_rate(rate, settings.time_per_case * TAIL_TURNS, next, &requests)
     })?;
@@ -145,6 +147,9 @@ fn tail(settings: &Settings) -> Result<BenchReport, Error> {
     report.push(seconds("p99", 0.99).beside("p50", times.median()).at_most(RATIO_MAX));
     report.push(seconds("p99.9", 0.999).beside(peer, meanwhile.quantile(0.999)).at_most(RATIO_MAX));
     report.push(seconds("slowest", 1.0).beside(peer, meanwhile.slowest()));
+    let rolled = store.write_times().rolled.since(&times_before.rolled).quantile(1.0);
+    let of_roll = "slowest change of generations within a commit";
+    report.push(Figure::new(&case, of_roll, rolled.as_secs_f64(), FigureUnit::Seconds).at_most(ROLL_MAX));
     report.note(format!(
         "{} batches, {} appends of {bytes} bytes meanwhile; {} seals, {} merges meanwhile; {} answers were 429",
         times.len(),

@@ -147,12 +147,14 @@ proptest! {
     /// Each stemmer cuts words at its own length; one of them cuts some words off altogether.
     #[test]
     fn remembered_stems_are_those_of_their_stemmer(
-        words in prop::collection::vec(("[a-c]{1,4}", 0..3_u8), 0..60),
+        words in prop::collection::vec(("[a-c]{1,4}|[ab]{15,17}", "[a-c ]{0,20}", 0..3_u8), 0..60),
     ) {
         let stem = |word: &str, stemmer: u8| word[..word.len().min(usize::from(stemmer) * 2)].to_owned();
         let (mut remembering, mut plain) = (TokensBuilder::new(), TokensBuilder::new());
-        for (word, stemmer) in &words {
-            remembering.stemmed_by(*stemmer, word.as_bytes(), |out| out.push_str(&stem(word, *stemmer)));
+        for (word, following, stemmer) in &words {
+            let text = format!("{word}{following}");
+            let append = |out: &mut String| out.push_str(&stem(word, *stemmer));
+            remembering.stemmed_by(*stemmer, text.as_bytes(), word.len(), append);
             if *stemmer > 0 {
                 plain.stemmed(word.as_bytes(), stem(word, *stemmer).as_bytes());
             }

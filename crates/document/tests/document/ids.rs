@@ -26,3 +26,11 @@ fn an_implied_group_is_left_out_of_an_id() {
         assert_eq!(parsed.shown_within(implied.as_ref()), shown, "{id} within {implied:?}");
     }
 }
+
+#[test]
+fn ids_have_no_control_characters() {
+    for c in '\0'..='\u{180}' {
+        let id = DocumentId::parse(&format!("id:n:mail::a name of some length with {c} in it"));
+        assert_eq!(id.is_err(), c.is_control(), "{c:?}");
+    }
+}

@@ -156,3 +156,20 @@ fn unknown_members_of_structs_are_skipped_on_request() {
     let OperationAction::Put(document) = operation.action else { panic!("a put is a put") };
     assert_eq!(shown(&document), r#"{"people":[{"age":1},{"age":3}]}"#);
 }
+
+/// Types of few fields and of many; of two fields with one name the later counts.
+#[test]
+fn a_field_is_found_by_its_name() {
+    for count in [0, 1, 7, 8, 40] {
+        let names: Vec<String> = (0..count).map(|number| format!("field{number}")).collect();
+        let first = names.first().map(|name| field(name, DataType::Long));
+        let fields = names.iter().map(|name| field(name, DataType::Int)).chain(first).collect();
+        let document_type = DocumentType::new("of", fields);
+        for (number, name) in names.iter().enumerate() {
+            let expected = if number == 0 { DataType::Long } else { DataType::Int };
+            let found = document_type.field(name).map(|field| &field.data_type);
+            assert_eq!(found, Some(&expected), "{name} of {count}");
+        }
+        assert_eq!(document_type.field("field"), None);
+    }
+}

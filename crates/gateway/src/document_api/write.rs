@@ -1,5 +1,6 @@
 //! Changes of one document.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,7 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use millrace_access::{Permit, WantedGroups};
 use millrace_document::{
-    Document, DocumentGroup, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind,
-    json,
+    Document, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind, json,
 };
 use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_model::SequencePurpose;
@@ -414,8 +414,13 @@ pub(super) async fn commit_batch(
             // The caller may have left; the writes stand all the same.
             let _ = sender.send(outcomes);
         };
-        let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
-        let store = node.store(permit, WantedGroups::These(&groups));
+        let permitted = |write: &DocumentWrite| {
+            node.store(permit, WantedGroups::These(slice::from_ref(write.id.group())))
+        };
+        // All of them are checked; it is one store.
+        let Some(store) = writes.iter().fold(None, |_, write| Some(permitted(write))) else {
+            return Ok(Vec::new());
+        };
         match store.write_batch(writes, writer, durability, tell) {
             Ok(wait) => {
                 let until = tokio::time::Instant::now() + wait;

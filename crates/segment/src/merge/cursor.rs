@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use millrace_bucket::{DocumentSortKey, LocationRange};
 use millrace_column::{BytesColumn, CHUNK_DOCS, Column, ColumnKey, FixedColumn};
-use millrace_document::{DocumentId, ReversedLocation};
+use millrace_document::{DocumentGroup, ReversedLocation};
 use millrace_env::pace;
 
 use super::{CHUNK_BYTES, MergeInput, MergePolicy};
@@ -19,6 +19,8 @@ pub(super) struct MergeCursor {
     joined: Vec<LocationRange>,
     entries: std::vec::IntoIter<GroupEntry>,
     entry: Option<GroupEntry>,
+    /// Group of the documents of that entry.
+    of_group: DocumentGroup,
     pub(super) chunk: u32,
     pub(super) row: usize,
     pub(super) keys: Option<KeyColumns>,
@@ -58,6 +60,7 @@ impl MergeCursor {
             joined,
             entries: entries.into_iter(),
             entry: None,
+            of_group: DocumentGroup::None,
             chunk: 0,
             row: 0,
             keys: None,
@@ -144,6 +147,8 @@ impl MergeCursor {
     fn begin_entry(&mut self) -> Result<(), Error> {
         self.entry = self.entries.next();
         if let Some(entry) = &self.entry {
+            let group = DocumentGroup::from_key(&entry.group);
+            self.of_group = group.ok_or_else(|| self.segment.corrupt(0, "the name of a group is not one"))?;
             self.chunk = entry.first_chunk;
             self.row = 0;
             self.keys = None;
@@ -176,9 +181,8 @@ impl MergeCursor {
         }
         let keys = self.keys();
         let id = keys.ids.get(self.row).and_then(|id| std::str::from_utf8(id).ok());
-        let id = id.and_then(|id| DocumentId::parse(id).ok());
         let id = id.ok_or_else(|| self.segment.corrupt(0, "a document id is not one"))?;
-        let key = DocumentSortKey::new(&id);
+        let key = DocumentSortKey::of_text(id, &self.of_group);
         if self.row > 0 && self.sort_key.as_ref().is_some_and(|before| *before >= key) {
             return Err(self.segment.corrupt(0, "the documents of a chunk are not in order"));
         }

@@ -1,6 +1,4 @@
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,19 +15,27 @@ use crate::{ChunkInfo, Error, NewChunk, SegmentFile, SegmentWriter};
 /// Rows taken for the next chunk.
 #[derive(Default)]
 pub(super) struct MergedChunkRows {
-    runs: Vec<RowRun>,
+    /// The chunks that they are of, each once.
+    pub(super) chunks: Vec<SourceChunk>,
+    pub(super) runs: Vec<RowRun>,
     info: Option<ChunkInfo>,
     bytes: u64,
 }
 
-/// Rows of a chunk of a source.
-pub(super) struct RowRun {
-    pub(super) segment: Arc<SegmentFile>,
+/// A chunk of a source.
+pub(super) struct SourceChunk {
+    segment: Arc<SegmentFile>,
     section: usize,
     chunk: u32,
-    pub(super) rows: Range<usize>,
     /// Bytes a row takes, about.
     row_bytes: u64,
+}
+
+/// Consecutive rows of a chunk. Where those of two chunks alternate, most runs have one row.
+pub(super) struct RowRun {
+    /// Index of the chunk in [`MergedChunkRows::chunks`].
+    pub(super) chunk: usize,
+    pub(super) rows: Range<usize>,
 }
 
 /// Output of a type: rows of all sources, collected into chunks.
@@ -72,12 +78,15 @@ impl TypeOutput<'_> {
                 if self.taken.info.is_none() {
                     location = place.high();
                 }
-                self.take(cursor)?;
+                self.take(cursor);
             }
-            let key = cursors[newest].sort_key.clone();
-            for cursor in cursors.iter_mut().filter(|cursor| cursor.sort_key == key) {
-                cursor.next_row()?;
+            // The cursor gets its key back: the next one must be above it.
+            let key = cursors[newest].sort_key.take();
+            for other in cursors.iter_mut().filter(|cursor| cursor.sort_key == key) {
+                other.next_row()?;
             }
+            cursors[newest].sort_key = key;
+            cursors[newest].next_row()?;
         }
         self.flush(location, &group.1, writer)
     }
@@ -87,7 +96,7 @@ impl TypeOutput<'_> {
             || self.taken.bytes >= CHUNK_BYTES
     }
 
-    fn take(&mut self, cursor: &MergeCursor) -> Result<(), Error> {
+    fn take(&mut self, cursor: &MergeCursor) {
         let timestamp = cursor.timestamp();
         let location = cursor.place().expect("a cursor that stands in a group stands at a row");
         let info = self.taken.info.get_or_insert(ChunkInfo {
@@ -102,72 +111,50 @@ impl TypeOutput<'_> {
         info.removed += u32::from(cursor.is_removed());
         info.oldest = info.oldest.min(timestamp);
         info.newest = info.newest.max(timestamp);
+        let chunk = self.taken.chunk_of(cursor);
+        self.taken.bytes += self.taken.chunks[chunk].row_bytes;
         match self.taken.runs.last_mut() {
-            Some(run)
-                if Arc::ptr_eq(&run.segment, &cursor.segment)
-                    && run.chunk == cursor.chunk
-                    && run.rows.end == cursor.row =>
-            {
-                run.rows.end += 1;
-                self.taken.bytes += run.row_bytes;
-            }
-            _ => {
-                let documents = cursor.keys().info.documents.max(1);
-                let bytes = cursor.keys().chunk_bytes;
-                let run = RowRun {
-                    segment: Arc::clone(&cursor.segment),
-                    section: cursor.section,
-                    chunk: cursor.chunk,
-                    rows: cursor.row..cursor.row + 1,
-                    row_bytes: bytes / u64::from(documents),
-                };
-                self.taken.bytes += run.row_bytes;
-                self.taken.runs.push(run);
-            }
+            Some(run) if run.chunk == chunk && run.rows.end == cursor.row => run.rows.end += 1,
+            _ => self.taken.runs.push(RowRun { chunk, rows: cursor.row..cursor.row + 1 }),
         }
-        Ok(())
     }
 
     fn flush(&mut self, location: u32, group: &str, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
-        let MergedChunkRows { runs, info, .. } = std::mem::take(&mut self.taken);
-        let Some(info) = info else { return Ok(()) };
-        let taken: usize = runs.iter().map(|run| run.rows.len()).sum();
-        assert!(taken == info.documents as usize, "a chunk has the rows that were taken for it");
-        let values = JoinedValues::new(self, &runs)?;
+        let taken = std::mem::take(&mut self.taken);
+        let Some(info) = taken.info else { return Ok(()) };
+        let rows: usize = taken.runs.iter().map(|run| run.rows.len()).sum();
+        assert!(rows == info.documents as usize, "a chunk has the rows that were taken for it");
+        let values = JoinedValues::new(self, &taken)?;
         let columns: Vec<Option<Column>> = self
             .columns
             .iter()
             .map(|key| match key.form {
                 ColumnForm::Value => Ok(values.column(&key.field).cloned()),
                 ColumnForm::Rest => Ok(values.rest()),
-                ColumnForm::Tokens => self.tokens(key, &runs, &values),
-                ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => self.concat(key, &runs),
+                ColumnForm::Tokens => self.tokens(key, &taken, &values),
+                ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => self.concat(key, &taken),
             })
             .collect::<Result<_, _>>()?;
         writer.add(NewChunk { location, group, info, columns })
     }
 
-    /// A column of the chunk that each run is of.
-    pub(super) fn columns_of(&self, key: &ColumnKey, runs: &[RowRun]) -> Result<Vec<Option<Column>>, Error> {
+    /// A column of each of the chunks that rows are of.
+    pub(super) fn columns_of(
+        &self,
+        key: &ColumnKey,
+        taken: &MergedChunkRows,
+    ) -> Result<Vec<Option<Column>>, Error> {
         pace::step();
-        let mut read: HashMap<(u64, u32), Option<Column>> = HashMap::new();
-        let mut columns = Vec::with_capacity(runs.len());
-        for run in runs {
-            columns.push(match read.entry((run.segment.number(), run.chunk)) {
-                Entry::Occupied(known) => known.get().clone(),
-                Entry::Vacant(place) => place.insert(run.column(key)?).clone(),
-            });
-        }
-        Ok(columns)
+        taken.chunks.iter().map(|chunk| chunk.column(key)).collect()
     }
 
     /// A column of no field.
-    fn concat(&self, key: &ColumnKey, runs: &[RowRun]) -> Result<Option<Column>, Error> {
-        let columns = self.columns_of(key, runs)?;
+    fn concat(&self, key: &ColumnKey, taken: &MergedChunkRows) -> Result<Option<Column>, Error> {
+        let columns = self.columns_of(key, taken)?;
         let joined =
-            concat_with_gaps(&parts(&columns, runs)).map_err(|error| damaged(&runs[0].segment, &error))?;
+            concat_with_gaps(&parts(&columns, taken)).map_err(|error| damaged(taken.segment(), &error))?;
         if joined.is_none() && is_key_column(key) {
-            return Err(runs[0].segment.corrupt(0, "a chunk lacks its ids or timestamps"));
+            return Err(taken.segment().corrupt(0, "a chunk lacks its ids or timestamps"));
         }
         Ok(joined)
     }
@@ -176,27 +163,52 @@ impl TypeOutput<'_> {
     fn tokens(
         &self,
         key: &ColumnKey,
-        runs: &[RowRun],
+        taken: &MergedChunkRows,
         values: &JoinedValues,
     ) -> Result<Option<Column>, Error> {
         let derive = |value: &Column| self.policy.derive(self.document_type, key, value);
         if let Some(value) = values.changed(key.root()) {
             return Ok(value.and_then(derive));
         }
-        let mut columns = self.columns_of(key, runs)?;
+        let mut columns = self.columns_of(key, taken)?;
         if columns.iter().any(Option::is_none) {
-            let values = self.columns_of(&ColumnKey::value(key.root()), runs)?;
+            let values = self.columns_of(&ColumnKey::value(key.root()), taken)?;
             for (column, value) in columns.iter_mut().zip(&values) {
                 if column.is_none() {
                     *column = value.as_ref().and_then(derive);
                 }
             }
         }
-        concat_with_gaps(&parts(&columns, runs)).map_err(|error| damaged(&runs[0].segment, &error))
+        concat_with_gaps(&parts(&columns, taken)).map_err(|error| damaged(taken.segment(), &error))
     }
 }
 
-impl RowRun {
+impl MergedChunkRows {
+    /// Index of the chunk that a cursor is in.
+    fn chunk_of(&mut self, cursor: &MergeCursor) -> usize {
+        let is_current =
+            |of: &SourceChunk| of.chunk == cursor.chunk && Arc::ptr_eq(&of.segment, &cursor.segment);
+        // Those that the cursors are in are among the last.
+        if let Some(known) = self.chunks.iter().rposition(is_current) {
+            return known;
+        }
+        let keys = cursor.keys();
+        self.chunks.push(SourceChunk {
+            segment: Arc::clone(&cursor.segment),
+            section: cursor.section,
+            chunk: cursor.chunk,
+            row_bytes: keys.chunk_bytes / u64::from(keys.info.documents.max(1)),
+        });
+        self.chunks.len() - 1
+    }
+
+    /// One of the segments that the rows, at least one, are of.
+    pub(super) fn segment(&self) -> &SegmentFile {
+        &self.chunks[0].segment
+    }
+}
+
+impl SourceChunk {
     fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
         Ok(self.segment.columns_uncached(self.section, key, self.chunk..self.chunk + 1)?.pop().flatten())
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use millrace_column::{Column, ColumnForm, ColumnKey, ColumnPart, OverflowRows, join_values};
 use millrace_env::pace;
 
-use super::output::{RowRun, TypeOutput};
+use super::output::{MergedChunkRows, TypeOutput};
 use crate::{Error, SegmentFile};
 
 /// The value columns of a chunk.
@@ -25,18 +25,18 @@ struct JoinedField {
 }
 
 impl JoinedValues {
-    /// Joins the values of these runs.
-    pub fn new(output: &TypeOutput<'_>, runs: &[RowRun]) -> Result<Self, Error> {
-        let damaged = |error| damaged(&runs[0].segment, &error);
-        let rest = output.columns_of(&ColumnKey::rest(), runs)?;
-        let mut rest = OverflowRows::decode(&parts(&rest, runs)).map_err(damaged)?;
+    /// Joins the values of these rows.
+    pub fn new(output: &TypeOutput<'_>, taken: &MergedChunkRows) -> Result<Self, Error> {
+        let damaged = |error| damaged(taken.segment(), &error);
+        let rest = output.columns_of(&ColumnKey::rest(), taken)?;
+        let mut rest = OverflowRows::decode(&parts(&rest, taken)).map_err(damaged)?;
         let mut fields = BTreeMap::new();
         for key in output.columns.iter().filter(|key| key.form == ColumnForm::Value) {
             pace::step();
-            let columns = output.columns_of(key, runs)?;
+            let columns = output.columns_of(key, taken)?;
             let declared = output.policy.layout(output.document_type, &key.field);
             let moved = rest.moved();
-            let column = join_values(&key.field, declared.as_ref(), &parts(&columns, runs), &mut rest)
+            let column = join_values(&key.field, declared.as_ref(), &parts(&columns, taken), &mut rest)
                 .map_err(damaged)?;
             let is_other = |of: &Column| declared.as_ref().is_some_and(|declared| !declared.takes(of));
             let changed = rest.moved() != moved || columns.iter().flatten().any(is_other);
@@ -73,8 +73,8 @@ pub(super) fn damaged(segment: &SegmentFile, error: &millrace_column::Error) -> 
     segment.corrupt(0, reason)
 }
 
-/// The columns of runs with the rows that are taken of each.
-pub(super) fn parts<'a>(columns: &'a [Option<Column>], runs: &[RowRun]) -> Vec<ColumnPart<'a>> {
-    assert!(columns.len() == runs.len(), "each run has its own part of a column");
-    columns.iter().zip(runs).map(|(column, run)| (column.as_ref(), run.rows.clone())).collect()
+/// The rows that are taken, given a column of each of their chunks.
+pub(super) fn parts<'a>(columns: &'a [Option<Column>], taken: &MergedChunkRows) -> Vec<ColumnPart<'a>> {
+    assert!(columns.len() == taken.chunks.len(), "each chunk has a column, or lacks it");
+    taken.runs.iter().map(|run| (columns[run.chunk].as_ref(), run.rows.clone())).collect()
 }

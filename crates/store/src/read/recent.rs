@@ -25,7 +25,7 @@ use crate::read::renewed::{GroupRows, TailPart};
 use crate::read::written::WrittenKeys;
 use crate::state::{StoreState, StoredBucket};
 use crate::tail::chunk::TailChunk;
-use crate::tail::{KeyValue, RowKey};
+use crate::tail::{NewRow, RowKey};
 
 /// Number of counters; views of locations that share one pass over each other's rows.
 const COUNTERS: usize = 4096;
@@ -78,7 +78,7 @@ impl WriteNumbers {
     }
 
     /// Begins a write of these rows, which ends when the result is dropped. One at a time.
-    pub fn begin(&self, rows: &[KeyValue]) -> NumberedWrite<'_> {
+    pub fn begin(&self, rows: &[NewRow]) -> NumberedWrite<'_> {
         let keys = || {
             rows.iter().filter_map(|(key, _)| {
                 let location = key.first_chunk::<4>()?;
@@ -346,9 +346,10 @@ impl StoreSnapshot<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tail::RowBytes;
 
-    fn rows(locations: &[u32]) -> Vec<KeyValue> {
-        locations.iter().map(|location| (location.to_be_bytes().to_vec(), Vec::new())).collect()
+    fn rows(locations: &[u32]) -> Vec<NewRow> {
+        locations.iter().map(|location| (location.to_be_bytes().to_vec(), RowBytes::default())).collect()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::shared::tail_path;
 use crate::state::manifest::Manifest;
 use crate::state::marks::DropMark;
 use crate::tail::{
-    AppendError, FjallTails, KeyValue, LOG_NAME, LogEntry, RowDurability, RowKey, TailFactory as _,
+    AppendError, FjallTails, LOG_NAME, LogEntry, NewRow, RowBytes, RowDurability, RowKey, TailFactory as _,
     TailLogFile, TailRows, mark_of,
 };
 use crate::{Error, StoreOptions};
@@ -96,16 +96,15 @@ fn replay_log(log: &Path, target: &dyn TailRows, to: &Path, until: Timestamp) ->
         }
         AppendError::NotDurable(reason) => Error::Io { action: replaying(to), reason },
     };
-    let append = |rows: &mut Vec<KeyValue>| {
-        target.append(std::mem::take(rows), RowDurability::Synced).map_err(refused)
-    };
+    let append =
+        |rows: &mut Vec<NewRow>| target.append(std::mem::take(rows), RowDurability::Synced).map_err(refused);
     let (mut rows, mut bytes) = (Vec::new(), 0);
     let batches = TailLogFile::moved(log).read()?;
     for entry in batches.entries() {
         match entry? {
             LogEntry::Row { key, value } if RowKey::parse(key)?.timestamp <= until => {
                 bytes += key.len() + value.len();
-                rows.push((key.to_vec(), value.to_vec()));
+                rows.push((key.to_vec(), RowBytes::from(value)));
                 if bytes >= BATCH_BYTES {
                     append(&mut rows)?;
                     bytes = 0;

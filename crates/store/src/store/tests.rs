@@ -11,8 +11,8 @@ use millrace_env::ManualClock;
 use super::Store;
 use crate::read::columns::EmptyLayout;
 use crate::tail::{
-    AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, TailFactory, TailFilter, TailRows,
-    TailSnapshot,
+    AppendError, FjallTails, NewRow, RowDurability, RowVisitor, SharedRowVisitor, TailFactory, TailFilter,
+    TailRows, TailSnapshot,
 };
 use crate::{
     CommittedWrite, DocumentWrite, Error, StoreChange, StoreOptions, StoreVisit, ViewScope, WriteDurability,
@@ -49,7 +49,7 @@ impl TailFactory for MoodyTails {
 }
 
 impl TailRows for MoodyTail {
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         self.moody(|| self.0.append(rows, durability))
     }
 
@@ -419,7 +419,7 @@ impl TailFactory for CountedTails {
 }
 
 impl TailRows for CountedTail {
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         self.0.append(rows, durability)
     }
 
@@ -449,6 +449,13 @@ impl TailSnapshot for CountedSnapshot {
         self.0.range(from, to, &mut |key, value| {
             self.1.fetch_add(1, Ordering::SeqCst);
             visit(key, value)
+        })
+    }
+
+    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error> {
+        self.0.shared_rows(&mut |row| {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            visit(row)
         })
     }
 }

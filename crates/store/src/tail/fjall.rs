@@ -3,7 +3,7 @@ use std::fmt;
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Deref};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot, UserKey, UserValue};
+use millrace_bucket::reversed_location;
 use millrace_env::{error_causes, pace};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::SeekFrom;
@@ -20,8 +21,8 @@ use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
-    AppendError, KeyValue, RowDurability, RowKey, RowVisitor, TailFactory, TailFilter, TailRow, TailRows,
-    TailSnapshot, marks_of,
+    AppendError, NewRow, RowDurability, RowKey, RowVisitor, SharedRowVisitor, TailFactory, TailFilter,
+    TailRow, TailRows, TailSnapshot, marks_of,
 };
 use crate::error::is_no_space;
 use crate::{CheckFinding, Error};
@@ -343,8 +344,10 @@ struct WrittenLog {
 }
 
 impl TailRows for FjallTail {
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, mut rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         self.ids.add(rows.iter().map(|(key, _)| key.as_slice()));
+        // In memory they are sorted: the way to a row is much the same as that to the one before.
+        rows.sort_by_cached_key(|(key, _)| reversed_location(key));
         self.write(&mut self.log(), &self.rows, rows, durability)
     }
 
@@ -370,7 +373,9 @@ impl TailRows for FjallTail {
     }
 
     fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
-        let entry = |(timestamp, mark): (u64, Vec<u8>)| (timestamp.to_be_bytes().to_vec(), mark);
+        let entry = |(timestamp, mark): (u64, Vec<u8>)| {
+            (timestamp.to_be_bytes().to_vec(), RowBytes::from(mark.as_slice()))
+        };
         let entries = marks.into_iter().map(entry).collect();
         self.write(&mut self.log(), &self.marks, entries, RowDurability::Synced)
     }
@@ -402,7 +407,7 @@ impl FjallTail {
         &self,
         log: &mut WrittenLog,
         keyspace: &Keyspace,
-        entries: Vec<KeyValue>,
+        entries: Vec<NewRow>,
         durability: RowDurability,
     ) -> Result<(), AppendError> {
         assert!(
@@ -423,7 +428,7 @@ impl FjallTail {
         }
         for (key, value) in entries {
             measure.add(keyspace.id(), &key, &value);
-            batch.insert(keyspace, key, value);
+            batch.insert(keyspace, key, value.0);
         }
         let committed = batch.commit();
         if committed.is_ok() {
@@ -468,19 +473,62 @@ struct FjallSnapshot {
     rows: Keyspace,
 }
 
+/// Value of a row as a generation has it in memory, so that it is not copied when it is added.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RowBytes(UserValue);
+
+impl From<&[u8]> for RowBytes {
+    fn from(bytes: &[u8]) -> Self {
+        RowBytes(UserValue::from(bytes))
+    }
+}
+
+impl Deref for RowBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A row in the memory of its generation.
+pub(crate) struct SharedRow {
+    key: UserKey,
+    value: UserValue,
+}
+
+impl SharedRow {
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+}
+
 impl TailSnapshot for FjallSnapshot {
     fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
         let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         for guard in self.snapshot.range::<&[u8], _>(&self.rows, range) {
-            let (key, value) = guard
-                .into_inner()
-                .map_err(|error| Error::Tail { action: "read the tail", reason: error.to_string() })?;
+            let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
             if let ControlFlow::Break(()) = visit(&key, &value)? {
                 break;
             }
         }
         Ok(())
     }
+
+    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error> {
+        self.snapshot.iter(&self.rows).try_for_each(|guard| {
+            let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
+            visit(SharedRow { key, value })
+        })
+    }
+}
+
+fn unread(error: &fjall::Error) -> Error {
+    Error::Tail { action: "read the tail", reason: error.to_string() }
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 use super::*;
-use crate::tail::LogEntry;
 use crate::tail::beside::directories_of;
+use crate::tail::{KeyValue, LogEntry};
 
 fn row(number: u64, length: usize) -> KeyValue {
     (format!("{number:020}").into_bytes(), vec![number as u8; length])
 }
 
+fn append_as(tail: &dyn TailRows, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    let rows = rows.into_iter().map(|(key, value)| (key, RowBytes::from(value.as_slice())));
+    tail.append(rows.collect(), durability)
+}
+
 fn append(tail: &dyn TailRows, rows: Vec<KeyValue>) -> Result<(), AppendError> {
-    tail.append(rows, RowDurability::Synced)
+    append_as(tail, rows, RowDurability::Synced)
 }
 
 fn rows(tail: &dyn TailRows) -> Vec<KeyValue> {
@@ -213,7 +218,7 @@ fn a_log_says_how_much_of_it_was_synced() {
     append(&*tail, vec![row(7, 3000)]).expect("appended");
     let synced = log.check().expect("whole").0.end.bytes;
     for number in 1..4 {
-        tail.append(vec![row(number, 3000)], RowDurability::Written).expect("appended");
+        append_as(&*tail, vec![row(number, 3000)], RowDurability::Written).expect("appended");
     }
     let written = log.check().expect("the system has them").0.end.bytes;
     assert!(written > synced + 9000);

@@ -1,8 +1,11 @@
 //! Encoding of a row of the tail as bytes. `docs/format.md` describes it.
 
+use std::cell::RefCell;
+
 use millrace_bucket::{DocumentSortKey, reversed_location};
 use millrace_document::{Document, DocumentId, ReversedLocation, Timestamp, wire};
 
+use super::RowBytes;
 use crate::Error;
 
 /// Maximum length of a row's key in bytes: the embedded store counts them in 16 bits.
@@ -22,26 +25,39 @@ pub(crate) fn row_key(key: &DocumentSortKey, timestamp: Timestamp) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of the memory that a thread keeps to encode rows in.
+const KEPT_BYTES: usize = 64 << 10;
+
+thread_local! {
+    static ENCODED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The value of a document's row.
-pub(crate) fn encode_put(document: &Document) -> Vec<u8> {
-    // Most documents fit without growing.
-    let mut bytes = Vec::with_capacity(1024);
-    bytes.push(PUT);
-    wire::write_fields(&mut bytes, document);
-    bytes
+pub(crate) fn encode_put(document: &Document) -> RowBytes {
+    encode(|bytes| wire::write_fields(bytes, document))
 }
 
 /// The same for the wire form of a document's fields.
-pub(crate) fn encode_fields(fields: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(1 + fields.len());
-    bytes.push(PUT);
-    bytes.extend_from_slice(fields);
-    bytes
+pub(crate) fn encode_fields(fields: &[u8]) -> RowBytes {
+    encode(|bytes| bytes.extend_from_slice(fields))
+}
+
+/// The value of a put's row, whose fields are appended by `write`.
+fn encode(write: impl FnOnce(&mut Vec<u8>)) -> RowBytes {
+    ENCODED.with_borrow_mut(|bytes| {
+        bytes.clear();
+        bytes.push(PUT);
+        write(bytes);
+        let encoded = RowBytes::from(bytes.as_slice());
+        bytes.clear();
+        bytes.shrink_to(KEPT_BYTES);
+        encoded
+    })
 }
 
 /// The value of a removal's row.
-pub(crate) fn encode_removed() -> Vec<u8> {
-    vec![REMOVED]
+pub(crate) fn encode_removed() -> RowBytes {
+    RowBytes::from(&[REMOVED][..])
 }
 
 /// Returns true if a row with this value is a removal.
@@ -127,14 +143,21 @@ pub(crate) struct TailRow {
 impl TailRow {
     /// The version of this key and value.
     pub fn decode(key: &RowKey<'_>, value: &[u8]) -> Result<Self, Error> {
+        Self::decode_after(key, value, None)
+    }
+
+    /// The version of this key and value, which may share names of fields with the one before it.
+    pub fn decode_after(key: &RowKey<'_>, value: &[u8], before: Option<&TailRow>) -> Result<Self, Error> {
         let damaged = |reason: String| Error::Tail { action: "read a row of the tail", reason };
         let id = DocumentId::parse(key.id).map_err(|error| damaged(error.to_string()))?;
         match value.split_first() {
-            Some((&PUT, fields)) => Ok(TailRow {
-                document: wire::decode_fields(id, fields).map_err(|error| damaged(error.to_string()))?,
-                timestamp: key.timestamp,
-                removed: false,
-            }),
+            Some((&PUT, fields)) => {
+                let before = before.map_or(&[][..], |row| &row.document.fields);
+                let fields = wire::decode_named_after(fields, before);
+                let fields = fields.map_err(|error| damaged(error.to_string()))?;
+                let document = Document { id, fields };
+                Ok(TailRow { document, timestamp: key.timestamp, removed: false })
+            }
             Some((&REMOVED, [])) => Ok(TailRow {
                 document: Document { id, fields: Vec::new() },
                 timestamp: key.timestamp,

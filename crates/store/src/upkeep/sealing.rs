@@ -9,13 +9,12 @@
 //! Generations are sealed in order, one at a time. Writes do not wait for any of this.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
-use millrace_column::{ColumnForm, ColumnKey};
+use millrace_column::{ColumnForm, ColumnKey, forget_words};
 use millrace_document::ReversedLocation;
 use millrace_env::{ThreadClass, pace};
 use millrace_segment::{ChunkInfo, EncodedChunk, NewChunk, NewColumn, SectionEncoding, SegmentWriter};
@@ -27,7 +26,7 @@ use crate::snapshot::logs;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoredBucket, TailGeneration, is_of_divided};
 use crate::tail::chunk;
-use crate::tail::{RowKey, TailRow, TailSnapshot, is_removal};
+use crate::tail::{RowKey, SharedRow, TailRow, TailSnapshot, is_removal};
 use crate::upkeep::new_segments::NewSegments;
 use crate::upkeep::ordered::OrderedThreads;
 use crate::upkeep::pace::{SHARE_MIN, of_sealing};
@@ -88,6 +87,9 @@ impl TailSealer {
             || active.has_rows_of_before(shared.erasures.sealed_before());
         if wanted && !due {
             shared.counters.seal_wanted.store(true, Ordering::Relaxed);
+        }
+        if idle && !due {
+            forget_words();
         }
         drop(state);
         let rolled = if due { self.roller.roll() } else { Ok(()) };
@@ -208,9 +210,9 @@ impl TailSealer {
         let files_at_once = threads.min(runs.len().clamp(1, FILES_AT_ONCE)).max(1);
         let at_once = OrderedThreads { name: "store-seal", count: files_at_once, begin: &begin };
         let seal = |run: BucketRun| {
-            let (layout, snapshot, marks) = (&*layout, &*snapshot, &state.marks);
+            let (layout, marks) = (&*layout, &state.marks);
             let threads = threads / files_at_once;
-            SealRun { shared, threads, layout, snapshot, run: &run, marks }.run(applied, &files)
+            SealRun { shared, threads, layout, run: &run, marks }.run(applied, &files)
         };
         at_once.map(
             &seal,
@@ -293,9 +295,6 @@ fn add(buckets: &mut [Arc<StoredBucket>], id: BucketId, segment: &BucketSegment)
     assert!(taken, "rows are sealed into {id}, which is there, or was split: buckets are never joined");
 }
 
-/// Callback for each row: its parsed key, and its value.
-type KeyVisitor<'a> = dyn FnMut(&RowKey<'_>, &[u8]) -> Result<(), Error> + 'a;
-
 /// Size in bytes of rows at which a file is closed at the end of a bucket.
 const FILE_BYTES: u64 = 16 << 20;
 
@@ -306,8 +305,11 @@ struct BucketRun {
     buckets: Vec<BucketRows>,
     /// The one of the last row.
     last: usize,
-    /// The first and the last location of all of them.
-    locations: (u32, u32),
+    /// The last location of all of them.
+    last_location: u32,
+    /// The newest row of each document, in the order of keys. They share the memory of the generation, so
+    /// that it is walked once: from row to row of it is a way through memory that is in no cache.
+    rows: Vec<SharedRow>,
     bytes: u64,
     types: BTreeSet<String>,
     /// The sort key of the last row.
@@ -327,9 +329,9 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
     let mut runs: Vec<BucketRun> = Vec::new();
     // No bucket yet: the first row begins one.
     let mut current: Option<&Arc<StoredBucket>> = None;
-    snapshot.range(&[], None, &mut |key, value| {
+    snapshot.shared_rows(&mut |row| {
         pace::step();
-        let key = RowKey::parse(key)?;
+        let key = RowKey::parse(row.key())?;
         let place = key.reversed_location();
         if !current.is_some_and(|bucket| bucket.has(place)) {
             let after = buckets.partition_point(|bucket| bucket.places().first <= place);
@@ -337,17 +339,19 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
             let bucket =
                 bucket.expect("the buckets of a store cover all places: a row without one would be lost");
             // All rows of one location are in one file.
-            let full = |run: &BucketRun| run.bytes >= FILE_BYTES && run.locations.1 < bucket.locations().0;
+            let full = |run: &BucketRun| run.bytes >= FILE_BYTES && run.last_location < bucket.locations().0;
             if runs.last().is_none_or(full) {
-                runs.push(BucketRun { locations: bucket.locations(), ..BucketRun::default() });
+                runs.push(BucketRun::default());
             }
             let run = runs.last_mut().expect("a run is begun before a bucket is added to it");
             run.go_to(bucket);
             current = Some(bucket);
         }
         let run = runs.last_mut().expect("a run is begun with the first row");
-        run.add(&key, value);
-        Ok(ControlFlow::Continue(()))
+        if run.add(&key, row.value()) {
+            run.rows.push(row);
+        }
+        Ok(())
     })?;
     Ok(runs)
 }
@@ -355,7 +359,7 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
 impl BucketRun {
     /// The next row is of this bucket.
     fn go_to(&mut self, bucket: &StoredBucket) {
-        self.locations.1 = bucket.locations().1;
+        self.last_location = bucket.locations().1;
         // Where groups of one location are divided, the second one begins again at the location's first
         // bucket.
         let of_location = self.buckets.iter().enumerate().rev();
@@ -369,8 +373,8 @@ impl BucketRun {
         };
     }
 
-    /// Counts a row of the last bucket.
-    fn add(&mut self, key: &RowKey<'_>, value: &[u8]) {
+    /// Counts a row of the last bucket. Returns true if it is the newest of its document.
+    fn add(&mut self, key: &RowKey<'_>, value: &[u8]) -> bool {
         let bytes = (key.sort_key.len() + value.len()) as u64;
         self.bytes += bytes;
         // The newest version of a document comes first.
@@ -385,6 +389,7 @@ impl BucketRun {
         if !self.types.contains(key.document_type()) {
             self.types.insert(key.document_type().to_owned());
         }
+        is_newest
     }
 }
 
@@ -394,7 +399,6 @@ struct SealRun<'a> {
     /// Number of threads that make columns.
     threads: usize,
     layout: &'a dyn StoreLayout,
-    snapshot: &'a dyn TailSnapshot,
     run: &'a BucketRun,
     marks: &'a DropMarks,
 }
@@ -422,17 +426,6 @@ impl SealRun<'_> {
         Ok(self.run.buckets.iter().map(of_bucket).collect())
     }
 
-    /// All rows of the run.
-    fn rows(&self, visit: &mut KeyVisitor<'_>) -> Result<(), Error> {
-        let (first, last) = self.run.locations;
-        let to = last.checked_add(1).map(u32::to_be_bytes);
-        self.snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, value| {
-            pace::step();
-            visit(&RowKey::parse(key)?, value)?;
-            Ok(ControlFlow::Continue(()))
-        })
-    }
-
     fn write_type(&self, document_type: &str, writer: &mut SegmentWriter<'_>) -> Result<(), Error> {
         let columns = columns::stored_columns(self.layout, document_type);
         let new_column = |key: &ColumnKey| NewColumn {
@@ -458,22 +451,19 @@ impl SealRun<'_> {
         next: &mut dyn FnMut(ChunkRows) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut chunk: Option<ChunkRows> = None;
-        let mut last_key: Vec<u8> = Vec::new();
-        self.rows(&mut |key, value| {
-            // The newest version of a document comes first.
-            if key.sort_key == last_key || key.document_type() != document_type {
-                return Ok(());
+        for row in &self.run.rows {
+            pace::step();
+            let key = RowKey::parse(row.key())?;
+            if (self.run.types.len() > 1 && key.document_type() != document_type)
+                || key.timestamp.0 <= self.marks.dropped(document_type, key.reversed_location(), key.group)
+            {
+                continue;
             }
-            last_key.clear();
-            last_key.extend_from_slice(key.sort_key);
-            if key.timestamp.0 <= self.marks.dropped(document_type, key.reversed_location(), key.group) {
-                return Ok(());
-            }
-            if let Some(full) = chunk.take_if(|chunk| !chunk.takes(key)) {
+            if let Some(full) = chunk.take_if(|chunk| !chunk.takes(&key)) {
                 next(full)?;
             }
-            chunk.get_or_insert_with(|| ChunkRows::new(key)).add(key, value)
-        })?;
+            chunk.get_or_insert_with(|| ChunkRows::new(&key)).add(&key, row.value())?;
+        }
         chunk.map_or(Ok(()), next)
     }
 
@@ -559,7 +549,8 @@ impl ChunkRows {
     }
 
     fn add(&mut self, key: &RowKey<'_>, value: &[u8]) -> Result<(), Error> {
-        self.rows.push(TailRow::decode(key, value)?);
+        let row = TailRow::decode_after(key, value, self.rows.last())?;
+        self.rows.push(row);
         self.bytes += value.len();
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Batches: many writes that are admitted together and answered together.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::write::committer::CommitCallback;
+use crate::shared::StoreContext;
 use crate::{CommittedWrite, DocumentWrite, Error};
 
 /// A batch that was not taken on. Nothing of it was written, so that it can be sent again as it is.
@@ -19,6 +20,30 @@ pub struct RefusedBatch {
 /// Callback for the outcomes of a batch, in the order of its writes.
 pub(crate) type BatchCallback = Box<dyn FnOnce(Vec<Result<CommittedWrite, Error>>) + Send>;
 
+/// Writes that are counted in, until this is dropped. A batch is counted as a whole: threads that take writes
+/// on and the one that answers them would otherwise contend for the counters.
+pub(crate) struct WritesInFlight {
+    shared: Arc<StoreContext>,
+    writes: usize,
+    bytes: usize,
+}
+
+impl WritesInFlight {
+    /// Counts writes in.
+    pub fn count(shared: &Arc<StoreContext>, writes: usize, bytes: usize) -> Self {
+        shared.counters.writes_in_flight.fetch_add(writes, Ordering::Relaxed);
+        shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
+        WritesInFlight { shared: Arc::clone(shared), writes, bytes }
+    }
+}
+
+impl Drop for WritesInFlight {
+    fn drop(&mut self) {
+        self.shared.counters.writes_in_flight.fetch_sub(self.writes, Ordering::Relaxed);
+        self.shared.counters.bytes_in_flight.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// Outcomes of the writes of a batch, which come in any order.
 pub(crate) struct BatchOutcomes(Mutex<OpenOutcomes>);
 
@@ -26,32 +51,30 @@ struct OpenOutcomes {
     outcomes: Vec<Result<CommittedWrite, Error>>,
     /// Number of outcomes that have not come yet.
     missing: usize,
-    done: Option<BatchCallback>,
+    end: Option<(WritesInFlight, BatchCallback)>,
 }
 
 impl BatchOutcomes {
-    /// Waits for `count` outcomes, at least one.
-    pub fn new(count: usize, done: BatchCallback) -> Arc<Self> {
-        assert!(count > 0, "a batch without writes is answered at once");
-        let outcomes = vec![Err(Error::Closed); count];
-        Arc::new(BatchOutcomes(Mutex::new(OpenOutcomes { outcomes, missing: count, done: Some(done) })))
+    /// Waits for the outcomes of writes, at least one, that were counted in.
+    pub fn new(counted: WritesInFlight, done: BatchCallback) -> Arc<Self> {
+        let missing = counted.writes;
+        assert!(missing > 0, "a batch without writes is answered at once");
+        let outcomes = vec![Err(Error::Closed); missing];
+        Arc::new(BatchOutcomes(Mutex::new(OpenOutcomes { outcomes, missing, end: Some((counted, done)) })))
     }
 
-    /// Returns the callback of the write at `index`. The last one to be called answers the batch.
-    pub fn of(self: &Arc<Self>, index: usize) -> CommitCallback {
-        let batch = Arc::clone(self);
-        Box::new(move |outcome| batch.set(index, outcome))
-    }
-
-    fn set(&self, index: usize, outcome: Result<CommittedWrite, Error>) {
+    /// Takes the outcome of the write at `index`. The last one answers the batch.
+    pub fn set(&self, index: usize, outcome: Result<CommittedWrite, Error>) {
         let mut open = self.0.lock();
         open.outcomes[index] = outcome;
         open.missing -= 1;
         if open.missing > 0 {
             return;
         }
-        let (outcomes, done) = (std::mem::take(&mut open.outcomes), open.done.take());
+        let (outcomes, end) = (std::mem::take(&mut open.outcomes), open.end.take());
         drop(open);
-        done.expect("the last outcome comes once")(outcomes);
+        let (counted, done) = end.expect("the last outcome comes once");
+        drop(counted);
+        done(outcomes);
     }
 }

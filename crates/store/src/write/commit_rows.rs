@@ -4,14 +4,14 @@ use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentVersion, Timestamp};
 
 use crate::Error;
-use crate::tail::{KEY_LIMIT, KeyValue, encode_fields, encode_removed, row_key};
+use crate::tail::{KEY_LIMIT, NewRow, RowBytes, encode_fields, encode_removed, row_key};
 
 /// Rows that are committed together, and acknowledged together.
 pub(crate) enum CommitRows {
     /// A row that still needs its timestamp.
     Written { key: DocumentSortKey, value: RowValue, existed: Option<bool> },
     /// Rows that have theirs, all or none of which are kept.
-    Given { rows: Vec<KeyValue>, oldest: u64, newest: u64, bytes: usize, removes: bool },
+    Given { rows: Vec<NewRow>, oldest: u64, newest: u64, bytes: usize, removes: bool },
 }
 
 impl CommitRows {
@@ -67,7 +67,7 @@ impl CommitRows {
 
 /// The value of a row, without its timestamp.
 pub(crate) struct RowValue {
-    pub bytes: Vec<u8>,
+    pub bytes: RowBytes,
     pub removes: bool,
 }
 

@@ -32,9 +32,9 @@ pub(crate) use self::modifying::MODIFIERS;
 
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
-use crate::tail::{AppendError, KeyValue, RowDurability, RowKey, encode_put, encode_removed, row_key};
+use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
-use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch};
+use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch, WritesInFlight};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
 use crate::write::deferred::DeferredRows;
 use crate::write::if_unchanged;
@@ -80,37 +80,43 @@ struct PendingCommit {
     is_joined: bool,
 }
 
-impl AcceptedWrite {
-    /// Counts a write in and encodes it.
-    fn new(
-        shared: &Arc<StoreContext>,
-        write: DocumentWrite,
-        durability: WriteDurability,
-        is_batched: bool,
-        done: CommitCallback,
-    ) -> Self {
+/// A write that is encoded.
+struct EncodedWrite {
+    key: DocumentSortKey,
+    work: CommitterWork,
+}
+
+impl EncodedWrite {
+    fn new(write: DocumentWrite) -> Self {
         let key = DocumentSortKey::new(&write.id);
-        let (work, bytes) = match write.change {
+        let work = match write.change {
             StoreChange::Put(document) => {
-                let bytes = encode_put(&document);
-                let size = bytes.len();
-                (CommitterWork::Row(RowValue { bytes, removes: false }), size)
+                CommitterWork::Row(RowValue { bytes: encode_put(&document), removes: false })
             }
-            StoreChange::Remove => {
-                let bytes = encode_removed();
-                let size = bytes.len();
-                (CommitterWork::Row(RowValue { bytes, removes: true }), size)
-            }
-            StoreChange::Modify(modify) => (CommitterWork::Modify(write.id, modify), 0),
+            StoreChange::Remove => CommitterWork::Row(RowValue { bytes: encode_removed(), removes: true }),
+            StoreChange::Modify(modify) => CommitterWork::Modify(write.id, modify),
             StoreChange::Rewrite { base, document, until: _ } => {
-                let modify = if_unchanged(base, StoreModification::Put(document));
-                (CommitterWork::Modify(write.id, modify), 0)
+                CommitterWork::Modify(write.id, if_unchanged(base, StoreModification::Put(document)))
             }
         };
-        let reply = WriterReply::new(Arc::clone(shared), key.as_bytes().len() + bytes, done);
-        AcceptedWrite { key, work, durability, reply, is_batched }
+        EncodedWrite { key, work }
     }
 
+    /// Its bytes that are held until it is answered; those of a modification are not known yet.
+    fn bytes(&self) -> usize {
+        let value = match &self.work {
+            CommitterWork::Row(value) => value.bytes.len(),
+            CommitterWork::Modify(..) => 0,
+        };
+        self.key.as_bytes().len() + value
+    }
+
+    fn accepted(self, durability: WriteDurability, is_batched: bool, reply: WriterReply) -> AcceptedWrite {
+        AcceptedWrite { key: self.key, work: self.work, durability, reply, is_batched }
+    }
+}
+
+impl AcceptedWrite {
     /// Size of its row in bytes; that of a modification is not known yet.
     fn bytes(&self) -> usize {
         match &self.work {
@@ -150,7 +156,9 @@ impl PendingWrites {
 
     /// Takes a write on, or answers at once why not.
     pub fn accept(&self, write: DocumentWrite, done: CommitCallback) {
-        let accepted = AcceptedWrite::new(&self.shared, write, WriteDurability::Synced, false, done);
+        let encoded = EncodedWrite::new(write);
+        let reply = WriterReply::single(&self.shared, encoded.bytes(), done);
+        let accepted = encoded.accepted(WriteDurability::Synced, false, reply);
         if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes(), LIMIT)) {
             return accepted.reply.send(Err(error));
         }
@@ -181,12 +189,15 @@ impl PendingWrites {
             done(Vec::new());
             return Ok(Duration::ZERO);
         }
-        let outcomes = BatchOutcomes::new(writes.len(), done);
-        let (mut commits, mut modifications) = (Vec::with_capacity(writes.len()), Vec::new());
+        let began = self.shared.note_use();
+        let encoded: Vec<EncodedWrite> = writes.into_iter().map(EncodedWrite::new).collect();
+        let held: usize = encoded.iter().map(EncodedWrite::bytes).sum();
+        let (mut commits, mut modifications) = (Vec::with_capacity(encoded.len()), Vec::new());
+        let outcomes = BatchOutcomes::new(WritesInFlight::count(&self.shared, encoded.len(), held), done);
         let mut bytes = 0;
-        for (index, write) in writes.into_iter().enumerate() {
-            let done = outcomes.of(index);
-            let accepted = AcceptedWrite::new(&self.shared, write, durability, is_batched, done);
+        for (index, encoded) in encoded.into_iter().enumerate() {
+            let reply = WriterReply::batched(&outcomes, index, began);
+            let accepted = encoded.accepted(durability, is_batched, reply);
             if let Err(error) = check_key(&accepted.key) {
                 accepted.reply.send(Err(error));
                 continue;
@@ -216,7 +227,7 @@ impl PendingWrites {
     pub fn apply(&self, versions: Vec<DocumentVersion>, done: CommitCallback) {
         let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
-        let reply = WriterReply::new(Arc::clone(&self.shared), bytes, done);
+        let reply = WriterReply::single(&self.shared, bytes, done);
         let rows = given.and_then(|rows| {
             self.check(rows.removes(), LIMIT)?;
             // The committer advances the clock, in the order of commits; here it is only checked that the
@@ -345,6 +356,7 @@ impl PendingWrites {
     ) -> (Vec<Timestamp>, Result<(), Error>) {
         let shared = &self.shared;
         let is_deferred = batch.iter().all(|commit| commit.durability == WriteDurability::Deferred);
+        let came = Instant::now();
         loop {
             let state = shared.state();
             let generation = &state.generations[0];
@@ -354,6 +366,7 @@ impl PendingWrites {
                 }
                 continue;
             };
+            let waited = came.elapsed();
             if let Err(error) = deferred.sync_others(generation) {
                 return (vec![Timestamp::default(); batch.len()], Err(error));
             }
@@ -392,7 +405,9 @@ impl PendingWrites {
                     }
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
                     let filled = generation.bytes.load(Ordering::Relaxed);
+                    let rolling = Instant::now();
                     let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
+                    shared.counters.rolled.add(waited + rolling.elapsed());
                     let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
                     if rolled || spare_is_due {
                         shared.alarm.ring();
@@ -415,7 +430,7 @@ impl PendingWrites {
 
     /// Groups whose erasure is finished, and that have older versions than the drop among these rows: those
     /// of other replicas can come late.
-    fn late_groups(&self, rows: &[KeyValue], generation: &TailGeneration) -> BTreeSet<String> {
+    fn late_groups(&self, rows: &[NewRow], generation: &TailGeneration) -> BTreeSet<String> {
         let erasures = &self.shared.erasures;
         if !erasures.may_be_late(generation.oldest()) {
             return BTreeSet::new();
@@ -431,20 +446,24 @@ impl PendingWrites {
         &self,
         batch: &mut [PendingCommit],
         generation: &TailGeneration,
-    ) -> (Vec<Timestamp>, Vec<KeyValue>) {
+    ) -> (Vec<Timestamp>, Vec<NewRow>) {
         let clock = &self.shared.timestamps;
+        batch.iter().filter_map(|commit| commit.rows.newest()).for_each(|newest| clock.accept(newest));
+        let is_written = |commit: &&PendingCommit| matches!(commit.rows, CommitRows::Written { .. });
+        let mut new = clock.next_several(batch.iter().filter(is_written).count());
+        if !new.is_empty() {
+            generation.expect(new.start, new.end - 1);
+        }
         let mut timestamps = Vec::with_capacity(batch.len());
         let mut all = Vec::with_capacity(batch.len());
         for commit in batch {
             match &mut commit.rows {
                 CommitRows::Written { key, value, .. } => {
-                    let timestamp = clock.next();
-                    generation.expect(timestamp.0, timestamp.0);
+                    let timestamp = Timestamp(new.next().expect("there is one for each such row"));
                     all.push((row_key(key, timestamp), std::mem::take(&mut value.bytes)));
                     timestamps.push(timestamp);
                 }
                 CommitRows::Given { rows, oldest, newest, .. } => {
-                    clock.accept(Timestamp(*newest));
                     generation.expect(*oldest, *newest);
                     all.append(rows);
                     timestamps.push(Timestamp(*newest));
@@ -495,19 +514,27 @@ impl PendingWrites {
 
 /// Owes an answer to a writer, and gives one in any case.
 struct WriterReply {
-    shared: Arc<StoreContext>,
-    bytes: usize,
     /// When the write was taken on.
     began: Instant,
-    done: Option<CommitCallback>,
+    owed: Option<OwedAnswer>,
+}
+
+/// Receiver of an answer.
+enum OwedAnswer {
+    Single(WritesInFlight, CommitCallback),
+    /// The batch of the write, and its index there.
+    Batched(Arc<BatchOutcomes>, usize),
 }
 
 impl WriterReply {
-    fn new(shared: Arc<StoreContext>, bytes: usize, done: CommitCallback) -> Self {
-        shared.counters.writes_in_flight.fetch_add(1, Ordering::Relaxed);
-        shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
-        shared.note_use();
-        WriterReply { shared, bytes, began: Instant::now(), done: Some(done) }
+    /// Counts a single write in.
+    fn single(shared: &Arc<StoreContext>, bytes: usize, done: CommitCallback) -> Self {
+        let counted = WritesInFlight::count(shared, 1, bytes);
+        WriterReply { began: shared.note_use(), owed: Some(OwedAnswer::Single(counted, done)) }
+    }
+
+    fn batched(batch: &Arc<BatchOutcomes>, index: usize, began: Instant) -> Self {
+        WriterReply { began, owed: Some(OwedAnswer::Batched(Arc::clone(batch), index)) }
     }
 
     fn send(mut self, outcome: Result<CommittedWrite, Error>) {
@@ -515,13 +542,17 @@ impl WriterReply {
     }
 
     fn answer(&mut self, outcome: Result<CommittedWrite, Error>) {
-        if let Some(done) = self.done.take() {
-            self.shared.counters.writes_in_flight.fetch_sub(1, Ordering::Relaxed);
-            self.shared.counters.bytes_in_flight.fetch_sub(self.bytes, Ordering::Relaxed);
-            // A writer's fault must not end the thread that all writers need.
-            if catch_unwind(AssertUnwindSafe(|| done(outcome))).is_err() {
-                tracing::error!("what was to be called after a write failed");
+        let Some(owed) = self.owed.take() else { return };
+        let tell = || match owed {
+            OwedAnswer::Single(counted, done) => {
+                drop(counted);
+                done(outcome);
             }
+            OwedAnswer::Batched(batch, index) => batch.set(index, outcome),
+        };
+        // A writer's fault must not end the thread that all writers need.
+        if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+            tracing::error!("what was to be called after a write failed");
         }
     }
 }

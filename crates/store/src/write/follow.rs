@@ -10,7 +10,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use crate::Error;
 use crate::read::visit::VisitedVersion;
 use crate::state::marks::{DropMark, MarkScope};
-use crate::tail::{KeyValue, RowKey, TailRow};
+use crate::tail::{NewRow, RowBytes, RowKey, TailRow};
 
 /// Receiver of the changes of a store, in the order of their commits.
 ///
@@ -85,7 +85,7 @@ impl DroppingScope {
 #[derive(Debug, Clone)]
 pub struct CommittedRow {
     key: Vec<u8>,
-    value: Vec<u8>,
+    value: RowBytes,
 }
 
 impl CommittedRow {
@@ -150,7 +150,7 @@ pub(crate) struct HeldFollower<'a>(RwLockReadGuard<'a, Option<Arc<dyn CommitFoll
 
 impl HeldFollower<'_> {
     /// Copies the rows that the follower needs.
-    pub fn wanted(&self, rows: &[KeyValue]) -> Vec<CommittedRow> {
+    pub fn wanted(&self, rows: &[NewRow]) -> Vec<CommittedRow> {
         let Some(follower) = &*self.0 else { return Vec::new() };
         let is_wanted =
             |key: &[u8]| RowKey::parse(key).is_ok_and(|key| follower.follows(key.document_type()));

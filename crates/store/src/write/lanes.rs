@@ -10,7 +10,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
 use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -43,7 +43,25 @@ pub(crate) struct WriteLanes<W> {
     seed: u64,
 }
 
-type Shard<W> = HashMap<u64, WriteLane<W>>;
+type Shard<W> = HashMap<u64, WriteLane<W>, BuildHasherDefault<LaneHasher>>;
+
+/// Hasher of lanes, which are named by a hash with a seed: it is as good as any of it.
+#[derive(Default)]
+struct LaneHasher(u64);
+
+impl Hasher for LaneHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("lanes are named by numbers of 64 bits");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 struct WriteLane<W> {
     running: usize,
@@ -96,7 +114,8 @@ impl<W: LaneWrite> WriteLanes<W> {
 
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard<W>>, u64) {
         let hash = xxh3_64_with_seed(key, self.seed);
-        let shard = &self.shards[hash as usize % SHARDS];
+        // The table of a shard uses the lowest bits and the highest ones.
+        let shard = &self.shards[(hash >> 32) as usize % SHARDS];
         (shard.lock(), hash)
     }
 }

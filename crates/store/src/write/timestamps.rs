@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,11 +35,18 @@ impl TimestampSource {
 
     /// A timestamp above all before.
     pub fn next(&self) -> Timestamp {
+        Timestamp(self.next_several(1).start)
+    }
+
+    /// So many timestamps, one after another, above all before.
+    pub fn next_several(&self, count: usize) -> Range<u64> {
         let now = self.clock.now_us();
-        let step = |last: u64| Some(now.max(last.saturating_add(1)));
+        let from = |last: u64| now.max(last.saturating_add(1));
+        let to = |last: u64| from(last).saturating_add(count as u64);
+        let step = |last: u64| Some(to(last) - 1);
         let last =
             self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).unwrap_or_else(|last| last);
-        Timestamp(now.max(last.saturating_add(1)))
+        from(last)..to(last)
     }
 
     /// Every timestamp from now on is above this one, which another clock has given.
@@ -85,5 +93,28 @@ impl TimestampSource {
     /// The machine's clock.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.clock.now_us())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_env::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn timestamps_follow_the_clock_and_are_above_all_before() {
+        let clock = Arc::new(ManualClock::new(100));
+        let source = TimestampSource::new(Arc::clone(&clock) as Arc<dyn WallClock>, Timestamp(7));
+        assert_eq!(source.next(), Timestamp(100));
+        assert_eq!(source.next_several(3), 101..104);
+        assert!(source.next_several(0).is_empty());
+        assert_eq!(source.next(), Timestamp(104), "none is left out");
+        clock.set(50);
+        assert_eq!(source.next_several(2), 105..107, "the clock was set back");
+        source.accept(Timestamp(200));
+        assert_eq!(source.next_several(2), 201..203);
+        clock.set(1000);
+        assert_eq!((source.next_several(2), source.last()), (1000..1002, Timestamp(1001)));
     }
 }

@@ -2,7 +2,9 @@
 //! are under way at a time, if no document is in both, so that one is synced while the next one is sent. They
 //! are counted in their order, as soon as they have ended: clients wait for that before they send more.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::hash::BuildHasher;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,11 +57,15 @@ pub(super) struct FeedCommitter {
     key: Option<StreamKey>,
     /// Waves that have begun, oldest first.
     under_way: VecDeque<WaveUnderWay>,
+    hasher: RandomState,
 }
+
+/// Documents of a wave, by hashes of their ids: operations on two that have one only wait for each other.
+type WaveDocuments = HashSet<u64>;
 
 /// A wave that has begun.
 struct WaveUnderWay {
-    documents: HashSet<DocumentId>,
+    documents: WaveDocuments,
     /// Number and end of its last operation.
     last: (u64, u64),
     outcomes: JoinHandle<Vec<StreamOutcome>>,
@@ -89,7 +95,7 @@ struct WaveWrite {
 struct OperationWave {
     /// Number and end of the last operation, of any kind.
     last: Option<(u64, u64)>,
-    documents: HashSet<DocumentId>,
+    documents: WaveDocuments,
     writes: Vec<DocumentWrite>,
     /// Origins of the writes, in their order.
     origins: Vec<WaveWrite>,
@@ -101,14 +107,11 @@ struct OperationWave {
 }
 
 impl OperationWave {
-    fn has(&self, step: &PreparedStep) -> bool {
-        step.id().is_some_and(|id| self.documents.contains(id))
-    }
-
-    fn add(&mut self, item: PreparedItem) {
+    /// Adds an operation, on the document with this hash.
+    fn add(&mut self, item: PreparedItem, document: Option<u64>) {
         let PreparedItem { number, place, end, step } = item;
         self.last = Some((number, end));
-        self.documents.extend(step.id().cloned());
+        self.documents.extend(document);
         match step {
             PreparedStep::Write { kind, write, again, size } => {
                 let id = write.id.clone();
@@ -136,8 +139,8 @@ impl FeedCommitter {
         if key.is_some() {
             answer.keep_lines();
         }
-        let (totals, under_way) = (FeedTotals::default(), VecDeque::new());
-        FeedCommitter { call, answer, totals, stopped: None, key, under_way }
+        let (totals, under_way, hasher) = (FeedTotals::default(), VecDeque::new(), RandomState::new());
+        FeedCommitter { call, answer, totals, stopped: None, key, under_way, hasher }
     }
 
     /// Executes all pieces, until the stream ends or is stopped, and writes the totals. A piece that could
@@ -209,13 +212,14 @@ impl FeedCommitter {
         let memory = Arc::new(memory);
         let mut wave = OperationWave::default();
         for item in items {
-            if wave.has(&item.step) {
+            let document = item.step.id().map(|id| self.hasher.hash_one(id.as_str()));
+            if document.is_some_and(|document| wave.documents.contains(&document)) {
                 self.begin(std::mem::take(&mut wave), &memory).await;
             }
             if self.stopped.is_some() {
                 return;
             }
-            wave.add(item);
+            wave.add(item, document);
         }
         self.begin(wave, &memory).await;
     }

@@ -32,6 +32,13 @@ impl ReceivedOperation {
         }
     }
 
+    /// The document, without the rest.
+    pub(super) fn into_id(self) -> DocumentId {
+        match self {
+            ReceivedOperation::Json(FeedOperation { id, .. }) | ReceivedOperation::Row { id, .. } => id,
+        }
+    }
+
     /// Replaces the id of the document.
     pub(super) fn set_id(&mut self, new: DocumentId) {
         match self {

@@ -274,16 +274,16 @@ fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: Fe
 }
 
 /// Fills the only group of the caller into an id without a group, and permits the caller the document.
-fn admit(call: &DocumentCall, operation: &mut ReceivedOperation) -> Result<(), Error> {
+/// Returns true if the id is another one now.
+fn admit(call: &DocumentCall, operation: &mut ReceivedOperation) -> Result<bool, Error> {
     let caller = call.caller.as_ref().expect("a feed begins with its caller");
     let id = operation.id();
-    if let Some(group) = caller.only_group()
-        && *id.group() == DocumentGroup::None
-    {
+    let group = caller.only_group().filter(|_| *id.group() == DocumentGroup::None);
+    if let Some(group) = group {
         operation.set_id(DocumentId::new(id.namespace(), id.document_type(), group, id.name())?);
     }
     caller.permit(WantedGroups::These(std::slice::from_ref(operation.id().group())))?;
-    Ok(())
+    Ok(group.is_some())
 }
 
 /// True if all nodes know which group the ids in conditions leave out, if any.
@@ -314,10 +314,10 @@ fn prepared_step(
     deployment: &CompiledApplication,
     mut operation: ReceivedOperation,
 ) -> Result<PreparedStep, Box<RefusedOperation>> {
-    let named = operation.id().clone();
-    if let Err(error) = admit(call, &mut operation) {
-        return Err(RefusedOperation::boxed(operation, error));
-    }
+    let is_renamed = match admit(call, &mut operation) {
+        Ok(is_renamed) => is_renamed,
+        Err(error) => return Err(RefusedOperation::boxed(operation, error)),
+    };
     let kind = match deployment.kind(operation.id().document_type()) {
         Ok(kind) => kind,
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
@@ -328,9 +328,7 @@ fn prepared_step(
     };
     let destination = match destination(call, kind, operation.id()) {
         // The other node would read the ids in the text: that of the document, and those in its condition.
-        StepDestination::There(_) if *operation.id() != named || !knows_group(call) => {
-            StepDestination::Single
-        }
+        StepDestination::There(_) if is_renamed || !knows_group(call) => StepDestination::Single,
         StepDestination::Moved => {
             let error = Error::Unsettled("the document has got another owner".to_owned());
             return Err(RefusedOperation::boxed(operation, error));
@@ -362,10 +360,12 @@ fn prepared_step(
     let condition = parsed.condition.clone().filter(|_| operation.kind() == OperationKind::Remove);
     match write::change_here(call, deployment, kind, parsed) {
         Ok(Some(change)) => {
-            let (kind, write) = (operation.kind(), DocumentWrite { id: operation.id().clone(), change });
-            let again =
-                (!call.node.cluster().is_alone()).then(|| RepeatableOperation { operation, condition });
-            Ok(PreparedStep::Write { kind, write, again, size })
+            let kind = operation.kind();
+            let (id, again) = match call.node.cluster().is_alone() {
+                true => (operation.into_id(), None),
+                false => (operation.id().clone(), Some(RepeatableOperation { operation, condition })),
+            };
+            Ok(PreparedStep::Write { kind, write: DocumentWrite { id, change }, again, size })
         }
         Ok(None) => Ok(PreparedStep::Ignored(operation.id().clone())),
         Err(error) => Err(RefusedOperation::boxed(operation, error)),

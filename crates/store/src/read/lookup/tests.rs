@@ -12,7 +12,7 @@ use crate::Error;
 use crate::state::marks::DropMarks;
 use crate::state::{StoreState, StoredBucket, TailGeneration};
 use crate::tail::{
-    AppendError, FjallTails, KeyValue, RowDurability, TailFactory, TailFilter, TailRows, TailSnapshot,
+    AppendError, FjallTails, NewRow, RowDurability, TailFactory, TailFilter, TailRows, TailSnapshot,
     encode_put, encode_removed, row_key,
 };
 
@@ -39,7 +39,7 @@ fn document(number: u32, timestamp: u64) -> Document {
     Document { id: id(number), fields }
 }
 
-fn row((number, timestamp): NumberedVersion) -> KeyValue {
+fn row((number, timestamp): NumberedVersion) -> NewRow {
     let value = match is_removal(timestamp) {
         true => encode_removed(),
         false => encode_put(&document(number, timestamp)),
@@ -199,7 +199,7 @@ fn lookups_beside_commits_hide_no_document_that_was_committed_before() {
 struct WatchedTail(Arc<dyn TailRows>, AtomicUsize);
 
 impl TailRows for WatchedTail {
-    fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+    fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         self.0.append(rows, durability)
     }
 
