@@ -35,6 +35,7 @@ mod scan;
 mod singles;
 mod tree;
 mod value;
+mod weighted_words;
 mod window;
 mod words;
 
