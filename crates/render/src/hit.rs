@@ -39,9 +39,8 @@ fn index_id(source: &str, id: &DocumentId) -> String {
     let mut global_id: [u8; 16] = Md5::digest(id.as_str().as_bytes()).into();
     global_id[..4].copy_from_slice(&(id.location().bits() as u32).to_le_bytes());
     let mut text = format!("index:{source}/0/");
-    for byte in &global_id[..12] {
-        text.push_str(&format!("{byte:02x}"));
-    }
+    let digit = |number: u8| char::from(b"0123456789abcdef"[usize::from(number)]);
+    text.extend(global_id[..12].iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
     text
 }
 
