@@ -262,10 +262,47 @@ impl ReadyLeaf {
         }
     }
 
+    /// True if it tests values in their wire form, so that it can do so together with other leaves.
+    pub(crate) fn tests_encoded(&self) -> bool {
+        matches!(self.kind, LeafKind::Values { .. }) && self.leaves.is_some() && self.test.is_some()
+    }
+
+    /// Matches of leaves of the same path in the documents `within`, whose values are read once. `None` if the
+    /// column does not have them in their wire form.
+    pub(crate) fn find_each(
+        leaves: &[&ReadyLeaf],
+        column: &Column,
+        within: &DocumentBits,
+    ) -> Option<Vec<LeafOutcome>> {
+        let narrowed = leaves.iter().map(|leaf| leaf.narrow(column, within));
+        let rows = narrowed.fold(DocumentBits::NONE, |all, one| all.or(&one)).rows();
+        let values = leaves.first()?.leaf_column(column, &rows)?;
+        let outcome = |leaf: &&ReadyLeaf| match leaf.kind {
+            LeafKind::Values { weighted, listed } => {
+                leaf.values_of(column, &rows, Some(&values), weighted, listed)
+            }
+            _ => leaf.nothing(),
+        };
+        Some(leaves.iter().map(outcome).collect())
+    }
+
     /// Matches values of any type.
     fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
-        let (rows, mut buffer) = (self.narrow(column, within).rows(), String::new());
-        let encoded = self.test.as_ref().zip(self.leaf_column(column, &rows));
+        let rows = self.narrow(column, within).rows();
+        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), weighted, listed)
+    }
+
+    /// As [`ReadyLeaf::values`], for documents whose values in their wire form have been read, if they have
+    /// it.
+    fn values_of(
+        &self,
+        column: &Column,
+        rows: &[u16],
+        encoded: Option<&LeafColumn<'_>>,
+        weighted: bool,
+        listed: bool,
+    ) -> LeafOutcome {
+        let (encoded, mut buffer) = (self.test.as_ref().zip(encoded), String::new());
         let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, listed, &mut buffer)?));
         let found: Vec<(u16, i64)> = match encoded {
             None => rows.iter().filter_map(weight).collect(),
@@ -278,7 +315,7 @@ impl ReadyLeaf {
                     }
                     found.extend(weighing.weight(self.dot_product_above).map(|weight| (rows[row], weight)));
                 };
-                test.matched(leaves.values()).each_row(&leaves, &mut weigh);
+                test.matched(leaves.values()).each_row(leaves, &mut weigh);
                 if !leaves.irregular().is_empty() {
                     found.extend(leaves.irregular().iter().filter_map(|row| weight(&rows[*row])));
                     found.sort_unstable();

@@ -368,6 +368,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         // Words of which only the documents count, by their field.
         let mut words: HashMap<&ColumnKey, Vec<&WordMatcher>> = HashMap::new();
         let ready = self.ready;
+        self.seek_values(children, within)?;
         for child in children {
             match child {
                 PlanNode::Leaf(leaf) if ready.leaves[leaf.0].finds_documents => {

@@ -1,13 +1,15 @@
-//! Words of the same field that are searched together.
+//! Leaves of the same field that are searched together.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey};
-use millrace_plan::LeafId;
+use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, EvaluatedLeaf, ReadyPlan, take};
 use crate::Error;
 use crate::bits::DocumentBits;
+use crate::leaf::ReadyLeaf;
 use crate::many::{MANY_WORDS, find_any, find_each};
 use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
@@ -44,6 +46,32 @@ impl ChunkPass<'_, '_> {
         assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
         for (leaf, found) in leaves.iter().zip(found) {
             self.found[leaf.0] = Some(EvaluatedLeaf { within: live, found });
+        }
+        Ok(())
+    }
+
+    /// Evaluates those children of a disjunction that read the same values, where there are several, in the
+    /// documents `within`: the values are read once.
+    pub(super) fn seek_values(&mut self, children: &[PlanNode], within: &DocumentBits) -> Result<(), Error> {
+        let ready = self.ready;
+        let mut groups: HashMap<(&ColumnKey, &[Arc<str>]), Vec<LeafId>> = HashMap::new();
+        for child in children {
+            let PlanNode::Leaf(id) = child else { continue };
+            let leaf = &ready.leaves[id.0];
+            if self.found[id.0].is_none() && leaf.tests_encoded() {
+                groups.entry((&leaf.field.key, leaf.field.path.as_slice())).or_default().push(*id);
+            }
+        }
+        for ids in groups.into_values().filter(|ids| ids.len() > 1) {
+            let leaves: Vec<&ReadyLeaf> = ids.iter().map(|id| &ready.leaves[id.0]).collect();
+            let Some(column) = self.column(ids[0], within)? else { continue };
+            // Without their wire form each leaf reads them by itself.
+            for (id, found) in
+                ids.iter().zip(ReadyLeaf::find_each(&leaves, &column, within).into_iter().flatten())
+            {
+                take(ready.plan, &mut self.taken, found.memory_bytes())?;
+                self.found[id.0] = Some(EvaluatedLeaf { within: *within, found });
+            }
         }
         Ok(())
     }
