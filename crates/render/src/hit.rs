@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
-use millrace_document::{DocumentId, DocumentValue, json, scalar};
+use millrace_document::{DocumentId, DocumentValue, json};
 use millrace_result::{FeatureValue, FieldValue, ResultHit};
 use millrace_tensor::json::TensorFormat;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -134,9 +134,7 @@ impl Serialize for EntriesInHit<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let options = self.options;
         serializer.collect_map(
-            self.entries.iter().map(|(key, value)| {
-                (scalar::to_text(key).unwrap_or_default(), ValueInHit { value, options })
-            }),
+            self.entries.iter().map(|(key, value)| (json::key(key), ValueInHit { value, options })),
         )
     }
 }

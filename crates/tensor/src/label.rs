@@ -2,7 +2,7 @@
 
 /// A text of at most 15 bytes as one number, with its length: it is hashed and compared without a loop over
 /// its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ShortText(u128);
 
 /// Each byte of a number is 1.
@@ -37,6 +37,14 @@ impl ShortText {
         Some(ShortText(bytes | (length as u128) << (8 * Self::BYTES_MAX)))
     }
 
+    /// A number of which few texts have the same highest bits, unless they were chosen for that: for caches and
+    /// filters, where those cost time alone.
+    #[inline]
+    pub fn mixed(self) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        ((self.0 as u64).wrapping_mul(ODD) ^ (self.0 >> 64) as u64).wrapping_mul(ODD)
+    }
+
     /// The text with small letters instead of capital ones; `None` if not all of it is ASCII.
     #[inline]
     pub fn lowercase_ascii(self) -> Option<Self> {
@@ -58,7 +66,7 @@ impl ShortText {
 pub struct ShortTextFilter {
     /// A power of two of bits; none without texts.
     bits: Vec<u64>,
-    /// Number of the lowest bits of a product that do not number a bit.
+    /// Number of the lowest bits of a mixed text that do not number a bit.
     shift: u32,
 }
 
@@ -89,10 +97,8 @@ impl ShortTextFilter {
     }
 
     #[inline]
-    fn bit(&self, ShortText(text): ShortText) -> usize {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let both = (text as u64).wrapping_mul(ODD) ^ (text >> 64) as u64;
-        (both.wrapping_mul(ODD) >> self.shift) as usize
+    fn bit(&self, text: ShortText) -> usize {
+        (text.mixed() >> self.shift) as usize
     }
 }
 
