@@ -15,7 +15,7 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, compares_places, narrowings};
-use self::together::together;
+use self::together::{alternatives, together};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
 use crate::nearest::SmallestDistances;
@@ -367,9 +367,10 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let (mut known, mut residuals) = (DocumentBits::NONE, Vec::new());
         // Words of which only the documents count, by their field.
         let mut words: HashMap<&ColumnKey, Vec<&WordMatcher>> = HashMap::new();
-        let ready = self.ready;
-        self.seek_values(children, within)?;
-        for child in children {
+        let (ready, mut all) = (self.ready, Vec::with_capacity(children.len()));
+        alternatives(children, &mut all);
+        self.seek_values(&all, within)?;
+        for child in all {
             match child {
                 PlanNode::Leaf(leaf) if ready.leaves[leaf.0].finds_documents => {
                     let leaf = &ready.leaves[leaf.0];

@@ -29,6 +29,17 @@ pub(super) fn together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
     groups.into_values().filter(|leaves| leaves.len() >= MANY_WORDS).collect()
 }
 
+/// Appends the children of a disjunction. Those of disjunctions among them, as a word in any of several fields
+/// is one, come in their place.
+pub(super) fn alternatives<'n>(children: &'n [PlanNode], all: &mut Vec<&'n PlanNode>) {
+    for child in children {
+        match child {
+            PlanNode::Or(children) => alternatives(children, all),
+            child => all.push(child),
+        }
+    }
+}
+
 impl ChunkPass<'_, '_> {
     /// Evaluates leaves of one word each, all of one field, in all live documents.
     pub(super) fn seek_together(&mut self, leaves: &[LeafId]) -> Result<(), Error> {
@@ -50,9 +61,9 @@ impl ChunkPass<'_, '_> {
         Ok(())
     }
 
-    /// Evaluates those children of a disjunction that read the same values, where there are several, in the
+    /// Evaluates those parts of a disjunction that read the same values, where there are several, in the
     /// documents `within`: the values are read once.
-    pub(super) fn seek_values(&mut self, children: &[PlanNode], within: &DocumentBits) -> Result<(), Error> {
+    pub(super) fn seek_values(&mut self, children: &[&PlanNode], within: &DocumentBits) -> Result<(), Error> {
         let ready = self.ready;
         let mut groups: HashMap<(&ColumnKey, &[Arc<str>]), Vec<LeafId>> = HashMap::new();
         for child in children {
