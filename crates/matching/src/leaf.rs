@@ -267,8 +267,8 @@ impl ReadyLeaf {
         matches!(self.kind, LeafKind::Values { .. }) && self.leaves.is_some() && self.test.is_some()
     }
 
-    /// Matches of leaves of the same path in the documents `within`, whose values are read once. `None` if the
-    /// column does not have them in their wire form.
+    /// Matches of leaves of the same path in the documents `within`, whose values are read once. `None` if
+    /// the column does not have them in their wire form.
     pub(crate) fn find_each(
         leaves: &[&ReadyLeaf],
         column: &Column,

@@ -29,8 +29,8 @@ pub(super) fn together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
     groups.into_values().filter(|leaves| leaves.len() >= MANY_WORDS).collect()
 }
 
-/// Appends the children of a disjunction. Those of disjunctions among them, as a word in any of several fields
-/// is one, come in their place.
+/// Appends the children of a disjunction. Those of disjunctions among them (a word in any of several fields
+/// is one) come in their place.
 pub(super) fn alternatives<'n>(children: &'n [PlanNode], all: &mut Vec<&'n PlanNode>) {
     for child in children {
         match child {
