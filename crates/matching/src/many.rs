@@ -25,6 +25,8 @@ const TAKEN_TOGETHER: usize = 1 << 14;
 
 /// Maximum number of sets whose tokens are counted.
 const COUNTED_SETS: usize = 32;
+/// Number of sets of most questions; half as many counters are cleared and added up for these.
+const FEW_SETS: usize = 16;
 /// Minimum number of tokens of a document, on average, for which counters are worth clearing and reading.
 const COUNTED_TOKENS: usize = 32;
 /// Counters of each set: a token need not wait for the one before it, which mostly is of the same set.
@@ -173,21 +175,36 @@ impl LeafTable {
         live: &DocumentBits,
         take: &mut TakeMemory<'_>,
     ) -> Result<Vec<Vec<u32>>, QueryMemoryError> {
-        let numbers: Vec<u8> = self.numbers.iter().map(|set| *set as u8).collect();
-        let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.words];
-        for leaf in self.sets.iter().flatten() {
-            let counts = &mut found[usize::from(*leaf)];
-            if counts.is_empty() {
-                take(tokens.len() * size_of::<u32>())?;
-                counts.resize(tokens.len(), 0);
-            }
+        match self.sets.len() {
+            ..=FEW_SETS => self.count_few::<FEW_SETS>(ids, tokens, live, take),
+            _ => self.count_few::<COUNTED_SETS>(ids, tokens, live, take),
         }
-        let starts = tokens.starts();
+    }
+
+    /// As [`LeafTable::count`], of at most `N` sets.
+    fn count_few<const N: usize>(
+        &self,
+        ids: &[u16],
+        tokens: &TokensColumn,
+        live: &DocumentBits,
+        take: &mut TakeMemory<'_>,
+    ) -> Result<Vec<Vec<u32>>, QueryMemoryError> {
+        let numbers: Vec<u8> = self.numbers.iter().map(|set| *set as u8).collect();
+        let (starts, mut by_document) = (tokens.starts(), vec![[0; N]; tokens.len()]);
         for document in live.iter() {
-            let counts = count_sets(&ids[starts[document] as usize..starts[document + 1] as usize], &numbers);
-            // No branch depends on the words that a document has.
-            for (leaves, count) in self.sets.iter().zip(counts) {
-                leaves.iter().for_each(|leaf| found[usize::from(*leaf)][document] += count);
+            let ids = &ids[starts[document] as usize..starts[document + 1] as usize];
+            by_document[document] = count_sets(ids, &numbers);
+        }
+        // No branch depends on the words that a document has.
+        let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.words];
+        for (set, leaves) in self.sets.iter().enumerate() {
+            for leaf in leaves {
+                let counts = &mut found[usize::from(*leaf)];
+                if counts.is_empty() {
+                    take(tokens.len() * size_of::<u32>())?;
+                    counts.resize(tokens.len(), 0);
+                }
+                counts.iter_mut().zip(&by_document).for_each(|(count, of_sets)| *count += of_sets[set]);
             }
         }
         Ok(found)
@@ -232,13 +249,13 @@ impl LeafTable {
 }
 
 /// Number of tokens of each set, given the set of each token number.
-fn count_sets(ids: &[u16], numbers: &[u8]) -> [u32; COUNTED_SETS] {
+fn count_sets<const N: usize>(ids: &[u16], numbers: &[u8]) -> [u32; N] {
     // The remainder is the set itself, and spares a check.
-    let set = |id: u16| usize::from(numbers[usize::from(id)]) % COUNTED_SETS;
-    let mut all = [0; COUNTED_SETS];
+    let set = |id: u16| usize::from(numbers[usize::from(id)]) % N;
+    let mut all = [0; N];
     // Of so many tokens no counter overflows, and small ones are sooner cleared and added up.
     for ids in ids.chunks(usize::from(u16::MAX)) {
-        let mut counters = [[0u16; COUNTED_SETS]; COUNTERS];
+        let mut counters = [[0u16; N]; COUNTERS];
         let (blocks, rest) = ids.as_chunks::<COUNTERS>();
         for block in blocks {
             counters.iter_mut().zip(block).for_each(|(counts, id)| counts[set(*id)] += 1);
