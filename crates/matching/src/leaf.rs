@@ -11,6 +11,7 @@ use millrace_plan::{Plan, PlanLeaf, Predicate};
 use crate::Error;
 use crate::bits::DocumentBits;
 use crate::geo::GeoCircle;
+use crate::listed_words::ListedWords;
 use crate::many::find_any;
 use crate::matched::{MatchedValue, MatchedValues};
 use crate::nearest::NearestLeaf;
@@ -19,7 +20,6 @@ use crate::outcome::{LeafDistances, LeafOutcome};
 use crate::pattern::WordMatcher;
 use crate::scan::{number_weights, numbers, text_weights, texts, truths};
 use crate::value::{ValueTest, ValueWeights};
-use crate::weighted_words::WeightedWords;
 use crate::words::{self, ChunkPositions};
 
 /// A leaf prepared for all chunks.
@@ -197,7 +197,7 @@ impl ReadyLeaf {
                 _ => LeafOutcome::Places(words::find(matchers, tokens, within, self.paths)),
             },
             (LeafKind::WordIn(words), Column::Tokens(tokens)) => {
-                let words = WeightedWords::new(words, tokens, self.paths);
+                let words = ListedWords::new(words, tokens, self.paths);
                 LeafOutcome::Weights(words.weights(tokens, within, self.dot_product_above))
             }
             (LeafKind::Nearest(nearest, _), column) => {

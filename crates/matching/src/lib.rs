@@ -22,6 +22,7 @@ mod geo;
 mod kernels;
 mod leaf;
 mod listed;
+mod listed_words;
 mod many;
 mod matched;
 mod matches;
@@ -35,7 +36,6 @@ mod scan;
 mod singles;
 mod tree;
 mod value;
-mod weighted_words;
 mod window;
 mod words;
 

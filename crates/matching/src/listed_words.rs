@@ -7,14 +7,14 @@ use crate::bits::DocumentBits;
 use crate::value::ValueWeights;
 
 /// Weighted words among the token numbers of a chunk.
-pub(crate) struct WeightedWords {
+pub(crate) struct ListedWords {
     /// For each token number the place of its weight, counted from 1; 0 for a word without a weight.
     places: Vec<u32>,
     /// Distinct weights, ascending, so that the greatest place is that of the greatest weight.
     weights: Vec<i32>,
 }
 
-impl WeightedWords {
+impl ListedWords {
     /// Looks up stems with their weights. Of the weights of a word that has two of the stems, the greater
     /// counts.
     pub(crate) fn new(listed: &[(String, i32)], tokens: &TokensColumn, paths: ExecutionPaths) -> Self {
@@ -40,7 +40,7 @@ impl WeightedWords {
             let known: &mut u32 = &mut places[number as usize];
             *known = (*known).max(place);
         }
-        WeightedWords { places, weights }
+        ListedWords { places, weights }
     }
 
     /// The documents of `within` that match, with their weights: the greatest of their words, or the sum of
@@ -158,7 +158,7 @@ mod tests {
             }
             let listed: Vec<(String, i32)> = listed.into_iter().collect();
             for paths in [ExecutionPaths::Fast, ExecutionPaths::Plain] {
-                let words = WeightedWords::new(&listed, &tokens, paths);
+                let words = ListedWords::new(&listed, &tokens, paths);
                 prop_assert_eq!(&words.weights(&tokens, &within, above), &expected);
             }
         }
