@@ -166,7 +166,10 @@ pub fn value(column: &Column, data_type: &DataType, index: usize) -> Option<Docu
             if !is_recorded(column) && encoded_collection(bytes).is_some() {
                 return None;
             }
-            Some(DocumentValue::String(String::from_utf8_lossy(bytes).into_owned()))
+            // Nearly all texts are UTF-8, which is sooner seen than a text is put together of parts that are.
+            let whole = std::str::from_utf8(bytes).map(str::to_owned);
+            let text = whole.unwrap_or_else(|_| String::from_utf8_lossy(bytes).into_owned());
+            Some(DocumentValue::String(text))
         }
         (ValueLayout::Raw, Column::Bytes(column)) => {
             column.get(index).map(|bytes| DocumentValue::Raw(bytes.to_vec()))

@@ -3,7 +3,7 @@
 //! - [`parse`] reads the body of one operation, directly into typed values;
 //! - [`FeedReader`] splits a feed (a list or lines of operations) into single operations;
 //! - [`read_value`] reads a single value out of other JSON;
-//! - [`fields`] and [`value`] write documents and values.
+//! - [`fields`], [`value`] and [`key`] write documents, values, and the keys of maps.
 
 mod failure;
 mod feed;
@@ -18,4 +18,4 @@ pub use feed::{FeedOperation, FeedReader};
 pub use operation::{ParseOptions, parse};
 pub use place::{FeedPosition, split_place};
 pub use read::read_value;
-pub use write::{FieldsJson, ValueJson, fields, value};
+pub use write::{FieldsJson, ValueJson, fields, key, value};

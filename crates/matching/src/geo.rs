@@ -55,6 +55,8 @@ pub(crate) struct GeoCircle {
     centre: GeoCentre,
     /// Haversine of the radius; `None` if every position is within.
     limit: Option<f64>,
+    /// Difference of latitudes in degrees from which on a position is certainly beyond the radius.
+    reach: f64,
 }
 
 impl GeoCircle {
@@ -66,7 +68,10 @@ impl GeoCircle {
                 true => -1.0,
                 false => angle.sin().powi(2),
             });
-        GeoCircle { centre: GeoCentre::new(latitude, longitude), limit }
+        // Where sines hardly grow any more, one beyond the reach could be rounded to the limit.
+        let reach = angle.filter(|angle| *angle < 1.5).map(|angle| 2.0 * angle.to_degrees() + 1e-6);
+        let reach = reach.unwrap_or(f64::INFINITY);
+        GeoCircle { centre: GeoCentre::new(latitude, longitude), limit, reach }
     }
 
     /// Haversine of a stored position, in millionths of a degree; infinite if its latitude alone is beyond
@@ -81,8 +86,12 @@ impl GeoCircle {
     }
 
     fn haversine(&self, latitude: f64, longitude: f64) -> f64 {
+        // Most positions outside are so by their latitude, and most of these without a sine of it.
+        let apart = (latitude - self.centre.latitude).abs();
+        if apart > self.reach && apart < 180.0 {
+            return f64::INFINITY;
+        }
         let of_latitude = self.centre.of_latitude(latitude);
-        // Most positions outside are so by their latitude.
         match self.limit {
             Some(limit) if of_latitude > limit => f64::INFINITY,
             _ => of_latitude + self.centre.of_longitude(latitude, longitude),
@@ -134,6 +143,20 @@ mod tests {
             "half of the earth's circumference"
         );
         assert!(!circle(Some(19_900.0)).contains(-oslo.0, oslo.1 - 180.0));
+        for radius in [0.0, 1e-3, 1.0, 391.0, 5000.0, 19_000.0, 19_112.0, 19_113.0, 20_015.0] {
+            let circle = circle(Some(radius));
+            for step in 0..2000 {
+                let (latitude, longitude) = (f64::from(step) * 0.09 - 90.0, f64::from(step % 7));
+                let centre = &circle.centre;
+                let whole = centre.of_latitude(latitude) + centre.of_longitude(latitude, longitude);
+                let is_within = circle.limit.is_none_or(|limit| whole <= limit);
+                assert_eq!(
+                    circle.contains(latitude, longitude),
+                    is_within,
+                    "{radius} {latitude} {longitude}"
+                );
+            }
+        }
         assert!(GeoBox([59.0, 10.0, 60.0, 11.0]).contains(oslo.0, oslo.1));
         assert!(!GeoBox([59.0, 10.0, 60.0, 11.0]).contains(trondheim.0, trondheim.1));
         assert!(GeoBox([-10.0, 170.0, 10.0, -170.0]).contains(0.0, -175.0));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, TokensColumn, ValueLayout, layout};
+use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, ValueLayout, layout};
 use millrace_document::{DataType, EncodedLeafReader, EncodedLeafValues, LeafColumn, ValueRef};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_plan::{Plan, PlanLeaf, Predicate};
@@ -11,6 +11,8 @@ use millrace_plan::{Plan, PlanLeaf, Predicate};
 use crate::Error;
 use crate::bits::DocumentBits;
 use crate::geo::GeoCircle;
+use crate::listed_words::ListedWords;
+use crate::many::find_any;
 use crate::matched::{MatchedValue, MatchedValues};
 use crate::nearest::NearestLeaf;
 use crate::nested::{NestedValue, ValueElement};
@@ -18,7 +20,7 @@ use crate::outcome::{LeafDistances, LeafOutcome};
 use crate::pattern::WordMatcher;
 use crate::scan::{number_weights, numbers, text_weights, texts, truths};
 use crate::value::{ValueTest, ValueWeights};
-use crate::words::{self, ChunkPositions, TokenNumbers};
+use crate::words::{self, ChunkPositions};
 
 /// A leaf prepared for all chunks.
 pub(crate) struct ReadyLeaf {
@@ -28,6 +30,8 @@ pub(crate) struct ReadyLeaf {
     pub(crate) test: Option<ValueTest>,
     /// True if it finds words that are whole values of an indexed field.
     pub(crate) is_value_word: bool,
+    /// True if it is a single word of which only the documents are asked for.
+    pub(crate) finds_documents: bool,
     /// Reader of the values in their wire form; `None` on the plain paths.
     leaves: Option<EncodedLeafReader>,
     dot_product_above: Option<f64>,
@@ -133,6 +137,7 @@ impl ReadyLeaf {
             kind,
             test: ValueTest::new(&leaf.field, &leaf.predicate, analyzer)?,
             is_value_word: settings.is_value_word() && settings.attribute.is_none(),
+            finds_documents: false,
             dot_product_above: leaf.dot_product_above,
             absent: field.data_type == DataType::Bool && leaf.predicate == Predicate::Bool(false),
             paths,
@@ -146,6 +151,7 @@ impl ReadyLeaf {
             kind: LeafKind::All,
             test: None,
             is_value_word: false,
+            finds_documents: false,
             leaves: None,
             dot_product_above: None,
             absent: false,
@@ -184,11 +190,15 @@ impl ReadyLeaf {
         }
         let Some(column) = column else { return self.nothing() };
         match (&self.kind, column) {
-            (LeafKind::Words(matchers), Column::Tokens(tokens)) => {
-                LeafOutcome::Places(words::find(matchers, tokens, within, self.paths))
-            }
+            (LeafKind::Words(matchers), Column::Tokens(tokens)) => match self.single_word() {
+                Some(matcher) if self.finds_documents => {
+                    LeafOutcome::Bits(find_any(&[matcher], tokens, within))
+                }
+                _ => LeafOutcome::Places(words::find(matchers, tokens, within, self.paths)),
+            },
             (LeafKind::WordIn(words), Column::Tokens(tokens)) => {
-                LeafOutcome::Weights(self.word_in(words, tokens, within))
+                let words = ListedWords::new(words, tokens, self.paths);
+                LeafOutcome::Weights(words.weights(tokens, within, self.dot_product_above))
             }
             (LeafKind::Nearest(nearest, _), column) => {
                 let documents = within.rows();
@@ -227,6 +237,7 @@ impl ReadyLeaf {
 
     fn nothing(&self) -> LeafOutcome {
         match self.kind {
+            _ if self.finds_documents => LeafOutcome::Bits(DocumentBits::NONE),
             LeafKind::Words(_) | LeafKind::ValueWords => LeafOutcome::Places(ChunkPositions::default()),
             LeafKind::WordIn(_) | LeafKind::Values { weighted: true, .. } => LeafOutcome::Weights(Vec::new()),
             LeafKind::Values { .. } | LeafKind::All => LeafOutcome::Bits(DocumentBits::NONE),
@@ -251,10 +262,47 @@ impl ReadyLeaf {
         }
     }
 
+    /// True if it tests values in their wire form, so that it can do so together with other leaves.
+    pub(crate) fn tests_encoded(&self) -> bool {
+        matches!(self.kind, LeafKind::Values { .. }) && self.leaves.is_some() && self.test.is_some()
+    }
+
+    /// Matches of leaves of the same path in the documents `within`, whose values are read once. `None` if
+    /// the column does not have them in their wire form.
+    pub(crate) fn find_each(
+        leaves: &[&ReadyLeaf],
+        column: &Column,
+        within: &DocumentBits,
+    ) -> Option<Vec<LeafOutcome>> {
+        let narrowed = leaves.iter().map(|leaf| leaf.narrow(column, within));
+        let rows = narrowed.fold(DocumentBits::NONE, |all, one| all.or(&one)).rows();
+        let values = leaves.first()?.leaf_column(column, &rows)?;
+        let outcome = |leaf: &&ReadyLeaf| match leaf.kind {
+            LeafKind::Values { weighted, listed } => {
+                leaf.values_of(column, &rows, Some(&values), weighted, listed)
+            }
+            _ => leaf.nothing(),
+        };
+        Some(leaves.iter().map(outcome).collect())
+    }
+
     /// Matches values of any type.
     fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
-        let (rows, mut buffer) = (self.narrow(column, within).rows(), String::new());
-        let encoded = self.test.as_ref().zip(self.leaf_column(column, &rows));
+        let rows = self.narrow(column, within).rows();
+        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), weighted, listed)
+    }
+
+    /// As [`ReadyLeaf::values`], for documents whose values in their wire form have been read, if they have
+    /// it.
+    fn values_of(
+        &self,
+        column: &Column,
+        rows: &[u16],
+        encoded: Option<&LeafColumn<'_>>,
+        weighted: bool,
+        listed: bool,
+    ) -> LeafOutcome {
+        let (encoded, mut buffer) = (self.test.as_ref().zip(encoded), String::new());
         let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, listed, &mut buffer)?));
         let found: Vec<(u16, i64)> = match encoded {
             None => rows.iter().filter_map(weight).collect(),
@@ -267,7 +315,7 @@ impl ReadyLeaf {
                     }
                     found.extend(weighing.weight(self.dot_product_above).map(|weight| (rows[row], weight)));
                 };
-                test.matched(leaves.values()).each_row(&leaves, &mut weigh);
+                test.matched(leaves.values()).each_row(leaves, &mut weigh);
                 if !leaves.irregular().is_empty() {
                     found.extend(leaves.irregular().iter().filter_map(|row| weight(&rows[*row])));
                     found.sort_unstable();
@@ -408,55 +456,6 @@ impl ReadyLeaf {
             }
         });
         places
-    }
-
-    fn word_in(
-        &self,
-        listed: &[(String, i32)],
-        tokens: &TokensColumn,
-        within: &DocumentBits,
-    ) -> Vec<(u16, i64)> {
-        let mut weights: Vec<(u32, i32)> = Vec::with_capacity(listed.len());
-        match self.paths {
-            ExecutionPaths::Fast => {
-                let stems: Vec<&[u8]> = listed.iter().map(|(stem, _)| stem.as_bytes()).collect();
-                tokens.stemmed_each(&stems, |index, number| weights.push((number, listed[index].1)));
-            }
-            ExecutionPaths::Plain => {
-                for (stem, weight) in listed {
-                    let numbers = tokens.stemmed_plainly(stem.as_bytes());
-                    weights.extend(numbers.into_iter().map(|number| (number, *weight)));
-                }
-            }
-        }
-        weights.sort_unstable();
-        let numbers = weights.iter().map(|(number, _)| *number).collect();
-        let places = TokenNumbers::from_ascending(words::ascending(numbers)).find(tokens.ids());
-        let (starts, ids) = (tokens.starts(), tokens.ids());
-        let mut found = Vec::new();
-        let mut document = 0;
-        let mut rest = places.as_slice();
-        while let Some(first) = rest.first() {
-            while starts[document + 1] <= *first {
-                document += 1;
-            }
-            let here = rest.iter().take_while(|place| **place < starts[document + 1]).count();
-            if within.get(document) {
-                let numbers: Vec<u32> = rest[..here].iter().map(|place| ids.get(*place as usize)).collect();
-                let numbers = words::ascending(numbers);
-                let mut weighing = ValueWeights::default();
-                for number in numbers {
-                    let after = weights.partition_point(|(listed, _)| *listed <= number);
-                    weights[..after]
-                        .last()
-                        .into_iter()
-                        .for_each(|(_, weight)| weighing.add(*weight, 1, true));
-                }
-                found.extend(weighing.weight(self.dot_product_above).map(|weight| (document as u16, weight)));
-            }
-            rest = &rest[here..];
-        }
-        found
     }
 
     fn circle(&self, circle: &GeoCircle, column: &Column, within: &DocumentBits) -> LeafDistances {

@@ -22,6 +22,7 @@ mod geo;
 mod kernels;
 mod leaf;
 mod listed;
+mod listed_words;
 mod many;
 mod matched;
 mod matches;

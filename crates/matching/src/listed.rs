@@ -1,7 +1,7 @@
 //! Lists of numbers and texts that values are compared with.
 
 use hashbrown::HashMap;
-use millrace_tensor::ShortText;
+use millrace_tensor::{ShortText, ShortTextFilter};
 
 /// Numbers with weights: looking one up takes the same time however many there are. The hash is keyed, since
 /// queries choose the numbers.
@@ -42,6 +42,7 @@ impl ListedNumbers {
 #[derive(Default)]
 pub(crate) struct ListedTexts {
     short: HashMap<ShortText, i32>,
+    filter: ShortTextFilter,
     long: HashMap<Box<str>, i32>,
     /// A bit for each length in bytes of a listed text; the last one stands for all lengths from 63 on.
     lengths: u64,
@@ -59,6 +60,7 @@ impl ListedTexts {
             };
             *known = (*known).max(*weight);
         }
+        listed.filter = ShortTextFilter::new(listed.short.keys().copied());
         listed
     }
 
@@ -81,7 +83,7 @@ impl ListedTexts {
     /// Weight of a short text; `None` if it is not listed.
     #[inline]
     pub(crate) fn weight_of_short(&self, text: ShortText) -> Option<i32> {
-        self.short.get(&text).copied()
+        if self.filter.may_have(text) { self.short.get(&text).copied() } else { None }
     }
 }
 

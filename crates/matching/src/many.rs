@@ -1,11 +1,13 @@
 //! Search for many words, each a leaf of its own, in one pass over the tokens of a chunk: tokens that stand
 //! for any of the words are found first, then the words of each. Where no places are asked for and many
-//! tokens are such words, the tokens of each document are counted by the words that they stand for.
+//! tokens are such words, the tokens of each document are counted by the words that they stand for. Where
+//! only the documents with any of the words are asked for, a document is left at the first such token.
 
 use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
 use millrace_plan::QueryMemoryError;
 
 use crate::bits::DocumentBits;
+use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
 use crate::words::{ChunkPositions, TokenNumbers, ascending};
 
@@ -23,6 +25,8 @@ const TAKEN_TOGETHER: usize = 1 << 14;
 
 /// Maximum number of sets whose tokens are counted.
 const COUNTED_SETS: usize = 32;
+/// Number of sets of most questions; half as many counters are cleared and added up for these.
+const FEW_SETS: usize = 16;
 /// Minimum number of tokens of a document, on average, for which counters are worth clearing and reading.
 const COUNTED_TOKENS: usize = 32;
 /// Counters of each set: a token need not wait for the one before it, which mostly is of the same set.
@@ -43,25 +47,35 @@ pub(crate) fn find_each(
     live: &DocumentBits,
     located: bool,
     take: &mut TakeMemory<'_>,
-) -> Result<Vec<ChunkPositions>, QueryMemoryError> {
-    let mut found: Vec<ChunkPositions> = matchers.iter().map(|_| ChunkPositions::default()).collect();
+) -> Result<Vec<LeafOutcome>, QueryMemoryError> {
     let named = look_up(matchers, tokens);
     if matchers.iter().zip(&named).all(|(matcher, numbers)| matcher.names_words() && numbers.is_empty()) {
-        return Ok(found);
+        return Ok(matchers.iter().map(|_| LeafOutcome::Places(ChunkPositions::default())).collect());
     }
-    let mut rest = 0;
-    while rest < matchers.len() {
-        let table = LeafTable::of_first(&matchers[rest..], &named[rest..], tokens);
-        let end = rest + table.words;
+    let mut found: Vec<LeafOutcome> = Vec::with_capacity(matchers.len());
+    while found.len() < matchers.len() {
+        let table = LeafTable::of_first(&matchers[found.len()..], &named[found.len()..], tokens);
         match tokens.ids() {
             TokenIds::Narrow(ids) if !located && table.is_worth_counting(ids, tokens) => {
-                table.count(ids, tokens, live, &mut found[rest..end], take)?;
+                found.extend(table.count(ids, tokens, live, take)?.into_iter().map(LeafOutcome::Counts));
             }
-            _ => table.find(tokens, live, &mut found[rest..end], take)?,
+            _ => found.extend(table.find(tokens, live, take)?.into_iter().map(LeafOutcome::Places)),
         }
-        rest = end;
     }
     Ok(found)
+}
+
+/// Documents of `within` in which any of the words occurs.
+pub(crate) fn find_any(
+    matchers: &[&WordMatcher],
+    tokens: &TokensColumn,
+    within: &DocumentBits,
+) -> DocumentBits {
+    let mut numbers = look_up(matchers, tokens).concat();
+    for matcher in matchers.iter().filter(|matcher| !matcher.names_words()) {
+        numbers.extend(TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).iter());
+    }
+    TokenNumbers::from_ascending(ascending(numbers)).documents(tokens, within)
 }
 
 /// Numbers of the words of each matcher that names them, ascending; none for other matchers.
@@ -152,40 +166,60 @@ impl LeafTable {
         is_few && ids.len() >= COUNTED_TOKENS * tokens.len() && wanted * MANY > first.len()
     }
 
-    /// Adds the number of occurrences of each word to `found`. There are at most [`COUNTED_SETS`] sets.
+    /// Number of occurrences of each word in each document; empty for a word that the chunk lacks. There are
+    /// at most [`COUNTED_SETS`] sets.
     fn count(
         &self,
         ids: &[u16],
         tokens: &TokensColumn,
         live: &DocumentBits,
-        found: &mut [ChunkPositions],
         take: &mut TakeMemory<'_>,
-    ) -> Result<(), QueryMemoryError> {
-        let numbers: Vec<u8> = self.numbers.iter().map(|set| *set as u8).collect();
-        let (starts, mut added) = (tokens.starts(), 0);
-        for document in live.iter() {
-            let counts = count_sets(&ids[starts[document] as usize..starts[document + 1] as usize], &numbers);
-            for (leaves, count) in self.sets.iter().zip(counts).filter(|(_, count)| *count > 0) {
-                added += leaves.len();
-                leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add_count(document, count));
-            }
-            if added >= TAKEN_TOGETHER {
-                take(std::mem::take(&mut added) * size_of::<(u16, u32)>())?;
-            }
+    ) -> Result<Vec<Vec<u32>>, QueryMemoryError> {
+        match self.sets.len() {
+            ..=FEW_SETS => self.count_few::<FEW_SETS>(ids, tokens, live, take),
+            _ => self.count_few::<COUNTED_SETS>(ids, tokens, live, take),
         }
-        take(added * size_of::<(u16, u32)>())
     }
 
-    /// Adds the occurrences of each word to `found`.
+    /// As [`LeafTable::count`], of at most `N` sets.
+    fn count_few<const N: usize>(
+        &self,
+        ids: &[u16],
+        tokens: &TokensColumn,
+        live: &DocumentBits,
+        take: &mut TakeMemory<'_>,
+    ) -> Result<Vec<Vec<u32>>, QueryMemoryError> {
+        let numbers: Vec<u8> = self.numbers.iter().map(|set| *set as u8).collect();
+        let (starts, mut by_document) = (tokens.starts(), vec![[0; N]; tokens.len()]);
+        for document in live.iter() {
+            let ids = &ids[starts[document] as usize..starts[document + 1] as usize];
+            by_document[document] = count_sets(ids, &numbers);
+        }
+        // No branch depends on the words that a document has.
+        let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.words];
+        for (set, leaves) in self.sets.iter().enumerate() {
+            for leaf in leaves {
+                let counts = &mut found[usize::from(*leaf)];
+                if counts.is_empty() {
+                    take(tokens.len() * size_of::<u32>())?;
+                    counts.resize(tokens.len(), 0);
+                }
+                counts.iter_mut().zip(&by_document).for_each(|(count, of_sets)| *count += of_sets[set]);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Occurrences of each word.
     fn find(
         self,
         tokens: &TokensColumn,
         live: &DocumentBits,
-        found: &mut [ChunkPositions],
         take: &mut TakeMemory<'_>,
-    ) -> Result<(), QueryMemoryError> {
+    ) -> Result<Vec<ChunkPositions>, QueryMemoryError> {
+        let mut found: Vec<ChunkPositions> = (0..self.words).map(|_| ChunkPositions::default()).collect();
         if self.sets.len() == 1 {
-            return Ok(());
+            return Ok(found);
         }
         let (ids, starts) = (tokens.ids(), tokens.starts());
         let places = TokenNumbers::Table(self.wanted).find_within(tokens, live);
@@ -209,23 +243,27 @@ impl LeafTable {
                 leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add(document, place - start));
             }
         }
-        take(added * size_of::<u32>())
+        take(added * size_of::<u32>())?;
+        Ok(found)
     }
 }
 
 /// Number of tokens of each set, given the set of each token number.
-fn count_sets(ids: &[u16], numbers: &[u8]) -> [u32; COUNTED_SETS] {
-    let mut counters = [[0u32; COUNTED_SETS]; COUNTERS];
+fn count_sets<const N: usize>(ids: &[u16], numbers: &[u8]) -> [u32; N] {
     // The remainder is the set itself, and spares a check.
-    let set = |id: u16| usize::from(numbers[usize::from(id)]) % COUNTED_SETS;
-    let (blocks, rest) = ids.as_chunks::<COUNTERS>();
-    for block in blocks {
-        counters.iter_mut().zip(block).for_each(|(counts, id)| counts[set(*id)] += 1);
-    }
-    let [mut all, others @ ..] = counters;
-    rest.iter().for_each(|id| all[set(*id)] += 1);
-    for counts in others {
-        all.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
+    let set = |id: u16| usize::from(numbers[usize::from(id)]) % N;
+    let mut all = [0; N];
+    // Of so many tokens no counter overflows, and small ones are sooner cleared and added up.
+    for ids in ids.chunks(usize::from(u16::MAX)) {
+        let mut counters = [[0u16; N]; COUNTERS];
+        let (blocks, rest) = ids.as_chunks::<COUNTERS>();
+        for block in blocks {
+            counters.iter_mut().zip(block).for_each(|(counts, id)| counts[set(*id)] += 1);
+        }
+        rest.iter().for_each(|id| counters[0][set(*id)] += 1);
+        for counts in counters {
+            all.iter_mut().zip(counts).for_each(|(all, count)| *all += u32::from(count));
+        }
     }
     all
 }
@@ -275,27 +313,33 @@ mod tests {
             let all: Vec<&WordMatcher> = matchers.iter().collect();
             let found = find_each(&all, &tokens, &live, true, &mut |_| Ok(())).expect("there is room");
             let table = LeafTable::of_first(&all, &look_up(&all, &tokens), &tokens);
-            let mut counted: Vec<ChunkPositions> = all.iter().map(|_| ChunkPositions::default()).collect();
             let is_whole = table.words == all.len() && table.sets.len() <= COUNTED_SETS;
-            if let (TokenIds::Narrow(ids), true) = (tokens.ids(), is_whole) {
-                table.count(ids, &tokens, &live, &mut counted, &mut |_| Ok(())).expect("there is room");
-            }
-            let rows: Vec<u16> = (0..documents.len() as u16).collect();
-            for ((matcher, found), counted) in matchers.iter().zip(found).zip(counted) {
-                let alone = words::find(std::slice::from_ref(matcher), &tokens, &live, ExecutionPaths::Plain);
-                if is_whole {
-                    let expected: Vec<u32> =
-                        rows.iter().map(|row| alone.of(usize::from(*row)).len() as u32).collect();
-                    prop_assert_eq!(&counted.counts(&DocumentRows::new(&rows))[..], &expected[..]);
-                    prop_assert_eq!(&counted.counts(&DocumentRows::new(&rows[1..]))[..], &expected[1..]);
-                    prop_assert_eq!(&alone.counts(&DocumentRows::new(&rows))[..], &expected[..]);
-                    let mut sets = [DocumentBits::NONE, DocumentBits::NONE];
-                    counted.add_to(&mut sets[0]);
-                    alone.add_to(&mut sets[1]);
-                    prop_assert_eq!(&sets[0], &sets[1]);
+            let counted = match tokens.ids() {
+                TokenIds::Narrow(ids) if is_whole => {
+                    table.count(ids, &tokens, &live, &mut |_| Ok(())).expect("there is room")
                 }
+                _ => Vec::new(),
+            };
+            let rows: Vec<u16> = (0..documents.len() as u16).collect();
+            let mut any = DocumentBits::NONE;
+            for (index, (matcher, found)) in matchers.iter().zip(found).enumerate() {
+                let alone = words::find(std::slice::from_ref(matcher), &tokens, &live, ExecutionPaths::Plain);
+                let expected: Vec<u32> =
+                    rows.iter().map(|row| alone.of(usize::from(*row)).len() as u32).collect();
+                prop_assert_eq!(&alone.counts(&DocumentRows::new(&rows))[..], &expected[..]);
+                prop_assert_eq!(&alone.counts(&DocumentRows::new(&rows[1..]))[..], &expected[1..]);
+                let mut bits = DocumentBits::NONE;
+                alone.add_to(&mut bits);
+                if let Some(counted) = counted.get(index) {
+                    prop_assert!(counted.is_empty() && bits.is_empty() || *counted == expected);
+                    prop_assert_eq!(LeafOutcome::Counts(counted.clone()).bits(), bits);
+                }
+                prop_assert_eq!(find_any(&[matcher], &tokens, &live), bits);
+                any = any.or(&bits);
+                let LeafOutcome::Places(found) = found else { unreachable!("places were asked for") };
                 prop_assert_eq!(found, alone);
             }
+            prop_assert_eq!(find_any(&all, &tokens, &live), any);
         }
     }
 
@@ -319,6 +363,8 @@ mod tests {
         };
         let found = find_each(&matchers, &tokens, &live, true, &mut take).expect("there is room");
         assert_eq!(taken, 2000 * 3 * 4, "all occurrences of all words");
-        assert!(found.iter().all(|places| places.of(0) == [0, 1, 2]));
+        let is_whole =
+            |found: &LeafOutcome| matches!(found, LeafOutcome::Places(places) if places.of(0) == [0, 1, 2]);
+        assert!(found.iter().all(is_whole));
     }
 }

@@ -1,6 +1,7 @@
 //! Matches of a leaf, before they are cut to the documents of the result.
 
 use crate::bits::DocumentBits;
+use crate::scan::marked;
 use crate::words::{ChunkPositions, DocumentRows};
 use crate::{LeafMatches, WordOccurrences};
 
@@ -8,6 +9,8 @@ use crate::{LeafMatches, WordOccurrences};
 pub(crate) enum LeafOutcome {
     Bits(DocumentBits),
     Places(ChunkPositions),
+    /// Number of occurrences in each document of the chunk, without their places; empty if there are none.
+    Counts(Vec<u32>),
     Weights(Vec<(u16, i64)>),
     Distances(LeafDistances),
 }
@@ -66,6 +69,7 @@ impl LeafOutcome {
         match self {
             LeafOutcome::Bits(found) => *bits = bits.or(found),
             LeafOutcome::Places(places) => places.add_to(bits),
+            LeafOutcome::Counts(counts) => *bits = bits.or(&marked(counts, |count| *count > 0)),
             LeafOutcome::Weights(weights) => {
                 weights.iter().for_each(|(document, _)| bits.set(usize::from(*document)))
             }
@@ -80,6 +84,7 @@ impl LeafOutcome {
         match self {
             LeafOutcome::Bits(bits) => size_of_val(bits),
             LeafOutcome::Places(places) => places.memory_bytes(),
+            LeafOutcome::Counts(counts) => size_of_val(&**counts),
             LeafOutcome::Weights(weights) => size_of_val(&**weights),
             LeafOutcome::Distances(LeafDistances { documents, distances }) => {
                 size_of_val(&**documents) + size_of_val(&**distances)
@@ -111,6 +116,11 @@ impl LeafOutcome {
             ),
             // Of many words, most are in no document of a chunk.
             LeafOutcome::Places(places) if places.documents() == 0 => LeafMatches::None,
+            LeafOutcome::Counts(counts) if counts.is_empty() => LeafMatches::None,
+            LeafOutcome::Counts(counts) => LeafMatches::Words(WordOccurrences {
+                counts: documents.iter().map(|document| counts[usize::from(*document)]).collect(),
+                positions: Vec::new(),
+            }),
             LeafOutcome::Places(places) => {
                 let mut occurrences = WordOccurrences { counts: places.counts(rows), positions: Vec::new() };
                 if positions {

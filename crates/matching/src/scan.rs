@@ -140,7 +140,7 @@ impl ClosedRange {
 
 /// Numbers that hold, as bits. The loop over a block has no branch and makes a byte of each number, so that
 /// it is compiled to vector instructions.
-fn marked<T>(numbers: &[T], holds: impl Fn(&T) -> bool) -> DocumentBits {
+pub(crate) fn marked<T>(numbers: &[T], holds: impl Fn(&T) -> bool) -> DocumentBits {
     let mut bits = DocumentBits::NONE;
     for (index, block) in numbers.chunks(64).enumerate() {
         let mut marks = [0_u8; 64];

@@ -90,9 +90,40 @@ impl SingleValueReader {
         }
     }
 
+    /// The path.
+    pub fn path(&self) -> &[String] {
+        &self.path
+    }
+
+    /// The values of these documents of the column of values, for [`SingleValueReader::for_each_of`]. `None`
+    /// if the column does not have them in their wire form, and on the plain paths.
+    pub fn read<'c>(
+        &self,
+        column: &'c Column,
+        documents: &[u16],
+        paths: ExecutionPaths,
+    ) -> Option<LeafColumn<'c>> {
+        let (reader, bytes) = self.leaves.as_ref().filter(|_| paths.is_fast()).zip(encoded_values(column))?;
+        Some(reader.column(documents.iter().map(|document| bytes.get(usize::from(*document)))))
+    }
+
     /// Calls `each` with the values of these documents of the column of values, document by document.
     pub fn for_each(
         &self,
+        column: &Column,
+        documents: &[u16],
+        paths: ExecutionPaths,
+        each: impl FnMut(SingleValue<'_>),
+    ) {
+        let read = self.read(column, documents, paths);
+        self.for_each_of(read.as_ref(), column, documents, paths, each);
+    }
+
+    /// As [`SingleValueReader::for_each`], of what [`SingleValueReader::read`] gave for the same documents:
+    /// several passes need one reading.
+    pub fn for_each_of(
+        &self,
+        read: Option<&LeafColumn<'_>>,
         column: &Column,
         documents: &[u16],
         paths: ExecutionPaths,
@@ -101,32 +132,30 @@ impl SingleValueReader {
         if let Some(texts) = text_values(column).filter(|_| self.is_text && paths.is_fast()) {
             return each_text(texts, documents, each);
         }
-        let leaves = self.leaves.as_ref().filter(|_| paths.is_fast()).zip(encoded_values(column));
-        let Some((reader, bytes)) = leaves else {
+        let Some(leaves) = read else {
             (0..documents.len()).for_each(|row| self.one(column, documents, row, paths, &mut each));
             return;
         };
-        let leaves = reader.column(documents.iter().map(|document| bytes.get(usize::from(*document))));
         let general =
             |row, each: &mut dyn FnMut(SingleValue<'_>)| self.one(column, documents, row, paths, each);
         match leaves.values() {
             EncodedLeafValues::Bools(values) => {
-                each_leaf(&leaves, &general, each, |at| SingleValueRef::Bool(values[at]));
+                each_leaf(leaves, &general, each, |at| SingleValueRef::Bool(values[at]));
             }
             EncodedLeafValues::Integers(values) => {
-                each_leaf(&leaves, &general, each, |at| SingleValueRef::Integer(values[at]));
+                each_leaf(leaves, &general, each, |at| SingleValueRef::Integer(values[at]));
             }
             EncodedLeafValues::Floats(values) => {
-                each_leaf(&leaves, &general, each, |at| SingleValueRef::Float(values[at]));
+                each_leaf(leaves, &general, each, |at| SingleValueRef::Float(values[at]));
             }
             EncodedLeafValues::Texts(values) => {
-                each_leaf(&leaves, &general, each, |at| SingleValueRef::Text(values[at]));
+                each_leaf(leaves, &general, each, |at| SingleValueRef::Text(values[at]));
             }
             EncodedLeafValues::Raws(values) => {
-                each_leaf(&leaves, &general, each, |at| SingleValueRef::Raw(values[at]));
+                each_leaf(leaves, &general, each, |at| SingleValueRef::Raw(values[at]));
             }
             EncodedLeafValues::Positions(values) => {
-                each_leaf(&leaves, &general, each, |at| {
+                each_leaf(leaves, &general, each, |at| {
                     let [latitude, longitude] = values[at];
                     SingleValueRef::Position { latitude, longitude }
                 });
@@ -226,6 +255,18 @@ mod tests {
         };
         let fast = read(ExecutionPaths::Fast);
         assert_eq!(fast, read(ExecutionPaths::Plain), "{data_type}");
+        let once = reader.read(&column, &documents, ExecutionPaths::Fast);
+        let mut passes = [0; 3];
+        for (pass, count) in passes.iter_mut().enumerate() {
+            let each = |_: SingleValue<'_>| *count += 1;
+            match pass {
+                0 => reader.for_each(&column, &documents, ExecutionPaths::Fast, each),
+                _ => {
+                    reader.for_each_of(once.as_ref(), &column, &documents, ExecutionPaths::Fast, each);
+                }
+            }
+        }
+        assert_eq!(passes, [passes[0]; 3], "{data_type}");
         fast
     }
 

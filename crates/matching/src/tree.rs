@@ -4,6 +4,7 @@ mod activity;
 mod element_leaves;
 mod element_words;
 mod narrowing;
+mod together;
 
 use std::collections::HashMap;
 
@@ -14,9 +15,9 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, compares_places, narrowings};
+use self::together::{alternatives, together};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
-use crate::many::{MANY_WORDS, find_each};
 use crate::nearest::SmallestDistances;
 use crate::nested::{NestedValue, ValueElement, elements};
 use crate::outcome::LeafOutcome;
@@ -92,7 +93,12 @@ pub(crate) struct ReadyPlan<'p> {
 impl<'p> ReadyPlan<'p> {
     pub(crate) fn new(plan: &'p Plan, paths: ExecutionPaths, demands: RankingDemands) -> Result<Self, Error> {
         let ready = |leaf| ReadyLeaf::new(plan, leaf, paths);
-        let leaves = plan.leaves.iter().map(ready).collect::<Result<_, _>>()?;
+        let mut leaves = plan.leaves.iter().map(ready).collect::<Result<Vec<ReadyLeaf>, _>>()?;
+        let compares_places = compares_places(&plan.root);
+        for leaf in &mut leaves {
+            let is_found = paths.is_fast() && demands == RankingDemands::default() && !compares_places;
+            leaf.finds_documents = is_found && leaf.single_word().is_some();
+        }
         let mut ready = ReadyPlan {
             plan,
             leaves,
@@ -101,7 +107,7 @@ impl<'p> ReadyPlan<'p> {
             nearest: Vec::new(),
             has_idle_parts: activity::has_idle_parts(&plan.root),
             together: Vec::new(),
-            reads_places: demands.positions || compares_places(&plan.root),
+            reads_places: demands.positions || compares_places,
         };
         ready.narrowings = narrowings(&ready);
         ready.collect_nearest(&plan.root);
@@ -165,17 +171,6 @@ fn take(plan: &Plan, taken: &mut usize, bytes: usize) -> Result<(), QueryMemoryE
     plan.memory.take(bytes)?;
     *taken += bytes;
     Ok(())
-}
-
-/// Groups the leaves of one word each by their field, and keeps the large groups.
-fn together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
-    let mut groups: HashMap<&ColumnKey, Vec<LeafId>> = HashMap::new();
-    if ready.paths.is_fast() {
-        for (leaf, of) in ready.leaves.iter().enumerate().filter(|(_, leaf)| leaf.single_word().is_some()) {
-            groups.entry(&of.field.key).or_default().push(LeafId(leaf));
-        }
-    }
-    groups.into_values().filter(|leaves| leaves.len() >= MANY_WORDS).collect()
 }
 
 /// State of matching a plan to one chunk.
@@ -258,7 +253,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let ready = &self.ready.leaves[leaf.0];
         let missing = match &self.found[leaf.0] {
             // Words are searched in the whole chunk in one scan, and statistics need all of it.
-            None if matches!(ready.kind, LeafKind::Words(_)) => self.live,
+            None if matches!(ready.kind, LeafKind::Words(_)) && !ready.finds_documents => self.live,
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };
@@ -278,26 +273,6 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                 }
                 none => *none = Some(EvaluatedLeaf { within: missing, found: more }),
             }
-        }
-        Ok(())
-    }
-
-    /// Evaluates leaves of one word each, all of one field, in all live documents.
-    fn seek_together(&mut self, leaves: &[LeafId]) -> Result<(), Error> {
-        let live = self.live;
-        let matchers: Vec<&WordMatcher> =
-            leaves.iter().filter_map(|leaf| self.ready.leaves[leaf.0].single_word()).collect();
-        let found = match self.column(leaves[0], &live)? {
-            Some(Column::Tokens(tokens)) => {
-                let (plan, taken) = (self.ready.plan, &mut self.taken);
-                let located = self.ready.reads_places;
-                find_each(&matchers, &tokens, &live, located, &mut |bytes| take(plan, taken, bytes))?
-            }
-            _ => matchers.iter().map(|_| ChunkPositions::default()).collect(),
-        };
-        assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
-        for (leaf, places) in leaves.iter().zip(found) {
-            self.found[leaf.0] = Some(EvaluatedLeaf { within: live, found: LeafOutcome::Places(places) });
         }
         Ok(())
     }
@@ -390,8 +365,17 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     /// Evaluates a disjunction. What is known of it is one set, however many children there are.
     fn any(&mut self, children: &[PlanNode], within: &DocumentBits) -> Result<ResidualTree, Error> {
         let (mut known, mut residuals) = (DocumentBits::NONE, Vec::new());
-        for child in children {
+        // Words of which only the documents count, by their field.
+        let mut words: HashMap<&ColumnKey, Vec<&WordMatcher>> = HashMap::new();
+        let (ready, mut all) = (self.ready, Vec::with_capacity(children.len()));
+        alternatives(children, &mut all);
+        self.seek_values(&all, within)?;
+        for child in all {
             match child {
+                PlanNode::Leaf(leaf) if ready.leaves[leaf.0].finds_documents => {
+                    let leaf = &ready.leaves[leaf.0];
+                    words.entry(&leaf.field.key).or_default().extend(leaf.single_word());
+                }
                 PlanNode::Leaf(leaf) if !matches!(self.ready.leaves[leaf.0].kind, LeafKind::Nearest(..)) => {
                     self.seek(*leaf, within)?;
                     self.found(*leaf).iter().for_each(|found| found.add_to(&mut known));
@@ -401,6 +385,9 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                     residual => residuals.push(residual),
                 },
             }
+        }
+        for (key, matchers) in words {
+            known = known.or(&self.any_word(key, &matchers, &within.without(&known))?);
         }
         let known = ResidualTree::Known(known.and(within));
         if residuals.is_empty() {

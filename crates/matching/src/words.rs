@@ -108,6 +108,30 @@ impl TokenNumbers {
         in_ranges.chain(table.iter().enumerate().flat_map(of_word))
     }
 
+    /// Documents of `within` with a number of the set. What else they have is not looked at.
+    pub(crate) fn documents(&self, tokens: &TokensColumn, within: &DocumentBits) -> DocumentBits {
+        let mut bits = DocumentBits::NONE;
+        if self.is_empty() {
+            return bits;
+        }
+        if let TokenNumbers::Ranges(_) = self {
+            by_document(&self.find_within(tokens, within), tokens, within, 1).add_to(&mut bits);
+            return bits;
+        }
+        let mut marks = vec![0; tokens.words() + 1];
+        self.iter().for_each(|number| marks[number as usize] = 1);
+        for document in within.iter() {
+            let has_any = match tokens.document(document) {
+                TokenIds::Narrow(ids) => has_mark(ids, |id| marks[usize::from(id)]),
+                TokenIds::Wide(ids) => has_mark(ids, |id| marks[id as usize]),
+            };
+            if has_any {
+                bits.set(document);
+            }
+        }
+        bits
+    }
+
     pub(crate) fn contains(&self, number: u32) -> bool {
         match self {
             TokenNumbers::Ranges(ranges) => ranges.iter().any(|(low, high)| (*low..=*high).contains(&number)),
@@ -163,18 +187,25 @@ impl TokenNumbers {
     }
 }
 
+/// True if the mark of any of these numbers is not 0. Eight are decided at once.
+fn has_mark<T: Copy>(ids: &[T], mark: impl Fn(T) -> u8) -> bool {
+    let any = |ids: &[T]| ids.iter().fold(0, |any, id| any | mark(*id)) != 0;
+    let (blocks, rest) = ids.as_chunks::<8>();
+    blocks.iter().any(|block| any(block.as_slice())) || any(rest)
+}
+
 pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers.sort_unstable();
     numbers.dedup();
     numbers
 }
 
-/// Occurrences in a chunk, with their places or without.
+/// Occurrences in a chunk.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkPositions {
     /// Documents, ascending, each with the number of occurrences up to its end.
     documents: Vec<(u16, u32)>,
-    /// First tokens, as indices among the document's tokens; empty if occurrences were only counted.
+    /// First tokens, as indices among the document's tokens.
     places: Vec<u32>,
 }
 
@@ -219,19 +250,6 @@ impl ChunkPositions {
             Some((last, until)) if usize::from(*last) == document => *until = end,
             _ => self.documents.push((document as u16, end)),
         }
-    }
-
-    /// Adds occurrences without their places: in the last document, or in one after it.
-    pub(crate) fn add_count(&mut self, document: usize, count: u32) {
-        let before = match self.documents.last_mut() {
-            Some((last, end)) if usize::from(*last) == document => {
-                *end += count;
-                return;
-            }
-            Some((_, end)) => *end,
-            None => 0,
-        };
-        self.documents.push((document as u16, before + count));
     }
 
     /// Adds occurrences in other documents, with their places.

@@ -37,11 +37,13 @@ mod terms;
 mod time;
 mod whole;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, read_value};
-use millrace_document::DataType;
+use millrace_document::{DataType, LeafColumn};
 use millrace_expression::{FeatureName, InputBatch, TensorRows};
 use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands, SingleValue, SingleValueReader};
 use millrace_plan::Plan;
@@ -185,9 +187,23 @@ pub(crate) struct FeatureChunk<'a> {
     pub matches: &'a ChunkMatches,
     pub columns: &'a [Option<Column>],
     pub paths: ExecutionPaths,
+    /// Values that features have read.
+    read: RefCell<Vec<ReadValues<'a>>>,
+}
+
+/// Values at the end of a path in a column, for all features that read them.
+struct ReadValues<'a> {
+    column: &'a Column,
+    path: Vec<String>,
+    /// `None` if they are read document by document.
+    values: Rc<Option<LeafColumn<'a>>>,
 }
 
 impl<'a> FeatureChunk<'a> {
+    pub fn new(matches: &'a ChunkMatches, columns: &'a [Option<Column>], paths: ExecutionPaths) -> Self {
+        FeatureChunk { matches, columns, paths, read: RefCell::default() }
+    }
+
     pub fn column(&self, slot: ColumnSlot) -> Option<&'a Column> {
         self.columns.get(slot.0)?.as_ref()
     }
@@ -218,10 +234,24 @@ impl<'a> FeatureChunk<'a> {
     pub fn each_single(
         &self,
         reader: &SingleValueReader,
-        column: &Column,
+        column: &'a Column,
         each: impl FnMut(SingleValue<'_>),
     ) {
-        reader.for_each(column, &self.matches.documents, self.paths, each);
+        let values = self.values(reader, column);
+        reader.for_each_of((*values).as_ref(), column, &self.matches.documents, self.paths, each);
+    }
+
+    /// The values of a reader, which are read once for all features.
+    fn values(&self, reader: &SingleValueReader, column: &'a Column) -> Rc<Option<LeafColumn<'a>>> {
+        let mut read = self.read.borrow_mut();
+        let is_known =
+            |read: &&ReadValues<'a>| std::ptr::eq(read.column, column) && read.path == reader.path();
+        if let Some(known) = read.iter().find(is_known) {
+            return Rc::clone(&known.values);
+        }
+        let values = Rc::new(reader.read(column, &self.matches.documents, self.paths));
+        read.push(ReadValues { column, path: reader.path().to_vec(), values: Rc::clone(&values) });
+        values
     }
 
     /// Number of matched documents.

@@ -103,7 +103,7 @@ impl<'q> BoundPrograms<'q> {
     ) -> Result<(), ReadError> {
         self.columns.read(self.view, &self.keys, matches.chunk)?;
         let columns = &self.columns.columns[matches.chunk - self.columns.range.start];
-        let chunk = FeatureChunk { matches, columns, paths: self.view.paths() };
+        let chunk = FeatureChunk::new(matches, columns, self.view.paths());
         for (executor, values) in self.features.iter_mut().flatten() {
             executor.run(&chunk, values);
         }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
-use millrace_document::{DocumentId, DocumentValue, json, scalar};
+use millrace_document::{DocumentId, DocumentValue, json};
 use millrace_result::{FeatureValue, FieldValue, ResultHit};
 use millrace_tensor::json::TensorFormat;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -39,9 +39,8 @@ fn index_id(source: &str, id: &DocumentId) -> String {
     let mut global_id: [u8; 16] = Md5::digest(id.as_str().as_bytes()).into();
     global_id[..4].copy_from_slice(&(id.location().bits() as u32).to_le_bytes());
     let mut text = format!("index:{source}/0/");
-    for byte in &global_id[..12] {
-        text.push_str(&format!("{byte:02x}"));
-    }
+    let digit = |number: u8| char::from(b"0123456789abcdef"[usize::from(number)]);
+    text.extend(global_id[..12].iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
     text
 }
 
@@ -135,9 +134,7 @@ impl Serialize for EntriesInHit<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let options = self.options;
         serializer.collect_map(
-            self.entries.iter().map(|(key, value)| {
-                (scalar::to_text(key).unwrap_or_default(), ValueInHit { value, options })
-            }),
+            self.entries.iter().map(|(key, value)| (json::key(key), ValueInHit { value, options })),
         )
     }
 }

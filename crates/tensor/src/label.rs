@@ -2,7 +2,7 @@
 
 /// A text of at most 15 bytes as one number, with its length: it is hashed and compared without a loop over
 /// its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ShortText(u128);
 
 /// Each byte of a number is 1.
@@ -37,6 +37,14 @@ impl ShortText {
         Some(ShortText(bytes | (length as u128) << (8 * Self::BYTES_MAX)))
     }
 
+    /// A number of which few texts have the same highest bits, unless they were chosen for that: for caches and
+    /// filters, where those cost time alone.
+    #[inline]
+    pub fn mixed(self) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        ((self.0 as u64).wrapping_mul(ODD) ^ (self.0 >> 64) as u64).wrapping_mul(ODD)
+    }
+
     /// The text with small letters instead of capital ones; `None` if not all of it is ASCII.
     #[inline]
     pub fn lowercase_ascii(self) -> Option<Self> {
@@ -52,11 +60,65 @@ impl ShortText {
     }
 }
 
+/// Filter of texts that are looked up among a few: most that are not among them are known by one bit, without
+/// a look into a hash table. It decides nothing alone, so that texts that share a bit cost time, and no answer.
+#[derive(Debug, Clone, Default)]
+pub struct ShortTextFilter {
+    /// A power of two of bits; none without texts.
+    bits: Vec<u64>,
+    /// Number of the lowest bits of a mixed text that do not number a bit.
+    shift: u32,
+}
+
+impl ShortTextFilter {
+    /// Number of bits for a text.
+    const BITS: usize = 16;
+
+    /// The filter of some texts.
+    pub fn new(texts: impl ExactSizeIterator<Item = ShortText>) -> Self {
+        let count = texts.len();
+        if count == 0 {
+            return ShortTextFilter::default();
+        }
+        let bits = (count * Self::BITS).next_power_of_two().max(64);
+        let mut filter = ShortTextFilter { bits: vec![0; bits / 64], shift: 64 - bits.trailing_zeros() };
+        for text in texts {
+            let bit = filter.bit(text);
+            filter.bits[bit / 64] |= 1 << (bit % 64);
+        }
+        filter
+    }
+
+    /// False if a text is certainly none of those of the filter.
+    #[inline]
+    pub fn may_have(&self, text: ShortText) -> bool {
+        let bit = self.bit(text);
+        self.bits.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+    }
+
+    #[inline]
+    fn bit(&self, text: ShortText) -> usize {
+        (text.mixed() >> self.shift) as usize
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
-    use super::ShortText;
+    use super::{ShortText, ShortTextFilter};
+
+    #[test]
+    fn a_filter_has_its_texts_and_few_others() {
+        let text = |number: usize| ShortText::new(format!("tag{number}").as_bytes()).expect("it is short");
+        assert!(!ShortTextFilter::new(std::iter::empty::<ShortText>()).may_have(text(0)));
+        for count in [1, 2, 3, 10, 100, 1000] {
+            let filter = ShortTextFilter::new((0..count).map(text));
+            assert!((0..count).all(|number| filter.may_have(text(number))), "{count}");
+            let others = (count..count + 10_000).filter(|number| filter.may_have(text(*number))).count();
+            assert!(others < 2_000, "{others} beside {count}");
+        }
+    }
 
     #[test]
     fn each_text_up_to_the_maximum_is_another_number() {

@@ -21,7 +21,7 @@ mod value;
 pub use address::TensorAddress;
 pub use builder::TensorBuilder;
 pub use error::Error;
-pub use label::ShortText;
+pub use label::{ShortText, ShortTextFilter};
 pub use size::TENSOR_BYTES_MAX;
 pub use types::{CellType, DimensionKind, TensorDimension, TensorType, WrittenOrder};
 pub use update::{CellOperation, TensorModify, TensorRemove};

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -115,8 +116,11 @@ fn serialize_members<S: Serializer>(
 
 /// A key as JSON text. Keys are single values; a compound one can only come from a damaged row, and is
 /// written as empty.
-fn key(value: &DocumentValue) -> String {
-    scalar::to_text(value).unwrap_or_default()
+pub fn key(value: &DocumentValue) -> Cow<'_, str> {
+    match value {
+        DocumentValue::String(text) => Cow::Borrowed(text),
+        value => Cow::Owned(scalar::to_text(value).unwrap_or_default()),
+    }
 }
 
 /// Text of a number that JSON cannot represent.

@@ -9,6 +9,10 @@ use crate::evaluate::{InputFeed, NodeSlot};
 use crate::program::NodeId;
 use crate::value::round;
 
+/// Cells of documents' vectors that stay in the innermost cache while they are summed with one vector after
+/// another.
+const CELLS_AT_ONCE: usize = 1 << 12;
+
 impl<'a> BatchRun<'a> {
     /// The sums of a vector with each vector of a tensor.
     pub fn rows(
@@ -23,17 +27,50 @@ impl<'a> BatchRun<'a> {
         let (mut sums, mut numbers) = (Vec::new(), Vec::new());
         let (mut vectors, mut matrices) = (self.cells_of_node(a), self.cells_of_node(b));
         let mut out = TensorBatch::new(shape, cells);
-        for document in 0..documents {
-            let (vector, rows) = (vectors.of(document), matrices.of(document));
-            dense.sum.of_all(vector, rows, dense.width, &mut numbers, &mut sums);
-            out.cells.extend_from_slice(&sums);
+        let mut take = |document: usize, sums: &mut [f64]| {
+            out.cells.extend_from_slice(sums);
             if shape.mapped > 0 {
                 self.write_labels(b, document, space, &mut out.labels);
             }
             out.end_tensor(shape);
+        };
+        if !self.sums_with_shared(dense, a, matrices.same.as_ref(), &mut take) {
+            for document in 0..documents {
+                let (vector, rows) = (vectors.of(document), matrices.of(document));
+                dense.sum.of_all(vector, rows, dense.width, &mut numbers, &mut sums);
+                take(document, &mut sums);
+            }
         }
         round(result.cell(), &mut out.cells);
         out
+    }
+
+    /// Calls `each` with each document of the block and the sums of its vector with each vector of a tensor,
+    /// if that is the same for all and the documents' vectors are an input given as rows. Returns false if it
+    /// is not so.
+    fn sums_with_shared(
+        &self,
+        dense: DensePattern,
+        vectors: NodeId,
+        shared: Option<&StoredCells<'_>>,
+        mut each: impl FnMut(usize, &mut [f64]),
+    ) -> bool {
+        let (Some(shared), Some((cells, rows))) = (shared, self.stored_rows(vectors)) else { return false };
+        let (shared, at_once) = (shared.borrow(), (CELLS_AT_ONCE / dense.width).max(1));
+        let count = shared.len() / dense.width;
+        let (mut sums, mut of_document) = (vec![0.0; count * at_once], vec![0.0; count]);
+        for (block, rows) in rows.chunks(at_once).enumerate() {
+            for (number, sums) in sums.chunks_exact_mut(at_once).enumerate() {
+                let vector = shared.row(number, dense.width);
+                dense.sum.of_rows(vector, cells, dense.width, rows, &mut sums[..rows.len()]);
+            }
+            for at in 0..rows.len() {
+                let of_all = sums.iter().skip(at).step_by(at_once);
+                of_document.iter_mut().zip(of_all).for_each(|(sum, of_all)| *sum = *of_all);
+                each(block * at_once + at, &mut of_document);
+            }
+        }
+        true
     }
 
     /// Appends the labels of a node's tensor for a document.
@@ -93,11 +130,17 @@ impl<'a> BatchRun<'a> {
                 }
             },
             SumShape::Reduced(aggregator, cell) => {
-                let (mut sums, mut numbers) = (Vec::new(), Vec::new());
-                for (i, out) in out_cells.iter_mut().enumerate() {
-                    dense.sum.of_all(of_a.of(i), of_b.of(i), dense.width, &mut numbers, &mut sums);
-                    round(cell, &mut sums);
-                    *out = aggregator.of(&mut sums);
+                let mut take = |document: usize, sums: &mut [f64]| {
+                    round(cell, sums);
+                    out_cells[document] = aggregator.of(sums);
+                };
+                if !self.sums_with_shared(dense, a, of_b.same.as_ref(), &mut take) {
+                    let (mut sums, mut numbers) = (Vec::new(), Vec::new());
+                    for document in 0..documents {
+                        let (vector, rows) = (of_a.of(document), of_b.of(document));
+                        dense.sum.of_all(vector, rows, dense.width, &mut numbers, &mut sums);
+                        take(document, &mut sums);
+                    }
                 }
             }
             SumShape::Vectors | SumShape::Rows => {

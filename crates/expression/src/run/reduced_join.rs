@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_tensor::CellType;
+use millrace_tensor::{CellType, ShortText, ShortTextFilter};
 
 use super::BatchRun;
 use crate::batch::{BatchSpace, SubspaceShape};
@@ -77,12 +77,20 @@ impl BatchRun<'_> {
         }
         let tensor_type = &self.program.nodes[each].tensor_type;
         let BatchSpace { labels, left: of_shared, right: of_each, .. } = space;
+        let shared_labels = view.subspaces(0).map(|subspace| labels.label(view.address(subspace)[0]));
+        let short: Vec<ShortText> =
+            shared_labels.filter_map(|label| ShortText::new(label.as_bytes())).collect();
+        let filter = ShortTextFilter::new(short.into_iter());
         of_shared.clear();
         of_each.clear();
         let mut ends = Vec::with_capacity(self.documents);
         for document in self.first..self.first + self.documents {
             let cells = stored.cells(document, tensor_type);
             for (at, label) in stored.labels(document, 1).enumerate() {
+                // Most labels of a document are none of the one tensor.
+                if ShortText::new(label).is_some_and(|label| !filter.may_have(label)) {
+                    continue;
+                }
                 let cell = known.get(labels.find(label) as usize).copied().flatten();
                 if let Some(cell) = cell {
                     of_shared.push(cell);

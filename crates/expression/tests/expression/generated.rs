@@ -359,7 +359,7 @@ fn only_documents_past_the_end_of_a_column_have_zeros() {
 }
 
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 44] = [
+const MORE_EXPRESSIONS: [&str; 46] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -371,6 +371,8 @@ const MORE_EXPRESSIONS: [&str; 44] = [
     "sum(attribute(v) * attribute(mx), x) + attribute(m)",
     "sum(query(mat) * attribute(v), x)",
     "sum(sum(query(mat) * attribute(v), x))",
+    "reduce(sum(query(mat) * attribute(v), x), max)",
+    "reduce(sum(map(query(mat) - attribute(v), f(d)(d * d)), x), min, y)",
     "sum(attribute(m) * attribute(mx))",
     "attribute(m) * attribute(mx)",
     "merge(attribute(m), attribute(m) * 2, f(a, b)(a - b))",

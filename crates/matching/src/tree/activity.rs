@@ -10,10 +10,9 @@ use super::ChunkPass;
 use crate::Error;
 use crate::bits::DocumentBits;
 
-/// True if a tree has a composite part that may fail in a document that matches. A single leaf needs no such
-/// look: where it fails, it has no match.
+/// True if a tree has a part that may fail in a document that matches, and there have a leaf that does not.
 pub(super) fn has_idle_parts(node: &PlanNode) -> bool {
-    let may_fail = |node: &PlanNode| is_composite(node) || has_idle_parts(node);
+    let may_fail = |node: &PlanNode| !holds_with_any_leaf(node) || has_idle_parts(node);
     match node {
         PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => false,
         // Excluded words may stand elsewhere in the document.
@@ -40,8 +39,18 @@ fn excludes_leaves(node: &PlanNode) -> bool {
     }
 }
 
-fn is_composite(node: &PlanNode) -> bool {
-    !matches!(node, PlanNode::True | PlanNode::False | PlanNode::Leaf(_))
+/// True if a tree holds wherever one of its leaves does: a term in one field, or in any of several. Where it
+/// fails, its leaves have no match.
+fn holds_with_any_leaf(node: &PlanNode) -> bool {
+    match node {
+        PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => true,
+        PlanNode::Or(children) => children.iter().all(holds_with_any_leaf),
+        PlanNode::And(_)
+        | PlanNode::AndNot(..)
+        | PlanNode::Rank(..)
+        | PlanNode::Near { .. }
+        | PlanNode::SameElement { .. } => false,
+    }
 }
 
 impl ChunkPass<'_, '_> {
@@ -101,9 +110,9 @@ impl ChunkPass<'_, '_> {
         within: &DocumentBits,
         active: &mut [DocumentBits],
     ) -> Result<(), Error> {
-        let here = match is_composite(node) {
-            true => self.node(node, within)?.at_most(within),
-            false => *within,
+        let here = match holds_with_any_leaf(node) {
+            true => *within,
+            false => self.node(node, within)?.at_most(within),
         };
         self.activate(node, &here, active)
     }

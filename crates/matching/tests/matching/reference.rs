@@ -527,12 +527,13 @@ proptest! {
                 expected.push(place);
             }
         }
-        let found: Vec<usize> = matches
-            .chunks
-            .iter()
-            .flat_map(|of_chunk| of_chunk.documents.iter().map(|document| of_chunk.chunk * chunk + usize::from(*document)))
-            .collect();
-        prop_assert_eq!(&found, &expected, "{:#?}", plan.root);
+        for demands in [demands, RankingDemands::default()] {
+            let matches = match_plan(&plan, &view, demands, &|| false).unwrap();
+            let found = matches.chunks.iter().flat_map(|of_chunk| {
+                of_chunk.documents.iter().map(|document| of_chunk.chunk * chunk + usize::from(*document))
+            });
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected.clone(), "{:#?}", plan.root);
+        }
 
         for of_chunk in &matches.chunks {
             for (number, leaf) in of_chunk.leaves.iter().enumerate() {

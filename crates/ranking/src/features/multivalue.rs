@@ -9,7 +9,7 @@ use millrace_column::{Column, ColumnKey, ColumnValue};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, SingleValueRef};
-use millrace_tensor::{CellType, ShortText, TensorType};
+use millrace_tensor::{CellType, ShortText, ShortTextFilter, TensorType};
 
 use super::attribute::{label, label_number, number, write_label};
 use super::bm25_tensors::{mapped, of_cells};
@@ -339,6 +339,7 @@ impl RankFeature for VectorFeature {
 /// A vector of the request: cells by label, which is the index for elements of an array.
 struct SparseVector {
     short: HashMap<ShortText, f64>,
+    filter: ShortTextFilter,
     /// Cells whose labels are too long for `short`.
     long: HashMap<Box<[u8]>, f64>,
     /// Cells whose labels are whole numbers, by the number.
@@ -363,7 +364,8 @@ impl SparseVector {
                 None => long.insert(label.into_bytes().into(), cell),
             };
         }
-        SparseVector { short, long, numbered, first }
+        let filter = ShortTextFilter::new(short.keys().copied());
+        SparseVector { short, filter, long, numbered, first }
     }
 
     /// Cell at an index.
@@ -385,7 +387,8 @@ impl SparseVector {
 
     fn of_label(&self, label: &[u8]) -> Option<f64> {
         match ShortText::new(label) {
-            Some(label) => self.short.get(&label).copied(),
+            Some(label) if self.filter.may_have(label) => self.short.get(&label).copied(),
+            Some(_) => None,
             None => self.long.get(label).copied(),
         }
     }

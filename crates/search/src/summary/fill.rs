@@ -46,10 +46,15 @@ pub struct SummaryFiller<'p> {
     /// Names under which the document id is returned.
     ids: Vec<Arc<str>>,
     fields: Vec<ShownField<'p>>,
+    highlighters: SourceHighlighters<'p>,
     raw_as_base64: bool,
     styles: HighlightStyles,
     memory: &'p QueryMemory,
 }
+
+/// Highlighters by the field that they are for. Summary fields of one source share one, and so what it knows
+/// of the words of the texts.
+type SourceHighlighters<'p> = Vec<(&'p str, FieldHighlighter)>;
 
 /// A prepared field of the summary.
 struct ShownField<'p> {
@@ -71,11 +76,11 @@ enum ShowMode<'p> {
     Composed(ComposedField<'p>),
 }
 
-/// Form of the texts in a value.
+/// Form of the texts in a value. Highlighters are given by their index.
 enum TextForm {
     Whole,
-    Bolded(FieldHighlighter),
-    Snippet(FieldHighlighter, SnippetQuery),
+    Bolded(usize),
+    Snippet(usize, SnippetQuery),
 }
 
 impl<'p> SummaryFiller<'p> {
@@ -110,18 +115,20 @@ impl<'p> SummaryFiller<'p> {
         // A field that the request names and the summary lacks is returned as in the default summary.
         let default = plan.schema.summaries.get("default").filter(|_| !plan.fields.is_empty());
         let more = default.into_iter().flat_map(|default| &default.fields).filter(|field| !has(&field.name));
+        let mut highlighters = SourceHighlighters::new();
         let fields = summary
             .fields
             .iter()
             .chain(more)
             .filter(|field| wanted(&field.name))
-            .filter_map(|field| ShownField::new(plan, field).transpose())
+            .filter_map(|field| ShownField::new(plan, field, &mut highlighters).transpose())
             .collect::<Result<_, _>>()?;
         Ok(SummaryFiller {
             document_type: Arc::clone(plan.schema.document_type.name()),
             shows_type: wanted("sddocname"),
             ids: ids.into_iter().filter(|name| wanted(name)).collect(),
             fields,
+            highlighters,
             raw_as_base64: plan.schema.raw_as_base64,
             memory: &plan.memory,
             styles: if plan.query.presentation.bolding { styles.clone() } else { styles.without_marks() },
@@ -253,13 +260,14 @@ impl<'p> SummaryFiller<'p> {
         match texts {
             TextForm::Whole => {}
             TextForm::Bolded(highlighter) => each_text(value, &|text| {
-                let marks = highlighter.marks(text).marks;
+                let marks = self.highlighters[*highlighter].1.marks(text).marks;
                 let mut out = String::with_capacity(text.len() + 16 * marks.len());
                 bolded(text, 0..text.len(), &marks, &self.styles.usual, &mut out);
                 out
             }),
             TextForm::Snippet(highlighter, query) => {
                 let style = self.styles.of_field(&field.name);
+                let highlighter = &self.highlighters[*highlighter].1;
                 each_text(value, &|text| snippet(text, query, &highlighter.marks(text), style));
             }
         }
@@ -268,10 +276,14 @@ impl<'p> SummaryFiller<'p> {
 
 impl<'p> ShownField<'p> {
     /// Prepares a field; `None` if it is not a document field.
-    fn new(plan: &'p Plan, field: &'p SummaryField) -> Result<Option<Self>, SummaryError> {
+    fn new(
+        plan: &'p Plan,
+        field: &'p SummaryField,
+        highlighters: &mut SourceHighlighters<'p>,
+    ) -> Result<Option<Self>, SummaryError> {
         let of_schema = composed::sources(&plan.schema, field);
         let sources: Vec<&SchemaField> = of_schema.iter().map(|source| source.field).collect();
-        let Some(source) = sources.first() else { return Ok(None) };
+        let Some(source) = sources.first().copied() else { return Ok(None) };
         if !composed::is_plain(&of_schema) {
             let how = ShowMode::Composed(ComposedField::new(plan, field, of_schema)?);
             return Ok(Some(ShownField { name: Arc::clone(&field.name), sources, how }));
@@ -281,16 +293,14 @@ impl<'p> ShownField<'p> {
         }
         let language = TextLanguage::from_tag(plan.query.language.as_deref().unwrap_or_default());
         let analyzer = || FieldAnalyzer::new(&source.matching, language);
-        let highlighter = || FieldHighlighter::new(plan, &source.name, analyzer());
-        let texts = || {
+        let mut texts = || {
             Ok::<_, SummaryError>(if !is_text(&source.data_type) {
                 TextForm::Whole
             } else if field.mode.is_dynamic() {
-                let highlighter = highlighter()?;
-                let query = snippet_query(plan, &[&highlighter]);
-                TextForm::Snippet(highlighter, query)
+                let highlighter = highlighter_of(plan, source, analyzer(), highlighters)?;
+                TextForm::Snippet(highlighter, snippet_query(plan, &[&highlighters[highlighter].1]))
             } else if field.bolding && plan.query.presentation.bolding {
-                TextForm::Bolded(highlighter()?)
+                TextForm::Bolded(highlighter_of(plan, source, analyzer(), highlighters)?)
             } else {
                 TextForm::Whole
             })
@@ -305,6 +315,20 @@ impl<'p> ShownField<'p> {
         };
         Ok(Some(ShownField { name: Arc::clone(&field.name), sources, how }))
     }
+}
+
+/// Index of the highlighter of a field, which is made if there is none.
+fn highlighter_of<'p>(
+    plan: &Plan,
+    source: &'p SchemaField,
+    analyzer: FieldAnalyzer,
+    highlighters: &mut SourceHighlighters<'p>,
+) -> Result<usize, SummaryError> {
+    if let Some(known) = highlighters.iter().position(|(name, _)| *name == &*source.name) {
+        return Ok(known);
+    }
+    highlighters.push((&*source.name, FieldHighlighter::new(plan, &source.name, analyzer)?));
+    Ok(highlighters.len() - 1)
 }
 
 fn is_text(data_type: &DataType) -> bool {

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millrace_tensor::ShortText;
+
 /// Result of the comparison of a word with all query words.
 #[derive(Clone)]
 pub(super) enum WordOutcome {
@@ -39,11 +41,8 @@ impl Default for WordOutcomes {
     }
 }
 
-/// Number of words that a thread remembers; at 32 bytes each, 256 KB.
-const WORDS: usize = 1 << 13;
-
-/// Length of the longest word that is remembered, in bytes.
-const LENGTH: usize = 20;
+/// Number of words that a thread remembers; at 32 bytes each, 512 KB. Some hundred mails have half as many.
+const WORDS: usize = 1 << 14;
 
 thread_local! {
     /// Words with their outcomes, at the index given by their hash; a later word replaces an earlier one.
@@ -52,12 +51,11 @@ thread_local! {
 
 #[derive(Clone, Copy, Default)]
 struct RememberedWord {
-    /// The word, its length, and the outcomes that it belongs to; a number of 0 is an empty place.
-    word: [u8; LENGTH],
-    length: u8,
+    word: ShortText,
+    /// The outcomes that it belongs to; 0 for an empty place.
+    number: u64,
     /// 0 for no token, 1 for no match, from 2 on an index of those that match.
     outcome: u16,
-    number: u64,
 }
 
 /// Outcomes while a text is passed over.
@@ -85,13 +83,11 @@ impl Drop for OutcomesOfText<'_> {
 }
 
 impl OutcomesOfText<'_> {
-    /// The outcome for a word.
+    /// The outcome for a word. Long words, which are rare, are not remembered.
     pub fn get(&mut self, word: &str, compare: impl FnOnce() -> WordOutcome) -> WordOutcome {
-        let mut bytes = [0; LENGTH];
-        let Some(place) = bytes.get_mut(..word.len()) else { return compare() };
-        place.copy_from_slice(word.as_bytes());
-        let place = &mut self.words[hash(&bytes)];
-        if place.number == self.number && place.word == bytes && usize::from(place.length) == word.len() {
+        let Some(word) = ShortText::new(word.as_bytes()) else { return compare() };
+        let place = &mut self.words[(word.mixed() >> (64 - WORDS.trailing_zeros())) as usize];
+        if place.number == self.number && place.word == word {
             return match place.outcome {
                 0 => WordOutcome::NoToken,
                 1 => WordOutcome::Unmatched,
@@ -109,23 +105,10 @@ impl OutcomesOfText<'_> {
             }
         };
         if let Some(number) = number {
-            let length = word.len() as u8;
-            *place = RememberedWord { word: bytes, length, outcome: number, number: self.number };
+            *place = RememberedWord { word, number: self.number, outcome: number };
         }
         outcome
     }
-}
-
-fn hash(bytes: &[u8; LENGTH]) -> usize {
-    let (first, rest) = bytes.split_first_chunk::<8>().expect("20 bytes are more than 8");
-    let (second, third) = rest.split_first_chunk::<8>().expect("12 bytes are more than 8");
-    let third = third.first_chunk::<4>().expect("4 bytes are left");
-    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let hash = mix(
-        mix(mix(0, u64::from_le_bytes(*first)), u64::from_le_bytes(*second)),
-        u64::from(u32::from_le_bytes(*third)),
-    );
-    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51) as usize % WORDS
 }
 
 #[cfg(test)]

@@ -210,8 +210,13 @@ fn what_grows_with_documents_is_counted() {
             199 * 8 * kb,
         ),
         // Each chunk has 400 occurrences, and four bytes for each word and occurrence.
-        ("positions, word by word", words(7, "1"), words(1, "1"), 6 * 400 * 4),
-        ("positions, all words together", words(40, "1"), words(12, "1"), 28 * 400 * 4),
+        ("positions, word by word", words(7, "matches(title)"), words(1, "matches(title)"), 6 * 400 * 4),
+        (
+            "positions, all words together",
+            words(40, "matches(title)"),
+            words(12, "matches(title)"),
+            28 * 400 * 4,
+        ),
         ("positions that are kept", words(40, "fieldMatch(title)"), words(40, "bm25(title)"), 40 * 400 * 4),
     ];
     for (what, plan, without, bytes) in rows {

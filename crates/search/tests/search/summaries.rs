@@ -470,6 +470,27 @@ fn a_snippet_without_words_is_the_beginning_or_nothing() {
     assert_eq!(shown(false), "");
 }
 
+#[test]
+fn summary_fields_of_one_source_have_forms_of_their_own() {
+    let forms = "document-summary forms {
+        summary bold { source: body bolding: on }
+        summary snippet { source: body dynamic }
+    }
+    document-summary words {";
+    let schema = schema_of(&SCHEMA.replacen("document-summary words {", forms, 1));
+    let plan = plan(&schema, "body contains 'budget'", &[]);
+    let filler = SummaryFiller::new(&plan, Some("forms"), &HighlightStyles::default()).expect("it is there");
+    let fields = filler.fill(&view(&schema, &[mail()]), &[(0, 0)]).expect("it can be filled").remove(0);
+    let body = mail().into_iter().find_map(|(name, value)| match value {
+        DocumentValue::String(text) if name == "body" => Some(text),
+        _ => None,
+    });
+    let body = body.expect("a mail has a body");
+    assert_eq!(field(&fields, "bold"), body.replace("budget", "<hi>budget</hi>"));
+    let snippet = field(&fields, "snippet");
+    assert!(snippet.contains("the <hi>budget</hi> is ready") && snippet.len() < body.len(), "{snippet}");
+}
+
 /// Settings of snippets, each with the snippets of a text that has the word six times.
 #[rustfmt::skip]
 const LENGTHS: &[(SnippetLengths, &str)] = &[
