@@ -120,6 +120,18 @@ const LISTS: &[NameList] = &[
         without: &[("test_query", "query(name) does the same")],
     },
     NameList {
+        sources: &[
+            "searchlib/src/vespa/searchlib/fef/indexproperties.cpp",
+            "searchlib/src/vespa/searchlib/fef/queryproperties.cpp",
+        ],
+        names: engine_properties,
+        tables: &[
+            "crates/schema/tests/grammar/schema.txt",
+            "crates/schema/tests/schema/engine_properties.rs",
+        ],
+        without: &[("vespa.matching.element_gap", "the name of a field follows")],
+    },
+    NameList {
         sources: &["container-search/src/main/java/com/yahoo/search/yql/YqlParser.java"],
         names: constants,
         tables: &["crates/query/tests/yql.txt"],
@@ -128,7 +140,11 @@ const LISTS: &[NameList] = &[
     NameList {
         sources: &["container-search/src/main/java/com/yahoo"],
         names: parameters,
-        tables: &["crates/query/tests/query/names.rs", "tests/features"],
+        tables: &[
+            "crates/query/tests/query/names.rs",
+            "crates/server/tests/server/rates.rs",
+            "tests/features",
+        ],
         without: &[
             ("FieldFiller.disable", OTHER_CHAIN),
             ("FieldFilter.disable", "fields are left out where the summary is made"),
@@ -151,9 +167,7 @@ const LISTS: &[NameList] = &[
             ("page.idList", JAVA),
             ("page.resolver", JAVA),
             ("providerName", NO_NAME),
-            ("rate.cost", "limits of rates take whole requests"),
-            ("rate.dryRun", "limits of rates take whole requests"),
-            ("rate.idDimension", "limits of rates take whole requests"),
+            ("rate.idDimension", "the metric has no dimension"),
             ("relatedTo.embeddingField", OTHER_CHAIN),
             ("relatedTo.excludeSource", OTHER_CHAIN),
             ("relatedTo.exploreAdditionalHits", OTHER_CHAIN),
@@ -270,6 +284,12 @@ fn elements(line: &str) -> Vec<&str> {
 /// `Blueprint("name")`.
 fn blueprints(line: &str) -> Vec<&str> {
     if line.contains("Blueprint(\"") { quoted(line).into_iter().take(1).collect() } else { Vec::new() }
+}
+
+/// `NAME("vespa.name")`; of a name that ends with a point, its last part.
+fn engine_properties(line: &str) -> Vec<&str> {
+    let names = quoted(line).into_iter().filter(|name| name.starts_with("vespa."));
+    names.filter_map(|name| if name.ends_with('.') { name.rsplit('.').nth(1) } else { Some(name) }).collect()
 }
 
 /// `static final String NAME = "name"`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::properties::{engine_property, now};
+use super::properties::{element_gap, engine_property, now};
 use super::{ParameterReader, names, parameter};
 use crate::{
     CollapseOptions, Error, GroupingDefaults, PresentationOptions, QuerySources, RankingOptions,
@@ -52,13 +52,7 @@ impl ParameterReader<'_> {
                 engine_property(name, property, value, &mut ranking)?;
                 ranking.properties.insert(property.to_owned(), value.clone());
             } else if let Some(field) = names::after(name, &["ranking.elementGap."]) {
-                let gap = match value.trim() {
-                    text if text.eq_ignore_ascii_case("infinity") => None,
-                    number => Some(number.parse().map_err(|_| {
-                        parameter(name, format!("expected a whole number or infinity, found {number:?}"))
-                    })?),
-                };
-                ranking.element_gaps.insert(field.to_owned(), gap);
+                ranking.element_gaps.insert(field.to_owned(), element_gap(name, value)?);
             }
         }
         Ok(ranking)

@@ -2,6 +2,7 @@
 
 mod changes;
 mod clients;
+mod engine_properties;
 mod grammar;
 mod hostile;
 mod indexes;
