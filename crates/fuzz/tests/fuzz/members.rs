@@ -197,6 +197,12 @@ const LISTS: &[NameList] = &[
         without: &[],
     },
     NameList {
+        sources: &["model-evaluation/src/main/java"],
+        names: constants,
+        tables: &["crates/server/tests/server/model_evaluation.rs"],
+        without: &[],
+    },
+    NameList {
         sources: &["config-model-api/src/main/java/com/yahoo/config/application/api/ValidationId.java"],
         names: identifiers_in_parentheses,
         tables: &["crates/fuzz/grammars/services.txt"],
