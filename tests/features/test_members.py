@@ -74,6 +74,11 @@ SCHEMA = """schema card {
     rank-profile joined inherits default {
         rank lines { element-gap: 0 }
     }
+    rank-profile joined-in-a-feature inherits default {
+        rank-properties {
+            nativeProximity.elementGap.lines: 0
+        }
+    }
 }"""
 
 CARDS = {
@@ -270,5 +275,7 @@ def test_elements_are_near_where_a_gap_says_so(node):
     assert found(node, near, ranking__elementGap__lines=2) == ""
     assert found(node, near, ranking="joined", ranking__elementGap__lines="infinity") == ""
     words = 'lines contains "apple" and lines contains "green" and title contains "first"'
-    proximity = [features(node, words, **asked)["nativeProximity(lines)"] for asked in ({}, {"ranking": "joined"})]
-    assert proximity[0] == 0 < proximity[1]
+    profiles = ({}, {"ranking": "joined"}, {"ranking": "joined-in-a-feature"})
+    proximity = [features(node, words, **asked)["nativeProximity(lines)"] for asked in profiles]
+    assert proximity[0] == 0 < proximity[1] == proximity[2]
+    assert found(node, near, ranking="joined-in-a-feature") == ""

@@ -114,6 +114,23 @@ const LISTS: &[NameList] = &[
         ],
     },
     NameList {
+        sources: &["searchlib/src/vespa/searchlib/features"],
+        names: lookups,
+        tables: &[
+            "crates/ranking/tests/ranking",
+            "crates/schema/tests/schema/engine_properties.rs",
+            "tests/features",
+        ],
+        without: &[
+            ("expressionName", "an expression in a file of Vespa's own making"),
+            ("maxAlternativeSegmentations", "bounds the work of `fieldMatch`"),
+            ("numTerms", "the features that a list of all has"),
+            ("seed", "random numbers"),
+            ("totalTermSignificance", "what a query of several nodes passes on"),
+            ("totalTermWeight", "what a query of several nodes passes on"),
+        ],
+    },
+    NameList {
         sources: &["searchlib/src/vespa/searchlib/fef/test/plugin"],
         names: blueprints,
         tables: &["crates/ranking/tests/ranking/features.rs"],
@@ -290,6 +307,11 @@ fn elements(line: &str) -> Vec<&str> {
 /// `Blueprint("name")`.
 fn blueprints(line: &str) -> Vec<&str> {
     if line.contains("Blueprint(\"") { quoted(line).into_iter().take(1).collect() } else { Vec::new() }
+}
+
+/// `lookup(getName(), "name")`, `lookupTable(…)`.
+fn lookups(line: &str) -> Vec<&str> {
+    if line.contains("lookup(") || line.contains("lookupTable(") { quoted(line) } else { Vec::new() }
 }
 
 /// `NAME("vespa.name")`; of a name that ends with a point, its last part.

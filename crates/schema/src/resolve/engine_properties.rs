@@ -1,5 +1,5 @@
-//! Rank properties that stand for elements of a rank profile, by the names with which Vespa tells its content nodes
-//! of them. As in Vespa, such a property takes precedence over the element.
+//! Rank properties that stand for elements of a rank profile, by the names with which Vespa tells its content
+//! nodes of them. As in Vespa, such a property takes precedence over the element.
 
 use std::str::FromStr;
 
