@@ -237,6 +237,14 @@ fn places_of_parameters() {
     let circle = "AND(TRUE CIRCLE(60 10 1.109km))";
     assert_eq!(place(&[("pos.xy", "10000000;60000000"), ("pos.radius", "10000")]), circle);
     assert_eq!(place(&[("pos.ll", "N60;E10"), ("pos.radius", "10000")]), circle);
+    for radius in ["1e1km", "10 km", "10000 m", "1e4m", "6.2137119224 miles", "6.2137119224mi"] {
+        let found = place(&[("pos.ll", "N60;E10"), ("pos.radius", radius)]);
+        assert_eq!(found, "AND(TRUE CIRCLE(60 10 10.000km))", "{radius}");
+    }
+    for radius in ["1 deg", "1d"] {
+        let found = place(&[("pos.ll", "N60;E10"), ("pos.radius", radius)]);
+        assert_eq!(found, place(&[("pos.ll", "N60;E10"), ("pos.radius", "1000000")]), "{radius}");
+    }
     // A negative radius has no end, with a unit and without one.
     let endless = place(&[("location", "(2,10000000,60000000,-1,0,1,0)")]);
     assert!(endless.contains("CIRCLE(60 10"), "{endless}");
@@ -251,6 +259,8 @@ fn places_of_parameters() {
         ("pos.bb", "n=59,s=61,e=11,w=9"),
         ("pos.bb", "n=61,n=61,s=59,e=11,w=9"),
         ("pos.radius", "5 furlongs"),
+        ("pos.radius", "inf km"),
+        ("pos.radius", "km"),
         ("ranking.location", "home"),
         ("ranking.location", "home:(2,1,1)"),
     ] {
