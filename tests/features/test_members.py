@@ -32,6 +32,16 @@ SCHEMA = """schema card {
         field lines type array<string> { indexing: summary | index }
     }
     fieldset default { fields: title, owner, notes }
+    document-summary elements {
+        summary lines_that_match {
+            source: lines
+            matched-elements-only
+        }
+        summary people_that_match {
+            source: people
+            matched-elements-only
+        }
+    }
     rank-profile default {
         first-phase { expression: nativeRank }
         summary-features {
@@ -279,3 +289,22 @@ def test_elements_are_near_where_a_gap_says_so(node):
     proximity = [features(node, words, **asked)["nativeProximity(lines)"] for asked in profiles]
     assert proximity[0] == 0 < proximity[1] == proximity[2]
     assert found(node, near, ranking="joined-in-a-feature") == ""
+
+
+# The condition, the profile, and the elements that match: of near and onear those that a match lies in.
+ELEMENTS = [
+    ('lines contains "plum"', "default", "lines", ["plum pie", "plum tart", "hot plum pie"]),
+    ('lines contains near("plum", "tart")', "default", "lines", ["plum tart"]),
+    ('lines contains near("pie", "hot")', "default", "lines", ["hot plum pie"]),
+    ('lines contains onear("plum", "pie")', "default", "lines", ["plum pie", "hot plum pie"]),
+    ('lines contains near("plum", "pie", !"hot")', "default", "lines", ["plum pie"]),
+    ('lines contains near("red", "apple")', "joined", "lines", ["red apple"]),
+    ('lines contains near("apple", "green")', "joined", "lines", ["red apple", "green pear"]),
+    ('people.name contains onear("grace", "hopper")', "default", "people", [{"name": "Grace Hopper", "age": 40}]),
+]
+
+
+@pytest.mark.parametrize("condition, ranking, field, expected", ELEMENTS)
+def test_elements_that_match_are_shown(node, condition, ranking, field, expected):
+    root = search(node, yql=f"select * from card where {condition}", summary="elements", ranking=ranking)
+    assert [hit["fields"][f"{field}_that_match"] for hit in root["children"]] == [expected]

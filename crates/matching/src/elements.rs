@@ -15,6 +15,8 @@ pub struct MatchedElements<'p> {
 
 enum ElementTest<'p> {
     Leaf(LeafId),
+    /// Words near each other, in one element, or in two neighbours if elements have a gap.
+    Near(&'p PlanNode),
     /// Condition on an element.
     Element(&'p PlanNode),
     /// Condition on an element of a nested collection, with the path of that collection.
@@ -41,7 +43,7 @@ impl<'p> MatchedElements<'p> {
         elements(value, &mut |index, element| {
             let matches = self.conditions.iter().any(|condition| match condition {
                 ElementTest::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
-                ElementTest::Element(node) => holds(&self.ready, node, element, 0),
+                ElementTest::Element(node) | ElementTest::Near(node) => holds(&self.ready, node, element, 0),
                 ElementTest::Inside(node, path) => {
                     any_holds(&self.ready, node, &[], element, &path_of(path), 0)
                 }
@@ -50,7 +52,45 @@ impl<'p> MatchedElements<'p> {
                 matched.push(index);
             }
         });
+        for condition in &self.conditions {
+            if let ElementTest::Near(node) = condition {
+                self.collect_neighbours(node, value, &mut matched);
+            }
+        }
+        matched.sort_unstable();
+        matched.dedup();
         matched
+    }
+
+    /// Adds the elements in which words near each other lie on both sides of a boundary.
+    fn collect_neighbours(&self, node: &PlanNode, value: &DocumentValue, matched: &mut Vec<usize>) {
+        let PlanNode::Near { leaves, excluded, .. } = node else { return };
+        let Some(near) = self.ready.nearness(node) else { return };
+        let Some(gap) = near.element_gap else { return };
+        let mut before: Vec<(Vec<u32>, u32)> = Vec::new();
+        elements(value, &mut |index, element| {
+            let all = leaves.iter().chain(excluded);
+            let here: Vec<(Vec<u32>, u32)> =
+                all.map(|leaf| self.ready.leaves[leaf.0].places_in_element(element, 0)).collect();
+            let joined: Vec<Vec<u32>> = before
+                .iter()
+                .zip(&here)
+                .map(|((first, length), (second, _))| {
+                    let start = length.saturating_add(gap);
+                    let second = second.iter().map(|place| place.saturating_add(start));
+                    first.iter().copied().chain(second).collect()
+                })
+                .collect();
+            let joined: Vec<&[u32]> = joined.iter().map(Vec::as_slice).collect();
+            if let Some((places, excluded)) = joined.split_at_checked(leaves.len()) {
+                let boundary = before.first().map_or(0, |(_, length)| *length);
+                let mut spans = near.spans_in_element(places, excluded);
+                if spans.any(|(first, last)| first < boundary && last >= boundary) {
+                    matched.extend([index - 1, index]);
+                }
+            }
+            before = here;
+        });
     }
 }
 
@@ -71,9 +111,10 @@ fn collect<'p>(plan: &'p Plan, node: &'p PlanNode, field: &str, conditions: &mut
             }
         }
         PlanNode::Near { leaves, .. } => {
-            leaves.iter().filter(|leaf| *plan.leaves[leaf.0].field == *field).for_each(|leaf| {
-                conditions.push(ElementTest::Leaf(*leaf));
-            });
+            let path = leaves.first().map(|leaf| &*plan.leaves[leaf.0].field);
+            if path.is_some_and(|path| path.split('.').next() == Some(field)) {
+                conditions.push(ElementTest::Near(node));
+            }
         }
         PlanNode::SameElement { field: of, child, .. } => {
             if **of == *field {
