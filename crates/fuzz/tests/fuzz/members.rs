@@ -202,6 +202,30 @@ const LISTS: &[NameList] = &[
         ],
     },
     NameList {
+        sources: &["container-search/src/main/java/com/yahoo/search/query/SelectParser.java"],
+        names: constants,
+        tables: &["crates/query/tests"],
+        without: &[("call", NO_NAME), ("grammar.", NO_NAME)],
+    },
+    NameList {
+        sources: &["container-search/src/main/java/com/yahoo/search/query/profile/types/FieldType.java"],
+        names: compared,
+        tables: &["crates/schema/tests/schema/query_profiles.rs"],
+        without: &[],
+    },
+    NameList {
+        sources: &["container-search/src/main/java/com/yahoo/search/rendering"],
+        names: constants,
+        tables: &["crates/render/tests", "crates/server/tests", "tests/features"],
+        without: &[("searchGroup", "of replicated groups of content nodes"), ("stackTrace", JAVA)],
+    },
+    NameList {
+        sources: &["vespaclient-container-plugin/src/main/java/com/yahoo/document/restapi"],
+        names: constants,
+        tables: &["crates/gateway/tests", "crates/server/tests", "tests/features"],
+        without: &[("VESPA_MBUS_THROTTLE_WINDOW_SIZE", "a variable of the process")],
+    },
+    NameList {
         sources: &["container-search/src/main/java/com/yahoo/search/query/Sorting.java"],
         names: constants,
         tables: &["crates/query/tests", "crates/plan/tests/plans.txt"],
@@ -307,6 +331,11 @@ fn elements(line: &str) -> Vec<&str> {
 /// `Blueprint("name")`.
 fn blueprints(line: &str) -> Vec<&str> {
     if line.contains("Blueprint(\"") { quoted(line).into_iter().take(1).collect() } else { Vec::new() }
+}
+
+/// `"name".equals(text)`.
+fn compared(line: &str) -> Vec<&str> {
+    if line.contains("\".equals(") { quoted(line).into_iter().take(1).collect() } else { Vec::new() }
 }
 
 /// `lookup(getName(), "name")`, `lookupTable(…)`.
