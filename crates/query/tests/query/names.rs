@@ -251,6 +251,15 @@ fn places_of_parameters() {
     assert_eq!(place(&[("pos.ll", "N60;E10"), ("pos.radius", "-1")]), endless);
     let boxed = "AND(TRUE home:BOX(59 9 61 11))";
     assert_eq!(place(&[("pos.bb", "n=61,s=59,e=11,w=9"), ("pos.attribute", "home")]), boxed);
+    for written in [
+        "N=61,S=59,E=11,W=9",
+        "s=59.0 w=9.0 n=61.0 e=11.0",
+        "south:59,west:9,north:61,east:11",
+        "South=59 West=9 North=61 East=11",
+        " north:61 south:5.9e1, east:11 west:9 ",
+    ] {
+        assert_eq!(place(&[("pos.bb", written), ("pos.attribute", "home")]), boxed, "{written}");
+    }
     assert_eq!(place(&[("location", "home:[2,9000000,59000000,11000000,61000000]")]), boxed);
     for (name, value) in [
         ("pos.xy", "10N;60E"),
