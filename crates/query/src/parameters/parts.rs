@@ -58,6 +58,21 @@ impl ParameterReader<'_> {
         Ok(ranking)
     }
 
+    /// Tag of the query's language: given, or that of an encoding which is for one language alone.
+    pub(super) fn language(&self) -> Option<String> {
+        let of_encoding = || {
+            let language = match self.text("model.encoding")?.to_ascii_lowercase().as_str() {
+                "gb2312" => "zh-hans",
+                "big5" => "zh-hant",
+                "euc-jp" | "iso-2022-jp" | "shift-jis" => "ja",
+                "euc-kr" => "ko",
+                _ => return None,
+            };
+            Some(language.to_owned())
+        };
+        self.text("model.locale").or_else(|| self.text("model.language")).or_else(of_encoding)
+    }
+
     /// Parses a share: above 0, and at most 1.
     fn share(&self, name: &'static str) -> Result<Option<f64>, Error> {
         match self.float(name)? {
