@@ -135,15 +135,15 @@ fn rank_properties_of_the_engine_are_settings() {
 fn languages_are_given_or_follow_from_the_encoding() {
     for (given, expected) in [
         (&[("language", "de")][..], Some("de")),
-        (&[("locale", "de-CH"), ("language", "fr")], Some("de-CH")),
-        (&[("encoding", "Big5")], Some("zh-hant")),
-        (&[("encoding", "gb2312")], Some("zh-hans")),
-        (&[("encoding", "euc-jp")], Some("ja")),
-        (&[("encoding", "iso-2022-jp")], Some("ja")),
-        (&[("encoding", "shift-jis")], Some("ja")),
-        (&[("model.encoding", "EUC-KR")], Some("ko")),
-        (&[("encoding", "big5"), ("language", "en")], Some("en")),
-        (&[("encoding", "utf-8")], None),
+        (&[("locale", "de-CH"), ("language", "fr")][..], Some("de-CH")),
+        (&[("encoding", "Big5")][..], Some("zh-hant")),
+        (&[("encoding", "gb2312")][..], Some("zh-hans")),
+        (&[("encoding", "euc-jp")][..], Some("ja")),
+        (&[("encoding", "iso-2022-jp")][..], Some("ja")),
+        (&[("encoding", "shift-jis")][..], Some("ja")),
+        (&[("model.encoding", "EUC-KR")][..], Some("ko")),
+        (&[("encoding", "big5"), ("language", "en")][..], Some("en")),
+        (&[("encoding", "utf-8")][..], None),
     ] {
         assert_eq!(accepted(given).language.as_deref(), expected, "{given:?}");
     }
