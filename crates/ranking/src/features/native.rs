@@ -53,8 +53,14 @@ pub(crate) fn table(
     field: &SchemaField,
     table: &str,
 ) -> Result<BoostTable, Error> {
-    let rank_type = setup.profile.rank_types.get(&*field.name).or(field.rank_type.as_ref());
-    let default = of_rank_type(rank_type.map_or("about", String::as_str), table);
+    let profile = setup.profile;
+    let rank_type = match profile.filter_fields.iter().any(|name| *name == *field.name) {
+        true => "empty",
+        false => {
+            profile.rank_types.get(&*field.name).or(field.rank_type.as_ref()).map_or("about", String::as_str)
+        }
+    };
+    let default = of_rank_type(rank_type, table);
     BoostTable::parse(setup.properties.text(feature, &field.name, table).unwrap_or(default))
 }
 

@@ -8,6 +8,7 @@ mod hostile;
 mod indexes;
 mod mistakes;
 mod query_profiles;
+mod rank_types;
 mod schemas;
 mod services;
 mod topology;
