@@ -293,5 +293,5 @@ pub fn unknown_engine_property(key: &str) -> Option<String> {
         return None;
     }
     let names = ENGINE_PROPERTIES.iter().map(|(known, _)| *known);
-    Some(format!("there is no such rank property{}", did_you_mean(key, names)))
+    Some(format!("the engine has no such rank property{}", did_you_mean(key, names)))
 }

@@ -117,6 +117,6 @@ fn names_of_the_engine_are_known_in_any_case() {
         ("vespa.now.then", ""),
     ] {
         let told = unknown_engine_property(name).expect(name);
-        assert!(told.starts_with("there is no such rank property") && told.contains(hint), "{told}");
+        assert!(told.starts_with("the engine has no such rank property") && told.contains(hint), "{told}");
     }
 }
