@@ -300,6 +300,8 @@ ELEMENTS = [
     ('lines contains near("plum", "pie", !"hot")', "default", "lines", ["plum pie"]),
     ('lines contains near("red", "apple")', "joined", "lines", ["red apple"]),
     ('lines contains near("apple", "green")', "joined", "lines", ["red apple", "green pear"]),
+    ('lines contains sameElement("plum" and "pie")', "default", "lines", ["plum pie", "hot plum pie"]),
+    ('lines contains ({elementFilter: [0, 1]}sameElement("plum"))', "default", "lines", ["plum pie", "plum tart"]),
     ('people.name contains onear("grace", "hopper")', "default", "people", [{"name": "Grace Hopper", "age": 40}]),
 ]
 

@@ -3,7 +3,7 @@ use millrace_document::DocumentValue;
 use millrace_plan::{LeafId, Plan, PlanNode};
 
 use crate::nested::elements;
-use crate::tree::{ReadyPlan, any_holds, holds, path_of};
+use crate::tree::{ReadyPlan, any_holds, holds, is_among, path_of};
 use crate::{Error, RankingDemands};
 
 /// Selection of the elements of a collection field that a plan matches, for `matched-elements-only`.
@@ -17,10 +17,10 @@ enum ElementTest<'p> {
     Leaf(LeafId),
     /// Words near each other, in one element, or in two neighbours if elements have a gap.
     Near(&'p PlanNode),
-    /// Condition on an element.
-    Element(&'p PlanNode),
-    /// Condition on an element of a nested collection, with the path of that collection.
-    Inside(&'p PlanNode, &'p str),
+    /// Condition on an element, with the indices of the elements to consider; none for all.
+    Element(&'p PlanNode, &'p [u32]),
+    /// Condition on an element of a nested collection, with these indices and the path of that collection.
+    Inside(&'p PlanNode, &'p [u32], &'p str),
 }
 
 impl<'p> MatchedElements<'p> {
@@ -43,9 +43,12 @@ impl<'p> MatchedElements<'p> {
         elements(value, &mut |index, element| {
             let matches = self.conditions.iter().any(|condition| match condition {
                 ElementTest::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
-                ElementTest::Element(node) | ElementTest::Near(node) => holds(&self.ready, node, element, 0),
-                ElementTest::Inside(node, path) => {
-                    any_holds(&self.ready, node, &[], element, &path_of(path), 0)
+                ElementTest::Near(node) => holds(&self.ready, node, element, 0),
+                ElementTest::Element(node, only) => {
+                    is_among(only, index) && holds(&self.ready, node, element, 0)
+                }
+                ElementTest::Inside(node, only, path) => {
+                    any_holds(&self.ready, node, only, element, &path_of(path), 0)
                 }
             });
             if matches {
@@ -116,11 +119,11 @@ fn collect<'p>(plan: &'p Plan, node: &'p PlanNode, field: &str, conditions: &mut
                 conditions.push(ElementTest::Near(node));
             }
         }
-        PlanNode::SameElement { field: of, child, .. } => {
+        PlanNode::SameElement { field: of, child, elements: only } => {
             if **of == *field {
-                conditions.push(ElementTest::Element(child));
+                conditions.push(ElementTest::Element(child, only));
             } else if of.split('.').next() == Some(field) {
-                conditions.push(ElementTest::Inside(child, of));
+                conditions.push(ElementTest::Inside(child, only, of));
             }
         }
     }
