@@ -34,8 +34,8 @@ struct ProximityField {
     reverse: BoostTable,
     importance: f64,
     max: f64,
-    /// Gap between neighbouring elements by the rank properties of this feature, if they say one; `Some(None)`
-    /// if words of two elements are never near.
+    /// Gap between neighbouring elements, if the rank properties of this feature have one; `Some(None)` for
+    /// words of two elements that are never near.
     gap: Option<Option<u32>>,
 }
 
