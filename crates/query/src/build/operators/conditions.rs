@@ -291,7 +291,7 @@ pub(crate) fn kilometres(text: &str) -> Option<f64> {
     ];
     let text = text.trim();
     let (number, factor) =
-        UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+        UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(*unit)?, *factor)))?;
     let number: f64 = number.trim().parse().ok()?;
     number.is_finite().then_some(number * factor)
 }
