@@ -32,6 +32,16 @@ SCHEMA = """schema card {
         field lines type array<string> { indexing: summary | index }
     }
     fieldset default { fields: title, owner, notes }
+    document-summary elements {
+        summary lines_that_match {
+            source: lines
+            matched-elements-only
+        }
+        summary people_that_match {
+            source: people
+            matched-elements-only
+        }
+    }
     rank-profile default {
         first-phase { expression: nativeRank }
         summary-features {
@@ -73,6 +83,11 @@ SCHEMA = """schema card {
     }
     rank-profile joined inherits default {
         rank lines { element-gap: 0 }
+    }
+    rank-profile joined-in-a-feature inherits default {
+        rank-properties {
+            nativeProximity.elementGap.lines: 0
+        }
     }
 }"""
 
@@ -270,5 +285,28 @@ def test_elements_are_near_where_a_gap_says_so(node):
     assert found(node, near, ranking__elementGap__lines=2) == ""
     assert found(node, near, ranking="joined", ranking__elementGap__lines="infinity") == ""
     words = 'lines contains "apple" and lines contains "green" and title contains "first"'
-    proximity = [features(node, words, **asked)["nativeProximity(lines)"] for asked in ({}, {"ranking": "joined"})]
-    assert proximity[0] == 0 < proximity[1]
+    profiles = ({}, {"ranking": "joined"}, {"ranking": "joined-in-a-feature"})
+    proximity = [features(node, words, **asked)["nativeProximity(lines)"] for asked in profiles]
+    assert proximity[0] == 0 < proximity[1] == proximity[2]
+    assert found(node, near, ranking="joined-in-a-feature") == ""
+
+
+# The condition, the profile, and the elements that match: of near and onear those that a match lies in.
+ELEMENTS = [
+    ('lines contains "plum"', "default", "lines", ["plum pie", "plum tart", "hot plum pie"]),
+    ('lines contains near("plum", "tart")', "default", "lines", ["plum tart"]),
+    ('lines contains near("pie", "hot")', "default", "lines", ["hot plum pie"]),
+    ('lines contains onear("plum", "pie")', "default", "lines", ["plum pie", "hot plum pie"]),
+    ('lines contains near("plum", "pie", !"hot")', "default", "lines", ["plum pie"]),
+    ('lines contains near("red", "apple")', "joined", "lines", ["red apple"]),
+    ('lines contains near("apple", "green")', "joined", "lines", ["red apple", "green pear"]),
+    ('lines contains sameElement("plum" and "pie")', "default", "lines", ["plum pie", "hot plum pie"]),
+    ('lines contains ({elementFilter: [0, 1]}sameElement("plum"))', "default", "lines", ["plum pie", "plum tart"]),
+    ('people.name contains onear("grace", "hopper")', "default", "people", [{"name": "Grace Hopper", "age": 40}]),
+]
+
+
+@pytest.mark.parametrize("condition, ranking, field, expected", ELEMENTS)
+def test_elements_that_match_are_shown(node, condition, ranking, field, expected):
+    root = search(node, yql=f"select * from card where {condition}", summary="elements", ranking=ranking)
+    assert [hit["fields"][f"{field}_that_match"] for hit in root["children"]] == [expected]

@@ -146,6 +146,17 @@ pub fn degrees(text: &str) -> Option<(f64, GlobeAxis)> {
     angle.is_finite().then_some((sign * angle, axis))
 }
 
+/// Parses degrees with a sign, or none, in place of a letter: `-63.5`, `63o25'47`.
+pub fn signed_degrees(text: &str) -> Option<f64> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let is_number = rest.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let angle = angle("", rest).filter(|angle| is_number && angle.is_finite())?;
+    Some(sign * angle)
+}
+
 /// Parses `N37.4;W122` to millionths of a degree, cut off as in Vespa. Either order is valid, and so are
 /// `37.4N`, a space in place of the semicolon, minutes and seconds as in `63N25'47` or `63o25'47N`, and `x;y`
 /// in millionths, longitude first.
@@ -210,7 +221,6 @@ fn in_range(latitude: i64, longitude: i64) -> Option<(i32, i32)> {
     Some((i32::try_from(latitude).ok()?, i32::try_from(longitude).ok()?))
 }
 
-/// Description of a data type's values, with an example, as the end of a sentence.
 /// [`expectation`] with its article, as in "an int (32 bits), for example 42".
 pub(crate) fn with_article(data_type: &DataType) -> String {
     let expected = expectation(data_type);
@@ -218,6 +228,7 @@ pub(crate) fn with_article(data_type: &DataType) -> String {
     format!("{article} {expected}")
 }
 
+/// Description of a data type's values, with an example, as the end of a sentence.
 pub(crate) fn expectation(data_type: &DataType) -> String {
     match data_type {
         DataType::Bool => "bool, for example true".to_owned(),

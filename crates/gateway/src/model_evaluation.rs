@@ -157,9 +157,10 @@ struct EvaluationArguments {
 }
 
 impl EvaluationArguments {
-    /// Value of an argument. Work that calls this holds all, with its memory.
+    /// Value of an argument, or the one for all that are not given. Work that calls this holds all, with its
+    /// memory.
     fn get(&self, name: &str) -> Option<&str> {
-        self.parameters.get(name)
+        self.parameters.get(name).or_else(|| self.parameters.get("missing-value"))
     }
 }
 

@@ -3,7 +3,7 @@ use millrace_document::DocumentValue;
 use millrace_plan::{LeafId, Plan, PlanNode};
 
 use crate::nested::elements;
-use crate::tree::{ReadyPlan, any_holds, holds, path_of};
+use crate::tree::{ReadyPlan, any_holds, holds, is_among, path_of};
 use crate::{Error, RankingDemands};
 
 /// Selection of the elements of a collection field that a plan matches, for `matched-elements-only`.
@@ -15,10 +15,12 @@ pub struct MatchedElements<'p> {
 
 enum ElementTest<'p> {
     Leaf(LeafId),
-    /// Condition on an element.
-    Element(&'p PlanNode),
-    /// Condition on an element of a nested collection, with the path of that collection.
-    Inside(&'p PlanNode, &'p str),
+    /// Words near each other, in one element, or in two neighbours if elements have a gap.
+    Near(&'p PlanNode),
+    /// Condition on an element, with the indices of the elements to consider; none for all.
+    Element(&'p PlanNode, &'p [u32]),
+    /// Condition on an element of a nested collection, with these indices and the path of that collection.
+    Inside(&'p PlanNode, &'p [u32], &'p str),
 }
 
 impl<'p> MatchedElements<'p> {
@@ -41,16 +43,57 @@ impl<'p> MatchedElements<'p> {
         elements(value, &mut |index, element| {
             let matches = self.conditions.iter().any(|condition| match condition {
                 ElementTest::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
-                ElementTest::Element(node) => holds(&self.ready, node, element, 0),
-                ElementTest::Inside(node, path) => {
-                    any_holds(&self.ready, node, &[], element, &path_of(path), 0)
+                ElementTest::Near(node) => holds(&self.ready, node, element, 0),
+                ElementTest::Element(node, only) => {
+                    is_among(only, index) && holds(&self.ready, node, element, 0)
+                }
+                ElementTest::Inside(node, only, path) => {
+                    any_holds(&self.ready, node, only, element, &path_of(path), 0)
                 }
             });
             if matches {
                 matched.push(index);
             }
         });
+        for condition in &self.conditions {
+            if let ElementTest::Near(node) = condition {
+                self.collect_neighbours(node, value, &mut matched);
+            }
+        }
+        matched.sort_unstable();
+        matched.dedup();
         matched
+    }
+
+    /// Adds the elements in which words near each other lie on both sides of a boundary.
+    fn collect_neighbours(&self, node: &PlanNode, value: &DocumentValue, matched: &mut Vec<usize>) {
+        let PlanNode::Near { leaves, excluded, .. } = node else { return };
+        let Some(near) = self.ready.nearness(node) else { return };
+        let Some(gap) = near.element_gap else { return };
+        let mut before: Vec<(Vec<u32>, u32)> = Vec::new();
+        elements(value, &mut |index, element| {
+            let all = leaves.iter().chain(excluded);
+            let here: Vec<(Vec<u32>, u32)> =
+                all.map(|leaf| self.ready.leaves[leaf.0].places_in_element(element, 0)).collect();
+            let joined: Vec<Vec<u32>> = before
+                .iter()
+                .zip(&here)
+                .map(|((first, length), (second, _))| {
+                    let start = length.saturating_add(gap);
+                    let second = second.iter().map(|place| place.saturating_add(start));
+                    first.iter().copied().chain(second).collect()
+                })
+                .collect();
+            let joined: Vec<&[u32]> = joined.iter().map(Vec::as_slice).collect();
+            if let Some((places, excluded)) = joined.split_at_checked(leaves.len()) {
+                let boundary = before.first().map_or(0, |(_, length)| *length);
+                let mut spans = near.spans_in_element(places, excluded);
+                if spans.any(|(first, last)| first < boundary && last >= boundary) {
+                    matched.extend([index - 1, index]);
+                }
+            }
+            before = here;
+        });
     }
 }
 
@@ -71,15 +114,16 @@ fn collect<'p>(plan: &'p Plan, node: &'p PlanNode, field: &str, conditions: &mut
             }
         }
         PlanNode::Near { leaves, .. } => {
-            leaves.iter().filter(|leaf| *plan.leaves[leaf.0].field == *field).for_each(|leaf| {
-                conditions.push(ElementTest::Leaf(*leaf));
-            });
+            let path = leaves.first().map(|leaf| &*plan.leaves[leaf.0].field);
+            if path.is_some_and(|path| path.split('.').next() == Some(field)) {
+                conditions.push(ElementTest::Near(node));
+            }
         }
-        PlanNode::SameElement { field: of, child, .. } => {
+        PlanNode::SameElement { field: of, child, elements: only } => {
             if **of == *field {
-                conditions.push(ElementTest::Element(child));
+                conditions.push(ElementTest::Element(child, only));
             } else if of.split('.').next() == Some(field) {
-                conditions.push(ElementTest::Inside(child, of));
+                conditions.push(ElementTest::Inside(child, only, of));
             }
         }
     }

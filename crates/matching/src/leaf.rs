@@ -439,13 +439,13 @@ impl ReadyLeaf {
     }
 
     /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,
-    /// ascending: the first word of each occurrence.
+    /// ascending: the first word of each occurrence. With the number of positions that the element has.
     pub(crate) fn places_in_element(
         &self,
         element: ValueElement<impl NestedValue>,
         depth: usize,
-    ) -> Vec<u32> {
-        let Some(test) = &self.test else { return Vec::new() };
+    ) -> (Vec<u32>, u32) {
+        let Some(test) = &self.test else { return (Vec::new(), 0) };
         let path = self.field.path.get(depth..).unwrap_or_default();
         let (mut places, mut start) = (Vec::new(), 0);
         element.at(path, &mut |value, _| {
@@ -455,7 +455,7 @@ impl ReadyLeaf {
                 start += length + TEXT_GAP;
             }
         });
-        places
+        (places, start.saturating_sub(TEXT_GAP))
     }
 
     fn circle(&self, circle: &GeoCircle, column: &Column, within: &DocumentBits) -> LeafDistances {

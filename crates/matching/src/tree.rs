@@ -140,7 +140,7 @@ impl<'p> ReadyPlan<'p> {
     }
 
     /// The nearness condition of a node; `None` for other nodes.
-    fn nearness(&self, node: &PlanNode) -> Option<NearConstraint> {
+    pub(crate) fn nearness(&self, node: &PlanNode) -> Option<NearConstraint> {
         let PlanNode::Near { leaves, distance, exclusion_distance, ordered, .. } = node else { return None };
         let field = leaves.first().map(|leaf| &*self.plan.leaves[leaf.0].field);
         Some(NearConstraint {
@@ -555,7 +555,7 @@ pub(crate) fn holds(
         PlanNode::Rank(first, _) => inside(first),
         PlanNode::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element, depth),
         PlanNode::Near { leaves, excluded, .. } => {
-            let places = |leaf: &LeafId| ready.leaves[leaf.0].places_in_element(element, depth);
+            let places = |leaf: &LeafId| ready.leaves[leaf.0].places_in_element(element, depth).0;
             let (places, excluded): (Vec<_>, Vec<_>) =
                 (leaves.iter().map(places).collect(), excluded.iter().map(places).collect());
             let places: Vec<&[u32]> = places.iter().map(Vec::as_slice).collect();

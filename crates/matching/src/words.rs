@@ -414,7 +414,16 @@ impl NearConstraint {
 
     /// As [`NearConstraint::holds`], for places of one element, which has no boundary inside.
     pub(crate) fn holds_in_element(self, places: &[&[u32]], excluded: &[&[u32]]) -> bool {
-        self.spans_by(places, excluded, |first, last| Some(last - first)).next().is_some()
+        self.spans_in_element(places, excluded).next().is_some()
+    }
+
+    /// As [`NearConstraint::spans`], for places of one element, which has no boundary inside.
+    pub(crate) fn spans_in_element<'p>(
+        self,
+        places: &'p [&'p [u32]],
+        excluded: &'p [&'p [u32]],
+    ) -> impl Iterator<Item = (u32, u32)> + 'p {
+        self.spans_by(places, excluded, |first, last| Some(last - first))
     }
 
     fn spans_by<'p>(

@@ -40,6 +40,14 @@ pub enum Error {
         /// Cause of the error.
         reason: String,
     },
+    /// A rank property of the request has a name of the engine's that it does not have.
+    #[error("ranking.properties.{name}: {reason}")]
+    RankProperty {
+        /// Name of the property.
+        name: String,
+        /// Cause of the error.
+        reason: String,
+    },
     /// The request refers to a rank profile or document summary that the schema does not have.
     #[error("schema '{schema}' has no {kind} '{name}'{hint}")]
     Unknown {

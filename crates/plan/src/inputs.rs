@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_query::{EmbedCall, Query, read_tensor};
-use millrace_schema::{InputDef, InputType, RankProfile, Schema};
+use millrace_schema::{InputDef, InputType, RankProfile, Schema, unknown_engine_property};
 use millrace_tensor::{TENSOR_BYTES_MAX, Tensor, TensorType};
 
 use crate::{Error, FeatureInput, PlanContext};
@@ -55,6 +55,9 @@ impl QueryInputs {
             }
         }
         for key in query.ranking.properties.keys() {
+            if let Some(reason) = unknown_engine_property(key) {
+                return Err(Error::RankProperty { name: key.clone(), reason });
+            }
             let name = feature_of_property(key);
             if !profile.inputs.contains_key(name)
                 && !inputs.values.contains_key(name)

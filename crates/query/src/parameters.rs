@@ -159,7 +159,7 @@ impl Query {
             presentation: reader.presentation(asked.fields)?,
             timeout,
             tracing: reader.tracing()?,
-            language: reader.text("model.locale").or_else(|| reader.text("model.language")),
+            language: reader.language(),
             linguistics_profile: reader.text("model.type.profile"),
             unstemmed: reader.truth("nostemming", false)?,
             gram_match: reader.gram_match()?,

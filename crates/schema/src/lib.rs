@@ -74,6 +74,7 @@ pub use package::FILES_MAX;
 pub use parse::{SchemaBlock, SchemaKeyword, schema_blocks};
 pub use profile::{FunctionDef, InputDef, InputType, RankPhase, RankProfile, SourcedText};
 pub use query_profile::{ProfileValue, QueryProfiles};
+pub use resolve::unknown_engine_property;
 pub use schema::{DocumentSummary, Fieldset, OnnxModelConfig, Schema, SchemaConstant, SummaryField};
 pub use services::{ServiceBlock, ServiceSetting, service_blocks};
 pub use significance::{SignificanceModels, WordFrequencies};

@@ -3,6 +3,7 @@
 //! A schema is resolved after the schemas and documents that it inherits.
 
 mod alias;
+mod engine_properties;
 mod field;
 mod hybrid;
 mod literal;
@@ -23,6 +24,7 @@ use crate::{
     Error, FieldStemming, Fieldset, OnnxModelConfig, PackageFindings, Schema, SchemaConstant, SchemaField,
     SourcePosition, UnusableParts,
 };
+pub use engine_properties::unknown_engine_property;
 use sources::PackageSources;
 
 /// Maximum depth of inheritance of schemas, documents, structs and profiles.

@@ -114,10 +114,39 @@ const LISTS: &[NameList] = &[
         ],
     },
     NameList {
+        sources: &["searchlib/src/vespa/searchlib/features"],
+        names: lookups,
+        tables: &[
+            "crates/ranking/tests/ranking",
+            "crates/schema/tests/schema/engine_properties.rs",
+            "tests/features",
+        ],
+        without: &[
+            ("expressionName", "an expression in a file of Vespa's own making"),
+            ("maxAlternativeSegmentations", "bounds the work of `fieldMatch`"),
+            ("numTerms", "the features that a list of all has"),
+            ("seed", "random numbers"),
+            ("totalTermSignificance", "what a query of several nodes passes on"),
+            ("totalTermWeight", "what a query of several nodes passes on"),
+        ],
+    },
+    NameList {
         sources: &["searchlib/src/vespa/searchlib/fef/test/plugin"],
         names: blueprints,
         tables: &["crates/ranking/tests/ranking/features.rs"],
         without: &[("test_query", "query(name) does the same")],
+    },
+    NameList {
+        sources: &[
+            "searchlib/src/vespa/searchlib/fef/indexproperties.cpp",
+            "searchlib/src/vespa/searchlib/fef/queryproperties.cpp",
+        ],
+        names: engine_properties,
+        tables: &[
+            "crates/schema/tests/grammar/schema.txt",
+            "crates/schema/tests/schema/engine_properties.rs",
+        ],
+        without: &[("vespa.matching.element_gap", "the name of a field follows")],
     },
     NameList {
         sources: &["container-search/src/main/java/com/yahoo/search/yql/YqlParser.java"],
@@ -128,7 +157,11 @@ const LISTS: &[NameList] = &[
     NameList {
         sources: &["container-search/src/main/java/com/yahoo"],
         names: parameters,
-        tables: &["crates/query/tests/query/names.rs", "tests/features"],
+        tables: &[
+            "crates/query/tests/query/names.rs",
+            "crates/server/tests/server/rates.rs",
+            "tests/features",
+        ],
         without: &[
             ("FieldFiller.disable", OTHER_CHAIN),
             ("FieldFilter.disable", "fields are left out where the summary is made"),
@@ -151,9 +184,7 @@ const LISTS: &[NameList] = &[
             ("page.idList", JAVA),
             ("page.resolver", JAVA),
             ("providerName", NO_NAME),
-            ("rate.cost", "limits of rates take whole requests"),
-            ("rate.dryRun", "limits of rates take whole requests"),
-            ("rate.idDimension", "limits of rates take whole requests"),
+            ("rate.idDimension", "the metric has no dimension"),
             ("relatedTo.embeddingField", OTHER_CHAIN),
             ("relatedTo.excludeSource", OTHER_CHAIN),
             ("relatedTo.exploreAdditionalHits", OTHER_CHAIN),
@@ -171,6 +202,30 @@ const LISTS: &[NameList] = &[
         ],
     },
     NameList {
+        sources: &["container-search/src/main/java/com/yahoo/search/query/SelectParser.java"],
+        names: constants,
+        tables: &["crates/query/tests"],
+        without: &[("call", NO_NAME), ("grammar.", NO_NAME)],
+    },
+    NameList {
+        sources: &["container-search/src/main/java/com/yahoo/search/query/profile/types/FieldType.java"],
+        names: compared,
+        tables: &["crates/schema/tests/schema/query_profiles.rs"],
+        without: &[],
+    },
+    NameList {
+        sources: &["container-search/src/main/java/com/yahoo/search/rendering"],
+        names: constants,
+        tables: &["crates/render/tests", "crates/server/tests", "tests/features"],
+        without: &[("searchGroup", "of replicated groups of content nodes"), ("stackTrace", JAVA)],
+    },
+    NameList {
+        sources: &["vespaclient-container-plugin/src/main/java/com/yahoo/document/restapi"],
+        names: constants,
+        tables: &["crates/gateway/tests", "crates/server/tests", "tests/features"],
+        without: &[("VESPA_MBUS_THROTTLE_WINDOW_SIZE", "a variable of the process")],
+    },
+    NameList {
         sources: &["container-search/src/main/java/com/yahoo/search/query/Sorting.java"],
         names: constants,
         tables: &["crates/query/tests", "crates/plan/tests/plans.txt"],
@@ -180,6 +235,12 @@ const LISTS: &[NameList] = &[
         sources: &["document/src/main/java/com/yahoo/document/json"],
         names: constants,
         tables: &["crates/document/tests"],
+        without: &[],
+    },
+    NameList {
+        sources: &["model-evaluation/src/main/java"],
+        names: constants,
+        tables: &["crates/server/tests/server/model_evaluation.rs"],
         without: &[],
     },
     NameList {
@@ -270,6 +331,22 @@ fn elements(line: &str) -> Vec<&str> {
 /// `Blueprint("name")`.
 fn blueprints(line: &str) -> Vec<&str> {
     if line.contains("Blueprint(\"") { quoted(line).into_iter().take(1).collect() } else { Vec::new() }
+}
+
+/// `"name".equals(text)`.
+fn compared(line: &str) -> Vec<&str> {
+    if line.contains("\".equals(") { quoted(line).into_iter().take(1).collect() } else { Vec::new() }
+}
+
+/// `lookup(getName(), "name")`, `lookupTable(…)`.
+fn lookups(line: &str) -> Vec<&str> {
+    if line.contains("lookup(") || line.contains("lookupTable(") { quoted(line) } else { Vec::new() }
+}
+
+/// `NAME("vespa.name")`; of a name that ends with a point, its last part.
+fn engine_properties(line: &str) -> Vec<&str> {
+    let names = quoted(line).into_iter().filter(|name| name.starts_with("vespa."));
+    names.filter_map(|name| if name.ends_with('.') { name.rsplit('.').nth(1) } else { Some(name) }).collect()
 }
 
 /// `static final String NAME = "name"`.

@@ -119,6 +119,8 @@ const SWEEP: &[&str] =
     &["cluster", "selection", "continuation", "timeChunk", "timeout", "tracelevel", "wholeGroup"];
 const GROUP: &[&str] = &["kind", "timeout"];
 
+const EVALUATION: &[&str] = &["format.tensors", "missing-value"];
+
 const FEED: &[&str] = &["timeout", "durability", "dedupe", "type", "namespace", "id", "group", "groupname"];
 
 /// Description of a parameter.
@@ -176,6 +178,7 @@ pub(super) const PARAMETERS: &[ApiParameter] = &[
     text("model.sources", "Content clusters to search, with commas between them"),
     text("method", "Origin of moved copies that the time is estimated for: auto, file or rebuild"),
     flag("missing", "With snapshot or at: writes only documents that are missing, and removes none"),
+    text("missing-value", "Value of the arguments of a model that are not given"),
     text("name", "Name of the snapshot: letters, digits, - and _"),
     text("namespace", "Namespace of the rows of a table; the document type by default"),
     number("offset", "Number of hits to skip"),
@@ -345,15 +348,15 @@ const GROUPS: &[ApiOperation] = &[
 const MODELS: &[ApiOperation] = &[
     data("GET", "/model-evaluation/v1/", "Lists the models of the application"),
     data("GET", "/model-evaluation/v1/{model}", "Describes a model"),
-    data("GET", "/model-evaluation/v1/{model}/eval", "Evaluates a model").takes(&["format.tensors"]),
+    data("GET", "/model-evaluation/v1/{model}/eval", "Evaluates a model").takes(EVALUATION),
     data("POST", "/model-evaluation/v1/{model}/eval", "Evaluates a model, its inputs in the body")
-        .takes(&["format.tensors"])
+        .takes(EVALUATION)
         .body("application/x-www-form-urlencoded"),
     data("GET", "/model-evaluation/v1/{model}/{function}", "Describes a function of a model"),
     data("GET", "/model-evaluation/v1/{model}/{function}/eval", "Evaluates a function of a model")
-        .takes(&["format.tensors"]),
+        .takes(EVALUATION),
     data("POST", "/model-evaluation/v1/{model}/{function}/eval", "Evaluates a function of a model")
-        .takes(&["format.tensors"])
+        .takes(EVALUATION)
         .body("application/x-www-form-urlencoded"),
 ];
 

@@ -71,6 +71,7 @@ fn code_of_plan(error: &PlanError) -> ErrorCode {
         PlanError::Empty(_) => NULL_QUERY,
         PlanError::Input { .. }
         | PlanError::FeatureValue { .. }
+        | PlanError::RankProperty { .. }
         | PlanError::Significance { .. }
         | PlanError::Scope(_)
         | PlanError::SortedGlobalPhase { .. }

@@ -1,4 +1,5 @@
-//! Latitude and longitude as numbers or as text: `63.5`, `"N63.5"`, `"10E25.982"`, `"W122o01'28"`.
+//! Latitude and longitude as numbers or as text: `63.5`, `"N63.5"`, `"10E25.982"`, `"W122o01'28"`,
+//! `"-122o01'28"`.
 
 use millrace_document::scalar::{self, GlobeAxis};
 
@@ -29,8 +30,8 @@ impl ItemBuilder<'_> {
             SyntaxForm::Parameter(name) => self.parameter(node.at, name)?,
             _ => return Ok((self.number(node)?.as_f64(), assumed)),
         };
-        let plain = || text.trim().parse().ok().filter(|number: &f64| number.is_finite());
-        scalar::degrees(text.trim()).or_else(|| Some((plain()?, assumed))).ok_or_else(|| {
+        let signed = || Some((scalar::signed_degrees(text.trim())?, assumed));
+        scalar::degrees(text.trim()).or_else(signed).ok_or_else(|| {
             let reason = format!("{text:?} is not degrees; for example: 63.5, \"N63.5\" or \"63N30.25\"");
             SyntaxFault::new(node.at, reason)
         })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::properties::{engine_property, now};
+use super::properties::{element_gap, engine_property, now};
 use super::{ParameterReader, names, parameter};
 use crate::{
     CollapseOptions, Error, GroupingDefaults, PresentationOptions, QuerySources, RankingOptions,
@@ -52,16 +52,25 @@ impl ParameterReader<'_> {
                 engine_property(name, property, value, &mut ranking)?;
                 ranking.properties.insert(property.to_owned(), value.clone());
             } else if let Some(field) = names::after(name, &["ranking.elementGap."]) {
-                let gap = match value.trim() {
-                    text if text.eq_ignore_ascii_case("infinity") => None,
-                    number => Some(number.parse().map_err(|_| {
-                        parameter(name, format!("expected a whole number or infinity, found {number:?}"))
-                    })?),
-                };
-                ranking.element_gaps.insert(field.to_owned(), gap);
+                ranking.element_gaps.insert(field.to_owned(), element_gap(name, value)?);
             }
         }
         Ok(ranking)
+    }
+
+    /// Tag of the query's language: given, or that of an encoding which is for one language alone.
+    pub(super) fn language(&self) -> Option<String> {
+        let of_encoding = || {
+            let language = match self.text("model.encoding")?.to_ascii_lowercase().as_str() {
+                "gb2312" => "zh-hans",
+                "big5" => "zh-hant",
+                "euc-jp" | "iso-2022-jp" | "shift-jis" => "ja",
+                "euc-kr" => "ko",
+                _ => return None,
+            };
+            Some(language.to_owned())
+        };
+        self.text("model.locale").or_else(|| self.text("model.language")).or_else(of_encoding)
     }
 
     /// Parses a share: above 0, and at most 1.

@@ -94,12 +94,12 @@ fn microdegrees(text: &str) -> Option<(i32, i32)> {
 fn corners(text: &str) -> Option<[f64; 4]> {
     let mut corners = [None; 4];
     for side in text.split([',', ' ']).filter(|side| !side.is_empty()) {
-        let (name, degrees) = side.split_once('=')?;
+        let (name, degrees) = side.split_once(['=', ':'])?;
         let (at, most) = match name.trim().to_ascii_lowercase().as_str() {
-            "s" => (0, 90.0),
-            "w" => (1, 180.0),
-            "n" => (2, 90.0),
-            "e" => (3, 180.0),
+            "s" | "south" => (0, 90.0),
+            "w" | "west" => (1, 180.0),
+            "n" | "north" => (2, 90.0),
+            "e" | "east" => (3, 180.0),
             _ => return None,
         };
         let degrees: f64 = degrees.trim().parse().ok().filter(|degrees: &f64| degrees.abs() <= most)?;

@@ -7,8 +7,12 @@ use std::time::Duration;
 use super::parameter;
 use crate::{Error, RankingOptions, RankingTime};
 
+/// Name before that of a field.
+const ELEMENT_GAP: &str = "vespa.matching.element_gap.";
+
 /// Applies a rank property that is a setting of ranking under another name. A parameter of the request takes
-/// precedence over such a property. Other properties are read by rank features.
+/// precedence over such a property. Other properties are read by rank features; the plan refuses those of the
+/// engine that it does not have.
 ///
 /// # Errors
 /// The value is invalid.
@@ -20,12 +24,18 @@ pub(super) fn engine_property(
 ) -> Result<(), Error> {
     match property.to_ascii_lowercase().as_str() {
         "vespa.now" => ranking.now = now(name, value)?,
-        "vespa.hitcollector.heapsize" => default(&mut ranking.rerank_count, name, value)?,
-        "vespa.hitcollector.arraysize" => default(&mut ranking.keep_rank_count, name, value)?,
+        "vespa.hitcollector.heapsize" | "vespa.hitcollector.totalheapsize" => {
+            default(&mut ranking.rerank_count, name, value)?
+        }
+        "vespa.hitcollector.arraysize" | "vespa.hitcollector.totalarraysize" => {
+            default(&mut ranking.keep_rank_count, name, value)?
+        }
         "vespa.hitcollector.rankscoredroplimit" => default(&mut ranking.score_drop_limit, name, value)?,
         "vespa.hitcollector.secondphase.rankscoredroplimit" => {
             default(&mut ranking.second_phase_drop_limit, name, value)?;
         }
+        "vespa.globalphase.rerankcount" => default(&mut ranking.global_rerank_count, name, value)?,
+        "vespa.globalphase.rankscoredroplimit" => default(&mut ranking.global_phase_drop_limit, name, value)?,
         "vespa.softtimeout.enable" => ranking.soft_timeout = !matches!(value.trim(), "false" | "0"),
         "vespa.softtimeout.factor" => {
             let factor: f64 = number(name, value)?;
@@ -36,6 +46,10 @@ pub(super) fn engine_property(
             ranking.soft_timeout_factor.get_or_insert(factor);
         }
         lower => {
+            if lower.starts_with(ELEMENT_GAP) {
+                let gap = element_gap(name, value)?;
+                ranking.element_gaps.entry(property[ELEMENT_GAP.len()..].to_owned()).or_insert(gap);
+            }
             let term = lower.strip_prefix("vespa.term.").and_then(|rest| rest.strip_suffix(".significance"));
             if let Some(term) = term {
                 let term: usize = term.parse().map_err(|_| {
@@ -46,6 +60,17 @@ pub(super) fn engine_property(
         }
     }
     Ok(())
+}
+
+/// Parses the number of positions between elements; `None` for `infinity`.
+pub(super) fn element_gap(name: &str, value: &str) -> Result<Option<u32>, Error> {
+    match value.trim() {
+        text if text.eq_ignore_ascii_case("infinity") => Ok(None),
+        number => number
+            .parse()
+            .map(Some)
+            .map_err(|_| parameter(name, format!("expected a whole number or infinity, found {number:?}"))),
+    }
 }
 
 /// Sets what the request has not set itself.

@@ -237,12 +237,29 @@ fn places_of_parameters() {
     let circle = "AND(TRUE CIRCLE(60 10 1.109km))";
     assert_eq!(place(&[("pos.xy", "10000000;60000000"), ("pos.radius", "10000")]), circle);
     assert_eq!(place(&[("pos.ll", "N60;E10"), ("pos.radius", "10000")]), circle);
+    for radius in ["1e1km", "10 km", "10000 m", "1e4m", "6.2137119224 miles", "6.2137119224mi"] {
+        let found = place(&[("pos.ll", "N60;E10"), ("pos.radius", radius)]);
+        assert_eq!(found, "AND(TRUE CIRCLE(60 10 10.000km))", "{radius}");
+    }
+    for radius in ["1 deg", "1d"] {
+        let found = place(&[("pos.ll", "N60;E10"), ("pos.radius", radius)]);
+        assert_eq!(found, place(&[("pos.ll", "N60;E10"), ("pos.radius", "1000000")]), "{radius}");
+    }
     // A negative radius has no end, with a unit and without one.
     let endless = place(&[("location", "(2,10000000,60000000,-1,0,1,0)")]);
     assert!(endless.contains("CIRCLE(60 10"), "{endless}");
     assert_eq!(place(&[("pos.ll", "N60;E10"), ("pos.radius", "-1")]), endless);
     let boxed = "AND(TRUE home:BOX(59 9 61 11))";
     assert_eq!(place(&[("pos.bb", "n=61,s=59,e=11,w=9"), ("pos.attribute", "home")]), boxed);
+    for written in [
+        "N=61,S=59,E=11,W=9",
+        "s=59.0 w=9.0 n=61.0 e=11.0",
+        "south:59,west:9,north:61,east:11",
+        "South=59 West=9 North=61 East=11",
+        " north:61 south:5.9e1, east:11 west:9 ",
+    ] {
+        assert_eq!(place(&[("pos.bb", written), ("pos.attribute", "home")]), boxed, "{written}");
+    }
     assert_eq!(place(&[("location", "home:[2,9000000,59000000,11000000,61000000]")]), boxed);
     for (name, value) in [
         ("pos.xy", "10N;60E"),
@@ -251,6 +268,8 @@ fn places_of_parameters() {
         ("pos.bb", "n=59,s=61,e=11,w=9"),
         ("pos.bb", "n=61,n=61,s=59,e=11,w=9"),
         ("pos.radius", "5 furlongs"),
+        ("pos.radius", "inf km"),
+        ("pos.radius", "km"),
         ("ranking.location", "home"),
         ("ranking.location", "home:(2,1,1)"),
     ] {

@@ -105,8 +105,15 @@ fn rank_properties_of_the_engine_are_settings() {
         ("rankproperty.vespa.softtimeout.factor", "0.25"),
         ("rankproperty.vespa.term.2.significance", "0.125"),
         ("rankproperty.vespa.now", "17"),
+        ("rankproperty.vespa.globalphase.rerankcount", "9"),
+        ("rankproperty.vespa.globalphase.rankscoredroplimit", "0.25"),
+        ("rankproperty.vespa.matching.element_gap.Lines", "3"),
+        ("rankproperty.vespa.matching.element_gap.notes", "4"),
+        ("ranking.elementGap.notes", "infinity"),
     ])
     .ranking;
+    assert_eq!((ranking.global_rerank_count, ranking.global_phase_drop_limit), (Some(9), Some(0.25)));
+    assert_eq!(ranking.element_gaps, [("Lines".to_owned(), Some(3)), ("notes".to_owned(), None)].into());
     assert_eq!((ranking.rerank_count, ranking.keep_rank_count), (Some(7), Some(8)));
     assert_eq!((ranking.score_drop_limit, ranking.second_phase_drop_limit), (Some(0.75), Some(-1.5)));
     assert_eq!((ranking.soft_timeout, ranking.soft_timeout_factor), (false, Some(0.25)));
@@ -115,11 +122,30 @@ fn rank_properties_of_the_engine_are_settings() {
     for (name, value, part) in [
         ("rankproperty.vespa.hitcollector.heapsize", "-1", "expected a number"),
         ("rankproperty.vespa.softtimeout.factor", "2", "at most 1"),
+        ("rankproperty.vespa.matching.element_gap.a", "wide", "a whole number or infinity"),
         ("rankproperty.vespa.term.x.significance", "1", "the number of a term"),
         ("rankproperty.vespa.term.1.significance", "much", "expected a number"),
     ] {
         let error = query(&[(name, value)]).expect_err("the value is invalid");
         assert!(error.contains(part) && error.contains(name), "{error}");
+    }
+}
+
+#[test]
+fn languages_are_given_or_follow_from_the_encoding() {
+    for (given, expected) in [
+        (&[("language", "de")][..], Some("de")),
+        (&[("locale", "de-CH"), ("language", "fr")][..], Some("de-CH")),
+        (&[("encoding", "Big5")][..], Some("zh-hant")),
+        (&[("encoding", "gb2312")][..], Some("zh-hans")),
+        (&[("encoding", "euc-jp")][..], Some("ja")),
+        (&[("encoding", "iso-2022-jp")][..], Some("ja")),
+        (&[("encoding", "shift-jis")][..], Some("ja")),
+        (&[("model.encoding", "EUC-KR")][..], Some("ko")),
+        (&[("encoding", "big5"), ("language", "en")][..], Some("en")),
+        (&[("encoding", "utf-8")][..], None),
+    ] {
+        assert_eq!(accepted(given).language.as_deref(), expected, "{given:?}");
     }
 }
 

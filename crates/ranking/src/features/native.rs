@@ -17,7 +17,7 @@ use super::{
 };
 use crate::Error;
 
-/// Minimum field length used in the formula.
+/// Default of the shortest field: shorter ones count as if they had so many words.
 const LENGTH_MIN: f64 = 6.0;
 
 /// The fields of a native feature: those named, or all fields of the kind.
@@ -53,8 +53,14 @@ pub(crate) fn table(
     field: &SchemaField,
     table: &str,
 ) -> Result<BoostTable, Error> {
-    let rank_type = setup.profile.rank_types.get(&*field.name).or(field.rank_type.as_ref());
-    let default = of_rank_type(rank_type.map_or("about", String::as_str), table);
+    let profile = setup.profile;
+    let rank_type = match profile.filter_fields.iter().any(|name| *name == *field.name) {
+        true => "empty",
+        false => {
+            profile.rank_types.get(&*field.name).or(field.rank_type.as_ref()).map_or("about", String::as_str)
+        }
+    };
+    let default = of_rank_type(rank_type, table);
     BoostTable::parse(setup.properties.text(feature, &field.name, table).unwrap_or(default))
 }
 
@@ -76,12 +82,16 @@ struct MatchField {
     max: f64,
     /// Replaces the length of each document's field.
     length: Option<f64>,
+    /// Shorter fields count as if they had so many words.
+    length_min: f64,
 }
 
 impl NativeFieldMatch {
     fn new(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Self, Error> {
         const FEATURE: &str = "nativeFieldMatch";
         let fields = fields(setup, name, is_index)?;
+        // A field of one word would have no last word beside its first one.
+        let length_min = setup.properties.number(FEATURE, "", "minFieldLength", LENGTH_MIN)?.max(2.0);
         let of = |field: &SchemaField| {
             let first = table(setup, FEATURE, field, "firstOccurrenceTable")?;
             let count = table(setup, FEATURE, field, "occurrenceCountTable")?;
@@ -96,6 +106,7 @@ impl NativeFieldMatch {
                 count,
                 first_importance: importance,
                 length: (length > 0.0).then_some(length),
+                length_min,
             })
         };
         Ok(NativeFieldMatch(fields.into_iter().map(of).collect::<Result<_, Error>>()?))
@@ -109,7 +120,7 @@ impl MatchField {
         let place = |number: u32, of: f64, table: &BoostTable| {
             (f64::from(number) * (table.len() - 1) as f64 / of) as usize
         };
-        let length = length.max(LENGTH_MIN);
+        let length = length.max(self.length_min);
         self.first_importance * self.first.at(place(first, length - 1.0, &self.first))
             + (1.0 - self.first_importance) * self.count.at(place(count, length, &self.count))
     }

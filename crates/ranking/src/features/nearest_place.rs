@@ -9,7 +9,7 @@ use millrace_plan::{Plan, Predicate};
 use millrace_schema::SchemaField;
 
 use super::path::WHOLE;
-use super::time::logarithmic;
+use super::time::{logarithm, logarithmic};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -101,13 +101,11 @@ pub(super) fn closeness(
 ) -> Result<Box<dyn RankFeature>, Error> {
     let parameters = name.parameters.join(",");
     let property = |property, default| setup.properties.number("closeness", &parameters, property, default);
-    let max = property("maxDistance", 9_013_305.0)?.max(1.0);
-    let half = property("halfResponse", 593_861.739)?.max(1.0).min((max / 2.0 - 1.0).max(1.0));
+    let (max, scale) =
+        logarithm(property("maxDistance", 9_013_305.0)?, property("halfResponse", 593_861.739)?);
     let output = match name.output.as_deref() {
         None | Some("out") => PlaceOutput::Closeness { max },
-        Some("logscale") => {
-            PlaceOutput::Logarithmic { max, scale: half * half / (max - 2.0 * half).max(1.0) }
-        }
+        Some("logscale") => PlaceOutput::Logarithmic { max, scale },
         Some(_) => return Err(Error::setup(format!("{name}: closeness has the output logscale"))),
     };
     Ok(feature(field, output))

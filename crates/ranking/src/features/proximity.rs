@@ -34,6 +34,9 @@ struct ProximityField {
     reverse: BoostTable,
     importance: f64,
     max: f64,
+    /// Gap between neighbouring elements, if the rank properties of this feature have one; `Some(None)` for
+    /// words of two elements that are never near.
+    gap: Option<Option<u32>>,
 }
 
 impl NativeProximity {
@@ -53,12 +56,25 @@ impl NativeProximity {
                 forward,
                 reverse,
                 importance,
+                gap: element_gap(setup, FEATURE, &field.name)?,
             })
         };
         let fields = fields(setup, name, is_index)?.into_iter().map(of).collect::<Result<_, Error>>()?;
         let window =
             setup.properties.number(FEATURE, "", "slidingWindowSize", 4.0)?.clamp(1.0, 100.0) as usize;
         Ok(NativeProximity { fields, window })
+    }
+}
+
+/// `nativeProximity.elementGap.field` of the rank properties.
+fn element_gap(setup: &FeatureSetup<'_>, feature: &str, field: &str) -> Result<Option<Option<u32>>, Error> {
+    match setup.properties.text(feature, field, "elementGap") {
+        None => Ok(None),
+        Some("infinity") => Ok(Some(None)),
+        Some(_) => {
+            let gap = setup.properties.number(feature, field, "elementGap", 0.0)?;
+            Ok(Some(Some(gap.max(0.0) as u32)))
+        }
     }
 }
 
@@ -93,7 +109,7 @@ impl RankFeature for NativeProximity {
             let elements =
                 (field.has_elements && !field.is_values && terms.len() > 1).then(|| TextElements {
                     tokens: request.column(ColumnKey::tokens(&field.name)),
-                    gap: plan.element_gap(&field.name),
+                    gap: field.gap.unwrap_or_else(|| plan.element_gap(&field.name)),
                 });
             for (i, a) in terms.iter().enumerate() {
                 for (distance, b) in terms[i + 1..].iter().take(self.window.saturating_sub(1)).enumerate() {

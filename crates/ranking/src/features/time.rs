@@ -34,11 +34,10 @@ pub(crate) fn freshness(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<
     let field = setup.field(name, 0)?.name.to_string();
     let max_age = setup.properties.number("freshness", &field, "maxAge", 3.0 * 30.0 * 86_400.0)?;
     let half = setup.properties.number("freshness", &field, "halfResponse", 7.0 * 86_400.0)?;
+    let (max_age, scale) = logarithm(max_age, half);
     let of = match name.output.as_deref() {
         None => TimeOutput::Linear { max_age },
-        Some("logscale") => {
-            TimeOutput::Logarithmic { max_age, scale: half * half / (max_age - 2.0 * half).max(1.0) }
-        }
+        Some("logscale") => TimeOutput::Logarithmic { max_age, scale },
         Some(_) => return Err(Error::setup(format!("{name}: freshness has the output logscale"))),
     };
     Ok(Box::new(TimeFeature { field, of }))
@@ -68,6 +67,14 @@ impl RankFeature for TimeFeature {
             }
         }))
     }
+}
+
+/// Maximum and scale of [`logarithmic`], so that its value is one half at `half`. As in Vespa, both numbers
+/// are at least 1, and `half` is below the middle.
+pub(crate) fn logarithm(max: f64, half: f64) -> (f64, f64) {
+    let (max, half) = (max.max(1.0), half.max(1.0));
+    let half = if half >= max / 2.0 { max / 2.0 - 1.0 } else { half };
+    (max, (half * half / (max - 2.0 * half)).max(f64::MIN_POSITIVE))
 }
 
 /// A value from 1 at `x` = 0 to 0 at `max` that falls ever more slowly.

@@ -250,6 +250,13 @@ fn a_filter_has_no_positions() {
 }
 
 #[test]
+fn a_filter_has_no_native_score() {
+    let filter = |profile: &mut RankProfile| profile.filter_fields.push("tags".to_owned());
+    check_all(&[("nativeAttributeMatch(tags)", [0.0; 3])], filter, |_| {});
+    check_all(&[("nativeAttributeMatch(tags) > 0", [1.0, 1.0, 0.0])], |_| {}, |_| {});
+}
+
+#[test]
 fn positions_are_numbers_on_a_curve() {
     let rows = [
         ("if (isNan(attribute(place_zcurve)), -1, attribute(place_zcurve))", [2192045531136.0, -1.0, -1.0]),

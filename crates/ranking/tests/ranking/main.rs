@@ -5,6 +5,7 @@ mod features;
 mod field_kinds;
 mod onnx;
 mod phases;
+mod properties;
 mod several_vectors;
 #[path = "../support/mod.rs"]
 mod support;

@@ -67,14 +67,15 @@ enum ParameterKind {
     Profile(Option<String>),
 }
 
-/// The types that are a single word.
-const NAMED_KINDS: [(&str, ParameterKind); 6] = [
+/// The types that are a single word. A query is a text, in which `%{…}` are replaced as in any other.
+const NAMED_KINDS: [(&str, ParameterKind); 7] = [
     ("string", ParameterKind::String),
     ("integer", ParameterKind::Integer),
     ("long", ParameterKind::Long),
     ("float", ParameterKind::Float),
     ("double", ParameterKind::Double),
     ("boolean", ParameterKind::Boolean),
+    ("query", ParameterKind::String),
 ];
 
 impl ParameterKind {

@@ -5,7 +5,7 @@ use millrace_document::DataType;
 use super::types::{self, StructTypes};
 use crate::field::holds_text;
 use crate::parse::closing_quote;
-use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl};
+use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl, TypeDecl};
 use crate::{
     AttributeSettings, DefaultTerm, DistanceMetric, Error, FieldMatching, FieldStemming, IndexSettings,
     MatchMode, SchemaField, SourcePosition, SummaryMode, UriPart,
@@ -182,8 +182,8 @@ fn with_type(
         in_summary: outputs.summary,
         bolding: bolding.unwrap_or(false) && !summary.is_dynamic(),
         summary,
-        rank_filter: decl.rank_filter.unwrap_or(matching.mode == MatchMode::Exact),
-        rank_type: decl.rank_type.clone(),
+        rank_filter: decl.rank_filter.unwrap_or(text_index && matching.mode == MatchMode::Exact),
+        rank_type: rank_type(decl, outputs.index || outputs.attribute),
         weight: decl.weight.unwrap_or(100),
         linguistics: decl.linguistics.clone(),
         query_commands: decl.query_commands.clone(),
@@ -194,6 +194,24 @@ fn with_type(
         matching,
         data_type,
     })
+}
+
+/// Rank type of a field. Filters have no effect on native features; tags that can be searched have tables of
+/// their own, unless a type is given.
+fn rank_type(decl: &FieldDecl, is_searched: bool) -> Option<String> {
+    let given = decl.rank_type.as_ref().filter(|given| *given != "default");
+    if decl.rank_filter == Some(true) {
+        Some("empty".to_owned())
+    } else if given.is_none() && is_searched && is_tag(decl) {
+        Some("tags".to_owned())
+    } else {
+        decl.rank_type.clone()
+    }
+}
+
+/// True for the type `tag`, a weighted set of texts that are matched as a whole.
+fn is_tag(decl: &FieldDecl) -> bool {
+    matches!(&decl.data_type, Some(TypeDecl::Named(name)) if name.value == "tag")
 }
 
 /// Further names of a field: its own, and those of its attribute and index.
@@ -278,7 +296,7 @@ fn matching(
     index: Option<&IndexSettings>,
     defaults: &FieldDefaults<'_>,
 ) -> FieldMatching {
-    let default_mode = if index.is_some() { MatchMode::Text } else { MatchMode::Word };
+    let default_mode = if index.is_some() && !is_tag(decl) { MatchMode::Text } else { MatchMode::Word };
     let mode = decl.matching.mode.unwrap_or(default_mode);
     let words = index.is_some() && mode == MatchMode::Text;
     let stemming = index.and_then(|index| index.stemming).or(decl.stemming).unwrap_or(defaults.stemming);

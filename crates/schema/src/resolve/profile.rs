@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_tensor::TensorType;
 
-use super::SchemaFaults;
 use super::sources::PackageSources;
+use super::{SchemaFaults, engine_properties};
 use crate::parse::syntax::{ConstantDecl, FeaturesDecl, FunctionDecl, PhaseDecl, ProfileDecl};
 use crate::parse::{Name, profile_file};
 use crate::suggest::did_you_mean;
@@ -141,6 +141,7 @@ impl<'a> ProfileResolver<'a, '_> {
             parents.collect::<Result<Vec<_>, _>>().and_then(|parents| self.combine(decl, &parents));
         match self.faults.findings.keep(combined) {
             Some(profile) => {
+                self.faults.findings.warnings.extend(engine_properties::warnings(decl));
                 self.pending.remove(name);
                 self.done.insert(name.to_owned(), profile);
             }
@@ -246,6 +247,7 @@ impl<'a> ProfileResolver<'a, '_> {
             .unwrap_or_else(|| parents.iter().any(|parent| parent.use_significance_model));
         profile.ignore_default_rank_features = decl.ignore_default_rank_features
             || parents.iter().any(|parent| parent.ignore_default_rank_features);
+        engine_properties::apply(&mut profile, &decl.name)?;
         Ok(profile)
     }
 

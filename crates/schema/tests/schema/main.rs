@@ -2,11 +2,13 @@
 
 mod changes;
 mod clients;
+mod engine_properties;
 mod grammar;
 mod hostile;
 mod indexes;
 mod mistakes;
 mod query_profiles;
+mod rank_types;
 mod schemas;
 mod services;
 mod topology;

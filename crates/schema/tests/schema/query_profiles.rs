@@ -255,6 +255,28 @@ fn types_say_what_there_may_be() {
 }
 
 #[test]
+fn every_type_of_a_parameter_has_its_values() {
+    let profile = "<query-profile id='default' type='kind'><field name='y'>1</field></query-profile>";
+    for (kind, right, wrong) in [
+        ("string", "a b", ""),
+        ("integer", "7", "8589934592"),
+        ("long", "8589934592", "7.5"),
+        ("float", "1.5", "x"),
+        ("double", "1e300", "x"),
+        ("boolean", "true", "maybe"),
+        ("query", "select * from mail where true", ""),
+        ("tensor(x[2])", "[1,2]", ""),
+    ] {
+        let declared =
+            format!("<query-profile-type id='kind'><field name='x' type='{kind}'/></query-profile-type>");
+        let all = [declared.as_str(), profile];
+        assert_eq!(values(&all, &format!("x={right}")), "y=1", "{kind}");
+        let told = values(&all, &format!("x={wrong}"));
+        assert!(wrong.is_empty() || told.starts_with("! parameter 'x': expected "), "{kind}: {told}");
+    }
+}
+
+#[test]
 fn a_parameter_of_a_profile_type_takes_the_id_of_a_profile() {
     let user = "<query-profile-type id='user'><field name='age' type='integer'/></query-profile-type>";
     let own = "<query-profile-type id='own'><field name='' type='string'/></query-profile-type>";

@@ -99,6 +99,7 @@ fn fields_get_their_defaults_by_type() {
         "tensor<bfloat16>(x[384]) attribute:word",
     );
     check("string[] { indexing: attribute }", "array<string> attribute:word");
+    check("tag { indexing: index }", "weightedset<string> index:word");
 }
 
 #[test]

@@ -87,6 +87,10 @@ fn functions_are_evaluated() {
     );
     check("trees/eval?length=0.4&format.tensors=short-value", json!([1.5]));
     check("trees/trees/eval?length=1&age=5&format.tensors=short-value", json!([20.0]));
+    // One value for all arguments that are not given.
+    check("trees/eval?missing-value=0.4&format.tensors=short-value", json!([1.5]));
+    check("trees/eval?length=1&missing-value=5&format.tensors=short-value", json!([20.0]));
+    check("linear/score/eval?missing-value=[1,2,3]&format.tensors=short-value", json!([[321.0]]));
     check("deep_light_v2/eval?size=7&format.tensors=short-value", json!([2.0]));
     check("deep_light_v2/eval/?size=7&kind=mail&format.tensors=short-value", json!([42.0]));
     check("deep_light_v2/eval?size=7&kind=letter&format.tensors=short-value", json!([2.0]));

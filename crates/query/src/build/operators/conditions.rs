@@ -281,15 +281,17 @@ pub(crate) fn predicate_subqueries(key: &str) -> Option<u64> {
 
 /// Parses a distance with its unit; returns kilometres.
 pub(crate) fn kilometres(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 6] = [
+        ("km", 1.0),
+        ("m", 0.001),
+        ("miles", 1.609_344),
+        ("mi", 1.609_344),
+        ("deg", KILOMETRES_PER_DEGREE),
+        ("d", KILOMETRES_PER_DEGREE),
+    ];
     let text = text.trim();
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let number: f64 = text[..unit_at].trim().parse().ok()?;
-    let factor = match &text[unit_at..] {
-        "km" => 1.0,
-        "m" => 0.001,
-        "miles" | "mi" => 1.609_344,
-        "deg" | "d" => KILOMETRES_PER_DEGREE,
-        _ => return None,
-    };
-    Some(number * factor)
+    let (number, factor) =
+        UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(*unit)?, *factor)))?;
+    let number: f64 = number.trim().parse().ok()?;
+    number.is_finite().then_some(number * factor)
 }

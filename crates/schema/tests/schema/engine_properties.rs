@@ -1,0 +1,122 @@
+//! Rank properties that stand for elements of a rank profile, each beside the element.
+
+use std::collections::BTreeMap;
+
+use millrace_schema::{Application, RankProfile, unknown_engine_property};
+
+const SERVICES: &str = "<services><container id='c'><search/></container><content id='mail'><documents>\
+                        <document type='x' mode='streaming'/></documents></content></services>";
+
+/// The profile `p`, which may inherit `base`, with these elements; errors as text.
+fn profile(name: &str, elements: &str) -> Result<RankProfile, String> {
+    let schema = format!(
+        "schema x {{ document x {{
+            field f type string {{ indexing: index }}
+            field n type int {{ indexing: attribute }} }}
+            rank-profile base {{ rank-properties {{ vespa.hitcollector.arraysize: 9\n }} }}
+            rank-profile {name} {{ {elements} }} }}"
+    );
+    let files = [("services.xml", SERVICES), ("schemas/x.sd", schema.as_str())];
+    let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let application =
+        Application::from_files(BTreeMap::from(files)).map_err(|error| format!("{error}\n{elements}"))?;
+    Ok(application.schemas["x"].rank_profiles["p"].clone())
+}
+
+/// A profile without what differs between an element and a property: the property, and places.
+fn described(elements: &str) -> Result<String, String> {
+    let mut profile = profile("p", elements)?;
+    let phases = [&mut profile.first_phase, &mut profile.second_phase, &mut profile.global_phase];
+    let expressions = phases.into_iter().filter_map(|phase| phase.expression.as_mut());
+    let functions = profile.functions.values_mut().map(|function| &mut function.body);
+    let lists = [&mut profile.match_features, &mut profile.summary_features, &mut profile.rank_features];
+    for text in expressions.chain(functions).chain(lists.into_iter().flatten()) {
+        text.place = profile.place.clone();
+    }
+    profile.properties.clear();
+    Ok(format!("{profile:?}"))
+}
+
+/// A property with its value, and the element that sets the same.
+const ELEMENTS: &[(&str, &str)] = &[
+    ("vespa.dump.feature: bm25(f)", "rank-features: bm25(f)"),
+    ("vespa.dump.ignoredefaultfeatures: true", "ignore-default-rank-features"),
+    ("vespa.fieldweight.f: 300", "weight f: 300"),
+    ("vespa.globalphase.rankscoredroplimit: 0.5", "global-phase { rank-score-drop-limit: 0.5 }"),
+    ("vespa.globalphase.rerankcount: 7", "global-phase { rerank-count: 7 }"),
+    ("vespa.hitcollector.arraysize: 7", "first-phase { keep-rank-count: 7 }"),
+    ("vespa.hitcollector.heapsize: 7", "second-phase { rerank-count: 7 }"),
+    ("vespa.hitcollector.rankscoredroplimit: -1.5", "first-phase { rank-score-drop-limit: -1.5 }"),
+    ("vespa.hitcollector.secondphase.rankscoredroplimit: 1", "second-phase { rank-score-drop-limit: 1 }"),
+    ("vespa.isfilterfield.f: true", "rank f: filter"),
+    ("vespa.isfilterfield.f: false", "rank f: normal"),
+    ("vespa.match.feature: bm25(f)", "match-features: bm25(f)"),
+    ("vespa.matching.element_gap.f: 3", "rank f { element-gap: 3 }"),
+    ("vespa.matching.element_gap.f: infinity", "rank f { element-gap: infinity }"),
+    (
+        "vespa.matchphase.diversity.mingroups: 3\n vespa.matchphase.diversity.attribute: n",
+        "diversity { attribute: n\n min-groups: 3\n }",
+    ),
+    ("vespa.rank.firstphase: bm25(f)", "first-phase { expression: bm25(f)\n }"),
+    ("vespa.rank.secondphase: bm25(f)", "second-phase { expression: bm25(f)\n }"),
+    ("vespa.rank.globalphase: bm25(f)", "global-phase { expression: bm25(f)\n }"),
+    ("rankingExpression(firstphase).rankingScript: 2 * bm25(f)", "first-phase { expression: 2 * bm25(f)\n }"),
+    ("rankingExpression(g).rankingScript: 2 * bm25(f)", "function g() { expression: 2 * bm25(f)\n }"),
+    ("vespa.summary.feature: bm25(f)", "summary-features: bm25(f)"),
+];
+
+#[test]
+fn properties_set_what_elements_set() {
+    let mut wrong = Vec::new();
+    for (property, element) in ELEMENTS {
+        let set = described(&format!("rank-properties {{ {property}\n }}"));
+        let expected = described(&format!("{element}\n"));
+        if set != expected || set.is_err() {
+            wrong.push(format!("{property}: {set:?}\n    {element}: {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_property_takes_precedence_over_the_element_and_is_inherited() {
+    let both = profile(
+        "p inherits base",
+        "first-phase { keep-rank-count: 5 }
+        second-phase { rerank-count: 5 }
+        rank-properties { vespa.hitcollector.heapsize: 7\n }",
+    );
+    let both = both.expect("the profile is right");
+    assert_eq!((both.first_phase.keep_rank_count, both.second_phase.rerank_count), (Some(9), Some(7)));
+}
+
+#[test]
+fn wrong_values_are_refused_with_the_profile() {
+    for (property, expected) in [
+        ("vespa.hitcollector.heapsize: -1", "must be a whole number, found '-1'"),
+        ("vespa.hitcollector.rankscoredroplimit: low", "must be a number, found 'low'"),
+        ("vespa.isfilterfield.f: yes", "must be true or false, found 'yes'"),
+        ("vespa.matching.element_gap.f: wide", "must be a whole number or infinity, found 'wide'"),
+    ] {
+        let error = profile("p", &format!("rank-properties {{ {property}\n }}")).expect_err(property);
+        let name = property.split(':').next().unwrap_or_default();
+        assert!(error.contains(&format!("rank-profile 'p': the rank property {name} {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn names_of_the_engine_are_known_in_any_case() {
+    for name in
+        ["bm25(f).k1", "mine", "vespa", "vespa.now", "Vespa.HitCollector.heapsize", "vespa.term.3.connexity"]
+    {
+        assert_eq!(unknown_engine_property(name), None, "{name}");
+    }
+    for (name, hint) in [
+        ("vespa.hitcollector.heapsizes", " (did you mean 'vespa.hitcollector.heapsize'?)"),
+        ("vespa.fieldweight.", ""),
+        ("vespa.now.then", ""),
+    ] {
+        let told = unknown_engine_property(name).expect(name);
+        assert!(told.starts_with("the engine has no such rank property") && told.contains(hint), "{told}");
+    }
+}
