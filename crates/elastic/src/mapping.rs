@@ -1,5 +1,6 @@
 //! Mappings: the fields of an index, declared or taken from documents.
 
+mod dynamic;
 mod fitting;
 
 use serde_json::{Map, Value, json};
@@ -150,6 +151,7 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
             mappings[unknown]
         )));
     }
+    mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
     check_properties(mappings.get("properties"), 0)?;
     if count_fields(mappings) > FIELDS_MAX {
         return Err(Error::IllegalArgument(format!(

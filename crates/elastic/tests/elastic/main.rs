@@ -7,6 +7,7 @@ mod bulks;
 mod by_query;
 mod door;
 mod door_support;
+mod dynamic_mapping;
 mod first_writes;
 mod function_scores;
 mod highlighting;
