@@ -96,10 +96,9 @@ impl DeclaredIndex {
                 match (member.as_str(), value) {
                     ("settings", Value::Object(of)) => flatten(&of, "", &mut declared.settings),
                     ("mappings", Value::Object(of)) => {
-                        // Clients before version 7 name a type around the mapping.
-                        let inner = of.get("_doc").and_then(Value::as_object).cloned().unwrap_or(of);
+                        let inner = untyped(of);
                         mapping::check(&inner)?;
-                        mapping::merge(&mut declared.mappings, &inner)?;
+                        mapping::lay_over(&mut declared.mappings, &inner);
                     }
                     ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of)?,
                     // Of data streams.
@@ -113,6 +112,7 @@ impl DeclaredIndex {
                 }
             }
         }
+        mapping::check(&declared.mappings)?;
         Ok(declared)
     }
 
@@ -135,6 +135,14 @@ impl DeclaredIndex {
             self.aliases.insert(alias, alias_options(options)?);
         }
         Ok(())
+    }
+}
+
+/// A mapping without the type that clients before version 7 name around it.
+pub(crate) fn untyped(mut mappings: Map<String, Value>) -> Map<String, Value> {
+    match mappings.get_mut("_doc").map(Value::take) {
+        Some(Value::Object(inner)) => inner,
+        _ => mappings,
     }
 }
 
@@ -182,7 +190,29 @@ fn check_write_aliases(
     Ok(())
 }
 
-/// Writes settings with their full names and texts as values.
+/// Settings with their full names, and texts as values.
+pub(crate) fn flat(settings: &Map<String, Value>) -> BTreeMap<String, Value> {
+    let mut flat = BTreeMap::new();
+    flatten(settings, "", &mut flat);
+    flat
+}
+
+/// Settings as objects by the parts of their names.
+pub(crate) fn nested(flat: impl IntoIterator<Item = (String, Value)>) -> Value {
+    let mut nested = Value::Object(Map::new());
+    for (name, value) in flat {
+        let mut at = &mut nested;
+        for part in name.split('.') {
+            if !at.is_object() {
+                *at = json!({});
+            }
+            at = &mut at[part];
+        }
+        *at = value;
+    }
+    nested
+}
+
 fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<String, Value>) {
     for (name, value) in settings {
         let path = format!("{before}{name}");
@@ -206,8 +236,7 @@ fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<Stri
 /// # Errors
 /// A value is malformed.
 pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
-    let mut flat = BTreeMap::new();
-    flatten(settings, "", &mut flat);
+    let flat = flat(settings);
     check_counts(&flat)?;
     log_settings::is_logs_mode(&flat)?;
     Ok(())
@@ -376,18 +405,7 @@ pub(crate) fn settings_of(
     if parameters.flag("flat_settings")?.unwrap_or(false) {
         return Ok(Value::Object(all.into_iter().collect()));
     }
-    let mut nested = Value::Object(Map::new());
-    for (name, value) in all {
-        let mut at = &mut nested;
-        for part in name.split('.') {
-            if !at.is_object() {
-                *at = json!({});
-            }
-            at = &mut at[part];
-        }
-        *at = value;
-    }
-    Ok(nested)
+    Ok(nested(all))
 }
 
 /// `GET` of settings.
@@ -415,8 +433,7 @@ pub(crate) fn put_settings(
 ) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
     let body = body.get("settings").and_then(Value::as_object).unwrap_or(&body);
-    let mut settings = BTreeMap::new();
-    flatten(body, "", &mut settings);
+    let settings = flat(body);
     check_settings(&settings)?;
     if let Some(name) = log_settings::FINAL.iter().find(|name| settings.contains_key(**name)) {
         return Err(Error::IllegalArgument(format!("final settings cannot be updated: [{name}]")));

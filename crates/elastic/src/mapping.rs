@@ -2,10 +2,12 @@
 
 mod dynamic;
 mod fitting;
+mod layers;
 
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::fitting::{LenientFit, fit, fit_in_place, inferred, misfits, observe};
+pub(crate) use self::layers::lay_over;
 use crate::Error;
 use crate::dates::DateText;
 use crate::query::text_of;
@@ -188,8 +190,10 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
             }
             _ => {}
         }
-        check_properties(field.get("properties"), depth + 1)?;
-        check_properties(field.get("fields"), depth + 1)?;
+        // A name with dots is that of a field in objects.
+        let below = depth + 1 + name.matches('.').count();
+        check_properties(field.get("properties"), below)?;
+        check_properties(field.get("fields"), below)?;
     }
     Ok(())
 }
@@ -199,7 +203,8 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
 /// # Errors
 /// A field has another type there.
 pub(crate) fn merge(mappings: &mut Map<String, Value>, added: &Map<String, Value>) -> Result<(), Error> {
-    for (name, value) in added {
+    let added = layers::expanded(added);
+    for (name, value) in &added {
         if name != "properties" {
             mappings.insert(name.clone(), value.clone());
         }
@@ -207,6 +212,7 @@ pub(crate) fn merge(mappings: &mut Map<String, Value>, added: &Map<String, Value
     if let Some(Value::Object(properties)) = added.get("properties") {
         let own = mappings.entry("properties").or_insert_with(|| json!({}));
         if let Value::Object(own) = own {
+            *own = layers::expanded_fields(own);
             merge_properties(own, properties, "")?;
         }
     }

@@ -426,7 +426,7 @@ pub(crate) fn dispatch(
         Do::GetAliases => aliases::get(door, parameters, index, id),
         Do::PutAlias => aliases::put(door, request, index, name),
         Do::DeleteAlias => aliases::delete(door, index, name),
-        Do::GetNamed(kind) => templates::get_named(door, kind, name),
+        Do::GetNamed(kind) => templates::get_named(door, parameters, kind, name),
         Do::PutNamed(kind) => templates::put_named(door, request, parameters, kind, name),
         Do::DeleteNamed(kind) => templates::delete_named(door, kind, name),
         Do::GetPolicies => Ok(DoorReply::Json(404, json!({}))),

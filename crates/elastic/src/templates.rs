@@ -121,35 +121,32 @@ fn create(
 fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Result<OpenIndex, Error> {
     let name = stream.next_name();
     stream.generation += 1;
-    // The templates for the stream's name count, and its time field is a date, or one with nanoseconds.
-    let parts = matching(change, &stream.name);
-    let has_nanos = |part: &Map<String, Value>| {
-        let mappings = part.get("mappings").and_then(Value::as_object);
-        let field = mappings.and_then(|mappings| field_at(mappings, &stream.timestamp_field));
-        field.is_some_and(|(definition, _)| type_of(definition) == "date_nanos")
-    };
-    let time_type = if parts.iter().any(has_nanos) { "date_nanos" } else { "date" };
-    let mut body = Map::new();
+    // The templates for the stream's name count.
+    let mut settings = Map::new();
     let mut lifecycle = None;
-    let mut mappings = json!({ "properties": { stream.timestamp_field.as_str(): { "type": time_type } } });
-    for part in parts {
+    let mut time_field = Map::new();
+    time_field.insert(stream.timestamp_field.clone(), json!({ "type": "date" }));
+    let mut mappings = Map::new();
+    mappings.insert("properties".to_owned(), Value::Object(time_field));
+    for part in matching(change, &stream.name) {
         for (member, value) in part {
             match (member.as_str(), value) {
                 ("mappings", Value::Object(of)) => {
-                    if let Value::Object(own) = &mut mappings {
-                        crate::mapping::merge(own, &of)?;
-                    }
+                    crate::mapping::lay_over(&mut mappings, &index_admin::untyped(of));
                 }
                 ("lifecycle", Value::Object(of)) => lifecycle = Some(StreamLifecycle::parse(&of)?),
-                ("settings", Value::Object(of)) => {
-                    let settings = body.entry("settings").or_insert_with(|| json!({}));
-                    if let Value::Object(settings) = settings {
-                        settings.extend(of);
-                    }
-                }
+                ("settings", Value::Object(of)) => settings.extend(index_admin::flat(&of)),
                 _ => {}
             }
         }
+    }
+    let time_type = field_at(&mappings, &stream.timestamp_field).map(|(field, _)| type_of(field));
+    if !matches!(time_type, Some("date" | "date_nanos")) {
+        return Err(Error::IllegalArgument(format!(
+            "data stream timestamp field [{}] is of type [{}], but [date,date_nanos] is expected",
+            stream.timestamp_field,
+            time_type.unwrap_or("none")
+        )));
     }
     if stream.has_records
         && let Some(Value::Object(own)) = mappings.get_mut("properties")
@@ -158,12 +155,13 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
             own.entry(name).or_insert(field);
         }
     }
-    body.insert("mappings".to_owned(), mappings);
-    let settings = body.entry("settings").or_insert_with(|| json!({}));
-    settings["index.hidden"] = json!("true");
+    settings.insert("index.hidden".to_owned(), json!("true"));
     if stream.has_records {
-        log_settings::default_to_logs(settings);
+        log_settings::default_to_logs(&mut settings);
     }
+    let mut body = Map::new();
+    body.insert("mappings".to_owned(), Value::Object(mappings));
+    body.insert("settings".to_owned(), Value::Object(settings));
     let mut index = index_admin::create_of(change, &name, body, Some(&stream.timestamp_field))?;
     // Aliases of the stream are those of all its indexes.
     let newest = stream.indexes.last().and_then(|newest| change.indexes.get(newest));
@@ -377,7 +375,7 @@ pub(crate) fn put_named(
         index_admin::alias_options(options.as_object().cloned().unwrap_or_default())?;
     }
     if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
-        crate::mapping::check(mappings.get("_doc").and_then(Value::as_object).unwrap_or(mappings))?;
+        crate::mapping::check(&index_admin::untyped(mappings.clone()))?;
     }
     if let Some(settings) = of.get("settings").and_then(Value::as_object) {
         index_admin::check_template_settings(settings)?;
@@ -406,7 +404,13 @@ pub(crate) fn put_named(
 }
 
 /// `GET` and `HEAD` of named objects.
-pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
+pub(crate) fn get_named(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    kind: NamedKind,
+    pattern: &str,
+) -> Result<DoorReply, Error> {
+    let is_flat = parameters.flag("flat_settings")?.unwrap_or(false);
     let entries = door.catalog.read()?;
     let wanted = |name: &str| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
     let found: Vec<(&str, &Value)> = entries.all_named(kind).filter(|(name, _)| wanted(name)).collect();
@@ -414,8 +418,10 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
         return Err(Error::NotFound(format!("index template matching [{pattern}] not found")));
     }
     found.iter().try_for_each(|(_, value)| take_answer(&door.answer_memory, value))?;
+    let shown = |(name, value): &(&str, &Value)| ((*name).to_owned(), shown_template(kind, value, is_flat));
+    let found = found.iter().map(shown);
     let list = |member: &str, inner: &str| {
-        let all = found.iter().map(|(name, value)| json!({ "name": name, inner: value }));
+        let all = found.clone().map(|(name, value)| json!({ "name": name, inner: value }));
         json!({ member: all.collect::<Vec<_>>() })
     };
     DoorReply::ok(match kind {
@@ -424,26 +430,37 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
         NamedKind::LegacyTemplate
         | NamedKind::Pipeline
         | NamedKind::ClusterSettings
-        | NamedKind::TypeAliases => {
-            let shown = |(name, value): &(&str, &Value)| {
-                let mut value = (*value).clone();
-                if kind == NamedKind::LegacyTemplate {
-                    for (member, empty) in [
-                        ("order", json!(0)),
-                        ("settings", json!({})),
-                        ("mappings", json!({})),
-                        ("aliases", json!({})),
-                    ] {
-                        if value.get(member).is_none() {
-                            value[member] = empty;
-                        }
-                    }
-                }
-                ((*name).to_owned(), value)
-            };
-            Value::Object(found.iter().map(shown).collect())
-        }
+        | NamedKind::TypeAliases => Value::Object(found.collect()),
     })
+}
+
+/// A named object in the form of answers: settings have their full names.
+fn shown_template(kind: NamedKind, kept: &Value, is_flat: bool) -> Value {
+    let mut shown = kept.clone();
+    if kind == NamedKind::LegacyTemplate {
+        for (member, empty) in
+            [("order", json!(0)), ("settings", json!({})), ("mappings", json!({})), ("aliases", json!({}))]
+        {
+            if shown.get(member).is_none() {
+                shown[member] = empty;
+            }
+        }
+    }
+    let of = match kind {
+        NamedKind::IndexTemplate | NamedKind::ComponentTemplate => shown.get_mut("template"),
+        NamedKind::LegacyTemplate => Some(&mut shown),
+        NamedKind::Pipeline | NamedKind::ClusterSettings | NamedKind::TypeAliases => None,
+    };
+    if let Some(settings) = of.and_then(|of| of.get_mut("settings"))
+        && let Some(given) = settings.as_object()
+    {
+        let flat = index_admin::flat(given);
+        *settings = match is_flat {
+            true => Value::Object(flat.into_iter().collect()),
+            false => index_admin::nested(flat),
+        };
+    }
+    shown
 }
 
 /// Refuses the deletion of component templates that index templates are composed of.

@@ -18,5 +18,6 @@ mod protobuf;
 mod search_forms;
 mod search_pages;
 mod streamed_aggregations;
+mod templates;
 mod types;
 mod validation;
