@@ -3,12 +3,14 @@
 use serde_json::{Map, Value, json};
 
 use crate::Error;
+use crate::aggregations::BUCKETS_MAX;
 use crate::auto_creation::{AUTO_CREATE, AutoCreation};
 use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
 use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::door::ElasticDoor;
 use crate::few::sort_few;
 use crate::index_admin::shards_of;
+use crate::index_settings::nested;
 use crate::kept_hits::take_answer;
 use crate::mapping::{all_fields, type_of};
 use crate::names::{self, NameOptions};
@@ -20,6 +22,9 @@ use crate::search_request::HitSearch;
 
 /// Version of the interface that the door announces.
 pub(crate) const VERSION: &str = "8.19.0";
+
+/// Setting of the cluster with the number of buckets that one search may have.
+pub(crate) const BUCKETS: &str = "search.max_buckets";
 
 /// `GET /`.
 pub(crate) fn info() -> Result<DoorReply, Error> {
@@ -43,11 +48,31 @@ pub(crate) fn info() -> Result<DoorReply, Error> {
 }
 
 /// `GET` of the settings of the cluster.
-pub(crate) fn get_settings(door: &ElasticDoor) -> Result<DoorReply, Error> {
+pub(crate) fn get_settings(door: &ElasticDoor, parameters: &DoorParameters) -> Result<DoorReply, Error> {
     let entries = door.catalog.read()?;
-    let of =
-        |kind: &str| entries.named(NamedKind::ClusterSettings, kind).cloned().unwrap_or_else(|| json!({}));
-    DoorReply::ok(json!({ "persistent": of("persistent"), "transient": of("transient") }))
+    let of = |kind: &str| {
+        let kept = entries.named(NamedKind::ClusterSettings, kind).and_then(Value::as_object);
+        shown_settings(kept.cloned().unwrap_or_default(), parameters)
+    };
+    let mut answer = json!({ "persistent": of("persistent")?, "transient": of("transient")? });
+    if parameters.flag("include_defaults")?.unwrap_or(false) {
+        let mut defaults = Map::new();
+        for (name, value) in [(AUTO_CREATE, "true".to_owned()), (BUCKETS, BUCKETS_MAX.to_string())] {
+            if setting_of(&entries, name).is_none() {
+                defaults.insert(name.to_owned(), value.into());
+            }
+        }
+        answer["defaults"] = shown_settings(defaults, parameters)?;
+    }
+    DoorReply::ok(answer)
+}
+
+/// Settings by full names in the form that a request asks for.
+fn shown_settings(settings: Map<String, Value>, parameters: &DoorParameters) -> Result<Value, Error> {
+    Ok(match parameters.flag("flat_settings")?.unwrap_or(false) {
+        true => Value::Object(settings),
+        false => nested(settings),
+    })
 }
 
 /// A setting of the cluster as a text; transient settings count before persistent ones.
@@ -63,18 +88,31 @@ pub(crate) fn setting_of(entries: &CatalogEntries, name: &str) -> Option<String>
 
 /// `PUT` of settings of the cluster. They are kept; `action.auto_create_index` and `search.max_buckets` have
 /// an effect.
-pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorReply, Error> {
+pub(crate) fn put_settings(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+) -> Result<DoorReply, Error> {
     fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut Map<String, Value>) {
         for (name, value) in settings {
             match value {
                 Value::Object(below) => flatten(below, &format!("{before}{name}."), flat),
-                value => drop(flat.insert(format!("{before}{name}"), value.clone())),
+                Value::Null | Value::Array(_) => drop(flat.insert(format!("{before}{name}"), value.clone())),
+                value => drop(flat.insert(format!("{before}{name}"), query::text_of(value).into())),
             }
         }
     }
+    const KINDS: [&str; 2] = ["persistent", "transient"];
     let body = object_of(&request.body)?;
+    if let Some(unknown) = body.keys().find(|member| !KINDS.contains(&member.as_str())) {
+        return Err(Error::Content(format!("[cluster_update_settings_request] unknown field [{unknown}]")));
+    }
+    let is_empty = |kind: &str| body.get(kind).and_then(Value::as_object).is_none_or(Map::is_empty);
+    if KINDS.iter().all(|kind| is_empty(kind)) {
+        return Err(Error::Validation(vec!["no settings to update".to_owned()]));
+    }
     let mut all = Vec::new();
-    for kind in ["persistent", "transient"] {
+    for kind in KINDS {
         let Some(given) = body.get(kind).and_then(Value::as_object) else { continue };
         let mut flat = Map::new();
         flatten(given, "", &mut flat);
@@ -95,7 +133,8 @@ pub(crate) fn put_settings(door: &ElasticDoor, request: &DoorRequest) -> Result<
             }
         }
         change.put_named(NamedKind::ClusterSettings, kind, Value::Object(kept))?;
-        answer[kind] = Value::Object(flat);
+        let changed = flat.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        answer[kind] = shown_settings(changed, parameters)?;
     }
     change.commit()?;
     DoorReply::ok(answer)

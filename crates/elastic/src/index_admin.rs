@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{CatalogChange, IndexEntry, OpenIndex, now_ms, random_text};
 use crate::door::ElasticDoor;
+use crate::index_settings::{check_settings, flat, shown_settings};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
@@ -94,7 +95,7 @@ impl DeclaredIndex {
         for part in templates::matching(change, name).into_iter().chain([body]) {
             for (member, value) in part {
                 match (member.as_str(), value) {
-                    ("settings", Value::Object(of)) => flatten(&of, "", &mut declared.settings),
+                    ("settings", Value::Object(of)) => declared.settings.extend(flat(&of)),
                     ("mappings", Value::Object(of)) => {
                         let inner = untyped(of);
                         mapping::check(&inner)?;
@@ -190,83 +191,6 @@ fn check_write_aliases(
     Ok(())
 }
 
-/// Settings with their full names, and texts as values.
-pub(crate) fn flat(settings: &Map<String, Value>) -> BTreeMap<String, Value> {
-    let mut flat = BTreeMap::new();
-    flatten(settings, "", &mut flat);
-    flat
-}
-
-/// Settings as objects by the parts of their names.
-pub(crate) fn nested(flat: impl IntoIterator<Item = (String, Value)>) -> Value {
-    let mut nested = Value::Object(Map::new());
-    for (name, value) in flat {
-        let mut at = &mut nested;
-        for part in name.split('.') {
-            if !at.is_object() {
-                *at = json!({});
-            }
-            at = &mut at[part];
-        }
-        *at = value;
-    }
-    nested
-}
-
-fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<String, Value>) {
-    for (name, value) in settings {
-        let path = format!("{before}{name}");
-        match value {
-            Value::Object(below) => flatten(below, &format!("{path}."), flat),
-            value => {
-                let path = if path.starts_with("index.") { path } else { format!("index.{path}") };
-                let text = |value: &Value| match value {
-                    Value::Null | Value::String(_) => value.clone(),
-                    Value::Array(_) => value.clone(),
-                    other => other.to_string().into(),
-                };
-                flat.insert(path, text(value));
-            }
-        }
-    }
-}
-
-/// Checks the settings of a template, each by itself: an index is made with those of several.
-///
-/// # Errors
-/// A value is malformed.
-pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
-    let flat = flat(settings);
-    check_counts(&flat)?;
-    log_settings::is_logs_mode(&flat)?;
-    Ok(())
-}
-
-fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
-    check_counts(settings)?;
-    log_settings::check(settings)
-}
-
-fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
-    for (name, least, most) in [("number_of_shards", 1, 1024), ("number_of_replicas", 0, 1024)] {
-        let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
-        match value.parse::<i64>() {
-            Ok(number) if (least..=most).contains(&number) => {}
-            Ok(_) => {
-                return Err(Error::IllegalArgument(format!(
-                    "Failed to parse value [{value}] for setting [index.{name}] must be >= {least} and <= {most}"
-                )));
-            }
-            Err(_) => {
-                return Err(Error::IllegalArgument(format!(
-                    "Failed to parse value [{value}] for setting [index.{name}]"
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// `PUT` of an index.
 pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<DoorReply, Error> {
     let body = object_of(&request.body)?;
@@ -341,16 +265,6 @@ pub(crate) fn delete_found(
     Ok(())
 }
 
-/// Indexes that a request for metadata names.
-pub(crate) fn resolve_all(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
-    expression: &str,
-) -> Result<Vec<OpenIndex>, Error> {
-    let options = NameOptions { forbid_closed: false, closed: true, hidden: false, ..NameOptions::LENIENT };
-    names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)
-}
-
 /// `GET` and `HEAD` of indexes.
 pub(crate) fn get(
     door: &ElasticDoor,
@@ -364,11 +278,12 @@ pub(crate) fn get(
         let index = index.with_observed(&door.node)?;
         // Aliases name groups of others.
         let is_whole = door.caller.has_all_groups();
-        let shown = json!({
-            "aliases": Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default(),
-            "mappings": index.entry.mappings,
-            "settings": settings_of(&index, parameters, None)?,
-        });
+        let aliases = Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default();
+        let mut shown = Map::new();
+        shown.insert("aliases".to_owned(), json!(aliases));
+        shown.insert("mappings".to_owned(), Value::Object(index.entry.mappings.clone()));
+        shown.extend(shown_settings(&index, parameters, None)?);
+        let shown = Value::Object(shown);
         take_answer(&door.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
@@ -385,80 +300,6 @@ pub(crate) fn exists(
     let found = names::resolve(&*door.catalog.read()?, expression, options);
     let is_there = found.is_ok_and(|found| !found.is_empty());
     Ok(DoorReply::Json(if is_there { 200 } else { 404 }, json!({})))
-}
-
-/// Settings of an index: those that it has, and those that every index has.
-pub(crate) fn settings_of(
-    index: &OpenIndex,
-    parameters: &DoorParameters,
-    wanted: Option<&str>,
-) -> Result<Value, Error> {
-    let entry = &index.entry;
-    let mut all = entry.settings.clone();
-    all.insert("index.uuid".to_owned(), entry.uuid.as_str().into());
-    all.insert("index.provided_name".to_owned(), entry.name.as_str().into());
-    all.insert("index.creation_date".to_owned(), entry.created_ms.to_string().into());
-    all.insert("index.version.created".to_owned(), "136407927".into());
-    if let Some(wanted) = wanted.filter(|wanted| *wanted != "_all") {
-        all.retain(|name, _| wanted.split(',').any(|pattern| glob(pattern, name)));
-    }
-    if parameters.flag("flat_settings")?.unwrap_or(false) {
-        return Ok(Value::Object(all.into_iter().collect()));
-    }
-    Ok(nested(all))
-}
-
-/// `GET` of settings.
-pub(crate) fn get_settings(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
-    expression: &str,
-    wanted: Option<&str>,
-) -> Result<DoorReply, Error> {
-    let mut answer = Map::new();
-    for index in resolve_all(door, parameters, expression)? {
-        let shown = json!({ "settings": settings_of(&index, parameters, wanted)? });
-        take_answer(&door.answer_memory, &shown)?;
-        answer.insert(index.entry.name.clone(), shown);
-    }
-    DoorReply::ok(Value::Object(answer))
-}
-
-/// `PUT` of settings.
-pub(crate) fn put_settings(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    expression: &str,
-) -> Result<DoorReply, Error> {
-    let body = object_of(&request.body)?;
-    let body = body.get("settings").and_then(Value::as_object).unwrap_or(&body);
-    let settings = flat(body);
-    check_settings(&settings)?;
-    if let Some(name) = log_settings::FINAL.iter().find(|name| settings.contains_key(**name)) {
-        return Err(Error::IllegalArgument(format!("final settings cannot be updated: [{name}]")));
-    }
-    let preserves = parameters.flag("preserve_existing")?.unwrap_or(false);
-    let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
-    let mut change = door.catalog.change()?;
-    let mut shown = Vec::new();
-    for index in names::resolve(&change, expression, options.with(parameters)?)? {
-        let mut entry = (*index.entry).clone();
-        for (name, value) in &settings {
-            if value.is_null() {
-                entry.settings.remove(name);
-            } else if !preserves || !entry.settings.contains_key(name) {
-                entry.settings.insert(name.clone(), value.clone());
-            }
-        }
-        let index = change.put_index(entry)?;
-        if !index.hides_writes() {
-            shown.push(index);
-        }
-    }
-    change.commit()?;
-    shown.iter().for_each(|index| index.live.refresh());
-    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` of mappings.

@@ -44,6 +44,7 @@ mod hit_form;
 mod hit_scan;
 mod ignored;
 mod index_admin;
+mod index_settings;
 mod kept_hits;
 mod lifecycle;
 mod log_settings;

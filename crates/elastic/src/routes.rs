@@ -16,7 +16,7 @@ use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{
-    aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, lifecycle, otlp, scrolls,
+    aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, index_settings, lifecycle, otlp, scrolls,
     search, single, templates, validation,
 };
 
@@ -404,8 +404,8 @@ pub(crate) fn dispatch(
             let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
             cluster_admin::cat(door, request, parameters, &path)
         }
-        Do::GetClusterSettings => cluster_admin::get_settings(door),
-        Do::PutClusterSettings => cluster_admin::put_settings(door, request),
+        Do::GetClusterSettings => cluster_admin::get_settings(door, parameters),
+        Do::PutClusterSettings => cluster_admin::put_settings(door, request, parameters),
         Do::Bulk => bulk::bulk(door, request, parameters, one_index),
         // The server of HTTP cuts streams into bulks.
         Do::BulkStream => Err(unknown(request)),
@@ -425,8 +425,8 @@ pub(crate) fn dispatch(
         Do::Refresh => index_admin::refresh(door, parameters, index),
         Do::GetMapping => index_admin::get_mapping(door, parameters, index),
         Do::PutMapping => index_admin::put_mapping(door, request, parameters, index),
-        Do::GetSettings => index_admin::get_settings(door, parameters, index, id),
-        Do::PutSettings => index_admin::put_settings(door, request, parameters, index),
+        Do::GetSettings => index_settings::get_settings(door, parameters, index, id),
+        Do::PutSettings => index_settings::put_settings(door, request, parameters, index),
         Do::ChangeAliases => aliases::actions(door, request),
         Do::GetAliases => aliases::get(door, parameters, index, id),
         Do::PutAlias => aliases::put(door, request, index, name),

@@ -13,7 +13,7 @@ use crate::mapping::{field_at, type_of};
 use crate::names::{NAME_BYTES_MAX, check_index_name};
 use crate::patterns::{glob, overlap};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::{index_admin, log_settings};
+use crate::{index_admin, index_settings, log_settings};
 
 /// Patterns of one template.
 const PATTERNS_MAX: usize = 1_000;
@@ -135,7 +135,7 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
                     crate::mapping::lay_over(&mut mappings, &index_admin::untyped(of));
                 }
                 ("lifecycle", Value::Object(of)) => lifecycle = Some(StreamLifecycle::parse(&of)?),
-                ("settings", Value::Object(of)) => settings.extend(index_admin::flat(&of)),
+                ("settings", Value::Object(of)) => settings.extend(index_settings::flat(&of)),
                 _ => {}
             }
         }
@@ -378,7 +378,7 @@ pub(crate) fn put_named(
         crate::mapping::check(&index_admin::untyped(mappings.clone()))?;
     }
     if let Some(settings) = of.get("settings").and_then(Value::as_object) {
-        index_admin::check_template_settings(settings)?;
+        index_settings::check_template_settings(settings)?;
     }
     let mut change = door.catalog.change()?;
     if parameters.flag("create")?.unwrap_or(false) && change.named(kind, name).is_some() {
@@ -454,10 +454,10 @@ fn shown_template(kind: NamedKind, kept: &Value, is_flat: bool) -> Value {
     if let Some(settings) = of.and_then(|of| of.get_mut("settings"))
         && let Some(given) = settings.as_object()
     {
-        let flat = index_admin::flat(given);
+        let flat = index_settings::flat(given);
         *settings = match is_flat {
             true => Value::Object(flat.into_iter().collect()),
-            false => index_admin::nested(flat),
+            false => index_settings::nested(flat),
         };
     }
     shown

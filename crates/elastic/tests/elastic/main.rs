@@ -17,6 +17,7 @@ mod otlp;
 mod protobuf;
 mod search_forms;
 mod search_pages;
+mod settings;
 mod streamed_aggregations;
 mod templates;
 mod types;

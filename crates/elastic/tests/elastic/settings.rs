@@ -1,0 +1,79 @@
+//! Settings of indexes and of the cluster: the forms in which they are changed and shown.
+
+use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
+
+#[test]
+fn settings_of_indexes_are_shown_as_they_are_asked_for() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"settings":{"number_of_shards":2,"index":{"routing":{"x":true}},"index.priority":7}}"#,
+    );
+    for (target, pointer, expected) in [
+        ("a/_settings", "/a/settings/index/number_of_shards", json!("2")),
+        ("a/_settings", "/a/settings/index/routing", json!({ "x": "true" })),
+        ("a/_settings", "/a/defaults", Value::Null),
+        ("a/_settings", "/a/settings/index/creation_date_string", Value::Null),
+        (
+            "a/_settings/index.pri*,index.number_of_shards",
+            "/a/settings",
+            json!({ "index": { "number_of_shards": "2", "priority": "7" } }),
+        ),
+        ("a/_settings?flat_settings=true", "/a/settings/index.routing.x", json!("true")),
+        (
+            "a/_settings?include_defaults=true&flat_settings=true",
+            "/a/defaults/index.refresh_interval",
+            json!("1s"),
+        ),
+        ("a/_settings?include_defaults=true", "/a/defaults/index/max_result_window", json!("10000")),
+        (
+            "a/_settings/index.refresh*?include_defaults=true",
+            "/a",
+            json!({ "settings": {}, "defaults": { "index": { "refresh_interval": "1s" } } }),
+        ),
+        ("a?human=true", "/a/settings/index/version/created_string", json!("8.19.0")),
+        ("a?include_defaults=true", "/a/defaults/index/hidden", json!("false")),
+    ] {
+        let answer = door.get(&format!("GET /{target}"), "");
+        assert_eq!(answer.pointer(pointer).cloned().unwrap_or_default(), expected, "{target}: {answer}");
+    }
+    let created = door.get("GET /a?human=true", "")["a"]["settings"]["index"]["creation_date_string"].take();
+    assert!(created.as_str().is_some_and(|date| date.ends_with('Z')), "{created}");
+    // A setting of the index is no default.
+    door.get("PUT /a/_settings", r#"{"refresh_interval":"9s"}"#);
+    let shown = door.get("GET /a/_settings/index.refresh*?include_defaults=true", "");
+    assert_eq!(shown["a"], json!({ "settings": { "index": { "refresh_interval": "9s" } }, "defaults": {} }));
+}
+
+#[test]
+fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let set = r#"{"transient":{"search":{"max_buckets":9},"action.auto_create_index":"a*"},"persistent":{"x.y":null}}"#;
+    let nested = json!({ "search": { "max_buckets": "9" }, "action": { "auto_create_index": "a*" } });
+    let flat = json!({ "search.max_buckets": "9", "action.auto_create_index": "a*" });
+    let changed = door.get("PUT /_cluster/settings", set);
+    assert_eq!(changed, json!({ "acknowledged": true, "persistent": {}, "transient": nested }));
+    assert_eq!(door.get("PUT /_cluster/settings?flat_settings=true", set)["transient"], flat);
+    assert_eq!(door.get("GET /_cluster/settings", ""), json!({ "persistent": {}, "transient": nested }));
+    assert_eq!(door.get("GET /_cluster/settings?flat_settings=true", "")["transient"], flat);
+    let cleared = door.get("PUT /_cluster/settings", r#"{"transient":{"search.*":null}}"#);
+    assert_eq!(cleared["transient"], json!({}));
+    let shown = door.get("GET /_cluster/settings?include_defaults=true", "");
+    assert_eq!(
+        shown,
+        json!({ "persistent": {}, "transient": { "action": { "auto_create_index": "a*" } },
+            "defaults": { "search": { "max_buckets": "65535" } } })
+    );
+    for (body, kind) in [
+        ("{}", "action_request_validation_exception"),
+        (r#"{"persistent":{},"transient":{}}"#, "action_request_validation_exception"),
+        (r#"{"persistant":{"a":1}}"#, "x_content_parse_exception"),
+    ] {
+        let (status, answer) = door.ask("PUT /_cluster/settings", body);
+        assert_eq!((status, answer["error"]["type"].as_str()), (400, Some(kind)), "{body}");
+    }
+}
