@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::catalog::{CatalogChange, IndexEntry, OpenIndex, now_ms, random_text};
-use crate::door::ElasticDoor;
+use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms, random_text};
+use crate::door::{ElasticDoor, existing};
 use crate::index_settings::{check_settings, flat, shown_settings};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::writing::WriteAction;
 use crate::{log_settings, mapping, query, templates, typed};
 
 /// Makes an index from the body of its request and the templates that match its name.
@@ -320,6 +321,64 @@ pub(crate) fn get_mapping(
     DoorReply::ok(Value::Object(answer))
 }
 
+/// `GET` of the mappings of fields, by names and patterns with commas between.
+pub(crate) fn get_field_mapping(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+    fields: &str,
+) -> Result<DoorReply, Error> {
+    let has_defaults = parameters.flag("include_defaults")?.unwrap_or(false);
+    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
+    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let mut answer = Map::new();
+    for index in found {
+        let index = index.with_observed(&door.node)?;
+        let mut shown = Map::new();
+        for (path, field) in mapping::all_fields(&index.entry.mappings) {
+            let kind = mapping::type_of(field);
+            let is_meant = fields.split(',').any(|pattern| glob(pattern, &path));
+            if !is_meant || ["object", "nested"].contains(&kind) {
+                continue;
+            }
+            let mut field = field.clone();
+            if has_defaults {
+                field.entry("index").or_insert(true.into());
+                field.entry("store").or_insert(false.into());
+                if kind == "text" {
+                    field.entry("analyzer").or_insert("default".into());
+                }
+            }
+            let name = path.rsplit('.').next().unwrap_or(&path);
+            let of = json!({ "full_name": path, "mapping": { name: field } });
+            take_answer(&door.answer_memory, &of)?;
+            shown.insert(path, of);
+        }
+        answer.insert(index.entry.name.clone(), json!({ "mappings": shown }));
+    }
+    DoorReply::ok(Value::Object(answer))
+}
+
+/// Indexes of an expression; of aliases and data streams those alone that take writes.
+fn write_indexes(
+    entries: &CatalogEntries,
+    expression: &str,
+    options: NameOptions,
+) -> Result<Vec<OpenIndex>, Error> {
+    let mut all = Vec::new();
+    for part in expression.split(',') {
+        let written = match names::is_pattern(part) {
+            true => None,
+            false => existing(entries, part, WriteAction::Create)?,
+        };
+        match written {
+            Some(index) => all.push(index),
+            None => all.extend(names::resolve(entries, part, options)?),
+        }
+    }
+    Ok(all)
+}
+
 /// `PUT` of a mapping.
 pub(crate) fn put_mapping(
     door: &ElasticDoor,
@@ -331,8 +390,13 @@ pub(crate) fn put_mapping(
     mapping::check(&body)?;
     let options =
         NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
+    let options = options.with(parameters)?;
     let mut change = door.catalog.change()?;
-    for index in names::resolve(&change, expression, options.with(parameters)?)? {
+    let found = match parameters.flag("write_index_only")?.unwrap_or(false) {
+        true => write_indexes(&change, expression, options)?,
+        false => names::resolve(&change, expression, options)?,
+    };
+    for index in found {
         let mut entry = (*index.entry).clone();
         mapping::merge(&mut entry.mappings, &body)?;
         mapping::check(&entry.mappings)?;

@@ -63,6 +63,7 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::Analyze
         | Do::Refresh
         | Do::GetMapping
+        | Do::GetFieldMapping
         | Do::GetSettings
         | Do::GetAliases
         | Do::GetNamed(_)

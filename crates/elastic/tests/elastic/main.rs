@@ -13,6 +13,7 @@ mod function_scores;
 mod highlighting;
 mod log_drops;
 mod logs;
+mod mappings;
 mod otlp;
 mod protobuf;
 mod search_forms;
