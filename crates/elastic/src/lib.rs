@@ -68,6 +68,7 @@ mod query_scope;
 mod query_terms;
 mod query_text;
 mod request;
+mod rollover;
 mod routes;
 mod scan_limit;
 mod scrolls;

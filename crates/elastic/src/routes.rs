@@ -16,8 +16,8 @@ use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{
-    aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, index_settings, lifecycle, otlp, scrolls,
-    search, single, templates, validation,
+    aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, index_settings, lifecycle,
+    otlp, rollover, scrolls, search, single, templates, validation,
 };
 
 /// Right that a request needs.
@@ -246,6 +246,7 @@ const ROUTES: &[DoorRoute] = &[
     route("DELETE", "_data_stream/NAME/_lifecycle", Write, Do::DeleteLifecycle),
     route("GET HEAD", "INDEX/_lifecycle/explain", Read, Do::ExplainLifecycle),
     route("POST", "INDEX/_rollover", Write, Do::Rollover),
+    route("POST", "INDEX/_rollover/NAME", Write, Do::Rollover),
 ];
 
 /// A route with the variable segments of a path.
@@ -364,7 +365,9 @@ pub(crate) fn is_search(request: &DoorRequest) -> bool {
         operation,
         Ok(Do::Search | Do::Count | Do::MultiSearch | Do::NextPage | Do::FieldCaps | Do::Tables)
     );
-    is_read || matches!(operation, Ok(Do::DeleteByQuery | Do::UpdateByQuery | Do::Reindex))
+    // A condition of a rollover may be the number of documents.
+    let counts = matches!(operation, Ok(Do::Rollover));
+    is_read || counts || matches!(operation, Ok(Do::DeleteByQuery | Do::UpdateByQuery | Do::Reindex))
 }
 
 /// Names of the indexes of a search, separated by commas, if its routing values are among its parameters.
@@ -447,7 +450,7 @@ pub(crate) fn dispatch(
         Do::PutLifecycle => lifecycle::put(door, request, name),
         Do::DeleteLifecycle => lifecycle::change(door, name, None),
         Do::ExplainLifecycle => lifecycle::explain(door, parameters, index),
-        Do::Rollover => templates::rollover(door, request, parameters, index),
+        Do::Rollover => rollover::rollover(door, request, parameters, index, id),
         Do::GetIndex => index_admin::get(door, parameters, index),
         Do::IndexExists => index_admin::exists(door, parameters, index),
         Do::PutIndex => index_admin::put(door, request, index),

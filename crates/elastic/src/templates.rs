@@ -118,7 +118,13 @@ fn create(
 }
 
 /// Makes the next backing index of a data stream.
-fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Result<OpenIndex, Error> {
+///
+/// # Errors
+/// A part of its templates is malformed, or there are too many indexes.
+pub(crate) fn next_index(
+    change: &mut CatalogChange<'_>,
+    stream: &mut StreamEntry,
+) -> Result<OpenIndex, Error> {
     let name = stream.next_name();
     stream.generation += 1;
     // The templates for the stream's name count.
@@ -230,38 +236,6 @@ pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply
         return Err(Error::no_index(pattern));
     }
     DoorReply::ok(json!({ "data_streams": shown }))
-}
-
-/// `_rollover` of a data stream.
-pub(crate) fn rollover(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    name: &str,
-) -> Result<DoorReply, Error> {
-    let body = object_of(&request.body)?;
-    if let Some(member) =
-        body.iter().find(|(_, value)| value.as_object().is_none_or(|value| !value.is_empty()))
-    {
-        return Err(Error::unsupported(&format!("a rollover with [{}]", member.0)));
-    }
-    let is_dry = parameters.flag("dry_run")?.unwrap_or(false);
-    let mut change = door.catalog.change()?;
-    let Some(stream) = change.streams.get(name) else {
-        return Err(Error::IllegalArgument(format!("rollover target [{name}] is not a data stream")));
-    };
-    let mut stream = stream.clone();
-    let old = stream.indexes.last().cloned();
-    let new = stream.next_name();
-    if !is_dry {
-        next_index(&mut change, &mut stream)?;
-        change.put_stream(stream);
-        change.commit()?;
-    }
-    DoorReply::ok(json!({
-        "acknowledged": !is_dry, "shards_acknowledged": !is_dry, "old_index": old, "new_index": new,
-        "rolled_over": !is_dry, "dry_run": is_dry, "conditions": {},
-    }))
 }
 
 /// Refuses members of a template that have no effect because they are not known.

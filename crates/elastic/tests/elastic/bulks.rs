@@ -112,3 +112,30 @@ fn a_bulk_whose_client_has_left_ends_between_shares() {
     door.get("POST /a/_refresh", "");
     assert_eq!(door.get("GET /a/_count", "")["count"], 2_048, "the first share is written, and no other");
 }
+
+/// Documents of `_mget` that cannot be asked for refuse the whole, and are named by their places.
+#[test]
+fn documents_that_are_asked_for_without_names_are_counted() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (body, expected) in [
+        ("{}", "Validation Failed: 1: no documents to get;"),
+        (r#"{"ids":[]}"#, "Validation Failed: 1: no documents to get;"),
+        (r#"{"ids":["1"]}"#, "Validation Failed: 1: index is missing for doc 0;"),
+        (
+            r#"{"docs":[{"_index":"a","_id":"1"},{"_id":"2"},{"_index":"a"}]}"#,
+            "Validation Failed: 1: index is missing for doc 1;2: id is missing for doc 2;",
+        ),
+        (
+            r#"{"docs":[{"_index":"a","_id":"1","fields":["b"]}]}"#,
+            "Unsupported field [fields] used, expected [stored_fields] instead",
+        ),
+        (
+            r#"{"docs":[{"_index":"a","_id":"1","_routing":"b"}]}"#,
+            "failed to parse multi get request. unknown field [_routing]",
+        ),
+    ] {
+        let (status, answer) = door.ask("POST /_mget", body);
+        assert_eq!((status, answer["error"]["reason"].as_str()), (400, Some(expected)), "{body}");
+    }
+}

@@ -545,19 +545,6 @@ fn nothing_in_a_request_is_passed_over() {
 }
 
 #[test]
-fn a_dry_rollover_changes_nothing() {
-    let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs*"],"data_stream":{}}"#);
-    door.get("PUT /_data_stream/logs", "");
-    let dry = door.get("POST /logs/_rollover?dry_run", "");
-    assert_eq!((&dry["rolled_over"], &dry["new_index"]), (&json!(false), &json!(".ds-logs-000002")));
-    assert_eq!(door.ask("POST /logs/_rollover", r#"{"conditions":{"max_docs":1}}"#).0, 400);
-    assert_eq!(door.get("GET /_data_stream/logs", "")["data_streams"][0]["generation"], 1);
-    assert_eq!(door.get("POST /logs/_rollover", "")["new_index"], ".ds-logs-000002");
-}
-
-#[test]
 fn templates_have_patterns_that_names_can_match() {
     let directory = directory();
     let door = TestDoor::open(&directory);

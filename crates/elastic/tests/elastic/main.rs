@@ -16,6 +16,7 @@ mod logs;
 mod mappings;
 mod otlp;
 mod protobuf;
+mod rollovers;
 mod search_forms;
 mod search_pages;
 mod settings;
