@@ -143,15 +143,34 @@ impl KnownNodes {
         self.serving().map(row).collect()
     }
 
-    /// The row of `_cat/health`.
-    pub(crate) fn health_row(&self) -> Vec<String> {
+    /// Rows of `_cat/master`: the node that leads, if one does.
+    pub(crate) fn leader_rows(&self) -> Vec<Vec<String>> {
+        let row = |node: &MemberNode| {
+            let host = host_of(node.elastic.as_deref().unwrap_or(&node.address)).to_owned();
+            vec![node.listed.name.clone(), host.clone(), host, node.listed.name.clone()]
+        };
+        self.serving().filter(|node| node.is_leader).map(row).collect()
+    }
+
+    /// The row of `_cat/health` with a number of shards, from the name of the cluster on.
+    pub(crate) fn health_row(&self, shards: u64) -> Vec<String> {
         let (all, data) = (self.serving().count(), self.with_role(MemberRole::Documents));
+        let status = self.status();
+        let (shards, none) = (shards.to_string(), || "0".to_owned());
         vec![
             ALONE.to_owned(),
-            self.status().name().to_owned(),
+            status.name().to_owned(),
             all.to_string(),
             data.to_string(),
-            "0".to_owned(),
+            (status != ClusterStatus::Red).to_string(),
+            shards.clone(),
+            shards,
+            none(),
+            none(),
+            none(),
+            none(),
+            "-".to_owned(),
+            format!("{:.1}%", self.percentage()),
         ]
     }
 }

@@ -27,6 +27,7 @@ mod bulk_answer;
 mod bulk_stream;
 mod by_query;
 mod caller;
+mod cat_tables;
 mod catalog;
 mod cluster_admin;
 mod cluster_health;

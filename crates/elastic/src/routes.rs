@@ -16,8 +16,8 @@ use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{
-    aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, index_settings, lifecycle,
-    otlp, rollover, scrolls, search, single, templates, validation,
+    aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, index_admin,
+    index_settings, lifecycle, otlp, rollover, scrolls, search, single, templates, validation,
 };
 
 /// Right that a request needs.
@@ -350,7 +350,7 @@ pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
 pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
     let Ok(found) = find(request) else { return false };
     let (operation, table) = (found.route.operation, found.rest.first().map(String::as_str));
-    operation == Do::Health || operation == Do::Tables && matches!(table, Some("health" | "nodes"))
+    operation == Do::Health || operation == Do::Tables && matches!(table, Some("health" | "nodes" | "master" | "cluster_manager"))
 }
 
 /// True if a request reads the next page of a scroll, which is read once.
@@ -408,7 +408,7 @@ pub(crate) fn dispatch(
         Do::Nodes => cluster_health::nodes(door, request, &found.rest),
         Do::Tables => {
             let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
-            cluster_admin::cat(door, request, parameters, &path)
+            cat_tables::cat(door, request, parameters, &path)
         }
         Do::GetClusterSettings => cluster_admin::get_settings(door, parameters),
         Do::PutClusterSettings => cluster_admin::put_settings(door, request, parameters),

@@ -21,6 +21,7 @@ mod search_forms;
 mod search_pages;
 mod settings;
 mod streamed_aggregations;
+mod tables;
 mod templates;
 mod types;
 mod validation;
