@@ -350,7 +350,8 @@ pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
 pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
     let Ok(found) = find(request) else { return false };
     let (operation, table) = (found.route.operation, found.rest.first().map(String::as_str));
-    operation == Do::Health || operation == Do::Tables && matches!(table, Some("health" | "nodes" | "master" | "cluster_manager"))
+    operation == Do::Health
+        || operation == Do::Tables && matches!(table, Some("health" | "nodes" | "master" | "cluster_manager"))
 }
 
 /// True if a request reads the next page of a scroll, which is read once.
