@@ -195,8 +195,8 @@ fn given_names(action: &Map<String, Value>, members: [&str; 2]) -> Result<Vec<St
     Ok(all)
 }
 
-/// Names that were asked for and are no alias, in their order. Patterns are none of them, and neither is what
-/// is excluded after the first pattern.
+/// Names that were asked for and are not aliases, in their order. Patterns are not among them, and neither is
+/// what a pattern or a name excludes after the first pattern.
 fn missing_names<'n>(asked: &[&'n str], found: &[String]) -> Vec<&'n str> {
     let first_pattern = asked.iter().position(|name| names::is_pattern(name)).unwrap_or(asked.len());
     let mut missing = Vec::new();

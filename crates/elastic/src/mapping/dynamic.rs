@@ -213,7 +213,7 @@ fn fill(value: &Value, name: &str, kind: &str) -> Value {
 /// Checks the dynamic templates of a mapping.
 ///
 /// # Errors
-/// They are no list of named templates, or a template has members, patterns, kinds or types that are not
+/// They are not a list of named templates, or a template has members, patterns, kinds or types that are not
 /// known.
 pub(super) fn check_templates(templates: &Value) -> Result<(), Error> {
     let Some(list) = templates.as_array() else {
@@ -230,43 +230,45 @@ pub(super) fn check_templates(templates: &Value) -> Result<(), Error> {
                 "an element of [dynamic_templates] is not an object with one named template",
             ));
         };
-        check_template(template)
-            .map_err(|reason| Error::mapping(format!("dynamic template [{name}]: {reason}")))?;
+        check_template(name, template)?;
     }
     Ok(())
 }
 
-fn check_template(template: &Map<String, Value>) -> Result<(), String> {
+fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::mapping(format!("dynamic template [{name}]: {reason}")));
     let is_regex = match template.get("match_pattern").map(Value::as_str) {
         None | Some(Some("simple")) => false,
         Some(Some("regex")) => true,
-        Some(_) => return Err("[match_pattern] is neither [simple] nor [regex]".to_owned()),
+        Some(_) => return refuse("[match_pattern] is neither [simple] nor [regex]".to_owned()),
     };
     for (member, value) in template {
         match member.as_str() {
             "mapping" | "match_pattern" => {}
             one if PATTERNS.contains(&one) => {
-                for pattern in names_of(value).iter().filter(|_| is_regex) {
-                    whole(pattern).map_err(|error| format!("[{one}] has an invalid expression: {error}"))?;
+                let patterns = names_of(value);
+                let mut regexes = patterns.iter().filter(|_| is_regex).map(|pattern| whole(pattern));
+                if let Some(Err(error)) = regexes.find(Result::is_err) {
+                    return refuse(format!("[{one}] has an invalid expression: {error}"));
                 }
             }
             one @ ("match_mapping_type" | "unmatch_mapping_type") => {
                 if let Some(unknown) = names_of(value).iter().find(|kind| !KINDS.contains(&kind.as_str())) {
-                    return Err(format!(
+                    return refuse(format!(
                         "[{one}] has the kind [{unknown}]; there are [{}]",
                         KINDS.join(", ")
                     ));
                 }
             }
-            unknown => return Err(format!("the parameter [{unknown}] is not known")),
+            unknown => return refuse(format!("the parameter [{unknown}] is not known")),
         }
     }
     let Some(mapping) = template.get("mapping").and_then(Value::as_object) else {
-        return Err("[mapping] is missing or not an object".to_owned());
+        return refuse("[mapping] is missing or not an object".to_owned());
     };
     match mapping.get("type").and_then(Value::as_str) {
         Some(kind) if !TYPES.contains(&kind) && !TYPE_PLACEHOLDERS.contains(&kind) => {
-            Err(format!("there is no type [{kind}]; docs/elastic.md lists the types"))
+            refuse(format!("the type [{kind}] is not known; docs/elastic.md lists the types"))
         }
         _ => Ok(()),
     }

@@ -42,7 +42,7 @@ fn settings_of_indexes_are_shown_as_they_are_asked_for() {
     }
     let created = door.get("GET /a?human=true", "")["a"]["settings"]["index"]["creation_date_string"].take();
     assert!(created.as_str().is_some_and(|date| date.ends_with('Z')), "{created}");
-    // A setting of the index is no default.
+    // A setting of the index is not shown as a default.
     door.get("PUT /a/_settings", r#"{"refresh_interval":"9s"}"#);
     let shown = door.get("GET /a/_settings/index.refresh*?include_defaults=true", "");
     assert_eq!(shown["a"], json!({ "settings": { "index": { "refresh_interval": "9s" } }, "defaults": {} }));
