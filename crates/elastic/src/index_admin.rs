@@ -115,6 +115,7 @@ impl DeclaredIndex {
             }
         }
         mapping::check(&declared.mappings)?;
+        mapping::check_limit(&declared.mappings, &declared.settings)?;
         Ok(declared)
     }
 
@@ -400,6 +401,7 @@ pub(crate) fn put_mapping(
         let mut entry = (*index.entry).clone();
         mapping::merge(&mut entry.mappings, &body)?;
         mapping::check(&entry.mappings)?;
+        mapping::check_limit(&entry.mappings, &entry.settings)?;
         if let Some(field) = &entry.time_field
             && mapping::field_at(&entry.mappings, field) != mapping::field_at(&index.entry.mappings, field)
         {

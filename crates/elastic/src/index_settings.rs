@@ -90,7 +90,11 @@ pub(crate) fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), E
 }
 
 fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
-    for (name, least, most) in [("number_of_shards", 1, 1024), ("number_of_replicas", 0, 1024)] {
+    for (name, least, most) in [
+        ("number_of_shards", 1, 1024),
+        ("number_of_replicas", 0, 1024),
+        ("mapping.total_fields.limit", 1, i64::MAX),
+    ] {
         let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
         match value.parse::<i64>() {
             Ok(number) if (least..=most).contains(&number) => {}

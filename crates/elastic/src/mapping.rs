@@ -4,16 +4,24 @@ mod dynamic;
 mod fitting;
 mod layers;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::fitting::{LenientFit, fit, fit_in_place, inferred, misfits, observe};
+pub(crate) use self::fitting::{LenientFit, fit_in_place, inferred, misfits, observe};
 pub(crate) use self::layers::lay_over;
 use crate::Error;
 use crate::dates::DateText;
 use crate::query::text_of;
 
-/// Fields that an index may have.
-const FIELDS_MAX: usize = 1_000;
+/// Setting with the number of fields that an index may have.
+const FIELDS_LIMIT: &str = "index.mapping.total_fields.limit";
+
+/// Fields that an index may have whose settings name no number.
+const FIELDS_BY_DEFAULT: usize = 1_000;
+
+/// Fields that an index may have, at most.
+const FIELDS_MAX: usize = 20_000;
 
 /// Depth of objects in a document.
 const DEPTH_MAX: usize = 20;
@@ -155,12 +163,28 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
     }
     mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
     check_properties(mappings.get("properties"), 0)?;
-    if count_fields(mappings) > FIELDS_MAX {
-        return Err(Error::IllegalArgument(format!(
-            "Limit of total fields [{FIELDS_MAX}] has been exceeded"
-        )));
+    check_number(mappings, FIELDS_MAX)
+}
+
+/// Checks the number of the fields of an index by its settings.
+///
+/// # Errors
+/// There are more.
+pub(crate) fn check_limit(
+    mappings: &Map<String, Value>,
+    settings: &BTreeMap<String, Value>,
+) -> Result<(), Error> {
+    let named = settings.get(FIELDS_LIMIT).and_then(Value::as_str).and_then(|limit| limit.parse().ok());
+    check_number(mappings, named.map_or(FIELDS_BY_DEFAULT, |limit: usize| limit.min(FIELDS_MAX)))
+}
+
+fn check_number(mappings: &Map<String, Value>, limit: usize) -> Result<(), Error> {
+    match count_fields(mappings) > limit {
+        true => Err(Error::IllegalArgument(format!(
+            "Limit of total fields [{limit}] has been exceeded; [{FIELDS_LIMIT}] may be {FIELDS_MAX}"
+        ))),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Error> {
@@ -349,7 +373,7 @@ mod tests {
         let document = object(
             r#"{"n":1,"x":1.5,"t":"a b","d":"2024-01-02","b":true,"o":{"p":[null,2]},"e":null,"l":[],"a.b":"c"}"#,
         );
-        assert!(fit(&mut mappings, &document).expect("it fits"));
+        assert!(fit_in_place(&mut mappings, &document).expect("it fits"));
         for (path, kind) in [
             ("n", "long"),
             ("x", "float"),
@@ -367,7 +391,7 @@ mod tests {
         }
         assert!(field_at(&mappings, "e").is_none(), "null has no type");
         assert_eq!(count_fields(&mappings), all_fields(&mappings).len());
-        assert!(!fit(&mut mappings, &document).expect("it fits"), "nothing is new");
+        assert!(!fit_in_place(&mut mappings, &document).expect("it fits"), "nothing is new");
     }
 
     #[test]
@@ -390,25 +414,25 @@ mod tests {
             (r#"{"p":"300.1.1.1"}"#, "failed to parse field [p] of type [ip]"),
             (r#"{"":1}"#, "failed to parse"),
         ] {
-            let error = fit(&mut mappings.clone(), &object(document)).expect_err(document);
+            let error = fit_in_place(&mut mappings.clone(), &object(document)).expect_err(document);
             assert_eq!(error.to_string(), expected, "{document}");
             assert_eq!((error.kind(), error.status()), ("document_parsing_exception", 400));
         }
         let fits = r#"{"n":"12","m":"x","d":1700000000000,"b":"false","p":"::1","o":{"q":1}}"#;
-        assert!(fit(&mut mappings.clone(), &object(fits)).is_ok());
+        assert!(fit_in_place(&mut mappings.clone(), &object(fits)).is_ok());
     }
 
     #[test]
     fn strict_mappings_take_no_new_field() {
         let mut mappings =
             object(r#"{"dynamic":"strict","properties":{"o":{"dynamic":true,"properties":{}}}}"#);
-        assert!(fit(&mut mappings, &object(r#"{"o":{"new":1}}"#)).expect("the object is dynamic"));
-        let error = fit(&mut mappings, &object(r#"{"x":1}"#)).expect_err("the root is strict");
+        assert!(fit_in_place(&mut mappings, &object(r#"{"o":{"new":1}}"#)).expect("the object is dynamic"));
+        let error = fit_in_place(&mut mappings, &object(r#"{"x":1}"#)).expect_err("the root is strict");
         assert_eq!(
             error.to_string(),
             "mapping set to strict, dynamic introduction of [x] within [_doc] is not allowed"
         );
         let mut ignoring = object(r#"{"dynamic":false}"#);
-        assert!(!fit(&mut ignoring, &object(r#"{"x":1}"#)).expect("it is passed over"));
+        assert!(!fit_in_place(&mut ignoring, &object(r#"{"x":1}"#)).expect("it is passed over"));
     }
 }

@@ -5,28 +5,13 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::dynamic::DynamicRules;
-use super::{DEPTH_MAX, FIELDS_MAX, check_value, count_fields, type_of};
+use super::{DEPTH_MAX, FIELDS_BY_DEFAULT, check_value, count_fields, type_of};
 use crate::Error;
 use crate::few::sort_few;
 use crate::unread::{has_unread, unread_text};
 
-/// Checks a document against a mapping, and adds its new fields to it. True if there are any.
-pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
-    let mut fitted = mappings.clone();
-    let is_changed = fit_in_place(&mut fitted, document)?;
-    if is_changed {
-        if count_fields(&fitted) > FIELDS_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Limit of total fields [{FIELDS_MAX}] has been exceeded"
-            )));
-        }
-        *mappings = fitted;
-    }
-    Ok(is_changed)
-}
-
-/// Like [`fit`], but after an error the mapping may have some of the new fields, and their number is not
-/// checked.
+/// Checks a document against a mapping, and adds its new fields to it. True if there are any. After an error
+/// the mapping may have some of them, and their number is not checked.
 pub(crate) fn fit_in_place(
     mappings: &mut Map<String, Value>,
     document: &Map<String, Value>,
@@ -48,7 +33,7 @@ pub(crate) struct LenientFit {
 
 /// Adds the new fields of a document to a mapping, as far as it has room for them. No document is refused.
 pub(crate) fn observe(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> LenientFit {
-    let room = FIELDS_MAX.saturating_sub(count_fields(mappings));
+    let room = FIELDS_BY_DEFAULT.saturating_sub(count_fields(mappings));
     fit_leniently(mappings, document, room)
 }
 
@@ -228,7 +213,7 @@ impl MappingPass {
             (None, _) => plain,
         };
         if !self.has_room(&field) {
-            let reason = format!("Limit of total fields [{FIELDS_MAX}] has been exceeded");
+            let reason = format!("Limit of total fields [{FIELDS_BY_DEFAULT}] has been exceeded");
             return self.refuse(place.path, Error::IllegalArgument(reason));
         }
         self.known(&mut field, &place, value, mode)?;

@@ -69,3 +69,41 @@ fn mappings_may_be_changed_where_writes_go_alone() {
     let (status, answer) = door.ask("PUT /unwritten/_mapping?write_index_only=true", "{}");
     assert_eq!((status, &answer["error"]["type"]), (400, &Value::from("illegal_argument_exception")));
 }
+
+/// The limit is that of the settings, of all parts of an index together.
+#[test]
+fn an_index_has_as_many_fields_as_its_settings_allow() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let fields = |from: usize, to: usize| {
+        let all = (from..to).map(|field| (format!("f{field}"), json!({ "type": "long" })));
+        Value::Object(all.collect())
+    };
+    let limited = |limit: usize| json!({ "index.mapping.total_fields.limit": limit });
+    for (count, settings, expected) in [
+        (1_000, json!({}), 200),
+        (1_001, json!({}), 400),
+        (1_001, limited(2_000), 200),
+        (4, limited(3), 400),
+        (3, limited(0), 400),
+        (20_001, limited(50_000), 400),
+    ] {
+        let body = json!({ "settings": settings, "mappings": { "properties": fields(0, count) } });
+        let (status, answer) = door.ask("PUT /a", &body.to_string());
+        assert_eq!(status, expected, "{count} {settings}: {}", answer["error"]["reason"]);
+        door.ask("DELETE /a", "");
+    }
+    // Large templates of shippers say how many fields they have.
+    let template = json!({ "index_patterns": ["b"], "template": {
+        "settings": { "index": { "mapping": { "total_fields": { "limit": 3_001 } } } },
+        "mappings": { "properties": fields(0, 3_000) },
+    } });
+    door.get("PUT /_index_template/b", &template.to_string());
+    door.get("PUT /b/_doc/1", r#"{"one":1}"#);
+    let (status, answer) = door.ask("PUT /b/_doc/2", r#"{"one":1,"two":2}"#);
+    assert_eq!((status, &answer["error"]["type"]), (400, &Value::from("illegal_argument_exception")));
+    let added = json!({ "properties": fields(3_000, 3_001) }).to_string();
+    assert_eq!(door.ask("PUT /b/_mapping", &added).0, 400);
+    door.get("PUT /b/_settings", r#"{"index.mapping.total_fields.limit":"3002"}"#);
+    door.get("PUT /b/_mapping", &added);
+}
