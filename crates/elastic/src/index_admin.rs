@@ -51,7 +51,8 @@ pub(crate) fn create_of(
     if change.with_alias(name).next().is_some() {
         return Err(Error::IndexName { name: name.to_owned(), reason: "already exists as alias".to_owned() });
     }
-    let DeclaredIndex { mut settings, mappings, aliases } = DeclaredIndex::of(change, name, body)?;
+    let parts = templates::matching(change, name).into_iter().chain([body]);
+    let DeclaredIndex { mut settings, mappings, aliases } = DeclaredIndex::of(change, name, parts)?;
     check_settings(&settings)?;
     settings.retain(|_, value| !value.is_null());
     let is_log = log_settings::is_logs_mode(&settings)?;
@@ -84,16 +85,24 @@ pub(crate) fn create_of(
 /// Settings, mappings and aliases of an index to be made, from the templates that match its name and the body
 /// of its request.
 #[derive(Default)]
-struct DeclaredIndex {
-    settings: BTreeMap<String, Value>,
-    mappings: Map<String, Value>,
-    aliases: BTreeMap<String, Map<String, Value>>,
+pub(crate) struct DeclaredIndex {
+    pub(crate) settings: BTreeMap<String, Value>,
+    pub(crate) mappings: Map<String, Value>,
+    pub(crate) aliases: BTreeMap<String, Map<String, Value>>,
 }
 
 impl DeclaredIndex {
-    fn of(change: &CatalogChange<'_>, name: &str, body: Map<String, Value>) -> Result<Self, Error> {
+    /// Joins the parts of an index, those that count less first.
+    ///
+    /// # Errors
+    /// A part has a member or a value that indexes do not have, or an alias that cannot be one.
+    pub(crate) fn of(
+        change: &CatalogChange<'_>,
+        name: &str,
+        parts: impl IntoIterator<Item = Map<String, Value>>,
+    ) -> Result<Self, Error> {
         let mut declared = DeclaredIndex::default();
-        for part in templates::matching(change, name).into_iter().chain([body]) {
+        for part in parts {
             for (member, value) in part {
                 match (member.as_str(), value) {
                     ("settings", Value::Object(of)) => declared.settings.extend(flat(&of)),

@@ -77,6 +77,7 @@ mod search;
 mod search_request;
 mod shelf;
 mod simple_text;
+mod simulation;
 mod single;
 mod slot_picking;
 mod sort_keys;

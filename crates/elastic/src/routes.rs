@@ -17,7 +17,7 @@ use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{
     aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, index_admin,
-    index_settings, lifecycle, otlp, rollover, scrolls, search, single, templates, validation,
+    index_settings, lifecycle, otlp, rollover, scrolls, search, simulation, single, templates, validation,
 };
 
 /// Right that a request needs.
@@ -82,6 +82,8 @@ enum RouteOperation {
     DeleteLifecycle,
     ExplainLifecycle,
     Rollover,
+    SimulateIndex,
+    SimulateTemplate,
     GetIndex,
     IndexExists,
     PutIndex,
@@ -218,6 +220,9 @@ const ROUTES: &[DoorRoute] = &[
     route("DELETE", "INDEX/_aliases/NAME", Write, Do::DeleteAlias),
     // Templates and pipelines. Shippers look whether theirs are there.
     route("GET HEAD", "_index_template", Any, Do::GetNamed(NamedKind::IndexTemplate)),
+    route("POST", "_index_template/_simulate", Read, Do::SimulateTemplate),
+    route("POST", "_index_template/_simulate/NAME", Read, Do::SimulateTemplate),
+    route("POST", "_index_template/_simulate_index/NAME", Read, Do::SimulateIndex),
     route("GET HEAD", "_index_template/NAME", Any, Do::GetNamed(NamedKind::IndexTemplate)),
     route("PUT POST", "_index_template/NAME", Write, Do::PutNamed(NamedKind::IndexTemplate)),
     route("DELETE", "_index_template/NAME", Write, Do::DeleteNamed(NamedKind::IndexTemplate)),
@@ -452,6 +457,8 @@ pub(crate) fn dispatch(
         Do::DeleteLifecycle => lifecycle::change(door, name, None),
         Do::ExplainLifecycle => lifecycle::explain(door, parameters, index),
         Do::Rollover => rollover::rollover(door, request, parameters, index, id),
+        Do::SimulateIndex => simulation::for_index(door, request, name),
+        Do::SimulateTemplate => simulation::by_template(door, request, id),
         Do::GetIndex => index_admin::get(door, parameters, index),
         Do::IndexExists => index_admin::exists(door, parameters, index),
         Do::PutIndex => index_admin::put(door, request, index),

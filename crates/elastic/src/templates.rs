@@ -21,13 +21,7 @@ const PATTERNS_MAX: usize = 1_000;
 /// Parts of indexes that the templates for a name give, those that count less first.
 pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, Value>> {
     if let Some((_, template)) = best(entries, name) {
-        let parts = template.get("composed_of").map(names_of).unwrap_or_default();
-        let components = parts
-            .iter()
-            .filter_map(|part| entries.named(NamedKind::ComponentTemplate, part))
-            .collect::<Vec<_>>();
-        let all = components.into_iter().chain([template]);
-        return all.filter_map(|template| template.get("template")?.as_object().cloned()).collect();
+        return parts_of(entries, template);
     }
     let mut older: Vec<&Value> = entries
         .all_named(NamedKind::LegacyTemplate)
@@ -44,13 +38,21 @@ pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, 
     older.into_iter().map(part).collect()
 }
 
+/// Parts that a composable template gives, those that count less first.
+pub(crate) fn parts_of(entries: &CatalogEntries, template: &Value) -> Vec<Map<String, Value>> {
+    let names = template.get("composed_of").map(names_of).unwrap_or_default();
+    let components = names.iter().filter_map(|part| entries.named(NamedKind::ComponentTemplate, part));
+    let all = components.chain([template]);
+    all.filter_map(|template| template.get("template")?.as_object().cloned()).collect()
+}
+
 fn covers(template: &Value, name: &str) -> bool {
     let patterns = template.get("index_patterns").map(names_of).unwrap_or_default();
     patterns.iter().any(|pattern| glob(pattern, name))
 }
 
 /// Composable template with the highest priority for a name.
-fn best<'e>(entries: &'e CatalogEntries, name: &str) -> Option<(&'e str, &'e Value)> {
+pub(crate) fn best<'e>(entries: &'e CatalogEntries, name: &str) -> Option<(&'e str, &'e Value)> {
     let all = entries.all_named(NamedKind::IndexTemplate).filter(|(_, template)| covers(template, name));
     all.max_by_key(|(_, template)| priority_of(template.get("priority")))
 }
@@ -315,17 +317,20 @@ fn priority_of(priority: Option<&Value>) -> i64 {
     priority.and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// `PUT` of a named object.
-pub(crate) fn put_named(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+/// Checks what a named object says by itself, and returns it as it is kept.
+///
+/// # Errors
+/// Its name, a member or a value is not one of such an object.
+pub(crate) fn checked(
     kind: NamedKind,
     name: &str,
-) -> Result<DoorReply, Error> {
-    let mut body = object_of(&request.body)?;
-    let is_template = matches!(kind, NamedKind::IndexTemplate | NamedKind::LegacyTemplate);
-    if is_template {
+    mut body: Map<String, Value>,
+) -> Result<Map<String, Value>, Error> {
+    let has_patterns = matches!(kind, NamedKind::IndexTemplate | NamedKind::LegacyTemplate);
+    if has_patterns || kind == NamedKind::ComponentTemplate {
+        check_template_name(name)?;
+    }
+    if has_patterns {
         if let Some(Value::String(pattern)) = body.get("index_patterns").cloned() {
             body.insert("index_patterns".to_owned(), json!([pattern]));
         }
@@ -354,23 +359,58 @@ pub(crate) fn put_named(
     if let Some(settings) = of.get("settings").and_then(Value::as_object) {
         index_settings::check_template_settings(settings)?;
     }
+    Ok(body)
+}
+
+/// Checks the name of a template: paths have names with an underscore at their beginning for other ends.
+fn check_template_name(name: &str) -> Result<(), Error> {
+    let reason = match name {
+        name if name.contains([' ', ',', '#', '*']) => "name must not contain a space, ',', '#' or '*'",
+        name if name.starts_with('_') => "name must not start with '_'",
+        name if name.to_lowercase() != name => "name must be lower cased",
+        _ => return Ok(()),
+    };
+    Err(Error::IllegalArgument(format!("template [{name}] invalid, cause [{reason}]")))
+}
+
+/// Checks a composable template beside those that there are.
+///
+/// # Errors
+/// A part of it does not exist, or another template of its priority may cover the same name.
+pub(crate) fn check_beside(
+    entries: &CatalogEntries,
+    name: &str,
+    body: &Map<String, Value>,
+) -> Result<(), Error> {
+    let parts = body.get("composed_of").map(names_of).unwrap_or_default();
+    let missing: Vec<String> = parts
+        .into_iter()
+        .filter(|part| entries.named(NamedKind::ComponentTemplate, part).is_none())
+        .collect();
+    if !missing.is_empty() {
+        return Err(Error::IllegalArgument(format!(
+            "index template [{name}] specifies component templates [{}] that do not exist",
+            missing.join(", ")
+        )));
+    }
+    check_priority(entries, name, body)
+}
+
+/// `PUT` of a named object.
+pub(crate) fn put_named(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    kind: NamedKind,
+    name: &str,
+) -> Result<DoorReply, Error> {
+    let body = checked(kind, name, object_of(&request.body)?)?;
     let mut change = door.catalog.change()?;
     if parameters.flag("create")?.unwrap_or(false) && change.named(kind, name).is_some() {
         return Err(Error::IllegalArgument(format!("index_template [{name}] already exists")));
     }
     if kind == NamedKind::IndexTemplate {
-        let parts = body.get("composed_of").map(names_of).unwrap_or_default();
-        let missing: Vec<String> = parts
-            .into_iter()
-            .filter(|part| change.named(NamedKind::ComponentTemplate, part).is_none())
-            .collect();
-        if !missing.is_empty() {
-            return Err(Error::IllegalArgument(format!(
-                "index template [{name}] specifies component templates [{}] that do not exist",
-                missing.join(", ")
-            )));
-        }
-        check_priority(&change, name, &body)?;
+        check_beside(&change, name, &body)?;
     }
     change.put_named(kind, name, Value::Object(body))?;
     change.commit()?;

@@ -71,6 +71,8 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::GetStreams
         | Do::ExplainLifecycle
         | Do::GetIndex
+        | Do::SimulateIndex
+        | Do::SimulateTemplate
         | Do::IndexExists
         | Do::GetDocument
         | Do::GetSource => false,

@@ -117,3 +117,54 @@ fn settings_of_templates_are_shown_by_their_full_names() {
         assert_eq!(at(&door.get(&format!("GET /{path}?flat_settings=true"), ""), pointer), flat, "{path}");
     }
 }
+
+#[test]
+fn templates_are_simulated_without_making_anything() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /_template/old", r#"{"index_patterns":["t*","x*"]}"#);
+    door.get(
+        "PUT /_component_template/part",
+        r#"{"template":{"mappings":{"properties":{"c":{"type":"ip"}}}}}"#,
+    );
+    door.get(
+        "PUT /_index_template/low",
+        r#"{"index_patterns":"te*","template":{"settings":{"number_of_shards":2},"mappings":{"properties":{"l":{"type":"long"}}}}}"#,
+    );
+    let given = r#"{"index_patterns":"te*","priority":5,"composed_of":["part"],"template":{"settings":{"index.blocks.write":true},
+        "aliases":{"also":{}}}}"#;
+    let low = json!({ "settings": { "index": { "number_of_shards": "2" } },
+        "mappings": { "properties": { "l": { "type": "long" } } }, "aliases": {} });
+    let new = json!({ "settings": { "index": { "blocks": { "write": "true" } } },
+        "mappings": { "properties": { "c": { "type": "ip" } } }, "aliases": { "also": {} } });
+    for (request, body, template, overlapping) in [
+        ("POST /_index_template/_simulate_index/test", "", &low, vec!["old"]),
+        ("POST /_index_template/_simulate_index/test", given, &new, vec!["old", "low"]),
+        ("POST /_index_template/_simulate_index/none", given, &Value::Null, vec![]),
+        ("POST /_index_template/_simulate/low", "", &low, vec!["old"]),
+        ("POST /_index_template/_simulate", given, &new, vec!["old", "low"]),
+    ] {
+        let answer = door.get(request, body);
+        assert_eq!(&at(&answer, "/template"), template, "{request} {body}: {answer}");
+        let others = at(&answer, "/overlapping");
+        let others: Vec<&str> =
+            others.as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+        assert_eq!(others, overlapping, "{request} {body}");
+    }
+    for (request, body, expected) in [
+        ("POST /_index_template/_simulate", "", 400),
+        ("POST /_index_template/_simulate/none", "", 404),
+        ("POST /_index_template/_simulate", r#"{"index_patterns":"te*"}"#, 400),
+        ("POST /_index_template/_simulate", r#"{"index_patterns":"u","composed_of":["none"]}"#, 400),
+        ("PUT /_index_template/_x", r#"{"index_patterns":"u"}"#, 400),
+        ("PUT /_template/A", r#"{"index_patterns":"u"}"#, 400),
+        ("PUT /_component_template/a,b", r#"{"template":{}}"#, 400),
+    ] {
+        assert_eq!(door.ask(request, body).0, expected, "{request} {body}");
+    }
+    let names = at(&door.get("GET /_index_template", ""), "/index_templates");
+    let names: Vec<&str> =
+        names.as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["low"]);
+    assert_eq!(door.ask("HEAD /test", "").0, 404);
+}
