@@ -328,6 +328,7 @@ impl ElasticDoor {
         if found.entry.is_closed {
             return Err(Error::Closed(found.entry.name.clone()));
         }
+        found.check_writable()?;
         Ok(found)
     }
 

@@ -28,6 +28,32 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("index.refresh_interval", "1s"),
 ];
 
+/// Settings that refuse writes, with the description of the block and its status.
+const BLOCKS: [(&str, &str, u16); 3] = [
+    ("index.blocks.write", "FORBIDDEN/8/index write (api)", 403),
+    ("index.blocks.read_only", "FORBIDDEN/5/index read-only (api)", 403),
+    (
+        "index.blocks.read_only_allow_delete",
+        "TOO_MANY_REQUESTS/12/index has read-only-allow-delete block",
+        429,
+    ),
+];
+
+impl OpenIndex {
+    /// Checks that no setting of the index refuses writes of documents.
+    ///
+    /// # Errors
+    /// One does.
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        match BLOCKS.iter().find(|(name, ..)| self.setting(name) == Some("true")) {
+            Some(&(_, block, status)) => {
+                Err(Error::Blocked { index: self.entry.name.clone(), block, status })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// Settings with their full names, and texts as values.
 pub(crate) fn flat(settings: &Map<String, Value>) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
@@ -86,6 +112,10 @@ pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(
 /// A value is malformed.
 pub(crate) fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
     check_counts(settings)?;
+    let is_set = |name: &&str| settings.get(*name).is_some_and(|value| value == "true");
+    if let Some(name) = ["index.blocks.read", "index.blocks.metadata"].iter().find(|name| is_set(name)) {
+        return Err(Error::unsupported(&format!("[{name}]")));
+    }
     log_settings::check(settings)
 }
 
@@ -216,4 +246,27 @@ pub(crate) fn put_settings(
     change.commit()?;
     shown.iter().for_each(|index| index.live.refresh());
     DoorReply::ok(json!({ "acknowledged": true }))
+}
+
+/// `PUT` of a block: a setting of indexes that refuses their writes.
+pub(crate) fn add_block(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+    block: &str,
+) -> Result<DoorReply, Error> {
+    if !["write", "read_only"].contains(&block) {
+        return Err(Error::unsupported(&format!("the block [{block}]")));
+    }
+    let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
+    let mut change = door.catalog.change()?;
+    let mut blocked = Vec::new();
+    for index in names::resolve(&change, expression, options.with(parameters)?)? {
+        let mut entry = (*index.entry).clone();
+        entry.settings.insert(format!("index.blocks.{block}"), "true".into());
+        blocked.push(json!({ "name": entry.name, "blocked": true }));
+        change.put_index(entry)?;
+    }
+    change.commit()?;
+    DoorReply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "indices": blocked }))
 }

@@ -176,6 +176,7 @@ fn lists_of(request: &DoorRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_refresh" | "_flush" | "_forcemerge", _) => vec![NAMES, MERGE],
         ("_open" | "_close", _) => vec![NAMES, ADMIN, MERGE],
         ("_lifecycle", _) => vec![NAMES, ADMIN, SETTINGS],
+        ("_block", _) => vec![NAMES, ADMIN],
         ("_rollover", _) => vec![ADMIN, &["dry_run"]],
         ("_alias" | "_aliases" | "_data_stream", _) => vec![NAMES, ADMIN],
         ("_index_template" | "_component_template" | "_template" | "_ingest", _) => {

@@ -90,6 +90,7 @@ enum RouteOperation {
     DeleteIndex,
     CloseIndex,
     OpenIndex,
+    AddBlock,
     AddDocument,
     WriteDocument(WriteAction),
     GetDocument,
@@ -182,6 +183,7 @@ const ROUTES: &[DoorRoute] = &[
     route("DELETE", "INDEX", Write, Do::DeleteIndex),
     route("POST", "INDEX/_close", Write, Do::CloseIndex),
     route("POST", "INDEX/_open", Write, Do::OpenIndex),
+    route("PUT", "INDEX/_block/NAME", Write, Do::AddBlock),
     route("GET HEAD", "_mapping", Read, Do::GetMapping),
     route("GET HEAD", "_mappings", Read, Do::GetMapping),
     route("GET HEAD", "INDEX/_mapping", Read, Do::GetMapping),
@@ -465,6 +467,7 @@ pub(crate) fn dispatch(
         Do::DeleteIndex => index_admin::delete(door, parameters, index),
         Do::CloseIndex => index_admin::set_closed(door, parameters, index, true),
         Do::OpenIndex => index_admin::set_closed(door, parameters, index, false),
+        Do::AddBlock => index_settings::add_block(door, parameters, index, name),
         Do::AddDocument => {
             // A new id is of no document, and data streams take nothing else.
             let action = if parameters.has("op_type") { WriteAction::Index } else { WriteAction::Create };

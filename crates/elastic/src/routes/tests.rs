@@ -40,6 +40,7 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::DeleteIndex
         | Do::CloseIndex
         | Do::OpenIndex
+        | Do::AddBlock
         | Do::AddDocument
         | Do::WriteDocument(_) => true,
         Do::GetLifecycle

@@ -77,3 +77,47 @@ fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
         assert_eq!((status, answer["error"]["type"].as_str()), (400, Some(kind)), "{body}");
     }
 }
+
+#[test]
+fn blocks_refuse_writes_and_nothing_else() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", r#"{"aliases":{"b":{}}}"#);
+    door.get("PUT /a/_doc/1", r#"{"n":1}"#);
+    let put = |name: &str, value: bool| json!({ "index": { "blocks": { name: value } } }).to_string();
+    for (name, status, block) in [
+        ("write", 403, "FORBIDDEN/8/index write (api)"),
+        ("read_only", 403, "FORBIDDEN/5/index read-only (api)"),
+        ("read_only_allow_delete", 429, "TOO_MANY_REQUESTS/12/index has read-only-allow-delete block"),
+    ] {
+        door.get("PUT /a/_settings", &put(name, true));
+        for (request, body) in [
+            ("PUT /a/_doc/2", "{}"),
+            ("POST /b/_update/1", r#"{"doc":{}}"#),
+            ("DELETE /a/_doc/1", ""),
+            ("POST /a/_delete_by_query", r#"{"query":{"match_all":{}}}"#),
+        ] {
+            let (found, answer) = door.ask(request, body);
+            let error = &answer["error"];
+            assert_eq!(
+                (found, error["type"].as_str()),
+                (status, Some("cluster_block_exception")),
+                "{request}: {answer}"
+            );
+            assert_eq!(error["reason"], format!("index [a] blocked by: [{block}];"), "{request}");
+        }
+        let bulk = door
+            .get("POST /_bulk", "{\"index\":{\"_index\":\"a\"}}\n{}\n{\"index\":{\"_index\":\"c\"}}\n{}\n");
+        let statuses = [0, 1].map(|at| bulk["items"][at]["index"]["status"].clone());
+        assert_eq!(statuses, [json!(status), json!(201)], "{name}");
+        assert_eq!(door.get("GET /a/_count", "")["count"], 1, "{name}");
+        door.get("PUT /a/_settings", &put(name, false));
+        door.get("PUT /a/_doc/1", r#"{"n":2}"#);
+    }
+    let answer = door.get("PUT /b/_block/write", "");
+    assert_eq!(answer["indices"], json!([{ "name": "a", "blocked": true }]));
+    assert_eq!(door.ask("PUT /a/_doc/2", "{}").0, 403);
+    assert_eq!(door.ask("PUT /a/_block/read", "").0, 400);
+    assert_eq!(door.ask("PUT /none/_block/write", "").0, 404);
+    assert_eq!(door.ask("PUT /a/_settings", &put("read", true)).0, 400);
+}
