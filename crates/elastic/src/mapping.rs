@@ -214,6 +214,9 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
             }
             _ => {}
         }
+        if name.split('.').any(|part| part.trim().is_empty()) {
+            return Err(Error::IllegalArgument(format!("name cannot be empty string: field [{name}]")));
+        }
         // A name with dots is that of a field in objects.
         let below = depth + 1 + name.matches('.').count();
         check_properties(field.get("properties"), below)?;
