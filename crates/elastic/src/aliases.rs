@@ -1,5 +1,7 @@
 //! Aliases: given, removed and shown.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -7,7 +9,7 @@ use crate::catalog::{CatalogChange, OpenIndex};
 use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::fields::names_of;
-use crate::index_admin::{alias_options, delete_found, resolve_all};
+use crate::index_admin::{alias_options, delete_found};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name};
 use crate::patterns::glob;
@@ -75,16 +77,27 @@ fn remove(change: &mut CatalogChange<'_>, expression: &str, pattern: &str) -> Re
     Ok(found)
 }
 
-/// `PUT` of an alias.
+/// `PUT` of an alias. Names in the body count before those of the path.
 pub(crate) fn put(
     door: &ElasticDoor,
     request: &DoorRequest,
     index: &str,
     alias: &str,
 ) -> Result<DoorReply, Error> {
-    let options = object_of(&request.body)?;
+    let mut options = object_of(&request.body)?;
+    let mut named = |member: &str, in_path: &str| {
+        let in_body = options.remove(member).map(|names| names_of(&names).join(","));
+        let name = in_body.unwrap_or_else(|| in_path.to_owned());
+        match name.is_empty() {
+            true => Err(Error::IllegalArgument(format!(
+                "[{member}] can't be empty: name it in the path or in the body"
+            ))),
+            false => with_dates(&name).map(Cow::into_owned),
+        }
+    };
+    let (index, alias) = (named("index", index)?, named("alias", alias)?);
     let mut change = door.catalog.change()?;
-    add(&mut change, index, &with_dates(alias)?, &options)?;
+    add(&mut change, &index, &alias, &options)?;
     change.commit()?;
     DoorReply::ok(json!({ "acknowledged": true }))
 }
@@ -117,16 +130,15 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
             return Err(Error::Content("[alias_action] an action is an object with one member".to_owned()));
         };
         let of = of.as_object().cloned().unwrap_or_default();
-        let all = |one: &str, many: &str| {
-            let values = [of.get(one), of.get(many)];
-            values.into_iter().flatten().flat_map(names_of).collect::<Vec<_>>().join(",")
-        };
-        let (index, aliases) = (all("index", "indices"), all("alias", "aliases"));
-        let (index, aliases) = (with_dates(&index)?.into_owned(), with_dates(&aliases)?.into_owned());
-        if index.is_empty() {
-            // No name would stand for all indexes.
-            let reason = format!("[{kind}] One of [index] or [indices] is required");
-            return Err(Error::Validation(vec![reason]));
+        let indexes = given_names(&of, ["index", "indices"])?;
+        let aliases = given_names(&of, ["alias", "aliases"])?;
+        let index = indexes.join(",");
+        let needed =
+            [("[index] or [indices]", indexes.is_empty()), ("[alias] or [aliases]", aliases.is_empty())];
+        // No name would stand for all indexes.
+        let count = if kind == "remove_index" { 1 } else { 2 };
+        if let Some((members, _)) = needed[..count].iter().find(|(_, is_missing)| *is_missing) {
+            return Err(Error::Validation(vec![format!("[{kind}] One of {members} is required")]));
         }
         let mut options = of.clone();
         options.retain(|name, _| {
@@ -134,17 +146,24 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
         });
         match kind.as_str() {
             "add" => {
-                for alias in aliases.split(',') {
+                for alias in &aliases {
                     add(&mut change, &index, alias, &options)?;
                 }
             }
             "remove" => {
-                for alias in aliases.split(',') {
-                    if !remove(&mut change, &index, alias)?
-                        && of.get("must_exist") != Some(&Value::Bool(false))
-                    {
-                        return Err(Error::NoAlias(alias.to_owned()));
+                let mut missing = Vec::new();
+                for alias in &aliases {
+                    if !remove(&mut change, &index, alias)? {
+                        missing.push(alias.as_str());
                     }
+                }
+                let is_refused = match of.get("must_exist").and_then(Value::as_bool) {
+                    Some(true) => !missing.is_empty(),
+                    Some(false) => false,
+                    None => missing.len() == aliases.len(),
+                };
+                if is_refused {
+                    return Err(Error::NoAlias(missing.join(",")));
                 }
             }
             "remove_index" => {
@@ -158,6 +177,46 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
     DoorReply::ok(json!({ "acknowledged": true }))
 }
 
+/// Names that an action gives by one of two members, with their dates written out.
+///
+/// # Errors
+/// A member is there and has no name, or an empty one; a date is malformed.
+fn given_names(action: &Map<String, Value>, members: [&str; 2]) -> Result<Vec<String>, Error> {
+    let mut all = Vec::new();
+    for (member, value) in members.iter().filter_map(|member| Some((member, action.get(*member)?))) {
+        let names = names_of(value);
+        if names.is_empty() || names.iter().any(String::is_empty) {
+            return Err(Error::IllegalArgument(format!("[{member}] can't be empty")));
+        }
+        for name in &names {
+            all.push(with_dates(name)?.into_owned());
+        }
+    }
+    Ok(all)
+}
+
+/// Names that were asked for and are not aliases, in their order. Patterns are not among them, and neither is
+/// what a pattern or a name excludes after the first pattern.
+fn missing_names<'n>(asked: &[&'n str], found: &[String]) -> Vec<&'n str> {
+    let first_pattern = asked.iter().position(|name| names::is_pattern(name)).unwrap_or(asked.len());
+    let mut missing = Vec::new();
+    for (at, name) in asked.iter().enumerate() {
+        let is_exclusion = at > first_pattern && name.starts_with('-');
+        if names::is_pattern(name) || is_exclusion || found.iter().any(|alias| alias == name) {
+            continue;
+        }
+        let mut later = asked[first_pattern.max(at + 1)..].iter();
+        let is_excluded =
+            later.any(|other| other.strip_prefix('-').is_some_and(|pattern| glob(pattern, name)));
+        if !is_excluded {
+            missing.push(*name);
+        }
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    missing
+}
+
 /// `GET` and `HEAD` of aliases.
 pub(crate) fn get(
     door: &ElasticDoor,
@@ -167,35 +226,31 @@ pub(crate) fn get(
 ) -> Result<DoorReply, Error> {
     let mut answer = Map::new();
     let mut seen: Vec<String> = Vec::new();
+    let asked: Vec<&str> = aliases.into_iter().flat_map(|aliases| aliases.split(',')).collect();
     let is_wanted = |alias: &str| {
-        let Some(patterns) = aliases else { return true };
-        let mut wanted = false;
-        for pattern in patterns.split(',') {
+        let mut wanted = aliases.is_none();
+        for pattern in &asked {
             match pattern.strip_prefix('-').filter(|_| wanted) {
                 Some(excluded) if glob(excluded, alias) => wanted = false,
                 Some(_) => {}
-                None => wanted |= pattern == "_all" || glob(pattern, alias),
+                None => wanted |= *pattern == "_all" || glob(pattern, alias),
             }
         }
         wanted
     };
-    let is_for_all =
-        aliases.is_none_or(|aliases| aliases == "_all" || aliases == "*") && expression.is_empty();
-    for index in resolve_all(door, parameters, expression)? {
+    let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
+    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    for index in found {
         let mut shown = index.entry.aliases.clone();
         shown.retain(|alias, _| is_wanted(alias));
         seen.extend(shown.keys().cloned());
-        if !shown.is_empty() || is_for_all || aliases.is_none() {
+        if !shown.is_empty() || aliases.is_none() {
             let shown = json!({ "aliases": shown });
             take_answer(&door.answer_memory, &shown)?;
             answer.insert(index.entry.name.clone(), shown);
         }
     }
-    let named = aliases
-        .unwrap_or_default()
-        .split(',')
-        .filter(|name| !names::is_pattern(name) && !name.starts_with('-'));
-    let missing: Vec<&str> = named.filter(|name| !seen.iter().any(|alias| alias == name)).collect();
+    let missing = missing_names(&asked, &seen);
     if missing.is_empty() {
         return DoorReply::ok(Value::Object(answer));
     }

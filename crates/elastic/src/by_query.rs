@@ -162,6 +162,7 @@ fn in_place(
             index.entry.name
         )));
     }
+    indexes.iter().try_for_each(OpenIndex::check_writable)?;
     let refreshes = parameters.flag("refresh")?.unwrap_or(false);
     let writes =
         WritesByQuery { door, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };

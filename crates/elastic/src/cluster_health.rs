@@ -7,10 +7,10 @@ use millrace_node::cluster::{ListedNode, MemberNode, MemberNodes, MemberRole, No
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::catalog::OpenIndex;
 use crate::cluster_admin::{VERSION, documents_of};
 use crate::door::ElasticDoor;
 use crate::index_admin::shards_of;
+use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest};
@@ -143,15 +143,34 @@ impl KnownNodes {
         self.serving().map(row).collect()
     }
 
-    /// The row of `_cat/health`.
-    pub(crate) fn health_row(&self) -> Vec<String> {
+    /// Rows of `_cat/master`: the node that leads, if one does.
+    pub(crate) fn leader_rows(&self) -> Vec<Vec<String>> {
+        let row = |node: &MemberNode| {
+            let host = host_of(node.elastic.as_deref().unwrap_or(&node.address)).to_owned();
+            vec![node.listed.name.clone(), host.clone(), host, node.listed.name.clone()]
+        };
+        self.serving().filter(|node| node.is_leader).map(row).collect()
+    }
+
+    /// The row of `_cat/health` with a number of shards, from the name of the cluster on.
+    pub(crate) fn health_row(&self, shards: u64) -> Vec<String> {
         let (all, data) = (self.serving().count(), self.with_role(MemberRole::Documents));
+        let status = self.status();
+        let (shards, none) = (shards.to_string(), || "0".to_owned());
         vec![
             ALONE.to_owned(),
-            self.status().name().to_owned(),
+            status.name().to_owned(),
             all.to_string(),
             data.to_string(),
-            "0".to_owned(),
+            (status != ClusterStatus::Red).to_string(),
+            shards.clone(),
+            shards,
+            none(),
+            none(),
+            none(),
+            none(),
+            "-".to_owned(),
+            format!("{:.1}%", self.percentage()),
         ]
     }
 }
@@ -231,14 +250,20 @@ pub(crate) fn health(
 ) -> Result<DoorReply, Error> {
     let known = KnownNodes::of(door, "");
     let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
-    let (status, indexes) = match door.owns_home() {
+    let found = match door.owns_home() {
         Ok(_) => {
             let options = options.with(parameters)?;
-            (known.status(), names::resolve(&*door.catalog.read()?, expression, options)?)
+            match names::resolve(&*door.catalog.read()?, expression, options) {
+                // One that is waited for is not there yet.
+                Err(Error::NoIndex { .. }) => None,
+                other => Some((known.status(), other?)),
+            }
         }
         // No node knows the indexes now.
-        Err(_) => (ClusterStatus::Red, Vec::new()),
+        Err(_) => Some((ClusterStatus::Red, Vec::new())),
     };
+    let is_missing = found.is_none();
+    let (status, indexes) = found.unwrap_or((ClusterStatus::Red, Vec::new()));
     let shards: u64 = indexes.iter().map(shards_of).sum();
     let (all, data) = (known.serving().count(), known.with_role(MemberRole::Documents));
     let wanted_shards = match parameters.get("wait_for_active_shards") {
@@ -247,7 +272,8 @@ pub(crate) fn health(
     };
     let wanted_status = ClusterStatus::of_parameter(parameters, "wait_for_status")?;
     let has_nodes = parameters.get("wait_for_nodes").map_or(Ok(true), |wanted| has_number(wanted, all))?;
-    let is_late = !has_nodes
+    let is_late = is_missing
+        || !has_nodes
         || wanted_status.is_some_and(|wanted| status > wanted)
         || i64::try_from(shards).is_ok_and(|shards| wanted_shards > shards);
     let mut answer = json!({
@@ -269,19 +295,30 @@ pub(crate) fn health(
         "task_max_waiting_in_queue_millis": 0,
         "active_shards_percent_as_number": known.percentage(),
     });
-    if matches!(parameters.get("level"), Some("indices" | "shards")) {
-        let one = |index: &OpenIndex| {
+    let level = parameters.get("level").unwrap_or("cluster");
+    if matches!(level, "indices" | "shards") {
+        let mut described = Map::new();
+        for index in &indexes {
             let shards = shards_of(index);
             let replicas: u64 =
                 index.setting("index.number_of_replicas").and_then(|count| count.parse().ok()).unwrap_or(0);
-            let described = json!({
+            let mut one = json!({
                 "status": status.name(), "number_of_shards": shards, "number_of_replicas": replicas,
                 "active_primary_shards": shards, "active_shards": shards, "relocating_shards": 0,
                 "initializing_shards": 0, "unassigned_shards": 0,
             });
-            (index.entry.name.clone(), described)
-        };
-        answer["indices"] = Value::Object(indexes.iter().map(one).collect());
+            if level == "shards" {
+                let shard = json!({
+                    "status": status.name(), "primary_active": true, "active_shards": 1, "relocating_shards": 0,
+                    "initializing_shards": 0, "unassigned_shards": 0,
+                });
+                let all = (0..shards).map(|number| (number.to_string(), shard.clone()));
+                one["shards"] = Value::Object(all.collect());
+            }
+            take_answer(&door.answer_memory, &one)?;
+            described.insert(index.entry.name.clone(), one);
+        }
+        answer["indices"] = Value::Object(described);
     }
     Ok(DoorReply::Json(if is_late { 408 } else { 200 }, answer))
 }

@@ -20,12 +20,12 @@ pub(crate) struct DateReading<'r> {
 }
 
 impl DateText {
-    /// True if dynamic mapping takes a text as a date: `2024-01-31`, also with a time, or `2024/01/31`.
+    /// True if a text is a date in the form `2024-01-31`, also with a time.
     pub(crate) fn is_detected(text: &str) -> bool {
         let bytes = text.as_bytes();
         let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-        let begins = (0..4).all(digit) && bytes.len() >= 10 && matches!(bytes[4], b'-' | b'/');
-        begins && Self::parse_iso(&text.replace('/', "-"), &TimeZone::UTC).is_some()
+        let begins = (0..4).all(digit) && bytes.len() >= 10 && bytes[4] == b'-';
+        begins && Self::parse_iso(text, &TimeZone::UTC).is_some()
     }
 
     /// Milliseconds since 1970 of a value, by the format of its field.

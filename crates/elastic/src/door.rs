@@ -141,6 +141,7 @@ impl ElasticDoor {
             // Reads, although they may have a body.
             [index, "_field_caps" | "_refresh"] if request.method == "POST" => self.are_types(index)?,
             [index, operation] if METADATA.contains(operation) => is_safe && self.are_types(index)?,
+            [index, "_mapping" | "_mappings", "field", _] => is_safe && self.are_types(index)?,
             [index] => is_safe && self.are_types(index)?,
             _ => false,
         };
@@ -327,6 +328,7 @@ impl ElasticDoor {
         if found.entry.is_closed {
             return Err(Error::Closed(found.entry.name.clone()));
         }
+        found.check_writable()?;
         Ok(found)
     }
 
@@ -390,7 +392,14 @@ fn leads_to_stream(entries: &CatalogEntries, name: &str) -> bool {
 }
 
 /// Existing index that writes to `name` go to.
-fn existing(entries: &CatalogEntries, name: &str, action: WriteAction) -> Result<Option<OpenIndex>, Error> {
+///
+/// # Errors
+/// It is an alias without such an index, or a data stream that does not take the action.
+pub(crate) fn existing(
+    entries: &CatalogEntries,
+    name: &str,
+    action: WriteAction,
+) -> Result<Option<OpenIndex>, Error> {
     if let Some(index) = entries.index(name) {
         return Ok(Some(index.clone()));
     }

@@ -110,6 +110,16 @@ pub enum Error {
     /// The index is closed.
     #[error("closed")]
     Closed(String),
+    /// A setting of the index refuses writes.
+    #[error("index [{index}] blocked by: [{block}];")]
+    Blocked {
+        /// Name of the index.
+        index: String,
+        /// Description of the block.
+        block: &'static str,
+        /// HTTP status.
+        status: u16,
+    },
     /// The index belongs to the deployed application.
     #[error("{0}")]
     Forbidden(String),
@@ -225,7 +235,7 @@ impl Error {
             Error::Closed(_) => "index_closed_exception",
             Error::Forbidden(_) | Error::Unauthenticated(_) => "security_exception",
             Error::Rejected(_) => "es_rejected_execution_exception",
-            Error::DiskFull(_) | Error::PartlyFull(_) => "cluster_block_exception",
+            Error::DiskFull(_) | Error::PartlyFull(_) | Error::Blocked { .. } => "cluster_block_exception",
             Error::NotBegun(_) | Error::Unavailable(_) => "unavailable_shards_exception",
             Error::Method { .. } => "method_not_allowed_exception",
             Error::MediaType(_) | Error::NotAcceptable(_) | Error::MediaVersion { .. } => {
@@ -255,6 +265,7 @@ impl Error {
             | Error::AliasName { .. }
             | Error::MediaVersion { .. }
             | Error::Closed(_) => 400,
+            Error::Blocked { status, .. } => *status,
             Error::Unauthenticated(_) => 401,
             Error::Forbidden(_) => 403,
             Error::NoIndex { .. } | Error::NoDocument { .. } | Error::NotFound(_) | Error::NoAlias(_) => 404,
@@ -290,6 +301,7 @@ impl Error {
                 }
             }
             Error::Exists { index, .. }
+            | Error::Blocked { index, .. }
             | Error::Routing { index, .. }
             | Error::VersionConflict { index, .. }
             | Error::NoDocument { index, .. } => {

@@ -423,7 +423,7 @@ mod tests {
         let mut mappings = json!({ "properties": { "k": { "type": "keyword" }, "ip": { "type": "ip" } } });
         let mappings = mappings.as_object_mut().expect("an object");
         let source = source.as_object().expect("an object");
-        crate::mapping::fit(mappings, source).expect("the document fits");
+        crate::mapping::fit_in_place(mappings, source).expect("the document fits");
         let document = SearchedDocument {
             index: "test",
             id: "1",

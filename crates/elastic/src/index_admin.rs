@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::catalog::{CatalogChange, IndexEntry, OpenIndex, now_ms, random_text};
-use crate::door::ElasticDoor;
+use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms, random_text};
+use crate::door::{ElasticDoor, existing};
+use crate::index_settings::{check_settings, flat, shown_settings};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::writing::WriteAction;
 use crate::{log_settings, mapping, query, templates, typed};
 
 /// Makes an index from the body of its request and the templates that match its name.
@@ -49,7 +51,8 @@ pub(crate) fn create_of(
     if change.with_alias(name).next().is_some() {
         return Err(Error::IndexName { name: name.to_owned(), reason: "already exists as alias".to_owned() });
     }
-    let DeclaredIndex { mut settings, mappings, aliases } = DeclaredIndex::of(change, name, body)?;
+    let parts = templates::matching(change, name).into_iter().chain([body]);
+    let DeclaredIndex { mut settings, mappings, aliases } = DeclaredIndex::of(change, name, parts)?;
     check_settings(&settings)?;
     settings.retain(|_, value| !value.is_null());
     let is_log = log_settings::is_logs_mode(&settings)?;
@@ -82,24 +85,31 @@ pub(crate) fn create_of(
 /// Settings, mappings and aliases of an index to be made, from the templates that match its name and the body
 /// of its request.
 #[derive(Default)]
-struct DeclaredIndex {
-    settings: BTreeMap<String, Value>,
-    mappings: Map<String, Value>,
-    aliases: BTreeMap<String, Map<String, Value>>,
+pub(crate) struct DeclaredIndex {
+    pub(crate) settings: BTreeMap<String, Value>,
+    pub(crate) mappings: Map<String, Value>,
+    pub(crate) aliases: BTreeMap<String, Map<String, Value>>,
 }
 
 impl DeclaredIndex {
-    fn of(change: &CatalogChange<'_>, name: &str, body: Map<String, Value>) -> Result<Self, Error> {
+    /// Joins the parts of an index, those that count less first.
+    ///
+    /// # Errors
+    /// A part has a member or a value that indexes do not have, or an alias that cannot be one.
+    pub(crate) fn of(
+        change: &CatalogChange<'_>,
+        name: &str,
+        parts: impl IntoIterator<Item = Map<String, Value>>,
+    ) -> Result<Self, Error> {
         let mut declared = DeclaredIndex::default();
-        for part in templates::matching(change, name).into_iter().chain([body]) {
+        for part in parts {
             for (member, value) in part {
                 match (member.as_str(), value) {
-                    ("settings", Value::Object(of)) => flatten(&of, "", &mut declared.settings),
+                    ("settings", Value::Object(of)) => declared.settings.extend(flat(&of)),
                     ("mappings", Value::Object(of)) => {
-                        // Clients before version 7 name a type around the mapping.
-                        let inner = of.get("_doc").and_then(Value::as_object).cloned().unwrap_or(of);
+                        let inner = untyped(of);
                         mapping::check(&inner)?;
-                        mapping::merge(&mut declared.mappings, &inner)?;
+                        mapping::lay_over(&mut declared.mappings, &inner);
                     }
                     ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of)?,
                     // Of data streams.
@@ -113,6 +123,8 @@ impl DeclaredIndex {
                 }
             }
         }
+        mapping::check(&declared.mappings)?;
+        mapping::check_limit(&declared.mappings, &declared.settings)?;
         Ok(declared)
     }
 
@@ -135,6 +147,14 @@ impl DeclaredIndex {
             self.aliases.insert(alias, alias_options(options)?);
         }
         Ok(())
+    }
+}
+
+/// A mapping without the type that clients before version 7 name around it.
+pub(crate) fn untyped(mut mappings: Map<String, Value>) -> Map<String, Value> {
+    match mappings.get_mut("_doc").map(Value::take) {
+        Some(Value::Object(inner)) => inner,
+        _ => mappings,
     }
 }
 
@@ -177,62 +197,6 @@ fn check_write_aliases(
                 "alias [{alias}] has more than one write index [{},{name}]",
                 other.entry.name
             )));
-        }
-    }
-    Ok(())
-}
-
-/// Writes settings with their full names and texts as values.
-fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<String, Value>) {
-    for (name, value) in settings {
-        let path = format!("{before}{name}");
-        match value {
-            Value::Object(below) => flatten(below, &format!("{path}."), flat),
-            value => {
-                let path = if path.starts_with("index.") { path } else { format!("index.{path}") };
-                let text = |value: &Value| match value {
-                    Value::Null | Value::String(_) => value.clone(),
-                    Value::Array(_) => value.clone(),
-                    other => other.to_string().into(),
-                };
-                flat.insert(path, text(value));
-            }
-        }
-    }
-}
-
-/// Checks the settings of a template, each by itself: an index is made with those of several.
-///
-/// # Errors
-/// A value is malformed.
-pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
-    let mut flat = BTreeMap::new();
-    flatten(settings, "", &mut flat);
-    check_counts(&flat)?;
-    log_settings::is_logs_mode(&flat)?;
-    Ok(())
-}
-
-fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
-    check_counts(settings)?;
-    log_settings::check(settings)
-}
-
-fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
-    for (name, least, most) in [("number_of_shards", 1, 1024), ("number_of_replicas", 0, 1024)] {
-        let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
-        match value.parse::<i64>() {
-            Ok(number) if (least..=most).contains(&number) => {}
-            Ok(_) => {
-                return Err(Error::IllegalArgument(format!(
-                    "Failed to parse value [{value}] for setting [index.{name}] must be >= {least} and <= {most}"
-                )));
-            }
-            Err(_) => {
-                return Err(Error::IllegalArgument(format!(
-                    "Failed to parse value [{value}] for setting [index.{name}]"
-                )));
-            }
         }
     }
     Ok(())
@@ -312,16 +276,6 @@ pub(crate) fn delete_found(
     Ok(())
 }
 
-/// Indexes that a request for metadata names.
-pub(crate) fn resolve_all(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
-    expression: &str,
-) -> Result<Vec<OpenIndex>, Error> {
-    let options = NameOptions { forbid_closed: false, closed: true, hidden: false, ..NameOptions::LENIENT };
-    names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)
-}
-
 /// `GET` and `HEAD` of indexes.
 pub(crate) fn get(
     door: &ElasticDoor,
@@ -335,11 +289,12 @@ pub(crate) fn get(
         let index = index.with_observed(&door.node)?;
         // Aliases name groups of others.
         let is_whole = door.caller.has_all_groups();
-        let shown = json!({
-            "aliases": Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default(),
-            "mappings": index.entry.mappings,
-            "settings": settings_of(&index, parameters, None)?,
-        });
+        let aliases = Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default();
+        let mut shown = Map::new();
+        shown.insert("aliases".to_owned(), json!(aliases));
+        shown.insert("mappings".to_owned(), Value::Object(index.entry.mappings.clone()));
+        shown.extend(shown_settings(&index, parameters, None)?);
+        let shown = Value::Object(shown);
         take_answer(&door.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
@@ -356,92 +311,6 @@ pub(crate) fn exists(
     let found = names::resolve(&*door.catalog.read()?, expression, options);
     let is_there = found.is_ok_and(|found| !found.is_empty());
     Ok(DoorReply::Json(if is_there { 200 } else { 404 }, json!({})))
-}
-
-/// Settings of an index: those that it has, and those that every index has.
-pub(crate) fn settings_of(
-    index: &OpenIndex,
-    parameters: &DoorParameters,
-    wanted: Option<&str>,
-) -> Result<Value, Error> {
-    let entry = &index.entry;
-    let mut all = entry.settings.clone();
-    all.insert("index.uuid".to_owned(), entry.uuid.as_str().into());
-    all.insert("index.provided_name".to_owned(), entry.name.as_str().into());
-    all.insert("index.creation_date".to_owned(), entry.created_ms.to_string().into());
-    all.insert("index.version.created".to_owned(), "136407927".into());
-    if let Some(wanted) = wanted.filter(|wanted| *wanted != "_all") {
-        all.retain(|name, _| wanted.split(',').any(|pattern| glob(pattern, name)));
-    }
-    if parameters.flag("flat_settings")?.unwrap_or(false) {
-        return Ok(Value::Object(all.into_iter().collect()));
-    }
-    let mut nested = Value::Object(Map::new());
-    for (name, value) in all {
-        let mut at = &mut nested;
-        for part in name.split('.') {
-            if !at.is_object() {
-                *at = json!({});
-            }
-            at = &mut at[part];
-        }
-        *at = value;
-    }
-    Ok(nested)
-}
-
-/// `GET` of settings.
-pub(crate) fn get_settings(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
-    expression: &str,
-    wanted: Option<&str>,
-) -> Result<DoorReply, Error> {
-    let mut answer = Map::new();
-    for index in resolve_all(door, parameters, expression)? {
-        let shown = json!({ "settings": settings_of(&index, parameters, wanted)? });
-        take_answer(&door.answer_memory, &shown)?;
-        answer.insert(index.entry.name.clone(), shown);
-    }
-    DoorReply::ok(Value::Object(answer))
-}
-
-/// `PUT` of settings.
-pub(crate) fn put_settings(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    expression: &str,
-) -> Result<DoorReply, Error> {
-    let body = object_of(&request.body)?;
-    let body = body.get("settings").and_then(Value::as_object).unwrap_or(&body);
-    let mut settings = BTreeMap::new();
-    flatten(body, "", &mut settings);
-    check_settings(&settings)?;
-    if let Some(name) = log_settings::FINAL.iter().find(|name| settings.contains_key(**name)) {
-        return Err(Error::IllegalArgument(format!("final settings cannot be updated: [{name}]")));
-    }
-    let preserves = parameters.flag("preserve_existing")?.unwrap_or(false);
-    let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
-    let mut change = door.catalog.change()?;
-    let mut shown = Vec::new();
-    for index in names::resolve(&change, expression, options.with(parameters)?)? {
-        let mut entry = (*index.entry).clone();
-        for (name, value) in &settings {
-            if value.is_null() {
-                entry.settings.remove(name);
-            } else if !preserves || !entry.settings.contains_key(name) {
-                entry.settings.insert(name.clone(), value.clone());
-            }
-        }
-        let index = change.put_index(entry)?;
-        if !index.hides_writes() {
-            shown.push(index);
-        }
-    }
-    change.commit()?;
-    shown.iter().for_each(|index| index.live.refresh());
-    DoorReply::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` of mappings.
@@ -462,6 +331,64 @@ pub(crate) fn get_mapping(
     DoorReply::ok(Value::Object(answer))
 }
 
+/// `GET` of the mappings of fields, by names and patterns with commas between.
+pub(crate) fn get_field_mapping(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    expression: &str,
+    fields: &str,
+) -> Result<DoorReply, Error> {
+    let has_defaults = parameters.flag("include_defaults")?.unwrap_or(false);
+    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
+    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let mut answer = Map::new();
+    for index in found {
+        let index = index.with_observed(&door.node)?;
+        let mut shown = Map::new();
+        for (path, field) in mapping::all_fields(&index.entry.mappings) {
+            let kind = mapping::type_of(field);
+            let is_meant = fields.split(',').any(|pattern| glob(pattern, &path));
+            if !is_meant || ["object", "nested"].contains(&kind) {
+                continue;
+            }
+            let mut field = field.clone();
+            if has_defaults {
+                field.entry("index").or_insert(true.into());
+                field.entry("store").or_insert(false.into());
+                if kind == "text" {
+                    field.entry("analyzer").or_insert("default".into());
+                }
+            }
+            let name = path.rsplit('.').next().unwrap_or(&path);
+            let of = json!({ "full_name": path, "mapping": { name: field } });
+            take_answer(&door.answer_memory, &of)?;
+            shown.insert(path, of);
+        }
+        answer.insert(index.entry.name.clone(), json!({ "mappings": shown }));
+    }
+    DoorReply::ok(Value::Object(answer))
+}
+
+/// Indexes of an expression; of aliases and data streams those alone that take writes.
+fn write_indexes(
+    entries: &CatalogEntries,
+    expression: &str,
+    options: NameOptions,
+) -> Result<Vec<OpenIndex>, Error> {
+    let mut all = Vec::new();
+    for part in expression.split(',') {
+        let written = match names::is_pattern(part) {
+            true => None,
+            false => existing(entries, part, WriteAction::Create)?,
+        };
+        match written {
+            Some(index) => all.push(index),
+            None => all.extend(names::resolve(entries, part, options)?),
+        }
+    }
+    Ok(all)
+}
+
 /// `PUT` of a mapping.
 pub(crate) fn put_mapping(
     door: &ElasticDoor,
@@ -473,11 +400,17 @@ pub(crate) fn put_mapping(
     mapping::check(&body)?;
     let options =
         NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
+    let options = options.with(parameters)?;
     let mut change = door.catalog.change()?;
-    for index in names::resolve(&change, expression, options.with(parameters)?)? {
+    let found = match parameters.flag("write_index_only")?.unwrap_or(false) {
+        true => write_indexes(&change, expression, options)?,
+        false => names::resolve(&change, expression, options)?,
+    };
+    for index in found {
         let mut entry = (*index.entry).clone();
         mapping::merge(&mut entry.mappings, &body)?;
         mapping::check(&entry.mappings)?;
+        mapping::check_limit(&entry.mappings, &entry.settings)?;
         if let Some(field) = &entry.time_field
             && mapping::field_at(&entry.mappings, field) != mapping::field_at(&index.entry.mappings, field)
         {

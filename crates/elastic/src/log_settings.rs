@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_node::Node;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::catalog::OpenIndex;
@@ -58,14 +58,9 @@ pub(crate) fn is_logs_mode(settings: &BTreeMap<String, Value>) -> Result<bool, E
     }
 }
 
-/// Gives settings the `logs` mode if they name none.
-pub(crate) fn default_to_logs(settings: &mut Value) {
-    let has_mode = settings.get(MODE).is_some()
-        || settings.get("mode").is_some()
-        || settings.get("index").is_some_and(|index| index.get("mode").is_some());
-    if !has_mode {
-        settings[MODE] = "logsdb".into();
-    }
+/// Gives settings with full names the `logs` mode if they name none.
+pub(crate) fn default_to_logs(settings: &mut Map<String, Value>) {
+    settings.entry(MODE).or_insert_with(|| "logsdb".into());
 }
 
 /// Checks the settings of partitions and shards.

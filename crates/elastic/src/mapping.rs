@@ -1,16 +1,27 @@
 //! Mappings: the fields of an index, declared or taken from documents.
 
+mod dynamic;
 mod fitting;
+mod layers;
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::fitting::{LenientFit, fit, fit_in_place, inferred, misfits, observe};
+pub(crate) use self::fitting::{LenientFit, fit_in_place, inferred, misfits, observe};
+pub(crate) use self::layers::lay_over;
 use crate::Error;
 use crate::dates::DateText;
 use crate::query::text_of;
 
-/// Fields that an index may have.
-const FIELDS_MAX: usize = 1_000;
+/// Setting with the number of fields that an index may have.
+const FIELDS_LIMIT: &str = "index.mapping.total_fields.limit";
+
+/// Fields that an index may have whose settings name no number.
+const FIELDS_BY_DEFAULT: usize = 1_000;
+
+/// Fields that an index may have, at most.
+const FIELDS_MAX: usize = 20_000;
 
 /// Depth of objects in a document.
 const DEPTH_MAX: usize = 20;
@@ -162,13 +173,30 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
             mappings[unknown]
         )));
     }
+    mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
     check_properties(mappings.get("properties"), 0)?;
-    if count_fields(mappings) > FIELDS_MAX {
-        return Err(Error::IllegalArgument(format!(
-            "Limit of total fields [{FIELDS_MAX}] has been exceeded"
-        )));
+    check_number(mappings, FIELDS_MAX)
+}
+
+/// Checks the number of the fields of an index by its settings.
+///
+/// # Errors
+/// There are more.
+pub(crate) fn check_limit(
+    mappings: &Map<String, Value>,
+    settings: &BTreeMap<String, Value>,
+) -> Result<(), Error> {
+    let named = settings.get(FIELDS_LIMIT).and_then(Value::as_str).and_then(|limit| limit.parse().ok());
+    check_number(mappings, named.map_or(FIELDS_BY_DEFAULT, |limit: usize| limit.min(FIELDS_MAX)))
+}
+
+fn check_number(mappings: &Map<String, Value>, limit: usize) -> Result<(), Error> {
+    match count_fields(mappings) > limit {
+        true => Err(Error::IllegalArgument(format!(
+            "Limit of total fields [{limit}] has been exceeded; [{FIELDS_LIMIT}] may be {FIELDS_MAX}"
+        ))),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Error> {
@@ -198,8 +226,13 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
             }
             _ => {}
         }
-        check_properties(field.get("properties"), depth + 1)?;
-        check_properties(field.get("fields"), depth + 1)?;
+        if name.split('.').any(|part| part.trim().is_empty()) {
+            return Err(Error::IllegalArgument(format!("name cannot be empty string: field [{name}]")));
+        }
+        // A name with dots is that of a field in objects.
+        let below = depth + 1 + name.matches('.').count();
+        check_properties(field.get("properties"), below)?;
+        check_properties(field.get("fields"), below)?;
     }
     Ok(())
 }
@@ -209,7 +242,8 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
 /// # Errors
 /// A field has another type there.
 pub(crate) fn merge(mappings: &mut Map<String, Value>, added: &Map<String, Value>) -> Result<(), Error> {
-    for (name, value) in added {
+    let added = layers::expanded(added);
+    for (name, value) in &added {
         if name != "properties" {
             mappings.insert(name.clone(), value.clone());
         }
@@ -217,6 +251,7 @@ pub(crate) fn merge(mappings: &mut Map<String, Value>, added: &Map<String, Value
     if let Some(Value::Object(properties)) = added.get("properties") {
         let own = mappings.entry("properties").or_insert_with(|| json!({}));
         if let Value::Object(own) = own {
+            *own = layers::expanded_fields(own);
             merge_properties(own, properties, "")?;
         }
     }
@@ -353,7 +388,7 @@ mod tests {
         let document = object(
             r#"{"n":1,"x":1.5,"t":"a b","d":"2024-01-02","b":true,"o":{"p":[null,2]},"e":null,"l":[],"a.b":"c"}"#,
         );
-        assert!(fit(&mut mappings, &document).expect("it fits"));
+        assert!(fit_in_place(&mut mappings, &document).expect("it fits"));
         for (path, kind) in [
             ("n", "long"),
             ("x", "float"),
@@ -371,7 +406,7 @@ mod tests {
         }
         assert!(field_at(&mappings, "e").is_none(), "null has no type");
         assert_eq!(count_fields(&mappings), all_fields(&mappings).len());
-        assert!(!fit(&mut mappings, &document).expect("it fits"), "nothing is new");
+        assert!(!fit_in_place(&mut mappings, &document).expect("it fits"), "nothing is new");
     }
 
     #[test]
@@ -394,25 +429,25 @@ mod tests {
             (r#"{"p":"300.1.1.1"}"#, "failed to parse field [p] of type [ip]"),
             (r#"{"":1}"#, "failed to parse"),
         ] {
-            let error = fit(&mut mappings.clone(), &object(document)).expect_err(document);
+            let error = fit_in_place(&mut mappings.clone(), &object(document)).expect_err(document);
             assert_eq!(error.to_string(), expected, "{document}");
             assert_eq!((error.kind(), error.status()), ("document_parsing_exception", 400));
         }
         let fits = r#"{"n":"12","m":"x","d":1700000000000,"b":"false","p":"::1","o":{"q":1}}"#;
-        assert!(fit(&mut mappings.clone(), &object(fits)).is_ok());
+        assert!(fit_in_place(&mut mappings.clone(), &object(fits)).is_ok());
     }
 
     #[test]
     fn strict_mappings_take_no_new_field() {
         let mut mappings =
             object(r#"{"dynamic":"strict","properties":{"o":{"dynamic":true,"properties":{}}}}"#);
-        assert!(fit(&mut mappings, &object(r#"{"o":{"new":1}}"#)).expect("the object is dynamic"));
-        let error = fit(&mut mappings, &object(r#"{"x":1}"#)).expect_err("the root is strict");
+        assert!(fit_in_place(&mut mappings, &object(r#"{"o":{"new":1}}"#)).expect("the object is dynamic"));
+        let error = fit_in_place(&mut mappings, &object(r#"{"x":1}"#)).expect_err("the root is strict");
         assert_eq!(
             error.to_string(),
             "mapping set to strict, dynamic introduction of [x] within [_doc] is not allowed"
         );
         let mut ignoring = object(r#"{"dynamic":false}"#);
-        assert!(!fit(&mut ignoring, &object(r#"{"x":1}"#)).expect("it is passed over"));
+        assert!(!fit_in_place(&mut ignoring, &object(r#"{"x":1}"#)).expect("it is passed over"));
     }
 }

@@ -171,10 +171,12 @@ fn lists_of(request: &DoorRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_doc", _) if request.method == "DELETE" => vec![WRITE, CONDITION],
         ("_doc" | "_create", _) => vec![WRITE, CONDITION, &["op_type"]],
         ("_update", _) => vec![WRITE, CONDITION, SHOWN, &["retry_on_conflict"]],
-        ("_mapping" | "_mappings" | "_settings", _) => vec![NAMES, ADMIN, SETTINGS],
+        ("_mapping" | "_mappings", _) => vec![NAMES, ADMIN, &["include_defaults", "write_index_only"]],
+        ("_settings", _) => vec![NAMES, ADMIN, SETTINGS],
         ("_refresh" | "_flush" | "_forcemerge", _) => vec![NAMES, MERGE],
         ("_open" | "_close", _) => vec![NAMES, ADMIN, MERGE],
         ("_lifecycle", _) => vec![NAMES, ADMIN, SETTINGS],
+        ("_block", _) => vec![NAMES, ADMIN],
         ("_rollover", _) => vec![ADMIN, &["dry_run"]],
         ("_alias" | "_aliases" | "_data_stream", _) => vec![NAMES, ADMIN],
         ("_index_template" | "_component_template" | "_template" | "_ingest", _) => {
@@ -312,8 +314,8 @@ mod tests {
             ("POST /_bulk?lang=painless", "request [/_bulk] contains unrecognized parameter: [lang]"),
             ("PUT /a/_doc/1?ttl=1d", "request [/a/_doc/1] contains unrecognized parameter: [ttl]"),
             (
-                "PUT /a/_mapping?write_index_only=true",
-                "request [/a/_mapping] contains unrecognized parameter: [write_index_only]",
+                "PUT /a/_settings?write_index_only=true",
+                "request [/a/_settings] contains unrecognized parameter: [write_index_only]",
             ),
         ] {
             check_one(request, Err(expected));

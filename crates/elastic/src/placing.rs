@@ -205,8 +205,9 @@ impl<'d> WritePlacer<'d> {
             return Err(Error::no_index(name));
         };
         let mut entry = (*newest.entry).clone();
-        match mapping::fit(&mut entry.mappings, document)? {
+        match mapping::fit_in_place(&mut entry.mappings, document)? {
             true => {
+                mapping::check_limit(&entry.mappings, &entry.settings)?;
                 let index = change.put_index(entry)?;
                 change.commit()?;
                 Ok(index)

@@ -16,8 +16,8 @@ use crate::door::ElasticDoor;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
 use crate::writing::WriteAction;
 use crate::{
-    aliases, analysis, bulk, by_query, cluster_admin, cluster_health, index_admin, lifecycle, otlp, scrolls,
-    search, single, templates, validation,
+    aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, index_admin,
+    index_settings, lifecycle, otlp, rollover, scrolls, search, simulation, single, templates, validation,
 };
 
 /// Right that a request needs.
@@ -61,6 +61,7 @@ enum RouteOperation {
     Reindex,
     Refresh,
     GetMapping,
+    GetFieldMapping,
     PutMapping,
     GetSettings,
     PutSettings,
@@ -81,12 +82,15 @@ enum RouteOperation {
     DeleteLifecycle,
     ExplainLifecycle,
     Rollover,
+    SimulateIndex,
+    SimulateTemplate,
     GetIndex,
     IndexExists,
     PutIndex,
     DeleteIndex,
     CloseIndex,
     OpenIndex,
+    AddBlock,
     AddDocument,
     WriteDocument(WriteAction),
     GetDocument,
@@ -179,10 +183,13 @@ const ROUTES: &[DoorRoute] = &[
     route("DELETE", "INDEX", Write, Do::DeleteIndex),
     route("POST", "INDEX/_close", Write, Do::CloseIndex),
     route("POST", "INDEX/_open", Write, Do::OpenIndex),
+    route("PUT", "INDEX/_block/NAME", Write, Do::AddBlock),
     route("GET HEAD", "_mapping", Read, Do::GetMapping),
     route("GET HEAD", "_mappings", Read, Do::GetMapping),
     route("GET HEAD", "INDEX/_mapping", Read, Do::GetMapping),
     route("GET HEAD", "INDEX/_mappings", Read, Do::GetMapping),
+    route("GET HEAD", "_mapping/field/NAME", Read, Do::GetFieldMapping),
+    route("GET HEAD", "INDEX/_mapping/field/NAME", Read, Do::GetFieldMapping),
     route("PUT POST", "_mapping", Write, Do::PutMapping),
     route("PUT POST", "_mappings", Write, Do::PutMapping),
     route("PUT POST", "INDEX/_mapping", Write, Do::PutMapping),
@@ -204,12 +211,20 @@ const ROUTES: &[DoorRoute] = &[
     route("GET HEAD", "INDEX/_aliases", Read, Do::GetAliases),
     route("GET HEAD", "INDEX/_alias/NAME", Read, Do::GetAliases),
     route("GET HEAD", "INDEX/_aliases/NAME", Read, Do::GetAliases),
+    route("PUT", "_alias", Write, Do::PutAlias),
+    route("PUT POST", "_alias/NAME", Write, Do::PutAlias),
+    route("PUT POST", "_aliases/NAME", Write, Do::PutAlias),
+    route("PUT", "INDEX/_alias", Write, Do::PutAlias),
+    route("PUT", "INDEX/_aliases", Write, Do::PutAlias),
     route("PUT POST", "INDEX/_alias/NAME", Write, Do::PutAlias),
     route("PUT POST", "INDEX/_aliases/NAME", Write, Do::PutAlias),
     route("DELETE", "INDEX/_alias/NAME", Write, Do::DeleteAlias),
     route("DELETE", "INDEX/_aliases/NAME", Write, Do::DeleteAlias),
     // Templates and pipelines. Shippers look whether theirs are there.
     route("GET HEAD", "_index_template", Any, Do::GetNamed(NamedKind::IndexTemplate)),
+    route("POST", "_index_template/_simulate", Read, Do::SimulateTemplate),
+    route("POST", "_index_template/_simulate/NAME", Read, Do::SimulateTemplate),
+    route("POST", "_index_template/_simulate_index/NAME", Read, Do::SimulateIndex),
     route("GET HEAD", "_index_template/NAME", Any, Do::GetNamed(NamedKind::IndexTemplate)),
     route("PUT POST", "_index_template/NAME", Write, Do::PutNamed(NamedKind::IndexTemplate)),
     route("DELETE", "_index_template/NAME", Write, Do::DeleteNamed(NamedKind::IndexTemplate)),
@@ -238,6 +253,7 @@ const ROUTES: &[DoorRoute] = &[
     route("DELETE", "_data_stream/NAME/_lifecycle", Write, Do::DeleteLifecycle),
     route("GET HEAD", "INDEX/_lifecycle/explain", Read, Do::ExplainLifecycle),
     route("POST", "INDEX/_rollover", Write, Do::Rollover),
+    route("POST", "INDEX/_rollover/NAME", Write, Do::Rollover),
 ];
 
 /// A route with the variable segments of a path.
@@ -341,7 +357,8 @@ pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
 pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
     let Ok(found) = find(request) else { return false };
     let (operation, table) = (found.route.operation, found.rest.first().map(String::as_str));
-    operation == Do::Health || operation == Do::Tables && matches!(table, Some("health" | "nodes"))
+    operation == Do::Health
+        || operation == Do::Tables && matches!(table, Some("health" | "nodes" | "master" | "cluster_manager"))
 }
 
 /// True if a request reads the next page of a scroll, which is read once.
@@ -356,7 +373,9 @@ pub(crate) fn is_search(request: &DoorRequest) -> bool {
         operation,
         Ok(Do::Search | Do::Count | Do::MultiSearch | Do::NextPage | Do::FieldCaps | Do::Tables)
     );
-    is_read || matches!(operation, Ok(Do::DeleteByQuery | Do::UpdateByQuery | Do::Reindex))
+    // A condition of a rollover may be the number of documents.
+    let counts = matches!(operation, Ok(Do::Rollover));
+    is_read || counts || matches!(operation, Ok(Do::DeleteByQuery | Do::UpdateByQuery | Do::Reindex))
 }
 
 /// Names of the indexes of a search, separated by commas, if its routing values are among its parameters.
@@ -397,10 +416,10 @@ pub(crate) fn dispatch(
         Do::Nodes => cluster_health::nodes(door, request, &found.rest),
         Do::Tables => {
             let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
-            cluster_admin::cat(door, request, parameters, &path)
+            cat_tables::cat(door, request, parameters, &path)
         }
-        Do::GetClusterSettings => cluster_admin::get_settings(door),
-        Do::PutClusterSettings => cluster_admin::put_settings(door, request),
+        Do::GetClusterSettings => cluster_admin::get_settings(door, parameters),
+        Do::PutClusterSettings => cluster_admin::put_settings(door, request, parameters),
         Do::Bulk => bulk::bulk(door, request, parameters, one_index),
         // The server of HTTP cuts streams into bulks.
         Do::BulkStream => Err(unknown(request)),
@@ -419,14 +438,15 @@ pub(crate) fn dispatch(
         Do::Reindex => by_query::reindex(door, request, parameters),
         Do::Refresh => index_admin::refresh(door, parameters, index),
         Do::GetMapping => index_admin::get_mapping(door, parameters, index),
+        Do::GetFieldMapping => index_admin::get_field_mapping(door, parameters, index, name),
         Do::PutMapping => index_admin::put_mapping(door, request, parameters, index),
-        Do::GetSettings => index_admin::get_settings(door, parameters, index, id),
-        Do::PutSettings => index_admin::put_settings(door, request, parameters, index),
+        Do::GetSettings => index_settings::get_settings(door, parameters, index, id),
+        Do::PutSettings => index_settings::put_settings(door, request, parameters, index),
         Do::ChangeAliases => aliases::actions(door, request),
         Do::GetAliases => aliases::get(door, parameters, index, id),
         Do::PutAlias => aliases::put(door, request, index, name),
         Do::DeleteAlias => aliases::delete(door, index, name),
-        Do::GetNamed(kind) => templates::get_named(door, kind, name),
+        Do::GetNamed(kind) => templates::get_named(door, parameters, kind, name),
         Do::PutNamed(kind) => templates::put_named(door, request, parameters, kind, name),
         Do::DeleteNamed(kind) => templates::delete_named(door, kind, name),
         Do::GetPolicies => Ok(DoorReply::Json(404, json!({}))),
@@ -438,13 +458,16 @@ pub(crate) fn dispatch(
         Do::PutLifecycle => lifecycle::put(door, request, name),
         Do::DeleteLifecycle => lifecycle::change(door, name, None),
         Do::ExplainLifecycle => lifecycle::explain(door, parameters, index),
-        Do::Rollover => templates::rollover(door, request, parameters, index),
+        Do::Rollover => rollover::rollover(door, request, parameters, index, id),
+        Do::SimulateIndex => simulation::for_index(door, request, name),
+        Do::SimulateTemplate => simulation::by_template(door, request, id),
         Do::GetIndex => index_admin::get(door, parameters, index),
         Do::IndexExists => index_admin::exists(door, parameters, index),
         Do::PutIndex => index_admin::put(door, request, index),
         Do::DeleteIndex => index_admin::delete(door, parameters, index),
         Do::CloseIndex => index_admin::set_closed(door, parameters, index, true),
         Do::OpenIndex => index_admin::set_closed(door, parameters, index, false),
+        Do::AddBlock => index_settings::add_block(door, parameters, index, name),
         Do::AddDocument => {
             // A new id is of no document, and data streams take nothing else.
             let action = if parameters.has("op_type") { WriteAction::Index } else { WriteAction::Create };

@@ -28,7 +28,7 @@ use crate::shelf::StoredSource;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
-use crate::{alias_scope, lookups, scrolls};
+use crate::{alias_scope, cluster_admin, lookups, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -379,8 +379,7 @@ fn aggregate(
 
 /// Buckets that one search may have, by the settings of the cluster.
 fn buckets_max(door: &ElasticDoor) -> Result<usize, Error> {
-    let number =
-        crate::cluster_admin::setting(door, "search.max_buckets")?.and_then(|text| text.parse().ok());
+    let number = cluster_admin::setting(door, cluster_admin::BUCKETS)?.and_then(|text| text.parse().ok());
     Ok(number.unwrap_or(aggregations::BUCKETS_MAX))
 }
 

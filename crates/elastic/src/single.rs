@@ -349,9 +349,14 @@ fn wanted(body: &Map<String, Value>, index: Option<&str>) -> Result<Vec<WantedDo
                             "version_type" => one.rule = Some(VersionRule::parse(&text(value))?),
                             "_source" => one.shown = Some(SourceFilter::of_value(value)?),
                             "stored_fields" => one.stored_fields = fields::names_of(value),
+                            "fields" => {
+                                let reason =
+                                    "Unsupported field [fields] used, expected [stored_fields] instead";
+                                return Err(Error::Parsing(reason.to_owned()));
+                            }
                             other => {
                                 return Err(Error::Parsing(format!(
-                                    "Unknown key [{other}] in multi get action"
+                                    "failed to parse multi get request. unknown field [{other}]"
                                 )));
                             }
                         }
@@ -366,12 +371,12 @@ fn wanted(body: &Map<String, Value>, index: Option<&str>) -> Result<Vec<WantedDo
             }
         }
     }
-    for one in &wanted {
+    for (at, one) in wanted.iter().enumerate() {
         if one.index.is_empty() {
-            wrong.push("index is missing".to_owned());
+            wrong.push(format!("index is missing for doc {at}"));
         }
         if one.id.is_empty() {
-            wrong.push("id is missing".to_owned());
+            wrong.push(format!("id is missing for doc {at}"));
         }
     }
     if wanted.is_empty() {

@@ -13,7 +13,7 @@ use crate::mapping::{field_at, type_of};
 use crate::names::{NAME_BYTES_MAX, check_index_name};
 use crate::patterns::{glob, overlap};
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
-use crate::{index_admin, log_settings};
+use crate::{index_admin, index_settings, log_settings};
 
 /// Patterns of one template.
 const PATTERNS_MAX: usize = 1_000;
@@ -21,13 +21,7 @@ const PATTERNS_MAX: usize = 1_000;
 /// Parts of indexes that the templates for a name give, those that count less first.
 pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, Value>> {
     if let Some((_, template)) = best(entries, name) {
-        let parts = template.get("composed_of").map(names_of).unwrap_or_default();
-        let components = parts
-            .iter()
-            .filter_map(|part| entries.named(NamedKind::ComponentTemplate, part))
-            .collect::<Vec<_>>();
-        let all = components.into_iter().chain([template]);
-        return all.filter_map(|template| template.get("template")?.as_object().cloned()).collect();
+        return parts_of(entries, template);
     }
     let mut older: Vec<&Value> = entries
         .all_named(NamedKind::LegacyTemplate)
@@ -44,13 +38,21 @@ pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, 
     older.into_iter().map(part).collect()
 }
 
+/// Parts that a composable template gives, those that count less first.
+pub(crate) fn parts_of(entries: &CatalogEntries, template: &Value) -> Vec<Map<String, Value>> {
+    let names = template.get("composed_of").map(names_of).unwrap_or_default();
+    let components = names.iter().filter_map(|part| entries.named(NamedKind::ComponentTemplate, part));
+    let all = components.chain([template]);
+    all.filter_map(|template| template.get("template")?.as_object().cloned()).collect()
+}
+
 fn covers(template: &Value, name: &str) -> bool {
     let patterns = template.get("index_patterns").map(names_of).unwrap_or_default();
     patterns.iter().any(|pattern| glob(pattern, name))
 }
 
 /// Composable template with the highest priority for a name.
-fn best<'e>(entries: &'e CatalogEntries, name: &str) -> Option<(&'e str, &'e Value)> {
+pub(crate) fn best<'e>(entries: &'e CatalogEntries, name: &str) -> Option<(&'e str, &'e Value)> {
     let all = entries.all_named(NamedKind::IndexTemplate).filter(|(_, template)| covers(template, name));
     all.max_by_key(|(_, template)| priority_of(template.get("priority")))
 }
@@ -118,38 +120,41 @@ fn create(
 }
 
 /// Makes the next backing index of a data stream.
-fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Result<OpenIndex, Error> {
+///
+/// # Errors
+/// A part of its templates is malformed, or there are too many indexes.
+pub(crate) fn next_index(
+    change: &mut CatalogChange<'_>,
+    stream: &mut StreamEntry,
+) -> Result<OpenIndex, Error> {
     let name = stream.next_name();
     stream.generation += 1;
-    // The templates for the stream's name count, and its time field is a date, or one with nanoseconds.
-    let parts = matching(change, &stream.name);
-    let has_nanos = |part: &Map<String, Value>| {
-        let mappings = part.get("mappings").and_then(Value::as_object);
-        let field = mappings.and_then(|mappings| field_at(mappings, &stream.timestamp_field));
-        field.is_some_and(|(definition, _)| type_of(definition) == "date_nanos")
-    };
-    let time_type = if parts.iter().any(has_nanos) { "date_nanos" } else { "date" };
-    let mut body = Map::new();
+    // The templates for the stream's name count.
+    let mut settings = Map::new();
     let mut lifecycle = None;
-    let mut mappings = json!({ "properties": { stream.timestamp_field.as_str(): { "type": time_type } } });
-    for part in parts {
+    let mut time_field = Map::new();
+    time_field.insert(stream.timestamp_field.clone(), json!({ "type": "date" }));
+    let mut mappings = Map::new();
+    mappings.insert("properties".to_owned(), Value::Object(time_field));
+    for part in matching(change, &stream.name) {
         for (member, value) in part {
             match (member.as_str(), value) {
                 ("mappings", Value::Object(of)) => {
-                    if let Value::Object(own) = &mut mappings {
-                        crate::mapping::merge(own, &of)?;
-                    }
+                    crate::mapping::lay_over(&mut mappings, &index_admin::untyped(of));
                 }
                 ("lifecycle", Value::Object(of)) => lifecycle = Some(StreamLifecycle::parse(&of)?),
-                ("settings", Value::Object(of)) => {
-                    let settings = body.entry("settings").or_insert_with(|| json!({}));
-                    if let Value::Object(settings) = settings {
-                        settings.extend(of);
-                    }
-                }
+                ("settings", Value::Object(of)) => settings.extend(index_settings::flat(&of)),
                 _ => {}
             }
         }
+    }
+    let time_type = field_at(&mappings, &stream.timestamp_field).map(|(field, _)| type_of(field));
+    if !matches!(time_type, Some("date" | "date_nanos")) {
+        return Err(Error::IllegalArgument(format!(
+            "data stream timestamp field [{}] is of type [{}], but [date,date_nanos] is expected",
+            stream.timestamp_field,
+            time_type.unwrap_or("none")
+        )));
     }
     if stream.has_records
         && let Some(Value::Object(own)) = mappings.get_mut("properties")
@@ -158,12 +163,13 @@ fn next_index(change: &mut CatalogChange<'_>, stream: &mut StreamEntry) -> Resul
             own.entry(name).or_insert(field);
         }
     }
-    body.insert("mappings".to_owned(), mappings);
-    let settings = body.entry("settings").or_insert_with(|| json!({}));
-    settings["index.hidden"] = json!("true");
+    settings.insert("index.hidden".to_owned(), json!("true"));
     if stream.has_records {
-        log_settings::default_to_logs(settings);
+        log_settings::default_to_logs(&mut settings);
     }
+    let mut body = Map::new();
+    body.insert("mappings".to_owned(), Value::Object(mappings));
+    body.insert("settings".to_owned(), Value::Object(settings));
     let mut index = index_admin::create_of(change, &name, body, Some(&stream.timestamp_field))?;
     // Aliases of the stream are those of all its indexes.
     let newest = stream.indexes.last().and_then(|newest| change.indexes.get(newest));
@@ -232,38 +238,6 @@ pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply
         return Err(Error::no_index(pattern));
     }
     DoorReply::ok(json!({ "data_streams": shown }))
-}
-
-/// `_rollover` of a data stream.
-pub(crate) fn rollover(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-    name: &str,
-) -> Result<DoorReply, Error> {
-    let body = object_of(&request.body)?;
-    if let Some(member) =
-        body.iter().find(|(_, value)| value.as_object().is_none_or(|value| !value.is_empty()))
-    {
-        return Err(Error::unsupported(&format!("a rollover with [{}]", member.0)));
-    }
-    let is_dry = parameters.flag("dry_run")?.unwrap_or(false);
-    let mut change = door.catalog.change()?;
-    let Some(stream) = change.streams.get(name) else {
-        return Err(Error::IllegalArgument(format!("rollover target [{name}] is not a data stream")));
-    };
-    let mut stream = stream.clone();
-    let old = stream.indexes.last().cloned();
-    let new = stream.next_name();
-    if !is_dry {
-        next_index(&mut change, &mut stream)?;
-        change.put_stream(stream);
-        change.commit()?;
-    }
-    DoorReply::ok(json!({
-        "acknowledged": !is_dry, "shards_acknowledged": !is_dry, "old_index": old, "new_index": new,
-        "rolled_over": !is_dry, "dry_run": is_dry, "conditions": {},
-    }))
 }
 
 /// Refuses members of a template that have no effect because they are not known.
@@ -343,17 +317,20 @@ fn priority_of(priority: Option<&Value>) -> i64 {
     priority.and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// `PUT` of a named object.
-pub(crate) fn put_named(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+/// Checks what a named object says by itself, and returns it as it is kept.
+///
+/// # Errors
+/// Its name, a member or a value is not one of such an object.
+pub(crate) fn checked(
     kind: NamedKind,
     name: &str,
-) -> Result<DoorReply, Error> {
-    let mut body = object_of(&request.body)?;
-    let is_template = matches!(kind, NamedKind::IndexTemplate | NamedKind::LegacyTemplate);
-    if is_template {
+    mut body: Map<String, Value>,
+) -> Result<Map<String, Value>, Error> {
+    let has_patterns = matches!(kind, NamedKind::IndexTemplate | NamedKind::LegacyTemplate);
+    if has_patterns || kind == NamedKind::ComponentTemplate {
+        check_template_name(name)?;
+    }
+    if has_patterns {
         if let Some(Value::String(pattern)) = body.get("index_patterns").cloned() {
             body.insert("index_patterns".to_owned(), json!([pattern]));
         }
@@ -377,28 +354,63 @@ pub(crate) fn put_named(
         index_admin::alias_options(options.as_object().cloned().unwrap_or_default())?;
     }
     if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
-        crate::mapping::check(mappings.get("_doc").and_then(Value::as_object).unwrap_or(mappings))?;
+        crate::mapping::check(&index_admin::untyped(mappings.clone()))?;
     }
     if let Some(settings) = of.get("settings").and_then(Value::as_object) {
-        index_admin::check_template_settings(settings)?;
+        index_settings::check_template_settings(settings)?;
     }
+    Ok(body)
+}
+
+/// Checks the name of a template: paths have names with an underscore at their beginning for other ends.
+fn check_template_name(name: &str) -> Result<(), Error> {
+    let reason = match name {
+        name if name.contains([' ', ',', '#', '*']) => "name must not contain a space, ',', '#' or '*'",
+        name if name.starts_with('_') => "name must not start with '_'",
+        name if name.to_lowercase() != name => "name must be lower cased",
+        _ => return Ok(()),
+    };
+    Err(Error::IllegalArgument(format!("template [{name}] invalid, cause [{reason}]")))
+}
+
+/// Checks a composable template beside those that there are.
+///
+/// # Errors
+/// A part of it does not exist, or another template of its priority may cover the same name.
+pub(crate) fn check_beside(
+    entries: &CatalogEntries,
+    name: &str,
+    body: &Map<String, Value>,
+) -> Result<(), Error> {
+    let parts = body.get("composed_of").map(names_of).unwrap_or_default();
+    let missing: Vec<String> = parts
+        .into_iter()
+        .filter(|part| entries.named(NamedKind::ComponentTemplate, part).is_none())
+        .collect();
+    if !missing.is_empty() {
+        return Err(Error::IllegalArgument(format!(
+            "index template [{name}] specifies component templates [{}] that do not exist",
+            missing.join(", ")
+        )));
+    }
+    check_priority(entries, name, body)
+}
+
+/// `PUT` of a named object.
+pub(crate) fn put_named(
+    door: &ElasticDoor,
+    request: &DoorRequest,
+    parameters: &DoorParameters,
+    kind: NamedKind,
+    name: &str,
+) -> Result<DoorReply, Error> {
+    let body = checked(kind, name, object_of(&request.body)?)?;
     let mut change = door.catalog.change()?;
     if parameters.flag("create")?.unwrap_or(false) && change.named(kind, name).is_some() {
         return Err(Error::IllegalArgument(format!("index_template [{name}] already exists")));
     }
     if kind == NamedKind::IndexTemplate {
-        let parts = body.get("composed_of").map(names_of).unwrap_or_default();
-        let missing: Vec<String> = parts
-            .into_iter()
-            .filter(|part| change.named(NamedKind::ComponentTemplate, part).is_none())
-            .collect();
-        if !missing.is_empty() {
-            return Err(Error::IllegalArgument(format!(
-                "index template [{name}] specifies component templates [{}] that do not exist",
-                missing.join(", ")
-            )));
-        }
-        check_priority(&change, name, &body)?;
+        check_beside(&change, name, &body)?;
     }
     change.put_named(kind, name, Value::Object(body))?;
     change.commit()?;
@@ -406,7 +418,13 @@ pub(crate) fn put_named(
 }
 
 /// `GET` and `HEAD` of named objects.
-pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
+pub(crate) fn get_named(
+    door: &ElasticDoor,
+    parameters: &DoorParameters,
+    kind: NamedKind,
+    pattern: &str,
+) -> Result<DoorReply, Error> {
+    let is_flat = parameters.flag("flat_settings")?.unwrap_or(false);
     let entries = door.catalog.read()?;
     let wanted = |name: &str| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
     let found: Vec<(&str, &Value)> = entries.all_named(kind).filter(|(name, _)| wanted(name)).collect();
@@ -414,8 +432,10 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
         return Err(Error::NotFound(format!("index template matching [{pattern}] not found")));
     }
     found.iter().try_for_each(|(_, value)| take_answer(&door.answer_memory, value))?;
+    let shown = |(name, value): &(&str, &Value)| ((*name).to_owned(), shown_template(kind, value, is_flat));
+    let found = found.iter().map(shown);
     let list = |member: &str, inner: &str| {
-        let all = found.iter().map(|(name, value)| json!({ "name": name, inner: value }));
+        let all = found.clone().map(|(name, value)| json!({ "name": name, inner: value }));
         json!({ member: all.collect::<Vec<_>>() })
     };
     DoorReply::ok(match kind {
@@ -424,26 +444,37 @@ pub(crate) fn get_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> R
         NamedKind::LegacyTemplate
         | NamedKind::Pipeline
         | NamedKind::ClusterSettings
-        | NamedKind::TypeAliases => {
-            let shown = |(name, value): &(&str, &Value)| {
-                let mut value = (*value).clone();
-                if kind == NamedKind::LegacyTemplate {
-                    for (member, empty) in [
-                        ("order", json!(0)),
-                        ("settings", json!({})),
-                        ("mappings", json!({})),
-                        ("aliases", json!({})),
-                    ] {
-                        if value.get(member).is_none() {
-                            value[member] = empty;
-                        }
-                    }
-                }
-                ((*name).to_owned(), value)
-            };
-            Value::Object(found.iter().map(shown).collect())
-        }
+        | NamedKind::TypeAliases => Value::Object(found.collect()),
     })
+}
+
+/// A named object in the form of answers: settings have their full names.
+fn shown_template(kind: NamedKind, kept: &Value, is_flat: bool) -> Value {
+    let mut shown = kept.clone();
+    if kind == NamedKind::LegacyTemplate {
+        for (member, empty) in
+            [("order", json!(0)), ("settings", json!({})), ("mappings", json!({})), ("aliases", json!({}))]
+        {
+            if shown.get(member).is_none() {
+                shown[member] = empty;
+            }
+        }
+    }
+    let of = match kind {
+        NamedKind::IndexTemplate | NamedKind::ComponentTemplate => shown.get_mut("template"),
+        NamedKind::LegacyTemplate => Some(&mut shown),
+        NamedKind::Pipeline | NamedKind::ClusterSettings | NamedKind::TypeAliases => None,
+    };
+    if let Some(settings) = of.and_then(|of| of.get_mut("settings"))
+        && let Some(given) = settings.as_object()
+    {
+        let flat = index_settings::flat(given);
+        *settings = match is_flat {
+            true => Value::Object(flat.into_iter().collect()),
+            false => index_settings::nested(flat),
+        };
+    }
+    shown
 }
 
 /// Refuses the deletion of component templates that index templates are composed of.

@@ -4,37 +4,22 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::{DEPTH_MAX, FIELDS_MAX, check_value, count_fields, type_of};
+use super::dynamic::DynamicRules;
+use super::{DEPTH_MAX, FIELDS_BY_DEFAULT, check_value, count_fields, type_of};
 use crate::Error;
-use crate::dates::DateText;
 use crate::few::sort_few;
 use crate::unread::{has_unread, unread_text};
 
-/// Checks a document against a mapping, and adds its new fields to it. True if there are any.
-pub(crate) fn fit(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> Result<bool, Error> {
-    let mut fitted = mappings.clone();
-    let is_changed = fit_in_place(&mut fitted, document)?;
-    if is_changed {
-        if count_fields(&fitted) > FIELDS_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Limit of total fields [{FIELDS_MAX}] has been exceeded"
-            )));
-        }
-        *mappings = fitted;
-    }
-    Ok(is_changed)
-}
-
-/// Like [`fit`], but after an error the mapping may have some of the new fields, and their number is not
-/// checked.
+/// Checks a document against a mapping, and adds its new fields to it. True if there are any. After an error
+/// the mapping may have some of them, and their number is not checked.
 pub(crate) fn fit_in_place(
     mappings: &mut Map<String, Value>,
     document: &Map<String, Value>,
 ) -> Result<bool, Error> {
-    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
-    let mut pass = MappingPass { date_detection, changed: false, leniency: None };
-    pass.object(mappings, document, "", &DynamicMode::True, 0)?;
-    Ok(pass.changed)
+    let mut pass = MappingPass { rules: DynamicRules::take(mappings), changed: false, leniency: None };
+    let outcome = pass.object(mappings, document, "", &DynamicMode::True, 0);
+    pass.rules.give_back(mappings);
+    outcome.map(|()| pass.changed)
 }
 
 /// Fields of a document that is taken as it is.
@@ -48,7 +33,7 @@ pub(crate) struct LenientFit {
 
 /// Adds the new fields of a document to a mapping, as far as it has room for them. No document is refused.
 pub(crate) fn observe(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> LenientFit {
-    let room = FIELDS_MAX.saturating_sub(count_fields(mappings));
+    let room = FIELDS_BY_DEFAULT.saturating_sub(count_fields(mappings));
     fit_leniently(mappings, document, room)
 }
 
@@ -64,10 +49,10 @@ fn fit_leniently(
     document: &Map<String, Value>,
     room: usize,
 ) -> LenientFit {
-    let date_detection = mappings.get("date_detection").and_then(Value::as_bool).unwrap_or(true);
     let leniency = Some(FitLeniency { room, ignored: Vec::new() });
-    let mut pass = MappingPass { date_detection, changed: false, leniency };
+    let mut pass = MappingPass { rules: DynamicRules::take(mappings), changed: false, leniency };
     let outcome = pass.object(mappings, document, "", &DynamicMode::True, 0);
+    pass.rules.give_back(mappings);
     let mut ignored = pass.leniency.map(|leniency| leniency.ignored).unwrap_or_default();
     debug_assert!(outcome.is_ok(), "a lenient pass goes on after each error");
     sort_few(&mut ignored, Ord::cmp);
@@ -77,7 +62,7 @@ fn fit_leniently(
 
 /// Definition of a field by a value of it; `None` if the value has none.
 pub(crate) fn inferred(value: &Value) -> Option<Map<String, Value>> {
-    MappingPass { date_detection: true, changed: false, leniency: None }.infer(value)
+    DynamicRules::of_every_mapping().infer(value).map(|(_, definition)| definition)
 }
 
 /// Treatment of new fields.
@@ -86,6 +71,10 @@ enum DynamicMode {
     True,
     False,
     Strict(String),
+    /// Those with a template are added, and others passed over.
+    TemplatesOrFalse,
+    /// Those with a template are added, and others refused.
+    TemplatesOrStrict,
 }
 
 impl DynamicMode {
@@ -95,7 +84,9 @@ impl DynamicMode {
             Some(Value::Bool(false)) => DynamicMode::False,
             Some(Value::String(text)) => match text.as_str() {
                 "true" | "runtime" => DynamicMode::True,
-                "false" | "false_allow_templates" => DynamicMode::False,
+                "false" => DynamicMode::False,
+                "false_allow_templates" => DynamicMode::TemplatesOrFalse,
+                "strict_allow_templates" => DynamicMode::TemplatesOrStrict,
                 other => DynamicMode::Strict(other.to_owned()),
             },
             _ => inherited.clone(),
@@ -104,7 +95,7 @@ impl DynamicMode {
 }
 
 struct MappingPass {
-    date_detection: bool,
+    rules: DynamicRules,
     changed: bool,
     leniency: Option<FitLeniency>,
 }
@@ -209,20 +200,20 @@ impl MappingPass {
         }
         match mode {
             DynamicMode::False => return Ok(()),
-            DynamicMode::Strict(mode) => {
-                let parent = place.path.strip_suffix(place.name).unwrap_or("").trim_end_matches('.');
-                let error = Error::Strict {
-                    mode: mode.clone(),
-                    field: place.name.to_owned(),
-                    parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_owned() },
-                };
-                return self.refuse(place.path, error);
-            }
-            DynamicMode::True => {}
+            DynamicMode::Strict(mode) => return self.refuse(place.path, place.strict(mode)),
+            DynamicMode::True | DynamicMode::TemplatesOrFalse | DynamicMode::TemplatesOrStrict => {}
         }
-        let Some(mut field) = self.infer(value) else { return Ok(()) };
+        let Some((kind, plain)) = self.rules.infer(value) else { return Ok(()) };
+        let mut field = match (self.rules.by_template(place.name, place.path, kind, &plain), mode) {
+            (Some(field), _) => field,
+            (None, DynamicMode::TemplatesOrFalse) => return Ok(()),
+            (None, DynamicMode::TemplatesOrStrict) => {
+                return self.refuse(place.path, place.strict("strict_allow_templates"));
+            }
+            (None, _) => plain,
+        };
         if !self.has_room(&field) {
-            let reason = format!("Limit of total fields [{FIELDS_MAX}] has been exceeded");
+            let reason = format!("Limit of total fields [{FIELDS_BY_DEFAULT}] has been exceeded");
             return self.refuse(place.path, Error::IllegalArgument(reason));
         }
         self.known(&mut field, &place, value, mode)?;
@@ -277,26 +268,6 @@ impl MappingPass {
             }
         }
     }
-
-    /// Definition of a new field by its first value; `None` if the value has none.
-    fn infer(&self, value: &Value) -> Option<Map<String, Value>> {
-        let field = match value {
-            Value::Null => return None,
-            Value::Object(members) if unread_text(members).is_some() => return None,
-            Value::Array(elements) => return elements.iter().find_map(|element| self.infer(element)),
-            Value::Object(_) => json!({ "properties": {} }),
-            Value::Bool(_) => json!({ "type": "boolean" }),
-            Value::Number(number) if number.is_f64() => json!({ "type": "float" }),
-            Value::Number(_) => json!({ "type": "long" }),
-            Value::String(text) if self.date_detection && DateText::is_detected(text) => {
-                json!({ "type": "date" })
-            }
-            Value::String(_) => {
-                json!({ "type": "text", "fields": { "keyword": { "type": "keyword", "ignore_above": 256 } } })
-            }
-        };
-        field.as_object().cloned()
-    }
 }
 
 /// Place of a member in its document.
@@ -304,6 +275,18 @@ struct MemberPlace<'p> {
     name: &'p str,
     path: &'p str,
     depth: usize,
+}
+
+impl MemberPlace<'_> {
+    /// Error of a new field that the mapping does not take.
+    fn strict(&self, mode: &str) -> Error {
+        let parent = self.path.strip_suffix(self.name).unwrap_or("").trim_end_matches('.');
+        Error::Strict {
+            mode: mode.to_owned(),
+            field: self.name.to_owned(),
+            parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_owned() },
+        }
+    }
 }
 
 /// Values that a field takes.

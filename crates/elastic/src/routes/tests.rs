@@ -40,6 +40,7 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::DeleteIndex
         | Do::CloseIndex
         | Do::OpenIndex
+        | Do::AddBlock
         | Do::AddDocument
         | Do::WriteDocument(_) => true,
         Do::GetLifecycle
@@ -63,6 +64,7 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::Analyze
         | Do::Refresh
         | Do::GetMapping
+        | Do::GetFieldMapping
         | Do::GetSettings
         | Do::GetAliases
         | Do::GetNamed(_)
@@ -70,6 +72,8 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::GetStreams
         | Do::ExplainLifecycle
         | Do::GetIndex
+        | Do::SimulateIndex
+        | Do::SimulateTemplate
         | Do::IndexExists
         | Do::GetDocument
         | Do::GetSource => false,

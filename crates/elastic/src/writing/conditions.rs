@@ -63,14 +63,25 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
             "sequence numbers must be non negative. got [{number}]."
         )));
     }
+    if write.action == WriteAction::Create {
+        let unsupported = match (rule, version) {
+            (VersionRule::External | VersionRule::ExternalGte, _) => Some("only support internal versioning"),
+            (VersionRule::Internal, Some(_)) => Some("do not support explicit versions"),
+            _ if if_seq_no.is_some() || if_primary_term.is_some() => Some("do not support compare and set"),
+            _ => None,
+        };
+        if let Some(reason) = unsupported {
+            return Err(Error::Validation(vec![format!("create operations {reason}. use index instead")]));
+        }
+    }
     let mut wrong = Vec::new();
-    if write.action == WriteAction::Create && (*rule != VersionRule::Internal || version.is_some()) {
-        wrong.push("create operations only support internal versioning. use index instead".to_owned());
+    if write.id.is_none() && (*rule != VersionRule::Internal || version.is_some()) {
+        wrong.push("an id must be provided if version type or value are set".to_owned());
     }
     if *rule != VersionRule::Internal && version.is_none() {
         wrong.push("illegal version value [-1] for version type [EXTERNAL]".to_owned());
     }
-    if *rule == VersionRule::Internal && version.is_some() && write.action != WriteAction::Create {
+    if *rule == VersionRule::Internal && version.is_some() {
         wrong.push(NO_INTERNAL_VERSION.to_owned());
     }
     if version.is_some_and(|version| version < 0) {
@@ -84,6 +95,18 @@ pub(crate) fn check(write: &SingleWrite) -> Result<(), Error> {
     }
     if write.action == WriteAction::Update && (*rule != VersionRule::Internal || version.is_some()) {
         wrong = vec![NO_INTERNAL_VERSION.to_owned()];
+    }
+    // A condition that holds for one state of the document holds neither for a later one nor for none.
+    if let (Some(update), Some(_)) = (&write.update, if_seq_no) {
+        if update.retries.is_some_and(|retries| retries > 0) {
+            wrong.push("compare and write operations can not be retried".to_owned());
+        }
+        if update.doc_as_upsert {
+            wrong.push("compare and write operations can not be used with upsert".to_owned());
+        }
+        if update.upsert.is_some() {
+            wrong.push("upsert requests don't support `if_seq_no` and `if_primary_term`".to_owned());
+        }
     }
     if wrong.is_empty() { Ok(()) } else { Err(Error::Validation(wrong)) }
 }

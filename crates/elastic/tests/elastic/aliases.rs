@@ -141,3 +141,116 @@ fn actions_are_done_all_or_none() {
     }
     assert_eq!(aliases(&TestDoor::open(&directory)), [names(&[]), names(&["live"])]);
 }
+
+/// Paths and bodies name an index and an alias; names in the body count.
+#[test]
+fn aliases_are_given_by_paths_and_bodies() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for index in ["a", "b"] {
+        door.get(&format!("PUT /{index}"), "");
+    }
+    for (request, body, expected) in [
+        ("PUT /a/_alias/x", "", "a:x"),
+        ("POST /a,b/_aliases/x", "{}", "a:x b:x"),
+        ("PUT /_all/_alias/x", "", "a:x b:x"),
+        ("PUT /a/_alias", r#"{"alias":"x"}"#, "a:x"),
+        ("PUT /a/_aliases", r#"{"alias":"x","routing":"r"}"#, "a:x"),
+        ("PUT /_alias/x", r#"{"index":"b"}"#, "b:x"),
+        ("POST /_aliases/x", r#"{"index":"a,b"}"#, "a:x b:x"),
+        ("PUT /_alias", r#"{"index":["a","b"],"alias":"x"}"#, "a:x b:x"),
+        ("PUT /none/_alias/x", r#"{"index":"b"}"#, "b:x"),
+        ("PUT /a/_alias/y", r#"{"alias":"x"}"#, "a:x"),
+        ("PUT /_alias", "", "400 illegal_argument_exception"),
+        ("PUT /_alias/x", "", "400 illegal_argument_exception"),
+        ("PUT /a/_alias", "{}", "400 illegal_argument_exception"),
+        ("PUT /a/_alias/x", r#"{"abc":1}"#, "400 x_content_parse_exception"),
+        ("PUT /none/_alias/x", "", "404 index_not_found_exception"),
+    ] {
+        let (status, answer) = door.ask(request, body);
+        let given = match status {
+            200 => {
+                let shown = door.get("GET /_alias/*", "");
+                let shown = shown.as_object().expect("indexes").iter().flat_map(|(index, of)| {
+                    let aliases = of["aliases"].as_object().expect("aliases").keys();
+                    aliases.map(move |alias| format!("{index}:{alias}"))
+                });
+                shown.collect::<Vec<String>>().join(" ")
+            }
+            _ => format!("{status} {}", answer["error"]["type"].as_str().unwrap_or_default()),
+        };
+        assert_eq!(given, expected, "{request} {body}");
+        door.ask("DELETE /_all/_alias/_all", "");
+    }
+}
+
+#[test]
+fn aliases_that_are_asked_for_and_missing_are_named() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", r#"{"aliases":{"x1":{},"x2":{},"y1":{},"x":{}}}"#);
+    door.get("PUT /b", r#"{"settings":{"index.hidden":true},"aliases":{"x1":{}}}"#);
+    door.get("PUT /c", "");
+    for (target, expected) in [
+        ("_alias", "200 a:x,x1,x2,y1 b:x1 c:"),
+        ("c/_alias", "200 c:"),
+        ("_alias?expand_wildcards=open", "200 a:x,x1,x2,y1 c:"),
+        ("_alias/_all", "200 a:x,x1,x2,y1 b:x1"),
+        ("a/_alias/x1,y*", "200 a:x1,y1"),
+        ("a/_alias/x*,-x1", "200 a:x,x2"),
+        ("a/_alias/x1,y1,-x*", "200 a:y1"),
+        ("a/_alias/x1,y1,-x*,-y1", "200"),
+        ("c/_alias/x1", "404 alias [x1] missing"),
+        ("a/_alias/x1,none,also", "404 aliases [also,none] missing a:x1"),
+        ("a/_alias/-x1,x*,-x2", "404 alias [-x1] missing a:x,x1"),
+        ("a/_alias/-x1,-no,x*,-x", "404 aliases [-no,-x1] missing a:x1,x2"),
+        ("a/_alias/x1,none*", "200 a:x1"),
+    ] {
+        let (status, answer) = door.ask(&format!("GET /{target}"), "");
+        let mut shown = vec![status.to_string()];
+        shown.extend(answer["error"].as_str().map(str::to_owned));
+        let mut indexes: Vec<(&String, &Value)> = answer.as_object().expect("an object").iter().collect();
+        indexes.sort_by_key(|(name, _)| *name);
+        for (name, of) in indexes.into_iter().filter(|(_, of)| of.is_object()) {
+            let mut aliases: Vec<&str> =
+                of["aliases"].as_object().expect("aliases").keys().map(String::as_str).collect();
+            aliases.sort_unstable();
+            shown.push(format!("{name}:{}", aliases.join(",")));
+        }
+        assert_eq!(shown.join(" "), expected, "{target}");
+    }
+    assert_eq!(door.ask("GET /none/_alias/x1", "").1["error"]["type"], "index_not_found_exception");
+}
+
+#[test]
+fn removals_of_missing_aliases_are_refused_as_their_actions_say() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", "");
+    for (action, expected) in [
+        (r#"{"remove":{"index":"a","aliases":["x","y"]}}"#, "200"),
+        (r#"{"remove":{"index":"a","aliases":["x","y"],"must_exist":true}}"#, "404 aliases [y] missing"),
+        (r#"{"remove":{"index":"a","alias":"y"}}"#, "404 aliases [y] missing"),
+        (r#"{"remove":{"indices":["a"],"aliases":["y*","z"]}}"#, "404 aliases [y*,z] missing"),
+        (r#"{"remove":{"index":"a","aliases":["y","z"],"must_exist":false}}"#, "200"),
+        (r#"{"remove":{"index":"a","aliases":[]}}"#, "400 [aliases] can't be empty"),
+        (r#"{"remove":{"index":"","alias":"x"}}"#, "400 [index] can't be empty"),
+        (
+            r#"{"remove":{"index":"a"}}"#,
+            "400 Validation Failed: 1: [remove] One of [alias] or [aliases] is required;",
+        ),
+        (
+            r#"{"add":{"index":"a"}}"#,
+            "400 Validation Failed: 1: [add] One of [alias] or [aliases] is required;",
+        ),
+        (
+            r#"{"add":{"alias":"x"}}"#,
+            "400 Validation Failed: 1: [add] One of [index] or [indices] is required;",
+        ),
+    ] {
+        door.get("PUT /a/_alias/x", "");
+        let (status, answer) = door.ask("POST /_aliases", &format!(r#"{{"actions":[{action}]}}"#));
+        let reason = answer["error"]["reason"].as_str().or(answer["error"].as_str()).unwrap_or_default();
+        assert_eq!(format!("{status} {reason}").trim_end(), expected, "{action}");
+    }
+}

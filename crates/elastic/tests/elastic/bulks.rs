@@ -112,3 +112,82 @@ fn a_bulk_whose_client_has_left_ends_between_shares() {
     door.get("POST /a/_refresh", "");
     assert_eq!(door.get("GET /a/_count", "")["count"], 2_048, "the first share is written, and no other");
 }
+
+/// Documents of `_mget` that cannot be asked for refuse the whole, and are named by their places.
+#[test]
+fn documents_that_are_asked_for_without_names_are_counted() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (body, expected) in [
+        ("{}", "Validation Failed: 1: no documents to get;"),
+        (r#"{"ids":[]}"#, "Validation Failed: 1: no documents to get;"),
+        (r#"{"ids":["1"]}"#, "Validation Failed: 1: index is missing for doc 0;"),
+        (
+            r#"{"docs":[{"_index":"a","_id":"1"},{"_id":"2"},{"_index":"a"}]}"#,
+            "Validation Failed: 1: index is missing for doc 1;2: id is missing for doc 2;",
+        ),
+        (
+            r#"{"docs":[{"_index":"a","_id":"1","fields":["b"]}]}"#,
+            "Unsupported field [fields] used, expected [stored_fields] instead",
+        ),
+        (
+            r#"{"docs":[{"_index":"a","_id":"1","_routing":"b"}]}"#,
+            "failed to parse multi get request. unknown field [_routing]",
+        ),
+    ] {
+        let (status, answer) = door.ask("POST /_mget", body);
+        assert_eq!((status, answer["error"]["reason"].as_str()), (400, Some(expected)), "{body}");
+    }
+}
+
+/// Conditions that contradict an operation refuse it: it would be done without them, or never.
+#[test]
+fn conditions_that_contradict_an_operation_are_refused() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a/_doc/1", "{}");
+    let seq_no = "if_seq_no=0&if_primary_term=1";
+    for (request, body, expected) in [
+        (
+            "PUT /a/_create/2?version=1&version_type=external",
+            "{}",
+            "create operations only support internal versioning. use index instead",
+        ),
+        (
+            "PUT /a/_create/2?version=1",
+            "{}",
+            "create operations do not support explicit versions. use index instead",
+        ),
+        ("PUT /a/_create/2?SEQ", "{}", "create operations do not support compare and set. use index instead"),
+        (
+            "POST /a/_update/1?SEQ&retry_on_conflict=1",
+            r#"{"doc":{}}"#,
+            "compare and write operations can not be retried",
+        ),
+        (
+            "POST /a/_update/2?SEQ",
+            r#"{"doc":{},"doc_as_upsert":true}"#,
+            "compare and write operations can not be used with upsert",
+        ),
+        (
+            "POST /a/_update/2?SEQ",
+            r#"{"doc":{},"upsert":{}}"#,
+            "upsert requests don't support `if_seq_no` and `if_primary_term`",
+        ),
+    ] {
+        let (status, answer) = door.ask(&request.replace("SEQ", seq_no), body);
+        let reason = answer["error"]["reason"].as_str().unwrap_or_default();
+        assert_eq!((status, reason), (400, &*format!("Validation Failed: 1: {expected};")), "{request}");
+        assert_eq!(door.ask("GET /a/_doc/2", "").0, 404, "{request}");
+    }
+    let nameless = "{\"index\":{\"version\":3,\"version_type\":\"external\"}}\n{}\n";
+    let answer = door.get("POST /a/_bulk", nameless);
+    let reason = "Validation Failed: 1: an id must be provided if version type or value are set;";
+    assert_eq!(answer["items"][0]["index"]["error"]["reason"], reason);
+    let lines = "{\"update\":{\"_id\":\"2\",\"if_seq_no\":0,\"if_primary_term\":1}}\n{\"doc\":{},\"upsert\":{}}\n{\"index\":{\"_id\":\"3\"}}\n{}\n";
+    let answer = door.get("POST /a/_bulk", lines);
+    let statuses = [&answer["items"][0]["update"]["status"], &answer["items"][1]["index"]["status"]];
+    assert_eq!(statuses, [400, 201]);
+    let (status, answer) = door.ask(&format!("POST /a/_update/1?{seq_no}"), r#"{"doc":{"n":1}}"#);
+    assert_eq!(status, 200, "{answer}");
+}

@@ -345,6 +345,8 @@ fn every_refusal_has_its_type_and_status() {
         ("PUT /A", "", 400, "invalid_index_name_exception"),
         ("PUT /x", r#"{"what":{}}"#, 400, "parsing_exception"),
         ("PUT /x", r#"{"mappings":{"properties":{"a":{"type":"what"}}}}"#, 400, "mapper_parsing_exception"),
+        ("PUT /x", r#"{"mappings":{"properties":{"":{"type":"long"}}}}"#, 400, "illegal_argument_exception"),
+        ("PUT /c/_mapping", r#"{"properties":{"a..b":{"type":"long"}}}"#, 400, "illegal_argument_exception"),
         ("PUT /x", "{", 400, "json_parse_exception"),
         ("PUT /x", r#"{"settings":{"number_of_shards":0}}"#, 400, "illegal_argument_exception"),
         ("GET /none", "", 404, "index_not_found_exception"),
@@ -545,19 +547,6 @@ fn nothing_in_a_request_is_passed_over() {
 }
 
 #[test]
-fn a_dry_rollover_changes_nothing() {
-    let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs*"],"data_stream":{}}"#);
-    door.get("PUT /_data_stream/logs", "");
-    let dry = door.get("POST /logs/_rollover?dry_run", "");
-    assert_eq!((&dry["rolled_over"], &dry["new_index"]), (&json!(false), &json!(".ds-logs-000002")));
-    assert_eq!(door.ask("POST /logs/_rollover", r#"{"conditions":{"max_docs":1}}"#).0, 400);
-    assert_eq!(door.get("GET /_data_stream/logs", "")["data_streams"][0]["generation"], 1);
-    assert_eq!(door.get("POST /logs/_rollover", "")["new_index"], ".ds-logs-000002");
-}
-
-#[test]
 fn templates_have_patterns_that_names_can_match() {
     let directory = directory();
     let door = TestDoor::open(&directory);
@@ -587,4 +576,14 @@ fn health_is_asked_for_with_each_number_of_shards() {
         assert_eq!(answer["timed_out"], is_late, "{shards}: {answer}");
     }
     assert_eq!(door.ask("GET /_cluster/health?wait_for_active_shards=some", "").0, 400);
+    // An index that is waited for is not there yet.
+    let (status, answer) = door.ask("GET /_cluster/health/none?wait_for_status=yellow", "");
+    assert_eq!((status, &answer["status"], &answer["timed_out"]), (408, &json!("red"), &json!(true)));
+    door.get("PUT /two", r#"{"settings":{"number_of_shards":2}}"#);
+    for (level, shards) in [("cluster", None), ("indices", Some(0)), ("shards", Some(2))] {
+        let answer = door.get(&format!("GET /_cluster/health/two?level={level}"), "");
+        let index = answer.get("indices").map(|indexes| &indexes["two"]);
+        let shown = index.map(|index| index["shards"].as_object().map_or(0, serde_json::Map::len));
+        assert_eq!(shown, shards, "{level}: {answer}");
+    }
 }

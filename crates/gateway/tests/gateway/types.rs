@@ -28,6 +28,7 @@ const MISSING: &str = "404 document_missing_exception";
 const MISFIT: &str = "400 document_parsing_exception";
 const UNKNOWN_FIELD: &str = "400 strict_dynamic_mapping_exception";
 const VERSIONED: &str = "400 illegal_argument_exception";
+const CONTRADICTORY: &str = "400 action_request_validation_exception";
 
 /// Requests about the document `ID`, with their outcomes where it is stored and where it is not. `SEQ` stands
 /// for the sequence number of the stored one, whose `stars` are 1.
@@ -39,8 +40,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     (
         "PUT /note/_doc/ID?op_type=create&if_seq_no=SEQ&if_primary_term=1",
         r#"{"stars":2}"#,
-        CONFLICT,
-        CONFLICT,
+        CONTRADICTORY,
+        CONTRADICTORY,
     ),
     ("PUT /note/_doc/ID?if_seq_no=SEQ&if_primary_term=1", r#"{"stars":2}"#, "200 updated", CONFLICT),
     ("PUT /note/_doc/ID?if_seq_no=3&if_primary_term=1", r#"{"stars":2}"#, CONFLICT, CONFLICT),
@@ -70,8 +71,8 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     (
         "POST /note/_update/ID?if_seq_no=3&if_primary_term=1",
         r#"{"doc":{"stars":2},"upsert":{"stars":3}}"#,
-        CONFLICT,
-        "201 created",
+        CONTRADICTORY,
+        CONTRADICTORY,
     ),
     ("POST /note/_bulk", "{\"index\":{\"_id\":\"ID\"}}\n{\"stars\":2}\n", "200 updated", "201 created"),
     ("POST /note/_bulk", "{\"create\":{\"_id\":\"ID\"}}\n{\"stars\":2}\n", CONFLICT, "201 created"),

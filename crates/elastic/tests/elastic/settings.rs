@@ -1,0 +1,123 @@
+//! Settings of indexes and of the cluster: the forms in which they are changed and shown.
+
+use serde_json::{Value, json};
+
+use crate::door_support::{TestDoor, directory};
+
+#[test]
+fn settings_of_indexes_are_shown_as_they_are_asked_for() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"settings":{"number_of_shards":2,"index":{"routing":{"x":true}},"index.priority":7}}"#,
+    );
+    for (target, pointer, expected) in [
+        ("a/_settings", "/a/settings/index/number_of_shards", json!("2")),
+        ("a/_settings", "/a/settings/index/routing", json!({ "x": "true" })),
+        ("a/_settings", "/a/defaults", Value::Null),
+        ("a/_settings", "/a/settings/index/creation_date_string", Value::Null),
+        (
+            "a/_settings/index.pri*,index.number_of_shards",
+            "/a/settings",
+            json!({ "index": { "number_of_shards": "2", "priority": "7" } }),
+        ),
+        ("a/_settings?flat_settings=true", "/a/settings/index.routing.x", json!("true")),
+        (
+            "a/_settings?include_defaults=true&flat_settings=true",
+            "/a/defaults/index.refresh_interval",
+            json!("1s"),
+        ),
+        ("a/_settings?include_defaults=true", "/a/defaults/index/max_result_window", json!("10000")),
+        (
+            "a/_settings/index.refresh*?include_defaults=true",
+            "/a",
+            json!({ "settings": {}, "defaults": { "index": { "refresh_interval": "1s" } } }),
+        ),
+        ("a?human=true", "/a/settings/index/version/created_string", json!("8.19.0")),
+        ("a?include_defaults=true", "/a/defaults/index/hidden", json!("false")),
+    ] {
+        let answer = door.get(&format!("GET /{target}"), "");
+        assert_eq!(answer.pointer(pointer).cloned().unwrap_or_default(), expected, "{target}: {answer}");
+    }
+    let created = door.get("GET /a?human=true", "")["a"]["settings"]["index"]["creation_date_string"].take();
+    assert!(created.as_str().is_some_and(|date| date.ends_with('Z')), "{created}");
+    // A setting of the index is not shown as a default.
+    door.get("PUT /a/_settings", r#"{"refresh_interval":"9s"}"#);
+    let shown = door.get("GET /a/_settings/index.refresh*?include_defaults=true", "");
+    assert_eq!(shown["a"], json!({ "settings": { "index": { "refresh_interval": "9s" } }, "defaults": {} }));
+}
+
+#[test]
+fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let set = r#"{"transient":{"search":{"max_buckets":9},"action.auto_create_index":"a*"},"persistent":{"x.y":null}}"#;
+    let nested = json!({ "search": { "max_buckets": "9" }, "action": { "auto_create_index": "a*" } });
+    let flat = json!({ "search.max_buckets": "9", "action.auto_create_index": "a*" });
+    let changed = door.get("PUT /_cluster/settings", set);
+    assert_eq!(changed, json!({ "acknowledged": true, "persistent": {}, "transient": nested }));
+    assert_eq!(door.get("PUT /_cluster/settings?flat_settings=true", set)["transient"], flat);
+    assert_eq!(door.get("GET /_cluster/settings", ""), json!({ "persistent": {}, "transient": nested }));
+    assert_eq!(door.get("GET /_cluster/settings?flat_settings=true", "")["transient"], flat);
+    let cleared = door.get("PUT /_cluster/settings", r#"{"transient":{"search.*":null}}"#);
+    assert_eq!(cleared["transient"], json!({}));
+    let shown = door.get("GET /_cluster/settings?include_defaults=true", "");
+    assert_eq!(
+        shown,
+        json!({ "persistent": {}, "transient": { "action": { "auto_create_index": "a*" } },
+            "defaults": { "search": { "max_buckets": "65535" } } })
+    );
+    for (body, kind) in [
+        ("{}", "action_request_validation_exception"),
+        (r#"{"persistent":{},"transient":{}}"#, "action_request_validation_exception"),
+        (r#"{"persistant":{"a":1}}"#, "x_content_parse_exception"),
+    ] {
+        let (status, answer) = door.ask("PUT /_cluster/settings", body);
+        assert_eq!((status, answer["error"]["type"].as_str()), (400, Some(kind)), "{body}");
+    }
+}
+
+#[test]
+fn blocks_refuse_writes_and_nothing_else() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", r#"{"aliases":{"b":{}}}"#);
+    door.get("PUT /a/_doc/1", r#"{"n":1}"#);
+    let put = |name: &str, value: bool| json!({ "index": { "blocks": { name: value } } }).to_string();
+    for (name, status, block) in [
+        ("write", 403, "FORBIDDEN/8/index write (api)"),
+        ("read_only", 403, "FORBIDDEN/5/index read-only (api)"),
+        ("read_only_allow_delete", 429, "TOO_MANY_REQUESTS/12/index has read-only-allow-delete block"),
+    ] {
+        door.get("PUT /a/_settings", &put(name, true));
+        for (request, body) in [
+            ("PUT /a/_doc/2", "{}"),
+            ("POST /b/_update/1", r#"{"doc":{}}"#),
+            ("DELETE /a/_doc/1", ""),
+            ("POST /a/_delete_by_query", r#"{"query":{"match_all":{}}}"#),
+        ] {
+            let (found, answer) = door.ask(request, body);
+            let error = &answer["error"];
+            assert_eq!(
+                (found, error["type"].as_str()),
+                (status, Some("cluster_block_exception")),
+                "{request}: {answer}"
+            );
+            assert_eq!(error["reason"], format!("index [a] blocked by: [{block}];"), "{request}");
+        }
+        let bulk = door
+            .get("POST /_bulk", "{\"index\":{\"_index\":\"a\"}}\n{}\n{\"index\":{\"_index\":\"c\"}}\n{}\n");
+        let statuses = [0, 1].map(|at| bulk["items"][at]["index"]["status"].clone());
+        assert_eq!(statuses, [json!(status), json!(201)], "{name}");
+        assert_eq!(door.get("GET /a/_count", "")["count"], 1, "{name}");
+        door.get("PUT /a/_settings", &put(name, false));
+        door.get("PUT /a/_doc/1", r#"{"n":2}"#);
+    }
+    let answer = door.get("PUT /b/_block/write", "");
+    assert_eq!(answer["indices"], json!([{ "name": "a", "blocked": true }]));
+    assert_eq!(door.ask("PUT /a/_doc/2", "{}").0, 403);
+    assert_eq!(door.ask("PUT /a/_block/read", "").0, 400);
+    assert_eq!(door.ask("PUT /none/_block/write", "").0, 404);
+    assert_eq!(door.ask("PUT /a/_settings", &put("read", true)).0, 400);
+}
