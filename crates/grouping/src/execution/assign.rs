@@ -1,24 +1,38 @@
-//! Fast paths of the assignment of rows to groups, and the filter of each.
+//! Fast paths of the assignment of rows to groups, and the filter of elements.
 
 use millrace_column::{Column, ValueLayout, layout};
 use millrace_document::{EncodedLeafValues, LeafColumn};
 
-use super::{BatchCollector, GROUPS_MAX, GroupedRows, ROWS_MAX, TOO_MANY_GROUPS};
+use super::{BatchCollector, GroupedRows, ListState};
 use crate::GroupingFailure;
 use crate::datum::ExpressionDatum;
 use crate::field::FieldReach;
 use crate::level::GroupsList;
 use crate::node::GroupingNode;
 use crate::numbers::NumberColumn;
-use crate::source::{SourceColumn, SourceGroups};
+use crate::source::SourceColumn;
 use crate::table::GroupTable;
 
 impl<'b> BatchCollector<'b, '_> {
-    /// Fast path for expressions over numbers, and for buckets of them. Returns false if it does not apply.
+    /// Assigns rows by the first fast path that applies. Returns false if none does; `inner` is empty then.
     ///
     /// # Errors
     /// There are too many groups, or places in them.
-    pub(super) fn assign_numbers(
+    pub(super) fn assign_fast(
+        &self,
+        list: &'b GroupsList,
+        state: &mut ListState,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> Result<bool, GroupingFailure> {
+        Ok(self.assign_column(list, &mut state.table, rows, inner)
+            || self.assign_elements(list, &mut state.table, rows, inner)?
+            || self.assign_numbers(list, &mut state.table, rows, inner)?
+            || self.assign_sources(list, state, rows, inner)?)
+    }
+
+    /// Fast path for expressions over numbers, and for buckets of them. Returns false if it does not apply.
+    fn assign_numbers(
         &self,
         list: &GroupsList,
         table: &mut GroupTable,
@@ -44,26 +58,21 @@ impl<'b> BatchCollector<'b, '_> {
                 };
                 inner.push(row, number);
             }
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
+            inner.check_size(table)?;
         }
         Ok(true)
     }
 
     /// Fast path for expressions over one field: each of its values is evaluated once. Returns false if it
     /// does not apply.
-    ///
-    /// # Errors
-    /// There are too many groups, or places in them.
-    pub(super) fn assign_sources(
+    fn assign_sources(
         &self,
         list: &'b GroupsList,
-        table: &mut GroupTable,
-        sources: &mut SourceGroups,
+        state: &mut ListState,
         rows: &GroupedRows,
         inner: &mut GroupedRows,
     ) -> Result<bool, GroupingFailure> {
+        let (table, sources) = (&mut state.table, &mut state.sources);
         if list.filter.is_some() || list.binds || rows.width > 0 || !sources.pays() {
             return Ok(false);
         }
@@ -76,9 +85,7 @@ impl<'b> BatchCollector<'b, '_> {
                 key => groups.push(table.number(group, &key)),
             });
             groups.iter().for_each(|group| inner.push(row, *group));
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
+            inner.check_size(table)?;
         }
         Ok(true)
     }
@@ -107,10 +114,7 @@ impl<'b> BatchCollector<'b, '_> {
 
     /// Fast path for the elements of a collection, directly from the values that are read in place. Returns
     /// false if it does not apply.
-    ///
-    /// # Errors
-    /// There are too many groups, or places in them.
-    pub(super) fn assign_elements(
+    fn assign_elements(
         &self,
         list: &GroupsList,
         table: &mut GroupTable,
@@ -156,16 +160,14 @@ impl<'b> BatchCollector<'b, '_> {
                     inner.push(row, number(table, group, value));
                 }
             }
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
+            inner.check_size(table)?;
         }
         Ok(())
     }
 
     /// Fast path for a plain field of text, without a filter, directly from its column. Returns false if it
     /// does not apply.
-    pub(super) fn assign_column(
+    fn assign_column(
         &self,
         list: &GroupsList,
         table: &mut GroupTable,
