@@ -81,8 +81,9 @@ pub(super) async fn update_where(
     let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
     let (update, bytes, _room) = read_update(call, &kind, (&namespace, group.as_ref()), request).await?;
-    let caller = IndexingCaller::default();
-    let decide = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
+    let (caller, timeout) = (IndexingCaller::default(), call.timeout);
+    let decide =
+        move |document| apply(&kind, &update, Some(document), &caller, timeout).map(StoreModification::Put);
     let change = SweepChange { decide: Arc::new(decide), bytes };
     let going = SweepRequest { pass: Arc::new(pass), change, extent: SweepExtent::Changes };
     sweep(call, going, fence).await

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use millrace_cluster::reindexing::{ReindexStep, ReindexTask};
 use millrace_document::{Document, Timestamp};
 use millrace_indexing::{ComponentFailure, IndexingCaller};
-use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal};
+use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal, WriteRefusalKind};
 
 use self::shared::ClusterReindexing;
 use super::sweep::sweep;
 use super::{BackgroundJob, IDLE, pace};
 use crate::cluster::NodeCluster;
-use crate::deployment::{CompiledDocumentType, MISFIT};
+use crate::deployment::CompiledDocumentType;
 use crate::metrics::CountedMetric;
 use crate::{Error, Node};
 
@@ -103,10 +103,10 @@ fn reindexed(kind: &CompiledDocumentType, document: Document) -> Result<StoreMod
             millrace_indexing::Error::Component {
                 failure: Overloaded(_) | Timeout(_) | Fault(_), ..
             } => WriteRefusal::fault(format!("{id}: {error}")),
-            _ => WriteRefusal {
-                code: MISFIT,
-                reason: format!("{id}: {error}; correct the document, or the indexing statements"),
-            },
+            _ => WriteRefusal::new(
+                WriteRefusalKind::Misfit,
+                format!("{id}: {error}; correct the document, or the indexing statements"),
+            ),
         }
     };
     let run = |shown| kind.scripts.run(shown, &IndexingCaller::default());
