@@ -349,7 +349,7 @@ pub(crate) fn get(node: &Arc<Node>, group: ShelfGroup, name: &str) -> Result<Opt
 /// Reads a document of any type, with the time of its write.
 ///
 /// # Errors
-/// As for [`get`].
+/// Those of [`get`].
 pub(crate) fn get_document(
     node: &Arc<Node>,
     permit: &Permit,
@@ -371,7 +371,7 @@ pub(crate) fn get_document(
 /// Names of a group that documents have, of those that are asked for.
 ///
 /// # Errors
-/// As for [`get`].
+/// Those of [`get`].
 pub(crate) fn existing(
     node: &Arc<Node>,
     group: ShelfGroup,
@@ -419,7 +419,7 @@ fn next_page(node: &Arc<Node>, scan: &mut ClusterScan) -> Result<Vec<SentVersion
 /// one has it.
 ///
 /// # Errors
-/// As many are away.
+/// At least as many nodes are away as there are replicas.
 pub(crate) fn check_all_there(node: &Node) -> Result<(), Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(()) };
     let state = cluster.state()?;

@@ -507,7 +507,7 @@ fn decide(
 /// Member `get` of the answer of an update.
 ///
 /// # Errors
-/// As for [`ShownUpdate::get`].
+/// Those of [`ShownUpdate::get`].
 fn shown_after(write: &SingleWrite, after: &StoredSource) -> Result<Option<Value>, Error> {
     let Some(shown) = ShownUpdate::of(write) else { return Ok(None) };
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source) else { return Ok(None) };

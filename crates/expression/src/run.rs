@@ -403,7 +403,7 @@ impl<'a> BatchRun<'a> {
         out
     }
 
-    /// As [`BatchRun::peek`], for tensors without mapped dimensions: each document's cells have one position,
+    /// [`BatchRun::peek`] for tensors without mapped dimensions: each document's cells have one position,
     /// to which each index adds. Tensors in their stored form are read where they lie.
     fn peek_dense(
         &self,

@@ -187,7 +187,7 @@ impl IndexCopy {
         self.take_in(changes, |before, change| before.timestamp < change.timestamp)
     }
 
-    /// As [`IndexCopy::apply`], of versions that were just read where the documents are: each counts, also in
+    /// [`IndexCopy::apply`] for versions that were just read where the documents are: each counts, also in
     /// place of a newer one.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl IndexCopy {
         self.take_in(changes, is_other)
     }
 
-    /// As [`IndexCopy::replace`], of the documents of a first build in their order. Those that nothing was
+    /// [`IndexCopy::replace`] for the documents of a first build in their order. Those that nothing was
     /// taken in about are not looked up in what was loaded before, and go to runs below all others, so that
     /// each costs a fraction of a replacement. Scans see them at once, but sort them each time: they are
     /// meant for after the build.
@@ -243,7 +243,7 @@ impl IndexCopy {
         self.take_in_held(changes, counts)
     }
 
-    /// As [`IndexCopy::take_in`], while no other thread changes documents.
+    /// [`IndexCopy::take_in`] while no other thread changes documents.
     fn take_in_held(
         &self,
         changes: Vec<IndexChange>,

@@ -196,7 +196,7 @@ impl IndexRun {
         Ok(run)
     }
 
-    /// As [`IndexRun::open`], of a run that was just written, with the checksums of its parcels.
+    /// [`IndexRun::open`] for a run that was just written, with the checksums of its parcels.
     pub fn open_written(
         disk: &dyn Disk,
         path: &Path,

@@ -196,7 +196,7 @@ impl StoreContext {
         Ok(self.try_publish(change)?)
     }
 
-    /// As [`StoreContext::publish`]; an error includes if the new state may be the one that the next start
+    /// [`StoreContext::publish`] whose error includes if the new state may be the one that the next start
     /// finds.
     pub fn try_publish(
         &self,
@@ -209,7 +209,7 @@ impl StoreContext {
         Ok(())
     }
 
-    /// As [`StoreContext::try_publish`], where versions enter these buckets with the new state.
+    /// [`StoreContext::try_publish`] where versions enter these buckets with the new state.
     pub fn try_publish_arrivals(
         &self,
         buckets: &[BucketId],
@@ -228,7 +228,7 @@ impl StoreContext {
         Ok(())
     }
 
-    /// As [`StoreContext::publish`], where versions leave these buckets, while no row is appended: the change
+    /// [`StoreContext::publish`] where versions leave these buckets, while no row is appended: the change
     /// sees all rows that exist until it takes effect. Writes are blocked in the meantime.
     pub fn publish_alone(
         &self,
@@ -285,8 +285,8 @@ impl StoreContext {
         self.roll_alone(&one_at_a_time)
     }
 
-    /// As [`StoreContext::roll`], but where a new state is just being made, nothing is done: it is for
-    /// threads that must not wait.
+    /// [`StoreContext::roll`] for threads that must not wait: while another thread makes a new state, nothing
+    /// is done.
     pub fn try_roll(&self) -> bool {
         let Some(one_at_a_time) = self.publishing.try_lock() else { return false };
         self.roll_alone(&one_at_a_time)

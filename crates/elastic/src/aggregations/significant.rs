@@ -17,7 +17,7 @@ use crate::mapping::field_at;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
 
-/// Where the values come from.
+/// Source of the values.
 enum TermSource {
     Values(FieldSource),
     /// Words of a text.

@@ -79,7 +79,7 @@ impl<'a> StreamedAggregations<'a> {
     /// ([`Self::add_of_all`]).
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// Those of [`Self::add`].
     pub(crate) fn end_matching(&mut self) -> Result<bool, Error> {
         self.settle(false)?;
         Ok(self.plans.iter().any(StreamPlan::reads_everything))
@@ -88,7 +88,7 @@ impl<'a> StreamedAggregations<'a> {
     /// Adds one of all documents, whether the query matches it or not.
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// Those of [`Self::add`].
     pub(crate) fn add_of_all(&mut self, hit: &SearchHit) -> Result<(), Error> {
         for (plan, state) in self.plans.iter().zip(&mut self.states) {
             if let (StreamWork::Global, StreamState::List(buckets), false) =
@@ -107,7 +107,7 @@ impl<'a> StreamedAggregations<'a> {
     /// compared with all documents.
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// Those of [`Self::add`].
     pub(crate) fn end_all(&mut self) -> Result<bool, Error> {
         if std::mem::replace(&mut self.passes_again, true) {
             return Ok(false);

@@ -221,7 +221,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     Ok(AdmittedFeed::Stream(Box::new(FeedStart { reader, first, form, format, key, place, room })))
 }
 
-/// What was reserved for a stream.
+/// Memory that is reserved for a stream.
 struct FeedRoom {
     form: PackedForm,
     format: FeedFormat,

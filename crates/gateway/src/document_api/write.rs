@@ -177,7 +177,7 @@ async fn change(
     Ok(decided(kind, destination, IndexedOperation { action, condition, create, deadline, timeout }))
 }
 
-/// As [`change`], on this thread, for a document type whose statements wait for nothing.
+/// [`change`] on this thread, for a document type whose statements wait for nothing.
 ///
 /// # Errors
 /// The condition cannot be parsed; the statements refuse the document.

@@ -157,7 +157,7 @@ impl NodeForwarder {
     /// Sends a request whose body is still being written.
     ///
     /// # Errors
-    /// As [`NodeForwarder::send`].
+    /// Those of [`NodeForwarder::send`].
     pub(crate) async fn stream(
         &self,
         remote: &RemoteNode,

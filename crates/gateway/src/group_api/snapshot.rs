@@ -139,7 +139,7 @@ pub(super) async fn export(call: &GroupCall, group: DocumentGroup) -> Result<Res
 /// documents which do not exist.
 ///
 /// # Errors
-/// As [`export`]; a node of the cluster does not answer, and documents would be removed because of it.
+/// Those of [`export`]; a node of the cluster does not answer, and documents would be removed because of it.
 pub(super) async fn operations(call: &GroupCall, group: DocumentGroup) -> Result<Body, Error> {
     let is_missing = call.parameters.flag("missing")?.unwrap_or(false);
     let otherwise = "documents that only it has would be removed; bring it back, or restore with missing=true, which \

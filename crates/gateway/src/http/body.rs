@@ -114,7 +114,7 @@ pub(crate) async fn read_body(
 /// Reads the whole body as sent.
 ///
 /// # Errors
-/// As [`read_body`].
+/// Those of [`read_body`].
 pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds) -> Result<ReadBody, Error> {
     let budget = node.budget();
     let mut share = if bounds.is_question { budget.question() } else { budget.share() };

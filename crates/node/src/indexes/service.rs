@@ -349,7 +349,7 @@ impl IndexesInner {
         self.settle_held(&mut self.taking.lock())
     }
 
-    /// As [`IndexesInner::settle`], while no other thread takes changes in.
+    /// [`IndexesInner::settle`] while no other thread takes changes in.
     pub fn settle_held(&self, taken: &mut TakenUntil) -> Result<(), Error> {
         let changes = self.feed.take();
         let indexes = self.all();

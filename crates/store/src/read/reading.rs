@@ -72,7 +72,7 @@ pub(crate) type FoundVisitor<'a> =
 type Groups = BTreeMap<(u32, String), GroupSources>;
 
 impl<'a> StoreSnapshot<'a> {
-    /// As the store is now.
+    /// Reads the store as it is now.
     pub fn new(shared: &'a StoreContext, order: RowOrder) -> Self {
         let written = shared.write_numbers.latest();
         let state = shared.state();

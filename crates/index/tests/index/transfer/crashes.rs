@@ -214,7 +214,7 @@ impl CrashingDisk {
     }
 }
 
-/// What a process finds that opens the directory as a copy now.
+/// Entries that a process finds which opens the directory as a copy now.
 fn found_now(directory: &Path, slice: &SliceRange) -> FoundEntries {
     if !directory.is_dir() {
         return FoundEntries::new();

@@ -430,7 +430,7 @@ impl KeptCopy {
         Ok(())
     }
 
-    /// As [`KeptCopy::flush`], without merging.
+    /// [`KeptCopy::flush`] without merging.
     ///
     /// # Errors
     /// The system refuses.

@@ -265,7 +265,7 @@ impl FirstEntries {
 }
 
 impl PlacedService {
-    /// As [`PlacedService::scan_slices`], on a thread of the pool: while it waits for copies, which may be
+    /// [`PlacedService::scan_slices`] on a thread of the pool: while it waits for copies, which may be
     /// behind or on nodes that do not answer, others have its place.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ impl PlacedIndexes {
 }
 
 impl PlacedService {
-    /// As [`PlacedIndexes::verify`].
+    /// Compares the copies of an index with the documents, see [`PlacedIndexes::verify`].
     ///
     /// # Errors
     /// Those of [`PlacedIndexes::verify`].
