@@ -416,7 +416,7 @@ impl IndexCopy {
     }
 
     /// Merges runs, if enough are of similar size; `false`: nothing was to be done. Those of a load wait for
-    /// its end. `forget_before`: no version of before this time will be applied any more, so that its removal
+    /// its end. `forget_before`: no version from before this time will be applied any more, so that its removal
     /// need not be remembered.
     ///
     /// # Errors

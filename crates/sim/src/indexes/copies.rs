@@ -85,7 +85,7 @@ impl SimIndexCopy {
         Some((self, marks))
     }
 
-    /// Writes it to the disk. Removals of before all of the marks are forgotten.
+    /// Writes it to the disk. Removals from before all of the marks are forgotten.
     pub fn flush(&mut self, marks: CopyMarks) {
         let forgotten = marks.lowest();
         self.records.retain(|_, (timestamp, body)| body.is_some() || *timestamp >= forgotten);

@@ -34,7 +34,7 @@ pub(crate) enum MarkTime {
     /// Until an earlier time of the store's own clock. Every row of that time or before can be seen by then,
     /// so none comes later.
     Until(Timestamp),
-    /// Until a time of another clock; rows of before may still come.
+    /// Until a time of another clock; earlier rows may still come.
     Given(Timestamp),
 }
 

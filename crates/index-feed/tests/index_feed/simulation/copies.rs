@@ -82,7 +82,7 @@ impl CopyNode {
         effects
     }
 
-    /// Writes a copy to the disk. Removals of before W are forgotten.
+    /// Writes a copy to the disk. Removals from before W are forgotten.
     pub fn flush(&mut self, number: CopyNumber) {
         let Some(copy) = self.copies.get_mut(&number) else { return };
         let marks = self.follower.marks(number);

@@ -53,7 +53,7 @@ fn a_copy_that_lags_answers_no_scan_that_need_not_be_fresh() {
         let lag = service.copies.lock().reports().copies[&copy.id].lag;
         assert!(lag.is_some_and(|lag| lag >= 8), "{lag:?}");
         set(&cluster, r#"{"lag-max":null}"#);
-        wait("an answer of before", async || service.scan(scan()).await.is_ok()).await;
+        wait("an earlier answer", async || service.scan(scan()).await.is_ok()).await;
         set(&cluster, r#"{"lag-max":8}"#);
         cluster.cut_off.lock().clear();
         wait("an answer again", async || service.scan(scan()).await.is_ok()).await;
