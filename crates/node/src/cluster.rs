@@ -357,7 +357,7 @@ pub trait ClusterView: Send + Sync + 'static {
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadCallback);
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one: one message to each node.
-    /// This node is the owner. Puts and removals of one bucket are taken on together or not at all. Each
+    /// This node is the owner. Puts and removals of one bucket are accepted together or not at all. Each
     /// write has an outcome of its own.
     fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant);
 

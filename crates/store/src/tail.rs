@@ -36,7 +36,7 @@ pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<(
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
-    /// Adds rows, all or none. When this returns they are as durable as is wanted, and in every later
+    /// Adds rows, all or none. When this returns they are as durable as was asked, and in every later
     /// snapshot.
     fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError>;
 

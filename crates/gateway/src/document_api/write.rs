@@ -379,11 +379,11 @@ pub(super) async fn commit(
 /// Time after which a writer that is held back looks again whether it must be.
 const HELD_BACK_STEP: Duration = Duration::from_millis(25);
 
-/// Writes a batch to the store of a node that runs alone, as soon as the store takes it on, and waits until
-/// it is as durable as is wanted. The outcomes have the order of the writes.
+/// Writes a batch to the store of a node that runs alone, as soon as the store accepts it, and waits until
+/// it is as durable as the request wants. The outcomes have the order of the writes.
 ///
 /// # Errors
-/// The store takes nothing on, until the deadline if it is overloaded.
+/// The store accepts nothing, until the deadline if it is overloaded.
 pub(super) async fn commit_batch(
     node: &GatewayState,
     permit: &Permit,
