@@ -57,7 +57,7 @@ pub use self::erasures::{ErasureQuestion, erasures_of_all, own_erasures};
 pub use self::everyone::{ListedAnswer, ListedNode};
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
-    ReplicaCompleteness, ShareStart, ShareTalk,
+    ReplicaCompleteness, ShareConversation, ShareStart,
 };
 pub use self::group_sizes::{
     ClusterGroupSizes, GroupSizesQuestion, WantedSizes, group_sizes, group_sizes_alone, own_group_sizes,

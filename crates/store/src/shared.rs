@@ -19,7 +19,7 @@ use crate::read::masks::MaskCache;
 use crate::read::recent::{RecentRowCache, WriteNumbers};
 use crate::read::settled::JoinedColumnCache;
 use crate::replica::counts::CountCache;
-use crate::snapshot::SnapshotShelf;
+use crate::snapshot::SnapshotRegistry;
 use crate::state::StoreState;
 use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::{ManifestWriteError, RenameDurability};
@@ -56,7 +56,7 @@ pub(crate) struct StoreContext {
     pub rewrites: RewriteGate,
     pub erasures: ErasureLedger,
     pub erasure_partner: RwLock<Option<Arc<dyn ErasurePartner>>>,
-    pub snapshots: SnapshotShelf,
+    pub snapshots: SnapshotRegistry,
     /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
@@ -149,7 +149,7 @@ impl StoreContext {
             rewrites: RewriteGate::default(),
             erasures,
             erasure_partner: RwLock::default(),
-            snapshots: SnapshotShelf::default(),
+            snapshots: SnapshotRegistry::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),

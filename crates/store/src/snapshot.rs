@@ -100,14 +100,14 @@ pub struct SnapshotSpace {
 
 /// Changes of the snapshots of a store.
 #[derive(Default)]
-pub(crate) struct SnapshotShelf {
+pub(crate) struct SnapshotRegistry {
     /// Held while a snapshot is made or deleted.
     changing: Mutex<()>,
     /// Space when it was last measured, and the time in microseconds of the clock.
     measured: Mutex<Option<(u64, SnapshotSpace)>>,
 }
 
-impl SnapshotShelf {
+impl SnapshotRegistry {
     /// The right to change snapshots, while it is held.
     fn change(&self) -> MutexGuard<'_, ()> {
         let changing = self.changing.lock();

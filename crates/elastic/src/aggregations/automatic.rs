@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::histograms::{DateRounding, check_points, date_head};
 use super::values::FieldSource;
-use super::{BucketContent, OneAggregation};
+use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::search::SearchHit;
 
@@ -96,7 +96,7 @@ pub(super) fn interval_of(starts: &[i64], millis: i64) -> Option<i64> {
     starts[..starts.partition_point(|start| *start <= millis)].last().copied()
 }
 
-impl OneAggregation<'_> {
+impl BucketAggregation<'_> {
     pub(super) fn automatic_division(&self) -> Result<AutomaticDivision, Error> {
         let source = self.source()?;
         check_points(&source, "auto_date_histogram")?;

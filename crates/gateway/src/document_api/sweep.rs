@@ -309,9 +309,9 @@ async fn sweep_here(
             let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
             let last = together.last().cloned();
             match change_together(call, pass, change, together).await? {
-                ChangedTogether::Changed(changed) => count += changed,
-                ChangedTogether::Unsettled(_) if count > 0 => return Ok((count, continuation)),
-                ChangedTogether::Unsettled(reason) => return Err(Error::Unsettled(reason)),
+                BatchChangeOutcome::Changed(changed) => count += changed,
+                BatchChangeOutcome::Unsettled(_) if count > 0 => return Ok((count, continuation)),
+                BatchChangeOutcome::Unsettled(reason) => return Err(Error::Unsettled(reason)),
             }
             continuation = last.and_then(|last| pass.continuation_after(&last));
             if ids.peek().is_some() && is_over(call, deadline) {
@@ -332,7 +332,7 @@ fn is_over(call: &DocumentCall, deadline: Instant) -> bool {
 }
 
 /// Outcome of changes that were made together.
-enum ChangedTogether {
+enum BatchChangeOutcome {
     /// The number of changed documents.
     Changed(u64),
     /// None was changed, for this reason; the caller may retry.
@@ -348,7 +348,7 @@ async fn change_together(
     pass: &Arc<VisitPass>,
     change: &SweepChange,
     ids: Vec<DocumentId>,
-) -> Result<ChangedTogether, Error> {
+) -> Result<BatchChangeOutcome, Error> {
     let until = call.deadline();
     let _sizes = admit_growth(call, &ids, change.bytes).await?;
     let modified = |id: DocumentId| {
@@ -372,11 +372,11 @@ async fn change_together(
         }
     }
     match failure {
-        None => Ok(ChangedTogether::Changed(changed)),
+        None => Ok(BatchChangeOutcome::Changed(changed)),
         Some(Error::Unsettled(reason)) if changed > 0 => {
             Err(Error::Unknown(format!("{changed} documents were changed, others were not: {reason}")))
         }
-        Some(Error::Unsettled(reason)) => Ok(ChangedTogether::Unsettled(reason)),
+        Some(Error::Unsettled(reason)) => Ok(BatchChangeOutcome::Unsettled(reason)),
         Some(error) => Err(error),
     }
 }

@@ -21,7 +21,9 @@ use super::message::MessageProtocol;
 use super::{NodeForwarder, is_unsettled, refusal, refused_part};
 use crate::http::{BodyMessageReader, FrameMemory, frame};
 use crate::{GatewayState, spans};
-use millrace_node::cluster::{ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk};
+use millrace_node::cluster::{
+    ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareConversation, ShareStart,
+};
 use millrace_node::search::{self, StartedShare};
 use millrace_node::{CompiledApplication, Error, ErrorKind};
 
@@ -77,13 +79,13 @@ pub(super) async fn open(
         MESSAGE_BYTES_MAX,
         FrameMemory::Results(Arc::clone(&memory)),
     );
-    let mut talk = HttpShareTalk { remote, protocol, asks, replies, memory };
-    let reply = talk.reply().await?;
-    Ok(OpenedShare { talk: Box::new(talk), reply })
+    let mut conversation = HttpShareConversation { remote, protocol, asks, replies, memory };
+    let reply = conversation.reply().await?;
+    Ok(OpenedShare { conversation: Box::new(conversation), reply })
 }
 
 /// An open conversation with another node.
-struct HttpShareTalk {
+struct HttpShareConversation {
     remote: RemoteNode,
     protocol: MessageProtocol,
     asks: Sender<Bytes, Infallible>,
@@ -91,7 +93,7 @@ struct HttpShareTalk {
     memory: Arc<QueryMemory>,
 }
 
-impl HttpShareTalk {
+impl HttpShareConversation {
     async fn reply(&mut self) -> Result<ShareReply, Error> {
         let reply = self.replies.next().await.map_err(|fault| match self.memory.refused() {
             Some(refused) => Error::Memory(refused),
@@ -114,7 +116,7 @@ impl HttpShareTalk {
     }
 }
 
-impl ShareTalk for HttpShareTalk {
+impl ShareConversation for HttpShareConversation {
     fn ask(&mut self, ask: ShareRequest) -> NodeAnswer<'_, ShareReply> {
         Box::pin(async move {
             let bytes = frame(|out| self.protocol.append(out, &ask))
@@ -161,7 +163,7 @@ pub(crate) async fn answer_share(
         search::start_share(state.node(), deployment, start, started).await?;
     let (sender, body) = Channel::<Bytes, Infallible>::new(1);
     let mut replies = ReplySender { protocol, sender };
-    let talk = async move {
+    let conversation = async move {
         // The gathering node waits as long as this runs.
         let _caller = caller;
         if replies.send(first).await.is_err() {
@@ -187,7 +189,7 @@ pub(crate) async fn answer_share(
             }
         }
     };
-    tokio::spawn(tokio::time::timeout_at(until.into(), talk));
+    tokio::spawn(tokio::time::timeout_at(until.into(), conversation));
     Ok(Response::new(Body::new(body)))
 }
 

@@ -191,7 +191,7 @@ fn number_of(path: &Path) -> Option<u64> {
 #[derive(Default)]
 pub(crate) struct ErasureWork {
     surveyed: AtomicU64,
-    wait: Mutex<LookAgain>,
+    wait: Mutex<ErasureSchedule>,
     search: Mutex<Option<UnusedPartSearch>>,
 }
 
@@ -202,9 +202,9 @@ struct UnusedPartSearch {
     found: VecDeque<u64>,
 }
 
-/// When erasures are looked after again.
+/// Time of the next look at erasures.
 #[derive(Default)]
-struct LookAgain {
+struct ErasureSchedule {
     at: u64,
     length: Duration,
     /// Number of requests for haste that were seen.
@@ -236,7 +236,7 @@ impl ErasureWork {
                 return Ok(None);
             }
             if wait.haste != haste {
-                *wait = LookAgain { haste, ..LookAgain::default() };
+                *wait = ErasureSchedule { haste, ..ErasureSchedule::default() };
             }
         }
         let chosen = match self.look(shared, now, &awake)? {

@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
-use super::answered::KeyUnderWay;
+use super::answered::ActiveStreamKey;
 use super::forward::ForwardedOperation;
 use super::key::Sha256Digest;
 use super::prepare::{PieceMemory, PreparedItem, PreparedPiece, PreparedStep, RepeatableOperation};
@@ -67,7 +67,7 @@ struct WaveUnderWay {
 
 /// Key of a stream that is under way.
 pub(super) struct StreamKey {
-    pub(super) key: KeyUnderWay,
+    pub(super) key: ActiveStreamKey,
     /// Receives the digest of the body once that has ended.
     pub(super) body: oneshot::Receiver<Sha256Digest>,
 }
