@@ -139,7 +139,7 @@ impl HitScan<'_> {
         }
         if let Some(time_field) = &index.entry.time_field {
             let span = time_bounds::of_query(self.query, index, time_field);
-            return self.visit_partitions((ordinal, index), span, after, progress, sink);
+            return self.visit_partitions(ordinal, index, span, after, progress, sink);
         }
         let node = &self.door.node;
         let document = after.map(|after| after.document.as_str());
@@ -224,7 +224,8 @@ impl HitScan<'_> {
     /// values of the search. Returns the number of other partitions.
     fn visit_partitions(
         &self,
-        (ordinal, index): (usize, &OpenIndex),
+        ordinal: usize,
+        index: &OpenIndex,
         span: Option<TimeSpan>,
         after: Option<&VisitPlace>,
         progress: &mut ScanProgress<'_>,

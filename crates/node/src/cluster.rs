@@ -287,10 +287,16 @@ pub trait ClusterMember: Send + Sync + 'static {
     /// Shared notes of the nodes by their names, as far as this node has received them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;
 
-    /// Writes notes (`None` deletes one), if the last change of the note `guard` is the given one (`None`:
-    /// there is no such note). When `done` is called, [`ClusterMember::notes`] returns the notes after the
+    /// Writes notes (`None` deletes one), if the last change of the note `guard` is `changed` (`None`: there
+    /// is no such note). When `done` is called, [`ClusterMember::notes`] returns the notes after the
     /// write, if coordination reports them in time. At most 128 notes at a time, of at most 1 MiB together.
-    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: NoteCallback);
+    fn note(
+        &self,
+        guard: &str,
+        changed: Option<u64>,
+        notes: Vec<(String, Option<Vec<u8>>)>,
+        done: NoteCallback,
+    );
 
     /// Makes an application the active one on all nodes, each of which fetches its archive; returns its
     /// generation.

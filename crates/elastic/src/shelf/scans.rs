@@ -119,8 +119,8 @@ fn scan_by(
                     after: after.clone(),
                 };
                 let answer = match place {
-                    ReaderPlace::Kept => read(node, (group, bucket), question)?,
-                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, (group, bucket), question))?,
+                    ReaderPlace::Kept => read(node, group, bucket, question)?,
+                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, group, bucket, question))?,
                 };
                 let (versions, next) = match answer {
                     None => break,

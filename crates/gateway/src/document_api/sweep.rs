@@ -80,7 +80,7 @@ pub(super) async fn update_where(
     let group = documents.group.clone();
     let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
-    let (update, bytes, _room) = read_update(call, &kind, (&namespace, group.as_ref()), request).await?;
+    let (update, bytes, _room) = read_update(call, &kind, &namespace, group.as_ref(), request).await?;
     let (caller, timeout) = (IndexingCaller::default(), call.timeout);
     let decide =
         move |document| apply(&kind, &update, Some(document), &caller, timeout).map(StoreModification::Put);
@@ -121,7 +121,8 @@ fn check_parameters(call: &DocumentCall) -> Result<(), Error> {
 async fn read_update(
     call: &DocumentCall,
     kind: &CompiledDocumentType,
-    (namespace, group): (&str, Option<&DocumentGroup>),
+    namespace: &str,
+    group: Option<&DocumentGroup>,
     request: Request,
 ) -> Result<(DocumentUpdate, usize, BudgetReservation), Error> {
     let (parts, body) = request.into_parts();
@@ -210,10 +211,10 @@ impl SweepRequest {
         let Some(GroupDrop { documents, .. }) = dropped.filter(|dropped| dropped.leaves_some) else {
             return match dropped {
                 Some(dropped) => Ok((dropped.documents, None)),
-                None => sweep_here(call, &pass, &self.change, from, (deadline, fence)).await,
+                None => sweep_here(call, &pass, &self.change, from, deadline, fence).await,
             };
         };
-        match sweep_here(call, &pass, &self.change, from, (deadline, fence)).await {
+        match sweep_here(call, &pass, &self.change, from, deadline, fence).await {
             Ok((changed, continuation)) => Ok((documents + changed, continuation)),
             Err(Error::Unsettled(reason)) => {
                 Err(Error::Unknown(format!("{documents} documents were removed, others were not: {reason}")))
@@ -291,7 +292,8 @@ async fn sweep_here(
     pass: &Arc<VisitPass>,
     change: &SweepChange,
     mut continuation: Option<String>,
-    (deadline, fence): (Instant, ReadFence),
+    deadline: Instant,
+    fence: ReadFence,
 ) -> Result<(u64, Option<String>), Error> {
     let mut count = 0;
     loop {

@@ -61,10 +61,11 @@ pub(super) async fn open(
     let first =
         frame(|out| protocol.append(out, &begin)).map_err(|fault| Error::Internal(fault.to_string()))?;
     asks.send_data(first).await.map_err(|_| broke_off(&remote, "it was not asked"))?;
-    let what = (Method::POST, "/search/");
     let mut headers = HeaderMap::new();
     spans::continue_in(&mut headers, observer.map(|observer| observer.header()));
-    let answer = forwarder.stream(&remote, what, headers, Body::new(body), &ForwardKind::Share).await?;
+    let answer = forwarder
+        .stream(&remote, Method::POST, "/search/", headers, Body::new(body), &ForwardKind::Share)
+        .await?;
     if is_unsettled(answer.headers()) {
         return Err(Error::Unsettled(format!("node {remote} does not have the documents")));
     }

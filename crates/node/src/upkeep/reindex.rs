@@ -55,14 +55,14 @@ impl ReindexJob {
         let Ok(deployment) = node.deployments().current() else { return IDLE };
         let Ok(kind) = deployment.kind(&task.document_type) else { return IDLE };
         let began = Instant::now();
-        let (step, seen) =
-            match page(node, kind, (ViewScope::All, Timestamp(u64::MAX)), task.position.clone()) {
-                Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
-                    (ReindexStep::GoesOn { position, progress }, seen)
-                }
-                Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
-                Err(error) => (ReindexStep::Fails(error.to_string()), 0),
-            };
+        let (step, seen) = match page(node, kind, ViewScope::All, Timestamp(u64::MAX), task.position.clone())
+        {
+            Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
+                (ReindexStep::GoesOn { position, progress }, seen)
+            }
+            Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
+            Err(error) => (ReindexStep::Fails(error.to_string()), 0),
+        };
         let ends = !matches!(step, ReindexStep::GoesOn { .. });
         let save = ends || self.unsaved.is_none_or(|since| since.elapsed() >= SAVE);
         if save {
@@ -84,7 +84,8 @@ fn pace_of(node: &Node, began: Instant, seen: u64, task: &ReindexTask) -> Durati
 fn page(
     node: &Node,
     kind: &CompiledDocumentType,
-    (scope, until): (ViewScope, Timestamp),
+    scope: ViewScope,
+    until: Timestamp,
     continuation: Option<String>,
 ) -> Result<SweptPage, Error> {
     let visit = StoreVisit { scope, wanted: PAGE, continuation, ..StoreVisit::all(&[&*kind.schema.name]) };

@@ -178,7 +178,7 @@ impl DropMarks {
     }
 
     /// Time at which the store learned of the last drop of a group whose location is in a range; 0: none.
-    pub fn last_group_mark(&self, (first, last): (u32, u32)) -> u64 {
+    pub fn last_group_mark(&self, first: u32, last: u32) -> u64 {
         let is_inside = |group: &str| {
             let bits = DocumentGroup::from_key(group).and_then(|group| group.location_bits());
             bits.is_some_and(|bits| (first..=last).contains(&bits.reverse_bits()))
