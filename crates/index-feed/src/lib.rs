@@ -52,11 +52,13 @@
 //! answer for.
 //!
 //! Everything here is values and functions of them: no I/O, no threads, no clock. This crate knows neither
-//! stores nor indexes: documents are sort keys, and rows are what the caller makes of them.
+//! stores nor indexes: documents are sort keys, and rows are what the caller makes of them. Simulations have
+//! copies as maps, which [`records`] changes by the effects.
 
 mod follower;
 mod freshness;
 mod message;
+pub mod records;
 mod session;
 mod source;
 
