@@ -21,8 +21,8 @@ pub enum WriteRefusalKind {
     Overloaded,
     /// The document needs a model or a service that did not answer within this time.
     Late(Duration),
-    /// A fault of the server: the stored document is damaged, the modification panicked, or it needs something
-    /// that does not work.
+    /// A fault of the server: the stored document is damaged, the modification panicked, or it needs
+    /// something that does not work.
     Fault,
 }
 

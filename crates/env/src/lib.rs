@@ -5,10 +5,10 @@
 //! writes short, flips bits. A [`PowerLossDisk`] shows the state after a loss of power, and an
 //! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open
 //! files. A [`ThreadClass`] gives the urgency of a thread, [`pace`] lets background work yield, and
-//! [`run_or_exit`] ends the process when a thread panics that it needs. A [`ModelCaller`] is a waiting request,
-//! as models and remote services see it. [`error_causes`] and [`text_with_causes`] follow an error to its
-//! causes. A [`LatencyHistogram`] counts latencies for metrics. A [`ZstdReader`] unpacks what others have
-//! packed, as it comes. A [`filter`] says which keys a file does not have.
+//! [`run_or_exit`] ends the process when a thread panics that it needs. A [`ModelCaller`] is a waiting
+//! request, as models and remote services see it. [`error_causes`] and [`text_with_causes`] follow an error
+//! to its causes. A [`LatencyHistogram`] counts latencies for metrics. A [`ZstdReader`] unpacks what others
+//! have packed, as it comes. A [`filter`] says which keys a file does not have.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!

@@ -150,8 +150,8 @@ pub enum FeedChange<B> {
     },
     /// Versions entered or left the bucket other than by rows and drops: it must be read again.
     Stale(BucketId),
-    /// Of the followed buckets, all replicas have all versions from before a time, and no such version is still
-    /// to come but a late one.
+    /// Of the followed buckets, all replicas have all versions from before a time, and no such version is
+    /// still to come but a late one.
     Closed {
         /// Version of the cluster state that the buckets are of: by another one, documents may be of others.
         version: u64,

@@ -416,8 +416,8 @@ impl IndexCopy {
     }
 
     /// Merges runs, if enough are of similar size; `false`: nothing was to be done. Those of a load wait for
-    /// its end. `forget_before`: no version from before this time will be applied any more, so that its removal
-    /// need not be remembered.
+    /// its end. `forget_before`: no version from before this time will be applied any more, so that its
+    /// removal need not be remembered.
     ///
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.

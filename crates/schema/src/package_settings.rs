@@ -28,8 +28,8 @@ enum RankingModel {
     /// The documented behaviour: words are stemmed, lengths are those of the group, `rerank-count` holds.
     #[default]
     Documented,
-    /// The behaviour of Vespa's streaming search: no stemming, fixed average lengths, the second phase for all
-    /// hits.
+    /// The behaviour of Vespa's streaming search: no stemming, fixed average lengths, the second phase for
+    /// all hits.
     VespaStreaming,
 }
 

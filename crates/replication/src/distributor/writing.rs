@@ -104,7 +104,8 @@ impl Distributor {
         self.accept(write, None, effects);
     }
 
-    /// Accepts a write, or answers with the reason why not. Parts of batches were admitted before, as a whole.
+    /// Accepts a write, or answers with the reason why not. Parts of batches were admitted before, as a
+    /// whole.
     pub(super) fn accept(
         &mut self,
         write: ClientWrite,
