@@ -179,7 +179,7 @@ impl IndexCopy {
 
     /// Takes versions of documents in. They may come in any order and again; of each document the newest
     /// counts. Returns the number of those that changed something. Scans see the changes at once; they are
-    /// durable after a [`IndexCopy::flush`].
+    /// durable after an [`IndexCopy::flush`].
     ///
     /// # Errors
     /// A run cannot be read or is damaged; a key is too long.
