@@ -260,7 +260,7 @@ impl FirstEntries {
         let queried = QueriedBuckets::new(Some(within), &self.missing);
         let entries = self.entries.iter().map(|(_, document, time)| (&document[..], *time));
         let others = self.others.iter().map(|(_, document, _)| &document[..]);
-        in_order::scope(definition, &queried, (first, self.is_whole), entries, others)
+        in_order::scope(definition, &queried, first, self.is_whole, entries, others)
     }
 }
 

@@ -592,8 +592,8 @@ fn a_node_is_followed_while_its_store_passes_changes_on() {
             buckets: BTreeMap::new(),
         };
         let follow = || {
-            let means = (&service.cluster, &service.runtime);
-            source.follow(means, NodeKey(1), request.clone(), BTreeSet::new())
+            let (cluster, runtime) = (&service.cluster, &service.runtime);
+            source.follow(cluster, runtime, NodeKey(1), request.clone(), BTreeSet::new())
         };
         follow().expect_err("no index is placed");
         let passed = source.pass(&defined());
