@@ -31,6 +31,12 @@ impl DocumentSortKey {
         &self.0
     }
 
+    /// [`DocumentGroup::key`] of the document's group.
+    pub fn group_key(&self) -> &str {
+        let group = self.0[4..].split(|byte| *byte == 0).next().unwrap_or_default();
+        std::str::from_utf8(group).expect("a group's key is a text, and was written whole")
+    }
+
     /// The reversed location of the document.
     pub fn reversed_location(&self) -> ReversedLocation {
         reversed_location(&self.0)

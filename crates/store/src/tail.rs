@@ -9,6 +9,7 @@
 
 mod beside;
 pub(crate) mod chunk;
+mod filter;
 mod fjall;
 pub(crate) mod journal;
 mod log_file;
@@ -19,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::fjall::{FjallTails, copy_directory};
+pub(crate) use filter::TailFilter;
 pub(crate) use journal::LogEntry;
 pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
@@ -37,7 +39,7 @@ pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<(
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
     /// Adds rows, all or none. When this returns they are as durable as was asked, and in every later
-    /// snapshot.
+    /// snapshot. Their ids are in the filter before any snapshot has them.
     fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError>;
 
     /// Makes all rows durable that were added before.
@@ -45,6 +47,9 @@ pub(crate) trait TailRows: Send + Sync {
 
     /// The rows as they are now.
     fn snapshot(&self) -> Box<dyn TailSnapshot>;
+
+    /// Filter of the ids that have rows, which is asked before a snapshot is taken.
+    fn ids(&self) -> &TailFilter;
 
     /// Keeps marks, each with a time of its own, beside the rows, under the same log, all or none: when this
     /// returns they are durable.

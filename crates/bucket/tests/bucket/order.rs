@@ -56,10 +56,11 @@ proptest! {
     }
 
     #[test]
-    fn a_key_tells_its_location(group in "[a-z]{0,3}", name in "[a-z0-9]{1,8}") {
-        let group = if group.is_empty() { DocumentGroup::None } else { DocumentGroup::Name(group) };
+    fn a_key_tells_its_location_and_its_group(group in groups(), name in "[a-z0-9]{1,8}") {
         let id = id(&group, &name);
-        prop_assert_eq!(DocumentSortKey::new(&id).reversed_location(), id.location().reversed());
+        let key = DocumentSortKey::new(&id);
+        prop_assert_eq!(key.reversed_location(), id.location().reversed());
+        prop_assert_eq!(key.group_key(), group.key());
     }
 
     #[test]

@@ -9,28 +9,30 @@ use crate::shared::StoreContext;
 
 /// Returns the newest version of a document, unless it is a removal or was dropped.
 pub(crate) fn get(shared: &StoreContext, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
-    newest(shared, id)?.map_or(Ok(None), |found| content(shared, id, found))
+    found(shared, id, &DocumentSortKey::new(id), Some(NewestVersion::Unread(u64::MAX)))
 }
 
 /// Returns the newest version of a document as [`newest_versions`] has found it, unless it is a removal or
-/// was dropped since then.
+/// was dropped since then. One that is to be looked up alone is looked up.
 pub(crate) fn found(
     shared: &StoreContext,
     id: &DocumentId,
+    key: &DocumentSortKey,
     found: Option<NewestVersion>,
 ) -> Result<Option<(Document, Timestamp)>, Error> {
-    match found {
-        Some(NewestVersion::Unread(_)) => get(shared, id),
-        Some(found) if found.timestamp() > dropped(shared, id) => content(shared, id, found),
-        _ => Ok(None),
-    }
+    let found = match found {
+        Some(NewestVersion::Unread(_)) => newest(shared, id, key)?,
+        found => found.filter(|found| found.timestamp() > dropped(shared, id, key)),
+    };
+    found.map_or(Ok(None), |found| content(shared, id, found))
 }
 
 /// Returns the newest version of a document, which may be a removal; a dropped document is a removal at the
 /// time of the drop.
 pub(crate) fn version(shared: &StoreContext, id: &DocumentId) -> Result<Option<DocumentVersion>, Error> {
-    let Some(found) = newest(shared, id)? else {
-        let dropped = dropped(shared, id);
+    let key = DocumentSortKey::new(id);
+    let Some(found) = newest(shared, id, &key)? else {
+        let dropped = dropped(shared, id, &key);
         return Ok((dropped > 0).then(|| DocumentVersion::removal(id.clone(), Timestamp(dropped))));
     };
     let timestamp = Timestamp(found.timestamp());
@@ -40,15 +42,17 @@ pub(crate) fn version(shared: &StoreContext, id: &DocumentId) -> Result<Option<D
     }))
 }
 
-fn newest(shared: &StoreContext, id: &DocumentId) -> Result<Option<NewestVersion>, Error> {
-    let key = DocumentSortKey::new(id);
-    Ok(newest_versions(&shared.state(), &[(id, &key)], usize::MAX)?.pop().flatten())
+fn newest(
+    shared: &StoreContext,
+    id: &DocumentId,
+    key: &DocumentSortKey,
+) -> Result<Option<NewestVersion>, Error> {
+    Ok(newest_versions(&shared.state(), &[(id, key)], usize::MAX)?.pop().flatten())
 }
 
 /// The time up to which versions of a document are dropped; 0: none are.
-fn dropped(shared: &StoreContext, id: &DocumentId) -> u64 {
-    let location = id.location().reversed();
-    shared.state().marks.dropped(id.document_type(), location, &id.group().key())
+fn dropped(shared: &StoreContext, id: &DocumentId, key: &DocumentSortKey) -> u64 {
+    shared.state().marks.dropped(id.document_type(), key.reversed_location(), key.group_key())
 }
 
 /// The document of a version, unless that is a removal.

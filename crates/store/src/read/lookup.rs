@@ -3,7 +3,7 @@
 //! The documents are sorted by type and key, the order of rows and chunks. So one pass over a snapshot of
 //! each generation of the tail, and over the directories of each segment, finds all of them: it goes on from
 //! one document to the next, by a search where much lies in between, and the ids of a chunk are fetched once.
-//! Segments whose filters say that they do not have a document are not searched for it.
+//! Generations and segments whose filters say that they do not have a document are not searched for it.
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -62,7 +62,7 @@ struct SoughtVersion<'d> {
     key: &'d DocumentSortKey,
     hash: KeyHash,
     location: ReversedLocation,
-    group: String,
+    group: &'d str,
     found: Option<NewestVersion>,
 }
 
@@ -87,14 +87,13 @@ pub(crate) fn newest_versions(
     let sought = documents.iter().enumerate().map(|(index, &(id, key))| {
         let location = key.reversed_location();
         let hash = KeyHash::of(id.as_str().as_bytes());
-        SoughtVersion { index, id, key, hash, location, group: id.group().key(), found: None }
+        SoughtVersion { index, id, key, hash, location, group: key.group_key(), found: None }
     });
     let mut sought: Vec<SoughtVersion<'_>> = sought.collect();
     sought.sort_unstable_by(|a, b| (a.id.document_type(), a.key).cmp(&(b.id.document_type(), b.key)));
     find_in_tail(state, &mut sought, most_bytes)?;
     let is_of_same_bucket = |a: &SoughtVersion<'_>, b: &SoughtVersion<'_>| {
-        a.id.document_type() == b.id.document_type()
-            && state.bucket(a.location).id == state.bucket(b.location).id
+        a.id.document_type() == b.id.document_type() && state.bucket(a.location).has(b.location)
     };
     for of_bucket in sought.chunk_by_mut(is_of_same_bucket) {
         let bucket = state.bucket(of_bucket[0].location);
@@ -102,8 +101,8 @@ pub(crate) fn newest_versions(
     }
     let mut found: Vec<Option<NewestVersion>> = documents.iter().map(|_| None).collect();
     for SoughtVersion { index, id, location, group, found: newest, .. } in sought {
-        let dropped = state.marks.dropped(id.document_type(), location, &group);
-        found[index] = newest.filter(|newest| newest.timestamp() > dropped);
+        let dropped = || state.marks.dropped(id.document_type(), location, group);
+        found[index] = newest.filter(|newest| newest.timestamp() > dropped());
     }
     Ok(found)
 }
@@ -119,6 +118,8 @@ fn find_in_tail(
         let newest = generation.newest();
         // Most rows of a generation are newer than all of the previous one.
         let mut older: Vec<_> = documents.iter_mut().filter(|document| document.known() < newest).collect();
+        // Before the snapshot is taken: most documents that are not there have no row in it.
+        generation.tail.ids().retain(&mut older, |document| document.hash);
         if older.is_empty() {
             continue;
         }

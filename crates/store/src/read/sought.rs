@@ -83,9 +83,9 @@ impl StoreSnapshot<'_> {
             true => self.ungrouped_segments(group.document_type, &sought.bucket)?,
             false => self.find_segments(group.document_type, &sought.bucket, group.location, group.group)?,
         };
-        let tail = self.sought_tail(&sought.documents)?;
         let hash = |document: &DocumentSortKey| KeyHash::of(id_in(document, group.group));
         let hashes: Vec<KeyHash> = sought.documents.iter().map(hash).collect();
+        let tail = self.sought_tail(&sought.documents, &hashes)?;
         let mut documents_of: Vec<Vec<&DocumentSortKey>> = Vec::new();
         for source in &segments {
             documents_of.extend(documents_of_chunks(source, &sought.documents, &hashes)?);
@@ -114,8 +114,14 @@ impl StoreSnapshot<'_> {
         Ok(found)
     }
 
-    /// The keys of the tail rows of documents of one group, given in order.
-    fn sought_tail(&self, documents: &[DocumentSortKey]) -> Result<Vec<TailKey>, Error> {
+    /// The keys of the tail rows of documents of one group, given in order with the hashes of their ids.
+    fn sought_tail(&self, documents: &[DocumentSortKey], hashes: &[KeyHash]) -> Result<Vec<TailKey>, Error> {
+        // A filter has all ids of the snapshot, which was taken before.
+        let can_have = |hash: &KeyHash| {
+            self.state.generations.iter().any(|generation| generation.tail.ids().may_have(*hash))
+        };
+        let possible = documents.iter().zip(hashes).filter(|&(_, hash)| can_have(hash));
+        let documents: Vec<&DocumentSortKey> = possible.map(|(document, _)| document).collect();
         let at_once = if documents.len() > SEEKS_MAX { documents.len() } else { 1 };
         let mut tail = Vec::new();
         for documents in documents.chunks(at_once) {

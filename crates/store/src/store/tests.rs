@@ -11,7 +11,8 @@ use millrace_env::ManualClock;
 use super::Store;
 use crate::read::columns::EmptyLayout;
 use crate::tail::{
-    AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, TailFactory, TailRows, TailSnapshot,
+    AppendError, FjallTails, KeyValue, RowDurability, RowVisitor, TailFactory, TailFilter, TailRows,
+    TailSnapshot,
 };
 use crate::{
     CommittedWrite, DocumentWrite, Error, StoreChange, StoreOptions, StoreVisit, ViewScope, WriteDurability,
@@ -69,6 +70,10 @@ impl TailRows for FaultyTail {
 
     fn snapshot(&self) -> Box<dyn TailSnapshot> {
         self.0.snapshot()
+    }
+
+    fn ids(&self) -> &TailFilter {
+        self.0.ids()
     }
 }
 
@@ -432,6 +437,10 @@ impl TailRows for CountedTail {
 
     fn snapshot(&self) -> Box<dyn TailSnapshot> {
         Box::new(CountedSnapshot(self.0.snapshot(), Arc::clone(&self.1)))
+    }
+
+    fn ids(&self) -> &TailFilter {
+        self.0.ids()
     }
 }
 

@@ -20,8 +20,8 @@ use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
-    AppendError, KeyValue, RowDurability, RowKey, RowVisitor, TailFactory, TailRow, TailRows, TailSnapshot,
-    marks_of,
+    AppendError, KeyValue, RowDurability, RowKey, RowVisitor, TailFactory, TailFilter, TailRow, TailRows,
+    TailSnapshot, marks_of,
 };
 use crate::error::is_no_space;
 use crate::{CheckFinding, Error};
@@ -266,8 +266,9 @@ fn open_existing(directory: &Path, log: &LogContent) -> Result<FjallTail, Error>
     })?;
     let keyspaces = [Some(&tail.rows), Some(&tail.marks), tail.links.as_ref()];
     let numbers: Vec<u64> = keyspaces.iter().flatten().map(|keyspace| keyspace.id()).collect();
-    for keyspace in [&tail.rows, &tail.marks] {
-        let found = keyspace.len().map_err(|error| failed(&error))?;
+    let rows = tail.add_ids().map_err(|error| failed(&error))?;
+    let marks = tail.marks.len().map_err(|error| failed(&error))?;
+    for (keyspace, found) in [(&tail.rows, rows), (&tail.marks, marks)] {
         let written = log.keys.count(keyspace.id());
         if found != written || !log.keys.are_within(&numbers) {
             let name = keyspace.name();
@@ -296,6 +297,7 @@ fn open_database(directory: &Path, end: LogEnd) -> Result<FjallTail, fjall::Erro
     Ok(FjallTail {
         database,
         rows,
+        ids: TailFilter::default(),
         marks,
         links,
         log,
@@ -321,6 +323,8 @@ fn io_error(error: &fjall::Error) -> Option<&io::Error> {
 struct FjallTail {
     database: Database,
     rows: Keyspace,
+    /// The ids of all rows, and of rows that could not be written.
+    ids: TailFilter,
     marks: Keyspace,
     /// `None` in a generation of an earlier version, as long as the disk is full.
     links: Option<Keyspace>,
@@ -340,6 +344,7 @@ struct WrittenLog {
 
 impl TailRows for FjallTail {
     fn append(&self, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
+        self.ids.add(rows.iter().map(|(key, _)| key.as_slice()));
         self.write(&mut self.log(), &self.rows, rows, durability)
     }
 
@@ -358,6 +363,10 @@ impl TailRows for FjallTail {
 
     fn snapshot(&self) -> Box<dyn TailSnapshot> {
         Box::new(FjallSnapshot { snapshot: self.database.snapshot(), rows: self.rows.clone() })
+    }
+
+    fn ids(&self) -> &TailFilter {
+        &self.ids
     }
 
     fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
@@ -379,6 +388,13 @@ impl TailRows for FjallTail {
 impl FjallTail {
     fn log(&self) -> MutexGuard<'_, WrittenLog> {
         self.log.lock()
+    }
+
+    /// Adds the ids of the rows that were written before to the filter. Returns the number of rows.
+    fn add_ids(&self) -> Result<usize, fjall::Error> {
+        let keys: Vec<fjall::Slice> = self.rows.iter().map(fjall::Guard::key).collect::<Result<_, _>>()?;
+        self.ids.add(keys.iter().map(|key| &**key));
+        Ok(keys.len())
     }
 
     /// Writes all of a batch or nothing.

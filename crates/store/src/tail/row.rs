@@ -88,13 +88,15 @@ impl<'a> RowKey<'a> {
 
     /// Returns true if a key is that of this version of the document.
     pub fn names(key: &[u8], id: &DocumentId, timestamp: Timestamp) -> bool {
-        let parts = || {
-            let (sort_key, suffix) = key.split_at_checked(key.len().checked_sub(SUFFIX)?)?;
-            let rest = sort_key.get(4..)?;
-            let group_end = rest.iter().position(|byte| *byte == 0)?;
-            Some((rest.get(group_end + 5..)?, &suffix[1..]))
-        };
-        parts() == Some((id.as_str().as_bytes(), &(!timestamp.0).to_be_bytes()))
+        key.ends_with(&(!timestamp.0).to_be_bytes()) && Self::id_in(key) == Some(id.as_str().as_bytes())
+    }
+
+    /// The id in a key, without taking all of it apart; `None`: it is not one that the store writes.
+    pub fn id_in(key: &[u8]) -> Option<&[u8]> {
+        let sort_key = key.get(..key.len().checked_sub(SUFFIX)?)?;
+        let rest = sort_key.get(4..)?;
+        let group_end = rest.iter().position(|byte| *byte == 0)?;
+        rest.get(group_end + 5..)
     }
 
     /// The first key after those of all versions of the document.

@@ -113,7 +113,7 @@ impl PendingWrites {
             unreachable!("only modifications are queued for the modifiers")
         };
         // A document that cannot be read must not hold up the others.
-        match self.shared.health.guard("modify a document", || self.modify(&id, found, modify)) {
+        match self.shared.health.guard("modify a document", || self.modify(&id, &key, found, modify)) {
             Ok((Some(value), existed)) => {
                 let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
                 return Some(PendingCommit { rows, durability, reply, is_joined: false });
@@ -131,10 +131,11 @@ impl PendingWrites {
     fn modify(
         &self,
         id: &DocumentId,
+        key: &DocumentSortKey,
         found: Option<NewestVersion>,
         modify: Modify,
     ) -> Result<(Option<RowValue>, Option<Timestamp>), Error> {
-        let found = get::found(&self.shared, id, found)?;
+        let found = get::found(&self.shared, id, key, found)?;
         let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
         let decided = catch_unwind(AssertUnwindSafe(|| modify(found)))
             .unwrap_or_else(|_| Err(WriteRefusal::panicked()));
