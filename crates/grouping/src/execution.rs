@@ -109,12 +109,6 @@ impl GroupedRows {
         self.rows.push(row);
         self.groups.push(group);
     }
-
-    /// Checks that no more rows are in groups, and groups in their table, than a request may have.
-    fn check_size(&self, table: &GroupTable) -> Result<(), GroupingFailure> {
-        let is_within = table.len() <= GROUPS_MAX && self.rows.len() <= ROWS_MAX;
-        if is_within { Ok(()) } else { Err(TOO_MANY_GROUPS) }
-    }
 }
 
 impl GroupingExecution {
@@ -410,12 +404,20 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
         state: &mut ListState,
         rows: &GroupedRows,
     ) -> Result<GroupedRows, GroupingFailure> {
+        let table = &mut state.table;
         let width = rows.width + usize::from(list.binds);
         let mut inner = GroupedRows { width, ..GroupedRows::default() };
-        if self.paths.is_fast() && self.assign_fast(list, state, rows, &mut inner)? {
+        if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
             return Ok(inner);
         }
-        let table = &mut state.table;
+        if self.assign_elements(list, table, rows, &mut inner)?
+            || self.assign_numbers(list, table, rows, &mut inner)?
+        {
+            return Ok(inner);
+        }
+        if self.paths.is_fast() && self.assign_sources(list, table, &mut state.sources, rows, &mut inner)? {
+            return Ok(inner);
+        }
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
             let outer = rows.elements(index);
             let key = list.by.eval(self.context(row, outer));
@@ -428,7 +430,9 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
                     inner.push(row, table.number(group, value));
                 }
             }
-            inner.check_size(table)?;
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
         }
         Ok(inner)
     }

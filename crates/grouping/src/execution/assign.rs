@@ -1,38 +1,24 @@
-//! Fast paths of the assignment of rows to groups, and the filter of elements.
+//! Fast paths of the assignment of rows to groups, and the filter of each.
 
 use millrace_column::{Column, ValueLayout, layout};
 use millrace_document::{EncodedLeafValues, LeafColumn};
 
-use super::{BatchCollector, GroupedRows, ListState};
+use super::{BatchCollector, GROUPS_MAX, GroupedRows, ROWS_MAX, TOO_MANY_GROUPS};
 use crate::GroupingFailure;
 use crate::datum::ExpressionDatum;
 use crate::field::FieldReach;
 use crate::level::GroupsList;
 use crate::node::GroupingNode;
 use crate::numbers::NumberColumn;
-use crate::source::SourceColumn;
+use crate::source::{SourceColumn, SourceGroups};
 use crate::table::GroupTable;
 
 impl<'b> BatchCollector<'b, '_> {
-    /// Assigns rows by the first fast path that applies. Returns false if none does; `inner` is empty then.
+    /// Fast path for expressions over numbers, and for buckets of them. Returns false if it does not apply.
     ///
     /// # Errors
     /// There are too many groups, or places in them.
-    pub(super) fn assign_fast(
-        &self,
-        list: &'b GroupsList,
-        state: &mut ListState,
-        rows: &GroupedRows,
-        inner: &mut GroupedRows,
-    ) -> Result<bool, GroupingFailure> {
-        Ok(self.assign_column(list, &mut state.table, rows, inner)
-            || self.assign_elements(list, &mut state.table, rows, inner)?
-            || self.assign_numbers(list, &mut state.table, rows, inner)?
-            || self.assign_sources(list, state, rows, inner)?)
-    }
-
-    /// Fast path for expressions over numbers, and for buckets of them. Returns false if it does not apply.
-    fn assign_numbers(
+    pub(super) fn assign_numbers(
         &self,
         list: &GroupsList,
         table: &mut GroupTable,
@@ -58,21 +44,26 @@ impl<'b> BatchCollector<'b, '_> {
                 };
                 inner.push(row, number);
             }
-            inner.check_size(table)?;
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
         }
         Ok(true)
     }
 
     /// Fast path for expressions over one field: each of its values is evaluated once. Returns false if it
     /// does not apply.
-    fn assign_sources(
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    pub(super) fn assign_sources(
         &self,
         list: &'b GroupsList,
-        state: &mut ListState,
+        table: &mut GroupTable,
+        sources: &mut SourceGroups,
         rows: &GroupedRows,
         inner: &mut GroupedRows,
     ) -> Result<bool, GroupingFailure> {
-        let (table, sources) = (&mut state.table, &mut state.sources);
         if list.filter.is_some() || list.binds || rows.width > 0 || !sources.pays() {
             return Ok(false);
         }
@@ -85,7 +76,9 @@ impl<'b> BatchCollector<'b, '_> {
                 key => groups.push(table.number(group, &key)),
             });
             groups.iter().for_each(|group| inner.push(row, *group));
-            inner.check_size(table)?;
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
         }
         Ok(true)
     }
@@ -114,7 +107,10 @@ impl<'b> BatchCollector<'b, '_> {
 
     /// Fast path for the elements of a collection, directly from the values that are read in place. Returns
     /// false if it does not apply.
-    fn assign_elements(
+    ///
+    /// # Errors
+    /// There are too many groups, or places in them.
+    pub(super) fn assign_elements(
         &self,
         list: &GroupsList,
         table: &mut GroupTable,
@@ -160,14 +156,16 @@ impl<'b> BatchCollector<'b, '_> {
                     inner.push(row, number(table, group, value));
                 }
             }
-            inner.check_size(table)?;
+            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
+                return Err(TOO_MANY_GROUPS);
+            }
         }
         Ok(())
     }
 
     /// Fast path for a plain field of text, without a filter, directly from its column. Returns false if it
     /// does not apply.
-    fn assign_column(
+    pub(super) fn assign_column(
         &self,
         list: &GroupsList,
         table: &mut GroupTable,
