@@ -22,7 +22,7 @@ use crate::random::BenchRandom;
 
 /// Maximum time for copies to be made.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3_600);
-/// Maximum time for a change of the cluster to be taken on.
+/// Maximum time for a change of the cluster to take effect.
 const CHANGED: Duration = Duration::from_secs(120);
 /// Timeout of one request to a config port: the leader answers some of them.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(60);

@@ -320,7 +320,7 @@ impl NodeClient {
     /// Like [`NodeClient::open`], with a body that is written meanwhile, in place of that of the request.
     ///
     /// # Errors
-    /// As those of [`NodeClient::open`].
+    /// Those of [`NodeClient::open`].
     pub async fn exchange(
         &self,
         request: OutgoingRequest,

@@ -118,7 +118,7 @@ impl Controller {
         let mut reasons: BTreeMap<String, String> =
             reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
         let next = match enough(inputs.configuration, &judged, &without) && cut_off.is_empty() {
-            true => next(inputs, &assignments, layout, (&judged, &followers), previous)?,
+            true => next(inputs, &assignments, layout, &judged, &followers, previous)?,
             false => None,
         };
         for name in cut_off.into_iter().filter(|name| !inputs.registrations.contains_key(name)) {
@@ -248,7 +248,8 @@ fn next(
     inputs: &ControllerInputs<'_>,
     assignments: &NodeAssignments,
     layout: NodeHierarchy,
-    (judged, followers): (&BTreeMap<NodeKey, (String, NodeStateProposal)>, &FollowedStates),
+    judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    followers: &FollowedStates,
     previous: Option<&ClusterState>,
 ) -> Result<Option<ClusterState>, Error> {
     let votes_are_kept = followers.votes_are_kept(judged);

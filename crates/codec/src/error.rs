@@ -12,7 +12,7 @@ pub enum Error {
     /// The message is one that is not sent.
     #[error("a message that stays in its process was to be sent: {0}")]
     Encode(postcard::Error),
-    /// As [`Error::Encode`], in protocol 1.
+    /// [`Error::Encode`] in protocol 1.
     #[error("a message that stays in its process was to be sent: {0}")]
     EncodeCbor(ciborium::ser::Error<io::Error>),
     /// The bytes are not a message of protocol 1.

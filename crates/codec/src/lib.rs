@@ -29,7 +29,7 @@ pub fn encode(message: &impl Serialize, expected: usize) -> Result<Vec<u8>, Erro
 /// Encodes a message after others.
 ///
 /// # Errors
-/// As [`encode`].
+/// Those of [`encode`].
 pub fn append(out: Vec<u8>, message: &impl Serialize) -> Result<Vec<u8>, Error> {
     postcard::to_extend(message, out).map_err(Error::Encode)
 }
@@ -47,7 +47,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 /// Decodes the first of several messages; also returns the bytes of the others.
 ///
 /// # Errors
-/// As [`decode`].
+/// Those of [`decode`].
 pub fn decode_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Error> {
     postcard::take_from_bytes(bytes).map_err(|error| match error {
         postcard::Error::DeserializeUnexpectedEnd => Error::Malformed("a message breaks off"),

@@ -136,7 +136,7 @@ impl fmt::Debug for AlignedBuffer {
     }
 }
 
-/// Builder of a [`AlignedBuffer`] by appending.
+/// Builder of an [`AlignedBuffer`] by appending.
 #[derive(Default)]
 pub struct BufferBuilder {
     lines: Vec<CacheLine>,

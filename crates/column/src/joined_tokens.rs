@@ -63,16 +63,16 @@ pub(crate) fn join(parts: &[(&TokensColumn, Range<usize>)]) -> TokensColumn {
         stem.iter().for_each(|stem| stems.push(stem, number));
         same.iter().for_each(|word| sources[word.source].joined[word.number as usize] = number);
     }
-    let mut starts = vec![0u32];
+    let (mut starts, mut count) = (vec![0u32], 0u32);
     for (column, range) in parts {
-        let before = column.starts()[range.start];
-        let last = *starts.last().expect("it begins with one");
-        let ends = &column.starts()[range.start + 1..=range.end];
-        starts.extend(ends.iter().map(|end| {
-            (end - before).checked_add(last).expect("chunks are cut before a column has 4 Gi tokens")
-        }));
+        let (before, first) = (column.starts()[range.start], count);
+        for end in &column.starts()[range.start + 1..=range.end] {
+            count =
+                (end - before).checked_add(first).expect("chunks are cut before a column has 4 Gi tokens");
+            starts.push(count);
+        }
     }
-    let count = *starts.last().expect("it begins with one") as usize;
+    let count = count as usize;
     let width = token_width(offsets.len() - 1);
     let (mut narrow, mut wide): (Vec<u16>, Vec<u32>) = (Vec::new(), Vec::new());
     match width {

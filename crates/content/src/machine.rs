@@ -59,7 +59,7 @@ pub(crate) enum MachineInput {
         write: MachineWrite,
         deadline: Instant,
     },
-    /// Writes that are taken on together.
+    /// Writes that are accepted together.
     WriteBatch {
         writes: Vec<MachineWrite>,
         deadline: Instant,

@@ -79,13 +79,14 @@ impl ClusterMember for ContentMember {
 
     fn note(
         &self,
-        (guard, changed): (&str, Option<u64>),
+        guard: &str,
+        changed: Option<u64>,
         notes: Vec<(String, Option<Vec<u8>>)>,
         done: NoteCallback,
     ) {
         let (membership, guard) = (self.membership.clone(), guard.to_owned());
         self.runtime.spawn(async move {
-            let written = membership.note((&guard, changed), &notes).await;
+            let written = membership.note(&guard, changed, &notes).await;
             done(written.map_err(|error| ClusterError::Unavailable(error.to_string())));
         });
     }

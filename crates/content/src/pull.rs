@@ -113,8 +113,8 @@ impl NodeFetches {
     /// Begins a fetch; reports when the first part is there.
     pub(crate) fn begin(&self, wanted: WantedReplica, callback: Arc<FetchCallback>) -> FetchHandle {
         if wanted.pull == PullMode::Whole {
-            let from = (wanted.from, &wanted.peer);
-            let live = self.sessions.fetch(from, wanted.bucket, Arc::clone(&callback));
+            let callback_of_session = Arc::clone(&callback);
+            let live = self.sessions.fetch(wanted.from, &wanted.peer, wanted.bucket, callback_of_session);
             return FetchHandle::Whole { callback, _wanted: live };
         }
         let (go_on, wait) = mpsc::channel();

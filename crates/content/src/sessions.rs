@@ -62,7 +62,8 @@ impl FetchSessions {
     /// complete content, or the failure.
     pub(crate) fn fetch(
         self: &Arc<Self>,
-        (from, peer): (NodeKey, &PeerAddress),
+        from: NodeKey,
+        peer: &PeerAddress,
         bucket: BucketId,
         callback: Arc<FetchCallback>,
     ) -> Arc<()> {

@@ -55,7 +55,7 @@ impl EmbeddedCoordination {
     /// [`EmbeddedCoordination::open`] on a given disk.
     ///
     /// # Errors
-    /// As [`EmbeddedCoordination::open`].
+    /// Those of [`EmbeddedCoordination::open`].
     pub fn open_on(disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, Error> {
         disk.create_directory(directory).map_err(|error| Error::Disk(error.to_string()))?;
         let path = directory.join("coordination");

@@ -103,17 +103,17 @@ pub enum KeyOperation {
 }
 
 impl KeyOperation {
-    /// Creates an [`KeyOperation::Get`].
+    /// Creates a [`KeyOperation::Get`].
     pub fn get(key: impl Into<String>) -> Self {
         KeyOperation::Get(key.into())
     }
 
-    /// Creates an [`KeyOperation::Put`] without a lease.
+    /// Creates a [`KeyOperation::Put`] without a lease.
     pub fn put(key: impl Into<String>, value: impl AsRef<[u8]>) -> Self {
         KeyOperation::Put { key: key.into(), value: value.as_ref().into(), lease: None }
     }
 
-    /// Creates an [`KeyOperation::Put`] that is bound to a lease.
+    /// Creates a [`KeyOperation::Put`] that is bound to a lease.
     pub fn put_leased(key: impl Into<String>, value: impl AsRef<[u8]>, lease: LeaseId) -> Self {
         KeyOperation::Put { key: key.into(), value: value.as_ref().into(), lease: Some(lease) }
     }

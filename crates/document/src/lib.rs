@@ -39,7 +39,7 @@ pub use leaves::{EncodedLeafReader, EncodedLeafValues, LeafColumn};
 pub use operation::{DocumentOperation, OperationAction, OperationKind};
 pub use path::{UpdatePath, UpdatePathStep};
 pub use predicate::{PredicateExpression, PredicateMistake};
-pub use refusal::WriteRefusal;
+pub use refusal::{WriteRefusal, WriteRefusalKind};
 pub use types::{DataType, DocumentField, DocumentType, StructType};
 pub use update::{ArithmeticOperator, DocumentUpdate, FieldUpdate, MissingNumber, ValueChange};
 pub use value::{DocumentValue, unique_keys};

@@ -14,7 +14,7 @@ pub struct DocumentOperation {
     pub ignored_fields: bool,
 }
 
-/// Change made by an [`DocumentOperation`].
+/// Change made by a [`DocumentOperation`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum OperationAction {
     /// Writes a whole document.

@@ -1,22 +1,40 @@
 use std::fmt;
+use std::time::Duration;
 
 /// The reason for rejecting a conditional write, returned to the requester unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteRefusal {
-    /// Kind of the refusal for programs, in the writer's own codes; or [`WriteRefusal::FAULT`].
-    pub code: u16,
+    /// Kind, for programs.
+    pub kind: WriteRefusalKind,
     /// Cause and remedy for people.
     pub reason: String,
 }
 
+/// The kind of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteRefusalKind {
+    /// The condition of the write does not hold.
+    Condition,
+    /// The document does not match its type, or the change does not match the document.
+    Misfit,
+    /// The document needs a model or a service that is overloaded.
+    Overloaded,
+    /// The document needs a model or a service that did not answer within this time.
+    Late(Duration),
+    /// A fault of the server: the stored document is damaged, the modification panicked, or it needs
+    /// something that does not work.
+    Fault,
+}
+
 impl WriteRefusal {
-    /// Code of a refusal that is a fault of the server: the stored document is damaged, the modification
-    /// panicked, or it needs something that does not work. Writers have no such code of their own.
-    pub const FAULT: u16 = 500;
+    /// A refusal of a kind.
+    pub fn new(kind: WriteRefusalKind, reason: impl Into<String>) -> Self {
+        WriteRefusal { kind, reason: reason.into() }
+    }
 
     /// The refusal for a fault of the server.
     pub fn fault(reason: impl Into<String>) -> Self {
-        WriteRefusal { code: WriteRefusal::FAULT, reason: reason.into() }
+        WriteRefusal::new(WriteRefusalKind::Fault, reason)
     }
 
     /// The refusal for a modification that panicked.

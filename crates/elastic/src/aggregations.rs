@@ -248,7 +248,7 @@ impl AggregationScope<'_> {
     ) -> Result<Map<String, Value>, Error> {
         let mut answer = Map::new();
         for one in asked.iter().filter(|one| PipelineKind::of(&one.kind).is_none()) {
-            let (kind, value) = OneAggregation { asked: one, scope: self, hits }.run()?;
+            let (kind, value) = BucketAggregation { asked: one, scope: self, hits }.run()?;
             self.add(&mut answer, one, kind, value);
         }
         self.add_siblings(&mut answer, asked)?;
@@ -348,13 +348,13 @@ impl BucketContent for Vec<&SearchHit> {
 }
 
 /// An aggregation over the documents of one bucket.
-struct OneAggregation<'a> {
+struct BucketAggregation<'a> {
     asked: &'a AskedAggregation,
     scope: &'a AggregationScope<'a>,
     hits: &'a [&'a SearchHit],
 }
 
-impl<'a> OneAggregation<'a> {
+impl<'a> BucketAggregation<'a> {
     fn run(&self) -> Result<(&'static str, Value), Error> {
         match self.asked.kind.as_str() {
             "terms" => self.terms(),

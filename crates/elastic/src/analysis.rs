@@ -20,7 +20,7 @@ const TEXT_GAP: usize = 100;
 /// Division of a text into words.
 #[derive(Clone, Copy, PartialEq)]
 enum TextDivision {
-    /// That of texts in documents.
+    /// Division of texts in documents.
     Words,
     Blanks,
     /// The text is one word.

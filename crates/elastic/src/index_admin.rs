@@ -30,7 +30,7 @@ pub(crate) fn create(
 /// Like [`create`]; an index of a data stream has a field with the time of its documents.
 ///
 /// # Errors
-/// As there; the body asks for the `logs` mode, and there is no data stream.
+/// Those of [`create`]; the body asks for the `logs` mode, and there is no data stream.
 pub(crate) fn create_of(
     change: &mut CatalogChange<'_>,
     name: &str,

@@ -26,7 +26,7 @@ pub(crate) fn take(memory: &QueryMemory, bytes: usize) -> Result<(), Error> {
 /// Takes memory for a part of an answer: for the value, and for its text.
 ///
 /// # Errors
-/// As for [`take`].
+/// Those of [`take`].
 pub(crate) fn take_answer(memory: &QueryMemory, part: &Value) -> Result<(), Error> {
     take(memory, size_of::<Value>() + bytes_inside(part) + text_bytes(part))
 }

@@ -357,7 +357,8 @@ impl PartitionTable {
     fn begin(
         &self,
         shard: u32,
-        (load, given): (PartitionLoad, &GivenIds),
+        load: PartitionLoad,
+        given: &GivenIds,
         arriving: &Arc<ArrivingIds>,
         limits: &PartitionLimits,
         now_ms: u64,

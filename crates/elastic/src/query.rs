@@ -7,6 +7,7 @@ use std::cell::Cell;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::kinds::OF_ONE_FIELD;
 use crate::Error;
 use crate::evaluation::number_of;
 use crate::nested::NestedQuery;
@@ -162,7 +163,7 @@ pub(crate) fn parse_at(value: &Value, scope: ParseScope<'_>) -> Result<SearchQue
     let parsed = kinds::parse(kind, body, scope)?;
     let members = body.as_object();
     // Some kinds have them beside the name of their field, or below it.
-    let below = members.filter(|_| kinds::OF_ONE_FIELD.contains(&kind.as_str())).and_then(|members| {
+    let below = members.filter(|_| OF_ONE_FIELD.contains(&kind.as_str())).and_then(|members| {
         members.iter().find(|(name, _)| !["boost", "_name"].contains(&name.as_str()))?.1.as_object()
     });
     let given = |name: &str| [below, members].into_iter().flatten().find_map(|members| members.get(name));

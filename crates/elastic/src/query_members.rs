@@ -157,22 +157,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::query::OF_ONE_FIELD;
 
     /// A query of a kind with some members.
     fn query(kind: &str, members: Value) -> Value {
-        let is_of_field = [
-            "term",
-            "match",
-            "match_phrase",
-            "match_phrase_prefix",
-            "match_bool_prefix",
-            "range",
-            "prefix",
-            "wildcard",
-            "regexp",
-            "fuzzy",
-        ];
-        match is_of_field.contains(&kind) {
+        match OF_ONE_FIELD.contains(&kind) {
             true => json!({ kind: { "field": members } }),
             false => json!({ kind: members }),
         }

@@ -60,7 +60,7 @@ impl<'p> ParseScope<'p> {
 /// Parses queries that are kept together: the bounds of one are those of all.
 ///
 /// # Errors
-/// As for [`query::parse`].
+/// Those of [`query::parse`].
 pub(crate) fn parse_together<'v>(
     queries: impl IntoIterator<Item = &'v Value>,
 ) -> Result<Vec<SearchQuery>, Error> {

@@ -30,7 +30,7 @@ use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
 use crate::query::text_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::{ScanProgress, duration_of};
-use crate::search::{FoundFacts, SearchHit, answer, run_span};
+use crate::search::{SearchFacts, SearchHit, answer, run_span};
 use crate::search_request::HitSearch;
 use crate::shelf;
 
@@ -95,7 +95,7 @@ struct ScrollState {
     indexes: Vec<OpenIndex>,
     /// Sequence number of the first write after the beginning, for each index.
     seq_nos_end: Vec<i64>,
-    facts: FoundFacts,
+    facts: SearchFacts,
     position: ScrollPosition,
     /// Number of documents found up to there, after some of which the search may end: those that match, or,
     /// in another order than that of the store, the hits that were given.
@@ -199,7 +199,7 @@ impl ScrollState {
                 }
                 (found.hits, found.is_cut, found.facts)
             }
-            true => (Vec::new(), false, FoundFacts::new(&indexes, &request)),
+            true => (Vec::new(), false, SearchFacts::new(&indexes, &request)),
         };
         let mut state = ScrollState {
             request,

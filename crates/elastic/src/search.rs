@@ -56,11 +56,11 @@ pub(crate) struct FoundHits {
     pub(crate) hits: Vec<SearchHit>,
     /// True if there are more after them.
     pub(crate) is_cut: bool,
-    pub(crate) facts: FoundFacts,
+    pub(crate) facts: SearchFacts,
 }
 
 /// Facts that the answer tells of all documents that a search found.
-pub(crate) struct FoundFacts {
+pub(crate) struct SearchFacts {
     pub(crate) total: u64,
     /// True if there can be more than `total`: not all were counted.
     pub(crate) is_total_least: bool,
@@ -74,12 +74,12 @@ pub(crate) struct FoundFacts {
     pub(crate) is_terminated: Option<bool>,
 }
 
-impl FoundFacts {
+impl SearchFacts {
     /// Facts of a search that has found nothing yet.
     pub(crate) fn new(indexes: &[OpenIndex], request: &HitSearch) -> Self {
         let parts = |index| u64::max(shards_of(index), index.live.partitions.len() as u64);
         let is_ranked = request.order.as_ref().is_none_or(HitOrder::is_by_score);
-        FoundFacts {
+        SearchFacts {
             total: 0,
             is_total_least: false,
             has_scores: is_ranked || request.tracks_scores,
@@ -246,7 +246,7 @@ pub(crate) fn run_span(
         seq_no_end: i64::MAX,
         time_field: None,
     };
-    let mut facts = FoundFacts::new(indexes, request);
+    let mut facts = SearchFacts::new(indexes, request);
     let mut progress = ScanProgress::begin(&request.limit, &door.gone);
     let first_field = request.order.as_ref().and_then(HitOrder::first_descending);
     let is_backwards =
@@ -392,7 +392,7 @@ const ANSWER_BYTES: usize = 2048;
 /// A document is not as its nested query needs it, or there is no memory for all of the answer.
 pub(crate) fn answer(
     request: &HitSearch,
-    found: &FoundFacts,
+    found: &SearchFacts,
     page: &[SearchHit],
     began_ms: u64,
     memory: &QueryMemory,

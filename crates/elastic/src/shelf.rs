@@ -349,7 +349,7 @@ pub(crate) fn get(node: &Arc<Node>, group: ShelfGroup, name: &str) -> Result<Opt
 /// Reads a document of any type, with the time of its write.
 ///
 /// # Errors
-/// As for [`get`].
+/// Those of [`get`].
 pub(crate) fn get_document(
     node: &Arc<Node>,
     permit: &Permit,
@@ -361,7 +361,7 @@ pub(crate) fn get_document(
         return Ok(wait_for(node, stored_version(node, permit, id, read_deadline()))??);
     }
     let bucket = cluster.bucket(id.location())?;
-    match read(node, (id.group(), bucket), |held| DocumentsQuestion::Get { held, id: id.clone() })? {
+    match read(node, id.group(), bucket, |held| DocumentsQuestion::Get { held, id: id.clone() })? {
         None | Some(DocumentsAnswer::Document(None)) => Ok(None),
         Some(DocumentsAnswer::Document(Some(sent))) => Ok(Some(sent.document()?)),
         Some(other) => Err(misunderstood(&other)),
@@ -371,7 +371,7 @@ pub(crate) fn get_document(
 /// Names of a group that documents have, of those that are asked for.
 ///
 /// # Errors
-/// As for [`get`].
+/// Those of [`get`].
 pub(crate) fn existing(
     node: &Arc<Node>,
     group: ShelfGroup,
@@ -387,7 +387,7 @@ pub(crate) fn existing(
         Some(cluster) => {
             let bucket = cluster.bucket(Location::new(u64::from(group.low_bits())))?;
             let group = group.group();
-            match read(node, (&group, bucket), |held| DocumentsQuestion::Exist { held, ids: ids.clone() })? {
+            match read(node, &group, bucket, |held| DocumentsQuestion::Exist { held, ids: ids.clone() })? {
                 None => Vec::new(),
                 Some(DocumentsAnswer::Exist(exist)) => exist,
                 Some(other) => return Err(misunderstood(&other)),
@@ -400,10 +400,11 @@ pub(crate) fn existing(
 /// Reads documents of a group in a bucket of a cluster. `None`: there are none.
 fn read(
     node: &Arc<Node>,
-    place: (&DocumentGroup, BucketId),
+    group: &DocumentGroup,
+    bucket: BucketId,
     question: impl Fn(HeldBucket) -> DocumentsQuestion,
 ) -> Result<Option<DocumentsAnswer>, Error> {
-    let answer = wait_for(node, read_bucket(node, place, question, read_deadline()))??;
+    let answer = wait_for(node, read_bucket(node, group, bucket, question, read_deadline()))??;
     if answer.is_none() {
         check_all_there(node)?;
     }
@@ -419,7 +420,7 @@ fn next_page(node: &Arc<Node>, scan: &mut ClusterScan) -> Result<Vec<SentVersion
 /// one has it.
 ///
 /// # Errors
-/// As many are away.
+/// At least as many nodes are away as there are replicas.
 pub(crate) fn check_all_there(node: &Node) -> Result<(), Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(()) };
     let state = cluster.state()?;

@@ -68,21 +68,21 @@ pub(crate) fn pick(candidates: &[SlotCandidate], drawn: u64) -> Option<u32> {
 
 /// Writes that are under way to sets of nodes, and the times that earlier ones took.
 #[derive(Debug, Default)]
-pub(crate) struct WriteLoads(Mutex<BTreeMap<ReplicaNodes, SetLoad>>);
+pub(crate) struct WriteLoads(Mutex<BTreeMap<ReplicaNodes, ReplicaSetLoad>>);
 
 #[derive(Debug, Default)]
-struct SetLoad {
+struct ReplicaSetLoad {
     /// Number of the next write.
     next: u64,
     /// Beginnings and bytes of writes under way, by their numbers: the oldest first.
     running: BTreeMap<u64, (Instant, u64)>,
-    times: Option<SetTimes>,
-    failures: Option<SetFailures>,
+    times: Option<ReplicaSetTimes>,
+    failures: Option<ReplicaSetFailures>,
 }
 
 /// Averages over the writes to a set.
 #[derive(Debug, Clone, Copy)]
-struct SetTimes {
+struct ReplicaSetTimes {
     seconds: f64,
     bytes: f64,
     last: Instant,
@@ -90,7 +90,7 @@ struct SetTimes {
 
 /// Writes to a set that have failed.
 #[derive(Debug, Clone, Copy)]
-struct SetFailures {
+struct ReplicaSetFailures {
     /// Number of them, with those forgotten that were long ago.
     count: f64,
     last: Instant,
@@ -101,7 +101,7 @@ fn remembered(cost: f64, last: Instant, now: Instant) -> f64 {
     cost * 0.5_f64.powf(now.saturating_duration_since(last).as_secs_f64() / HALF_LIFE_S)
 }
 
-impl SetLoad {
+impl ReplicaSetLoad {
     fn bytes(&self) -> u64 {
         self.running.values().map(|(_, bytes)| bytes).sum()
     }
@@ -121,12 +121,12 @@ impl SetLoad {
         match end {
             WriteEnd::Failed => {
                 let count = (self.failures(now) + 1.0).min(FAILURES_MAX);
-                self.failures = Some(SetFailures { count, last: now });
+                self.failures = Some(ReplicaSetFailures { count, last: now });
             }
             WriteEnd::Done(took) => {
                 let (took_s, bytes) = (took.as_secs_f64(), bytes as f64);
-                let before = self.times.unwrap_or(SetTimes { seconds: took_s, bytes, last: now });
-                self.times = Some(SetTimes {
+                let before = self.times.unwrap_or(ReplicaSetTimes { seconds: took_s, bytes, last: now });
+                self.times = Some(ReplicaSetTimes {
                     seconds: before.seconds + WEIGHT * (took_s - before.seconds),
                     bytes: before.bytes + WEIGHT * (bytes - before.bytes),
                     last: now,
@@ -366,9 +366,9 @@ mod tests {
     fn costs_are_those_of_the_busiest_node_and_are_forgotten() {
         let loads = Arc::new(WriteLoads::default());
         let now = Instant::now();
-        let times = |seconds| Some(SetTimes { seconds, bytes: 1_000.0, last: now });
+        let times = |seconds| Some(ReplicaSetTimes { seconds, bytes: 1_000.0, last: now });
         let set = |nodes: &[u16], seconds| {
-            let load = SetLoad { times: times(seconds), ..SetLoad::default() };
+            let load = ReplicaSetLoad { times: times(seconds), ..ReplicaSetLoad::default() };
             loads.0.lock().insert(nodes.to_vec(), load);
         };
         set(&[0, 1], 0.1);
@@ -401,8 +401,8 @@ mod tests {
         let now = Instant::now();
         // Ends of the writes to the sets 0-1, 0-2 and 2-1; seconds; the set that is cheaper then, of the
         // first and the last one.
-        type EndsOfSet = &'static [WriteEnd];
-        let table: [(EndsOfSet, EndsOfSet, EndsOfSet, u64, u32); 9] = [
+        type ReplicaSetEnds = &'static [WriteEnd];
+        let table: [(ReplicaSetEnds, ReplicaSetEnds, ReplicaSetEnds, u64, u32); 9] = [
             (&[FAST], &[], &[SLOW], 0, 0),
             (&[SLOW], &[], &[FAST], 0, 2),
             (&[FAILED], &[], &[SLOW], 0, 2),
@@ -420,7 +420,7 @@ mod tests {
             let loads = Arc::new(WriteLoads::default());
             let sets: [ReplicaNodes; 3] = [vec![0, 1], vec![0, 2], vec![2, 1]];
             for (nodes, ends) in sets.iter().zip([first, of_owner, last]) {
-                let mut load = SetLoad::default();
+                let mut load = ReplicaSetLoad::default();
                 ends.iter().for_each(|end| load.note(1_000, *end, now));
                 loads.0.lock().insert(nodes.clone(), load);
             }

@@ -280,7 +280,7 @@ fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Writ
         }
         let is_over = Instant::now() >= deadline;
         for ((at, slot), committed) in slots.into_iter().zip(committed) {
-            // Where only some were taken on, a later write of the same document may be done already.
+            // Where only some were accepted, a later write of the same document may be done already.
             let can_wait = refused == tried || placed[at].write.id.is_none();
             match committed {
                 committed if is_refused(&committed) && can_wait && !is_over => {}
@@ -295,7 +295,7 @@ fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Writ
     }
 }
 
-/// True if a write was not taken on.
+/// True if a write was not accepted.
 fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
     matches!(outcome, Err(Error::Rejected(_) | Error::NotBegun(_)))
 }
@@ -379,7 +379,7 @@ fn with_seq_nos(
     door.catalog.read()
 }
 
-/// Result of a write whose turn has come, or that was not taken on.
+/// Result of a write whose turn has come, or that was not accepted.
 fn decided(
     index: &OpenIndex,
     slot: &DecisionSlot,
@@ -507,7 +507,7 @@ fn decide(
 /// Member `get` of the answer of an update.
 ///
 /// # Errors
-/// As for [`ShownUpdate::get`].
+/// Those of [`ShownUpdate::get`].
 fn shown_after(write: &SingleWrite, after: &StoredSource) -> Result<Option<Value>, Error> {
     let Some(shown) = ShownUpdate::of(write) else { return Ok(None) };
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source) else { return Ok(None) };

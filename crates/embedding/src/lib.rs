@@ -1,7 +1,7 @@
 //! Embedders: text is converted to tokens, a model computes the tokens' states, and the states become a
 //! tensor.
 //!
-//! An [`TextEmbedder`] is one embedder of services.xml with its model and tokenizer loaded. The type of the
+//! A [`TextEmbedder`] is one embedder of services.xml with its model and tokenizer loaded. The type of the
 //! target tensor determines the form of the embedding ([`EmbeddingShape`]): one vector or one per chunk,
 //! whole or its first cells, numbers or one bit per cell.
 //!

@@ -121,7 +121,7 @@ pub trait ReadFile: Send + Sync + Debug {
     /// initialised first.
     ///
     /// # Errors
-    /// As [`ReadFile::read_at`].
+    /// Those of [`ReadFile::read_at`].
     fn read_onto(&self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
         let before = bytes.len();
         bytes.resize(before + length, 0);

@@ -2,7 +2,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Exit status of a process that ends itself because of a bug: the internal software error of sysexits.
-pub const EXIT_INTERNAL_ERROR: i32 = 70;
+const EXIT_INTERNAL_ERROR: i32 = 70;
 
 /// Runs the work of a thread that is essential for the process. A panic ends the process, with a message on
 /// standard error.

@@ -4,11 +4,11 @@
 //! [`SystemClock`]) and one controlled by tests ([`FaultyDisk`], [`ManualClock`]): it fails a sync, fills up,
 //! writes short, flips bits. A [`PowerLossDisk`] shows the state after a loss of power, and an
 //! [`ObservedDisk`] shows each operation before it happens. A [`BoundedDisk`] limits the number of open
-//! files. A [`ThreadClass`] gives the urgency of a thread, and [`pace`] lets background work yield. A
-//! [`ModelCaller`] is a waiting request, as models and remote services see it. [`error_causes`] and
-//! [`text_with_causes`] follow an error to its causes. A [`LatencyHistogram`] counts latencies for metrics.
-//! A [`ZstdReader`] unpacks what others have packed, as it comes. A [`filter`] says which keys a file
-//! does not have.
+//! files. A [`ThreadClass`] gives the urgency of a thread, [`pace`] lets background work yield, and
+//! [`run_or_exit`] ends the process when a thread panics that it needs. A [`ModelCaller`] is a waiting
+//! request, as models and remote services see it. [`error_causes`] and [`text_with_causes`] follow an error
+//! to its causes. A [`LatencyHistogram`] counts latencies for metrics. A [`ZstdReader`] unpacks what others
+//! have packed, as it comes. A [`filter`] says which keys a file does not have.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!
@@ -39,7 +39,7 @@ pub use caller::{ModelCaller, SequencePurpose};
 pub use clock::{ManualClock, SystemClock, WallClock, unix_time};
 pub use disk::{AppendFile, Disk, ReadFile};
 pub use error_chain::{error_causes, text_with_causes};
-pub use fail_stop::{EXIT_INTERNAL_ERROR, await_or_exit, panic_message, run_or_exit};
+pub use fail_stop::{await_or_exit, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::PowerLossDisk;
 pub use histogram::LatencyHistogram;

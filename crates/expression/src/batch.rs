@@ -208,7 +208,7 @@ impl TensorBatch {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchView<'a> {
     pub shape: SubspaceShape,
-    /// As in [`TensorBatch`].
+    /// Starts of the documents, see [`TensorBatch`].
     pub starts: &'a [u32],
     pub labels: &'a [u32],
     pub cells: &'a [f64],

@@ -34,7 +34,7 @@ pub(crate) enum SumShape {
     Vectors,
     /// The first argument with each vector of the second: a tensor of sums.
     Rows,
-    /// As `Rows`, and the sums, rounded to the type of cells, combined to a number.
+    /// `Rows`, whose sums, rounded to the type of cells, are combined to a number.
     Reduced(ReduceAggregator, CellType),
     /// For each vector of the first argument the largest sum with a vector of the second; the total of these.
     MaxSim,
@@ -47,7 +47,7 @@ pub(crate) enum CellsRef<'a> {
     Float(&'a [f32]),
     BFloat16(&'a [bf16]),
     Int8(&'a [i8]),
-    /// As bytes, which need not be aligned.
+    /// Doubles as bytes, which need not be aligned.
     DoubleBytes(&'a [[u8; 8]]),
     FloatBytes(&'a [[u8; 4]]),
     BFloat16Bytes(&'a [[u8; 2]]),
@@ -90,7 +90,7 @@ impl<'a> CellsRef<'a> {
         self.part(index * width, width)
     }
 
-    /// As many cells as `count` from `from` on; none if some are past the end.
+    /// Cells, `count` of them from `from` on; none if some are past the end.
     pub fn part(self, from: usize, count: usize) -> Self {
         fn part<T>(cells: &[T], from: usize, count: usize) -> &[T] {
             cells.get(from..from + count).unwrap_or_default()

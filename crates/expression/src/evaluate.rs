@@ -314,7 +314,7 @@ impl ExpressionProgram {
         self.evaluate_nested(scratch, documents, inputs)
     }
 
-    /// As [`ExpressionProgram::evaluate`], with inputs whose labels are numbered in the scratch.
+    /// [`ExpressionProgram::evaluate`] with inputs whose labels are numbered in the scratch.
     pub(crate) fn evaluate_nested<'a>(
         &'a self,
         scratch: &'a mut EvaluationScratch,

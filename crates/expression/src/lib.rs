@@ -1,7 +1,7 @@
 //! Ranking expressions: parse, type, simplify, compile, evaluate.
 //!
-//! An [`ParsedExpression`] is parsed text. With a [`ExpressionScope`], which defines features and functions,
-//! it is compiled to a [`ExpressionProgram`]: functions are inlined, types checked, constants folded. A
+//! A [`ParsedExpression`] is parsed text. With an [`ExpressionScope`], which defines features and functions,
+//! it is compiled to an [`ExpressionProgram`]: functions are inlined, types checked, constants folded. A
 //! program is compiled once, when an application is deployed, and cannot fail afterwards. It is evaluated for
 //! a batch of documents at a time, and every operation on numbers is one loop over the batch.
 //!

@@ -240,7 +240,7 @@ impl ReduceAggregator {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, aggregator)| *aggregator)
     }
 
-    /// As [`ReduceAggregator::of`], without a change of the cells; `buffer` is used for a copy where one is
+    /// [`ReduceAggregator::of`] without a change of the cells; `buffer` is used for a copy where one is
     /// needed.
     pub(crate) fn of_slice(self, cells: &[f64], buffer: &mut Vec<f64>) -> f64 {
         match self {

@@ -491,7 +491,7 @@ impl<'a> ExpressionParser<'a> {
         self.written_type().map(|(tensor_type, _)| tensor_type)
     }
 
-    /// As [`ExpressionParser::tensor_type`], with the order in which its dimensions are written.
+    /// [`ExpressionParser::tensor_type`] with the order in which its dimensions are written.
     pub(crate) fn written_type(&mut self) -> Result<(TensorType, WrittenOrder), Error> {
         let begin = self.cursor.offset();
         let end = self

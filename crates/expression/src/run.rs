@@ -290,23 +290,16 @@ impl<'a> BatchRun<'a> {
             }
             ProgramOp::Peek(of, pins, places) => self.peek(id, (*of, pins, places), documents, cells, space),
             ProgramOp::CellOrder { largest_first, of } => {
-                let of = self.view(*of);
-                let mut out = of.copy_labels(documents, cells);
-                for document in 0..documents {
-                    let cells = of.of_document(document);
-                    tensors::cell_order(cells, *largest_first, &mut space.order, &mut out.cells);
-                }
+                let order = &mut space.order;
+                let mut out = self.mapped(*of, documents, cells, |cells, out| {
+                    tensors::cell_order(cells, *largest_first, order, out);
+                });
                 round(result.cell(), &mut out.cells);
                 out
             }
-            ProgramOp::UnpackBits { lowest_first, of } => {
-                let of = self.view(*of);
-                let mut out = of.copy_labels(documents, cells);
-                for document in 0..documents {
-                    tensors::unpack_bits(of.of_document(document), *lowest_first, &mut out.cells);
-                }
-                out
-            }
+            ProgramOp::UnpackBits { lowest_first, of } => self.mapped(*of, documents, cells, |cells, out| {
+                tensors::unpack_bits(cells, *lowest_first, out);
+            }),
             ProgramOp::Reorder(order, of) => {
                 let of = self.view(*of);
                 let mut out = of.copy_labels(documents, cells);
@@ -358,9 +351,20 @@ impl<'a> BatchRun<'a> {
 
     /// The tensors of a node, copied.
     fn copied(&self, of: NodeId, documents: usize, cells: Vec<f64>) -> TensorBatch {
+        self.mapped(of, documents, cells, |cells, out| out.extend_from_slice(cells))
+    }
+
+    /// The tensors of a node with the cells that `each` appends for those of a document.
+    fn mapped(
+        &self,
+        of: NodeId,
+        documents: usize,
+        cells: Vec<f64>,
+        mut each: impl FnMut(&[f64], &mut Vec<f64>),
+    ) -> TensorBatch {
         let of = self.view(of);
         let mut out = of.copy_labels(documents, cells);
-        (0..documents).for_each(|document| out.cells.extend_from_slice(of.of_document(document)));
+        (0..documents).for_each(|document| each(of.of_document(document), &mut out.cells));
         out
     }
 
@@ -403,7 +407,7 @@ impl<'a> BatchRun<'a> {
         out
     }
 
-    /// As [`BatchRun::peek`], for tensors without mapped dimensions: each document's cells have one position,
+    /// [`BatchRun::peek`] for tensors without mapped dimensions: each document's cells have one position,
     /// to which each index adds. Tensors in their stored form are read where they lie.
     fn peek_dense(
         &self,

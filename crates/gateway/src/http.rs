@@ -18,7 +18,7 @@ mod unread;
 
 pub(crate) use answer::{UncountedAnswer, checked, counted_page, observed};
 pub(crate) use body::{
-    BodyBounds, BodyReader, MadeBodyError, ReadBody, check_ratio, collect, read_body, unpacked_bytes,
+    BodyBounds, BodyReader, OutgoingBodyError, ReadBody, check_ratio, collect, read_body, unpacked_bytes,
 };
 pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBudget};
 pub(crate) use compression::{accepts_gzip, compress_response, pack};

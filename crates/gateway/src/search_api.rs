@@ -127,7 +127,7 @@ struct SearchRequest {
     /// The query, with its way to an answer.
     routed: RoutedQuery,
     /// Requested kind of output.
-    aim: OutputKind,
+    output_kind: OutputKind,
 }
 
 /// A query whose outcomes become output.
@@ -136,7 +136,7 @@ struct AnsweredQuery {
     node: Arc<Node>,
     query: Arc<Query>,
     started: Instant,
-    aim: OutputKind,
+    output_kind: OutputKind,
     /// Form of the ids, if they leave out a group.
     short_ids: Option<Arc<ShortIds>>,
 }
@@ -162,11 +162,11 @@ async fn search(
     let caller = caller_of(&request)?;
     attach_caller(&mut headers, &caller);
     let short_ids = caller.implied_group.as_ref().map(|group| Arc::new(ShortIds::new(group, &deployment)));
-    let SearchRequest { routed, aim } =
-        asked(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;
+    let SearchRequest { routed, output_kind } =
+        read_request(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;
     let (format, query) = (notes.format, Arc::clone(&routed.query));
     notes.query = Some(Arc::clone(&query));
-    if let OutputKind::Prompt(question) = &aim
+    if let OutputKind::Prompt(question) = &output_kind
         && !question.searches()
     {
         return Ok(SearchAnswer::Response(question.answer(question.prompt(&[]), &query, format).await?));
@@ -176,7 +176,8 @@ async fn search(
         Ok(SendableRequest { forwarder: node.forwarder(), request })
     };
     let query_node = Arc::clone(node.node());
-    let answered = AnsweredQuery { node: query_node, query: Arc::clone(&query), started, aim, short_ids };
+    let answered =
+        AnsweredQuery { node: query_node, query: Arc::clone(&query), started, output_kind, short_ids };
     let finish = move |mut found: SearchOutcome| {
         if let Some(short_ids) = &answered.short_ids {
             short_ids.shorten(&mut found.result);
@@ -193,7 +194,7 @@ async fn search(
 }
 
 /// Parses a request: its query, sources, and kind of output.
-async fn asked(
+async fn read_request(
     node: &GatewayState,
     deployment: &Arc<CompiledApplication>,
     headers: &HeaderMap,
@@ -242,7 +243,7 @@ async fn asked(
         check_encoding(&query)?;
         apart.iter().flat_map(SourceQueries::queries).try_for_each(check_encoding)?;
     }
-    let aim = match question {
+    let output_kind = match question {
         Some(question) => OutputKind::Prompt(Arc::new(question)),
         None => OutputKind::Result(*format),
     };
@@ -258,7 +259,7 @@ async fn asked(
         observer,
         room: Some(room as _),
     };
-    Ok(SearchRequest { routed, aim })
+    Ok(SearchRequest { routed, output_kind })
 }
 
 /// Rejects a query that cannot find the intended meaning of its text.
@@ -285,7 +286,7 @@ impl AnsweredQuery {
         if !found.result.coverage.is_full() {
             metrics.count(CountedMetric::DegradedQueries);
         }
-        Ok(match &self.aim {
+        Ok(match &self.output_kind {
             OutputKind::Result(format) => {
                 let (body, figures) = render::result(&self.query, found, self.started, *format);
                 SearchOutput::Result(body, figures)

@@ -135,7 +135,7 @@ impl GatewayState {
     /// does the write of one.
     ///
     /// # Errors
-    /// As [`GatewayState::admit_size`].
+    /// Those of [`GatewayState::admit_size`].
     pub(crate) fn admit_growth(
         &self,
         own: &CallerLimits,

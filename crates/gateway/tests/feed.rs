@@ -79,7 +79,8 @@ fn a_bad_operation_is_placed_in_the_stream() {
     assert!(places.iter().all(|(_, column)| *column > 30), "{failures:?}");
 }
 
-/// What may succeed later ends the stream there, so that it can be sent again from the last progress.
+/// An operation that may succeed later ends the stream there, so that it can be sent again from the last
+/// progress.
 #[test]
 fn a_stream_ends_where_a_node_takes_no_more_writes() {
     let nodes = TestNodes::start(3, NOTE);
@@ -110,7 +111,7 @@ fn owners_get_batches() {
     assert!((3..60).contains(&batches), "{batches} batches for 600 operations");
 }
 
-/// What an owner does not take now is tried again one by one, and by whichever node owns it then.
+/// Operations that an owner does not take now are tried again one by one, and by whichever node owns it then.
 #[test]
 fn what_an_owner_refuses_is_tried_again() {
     let nodes = TestNodes::start(3, NOTE);

@@ -10,7 +10,7 @@ use crate::aggregate::AggregateValues;
 use crate::execution::{GroupingExecution, HitRef, LevelState};
 use crate::level::{CheckedGrouping, GroupingLevel};
 
-/// Data collected by an [`GroupingExecution`], without the request, which the receiver already has.
+/// Data collected by a [`GroupingExecution`], without the request, which the receiver already has.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CollectedGroups(LevelState);
 

@@ -45,7 +45,7 @@ pub struct FollowProgress {
     pub followed: usize,
     /// Number of those that were read since.
     pub caught_up: usize,
-    /// The lowest W of the buckets: of before, the copy has everything.
+    /// The lowest W of the buckets: the copy has everything from before it.
     pub until: Timestamp,
 }
 
@@ -377,7 +377,7 @@ impl<B: Clone> IndexFeedFollower<B> {
         self.take_effects(now)
     }
 
-    /// Buckets of a copy that lack something of before these positions; `None` if that cannot be said.
+    /// Buckets of a copy that lack something from before these positions; `None` if that cannot be said.
     fn missing(
         &self,
         copy: CopyNumber,
@@ -440,7 +440,7 @@ impl<B: Clone> IndexFeedFollower<B> {
             FeedChange::Followed { bucket, sequence, disorder, disturbance } => {
                 let known =
                     self.sessions.get_mut(&owner).and_then(|session| session.buckets.get_mut(&bucket));
-                // An answer to a request of before the bucket was given up does not count.
+                // An answer to a request from before the bucket was given up does not count.
                 if let Some(known) = known.filter(|known| known.sequence <= sequence) {
                     known.disorder = Some(disorder);
                     known.disturbance = disturbance;
@@ -496,7 +496,7 @@ impl<B: Clone> IndexFeedFollower<B> {
     fn row(&mut self, owner: NodeKey, row: FeedRow<B>) {
         for copy in self.copies_of(owner, row.bucket, &row.document_type) {
             let followed = self.copies.get(&copy).and_then(|copy| copy.buckets.get(&row.bucket));
-            // A removal of before W may have been forgotten.
+            // A removal from before W may have been forgotten.
             match followed.is_some_and(|followed| row.timestamp < followed.until) {
                 true => self.look_up(copy, row.bucket, row.document.clone(), row.timestamp),
                 false => self.effects.push(FollowEffect::Apply { copy, row: row.clone() }),

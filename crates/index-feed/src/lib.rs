@@ -15,7 +15,7 @@
 //! 2. **A page replaces.** A record of the copy that the page does not have goes, or is looked up. So a
 //!    version that the store of a former owner had, and no other one, does not stay.
 //! 3. **Each copy has a time W for each bucket**: below it, the copy has what all replicas of the bucket
-//!    have. W advances only by [`FeedChange::Closed`]: the owner had no write of before in flight, none that
+//!    have. W advances only by [`FeedChange::Closed`]: the owner had no earlier write in flight, none that
 //!    was given up, and all replicas were found equal. All other changes of a bucket than new rows (late
 //!    rows, drops, segments that arrive) take W back until the next closing: another replica may not have
 //!    them yet.
@@ -52,11 +52,13 @@
 //! answer for.
 //!
 //! Everything here is values and functions of them: no I/O, no threads, no clock. This crate knows neither
-//! stores nor indexes: documents are sort keys, and rows are what the caller makes of them.
+//! stores nor indexes: documents are sort keys, and rows are what the caller makes of them. Simulations have
+//! copies as maps, which [`records`] changes by the effects.
 
 mod follower;
 mod freshness;
 mod message;
+pub mod records;
 mod session;
 mod source;
 

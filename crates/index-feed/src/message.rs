@@ -150,8 +150,8 @@ pub enum FeedChange<B> {
     },
     /// Versions entered or left the bucket other than by rows and drops: it must be read again.
     Stale(BucketId),
-    /// Of the followed buckets, all replicas have all versions of before a time, and no such version is still
-    /// to come but a late one.
+    /// Of the followed buckets, all replicas have all versions from before a time, and no such version is
+    /// still to come but a late one.
     Closed {
         /// Version of the cluster state that the buckets are of: by another one, documents may be of others.
         version: u64,
@@ -229,7 +229,7 @@ pub struct OwnerPosition {
     pub incomplete: BTreeSet<BucketId>,
 }
 
-/// Part of a bucket that a copy has as one owner has it: everything of before a time.
+/// Part of a bucket that a copy has as one owner has it: everything from before a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaMark {
     /// The owner.

@@ -68,7 +68,7 @@ pub struct IndexFeedSource<B> {
     disturbances: u64,
     /// Number of the last one that concerned all buckets.
     disturbed: u64,
-    /// Time of the newest drop: rows of before may be dropped already.
+    /// Time of the newest drop: earlier rows may be dropped already.
     dropped: Timestamp,
     sessions: BTreeMap<NodeKey, SourceSession<B>>,
     /// Last session of each follower that was cut.
@@ -97,7 +97,7 @@ impl FedBucket {
         self.standing >= Some(BucketStanding::Whole)
     }
 
-    /// True if all replicas have all versions of before a time.
+    /// True if all replicas have all versions from before a time.
     fn is_closed(&self, until: Timestamp) -> bool {
         self.standing == Some(BucketStanding::Settled)
             && !self.has_given_up

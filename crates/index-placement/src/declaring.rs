@@ -63,7 +63,7 @@ impl PlacementDraft<'_> {
             let earlier = named.filter(|(_, index)| index.superseded && index.is_usable() && matches(index));
             let earlier = earlier.map(|(number, _)| number).next();
             match earlier {
-                // The definition is that of before: its copies serve, and are complete.
+                // The definition is the earlier one: its copies serve, and are complete.
                 Some(earlier) => {
                     self.remove_index(number, IndexRemoval::Incomplete);
                     self.change_index(earlier, |index| index.superseded = false);

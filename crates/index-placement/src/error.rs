@@ -16,7 +16,7 @@ pub enum Error {
     #[error(
         "the table of copies of indexes has format {0}, and this program knows none above {max}: run a version on this \
          node that is not older than the other nodes'",
-        max = crate::TABLE_FORMAT
+        max = crate::table::TABLE_FORMAT
     )]
     Version(u32),
     /// The parts of the table contradict each other.

@@ -76,6 +76,6 @@ pub use settings::{ActivationUnit, CopyMethod, PlacementSettings, PlacementSetti
 pub use step::{ForgetReason, IndexRemoval, LeaveReason, PlacementStep};
 pub use table::{
     COPIES_MAX, DefinitionHash, PlacedIndex, PlacementTable, RebalanceCause, RebalanceExtent, RebalancePace,
-    RebalanceRun, TABLE_FORMAT,
+    RebalanceRun,
 };
 pub use wish::{PlacementWish, WantedIndex};

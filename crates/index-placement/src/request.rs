@@ -112,7 +112,7 @@ impl PlacementRequest {
     /// Parses a JSON object with some of the settings.
     ///
     /// # Errors
-    /// As [`PlacementSettingsUpdate::from_json`].
+    /// Those of [`PlacementSettingsUpdate::from_json`].
     pub fn settings(bytes: &[u8]) -> Result<Self, Error> {
         PlacementSettingsUpdate::from_json(bytes)?;
         let given = serde_json::from_slice(bytes)

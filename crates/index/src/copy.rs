@@ -179,7 +179,7 @@ impl IndexCopy {
 
     /// Takes versions of documents in. They may come in any order and again; of each document the newest
     /// counts. Returns the number of those that changed something. Scans see the changes at once; they are
-    /// durable after a [`IndexCopy::flush`].
+    /// durable after an [`IndexCopy::flush`].
     ///
     /// # Errors
     /// A run cannot be read or is damaged; a key is too long.
@@ -187,7 +187,7 @@ impl IndexCopy {
         self.take_in(changes, |before, change| before.timestamp < change.timestamp)
     }
 
-    /// As [`IndexCopy::apply`], of versions that were just read where the documents are: each counts, also in
+    /// [`IndexCopy::apply`] for versions that were just read where the documents are: each counts, also in
     /// place of a newer one.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl IndexCopy {
         self.take_in(changes, is_other)
     }
 
-    /// As [`IndexCopy::replace`], of the documents of a first build in their order. Those that nothing was
+    /// [`IndexCopy::replace`] for the documents of a first build in their order. Those that nothing was
     /// taken in about are not looked up in what was loaded before, and go to runs below all others, so that
     /// each costs a fraction of a replacement. Scans see them at once, but sort them each time: they are
     /// meant for after the build.
@@ -243,7 +243,7 @@ impl IndexCopy {
         self.take_in_held(changes, counts)
     }
 
-    /// As [`IndexCopy::take_in`], while no other thread changes documents.
+    /// [`IndexCopy::take_in`] while no other thread changes documents.
     fn take_in_held(
         &self,
         changes: Vec<IndexChange>,
@@ -416,8 +416,8 @@ impl IndexCopy {
     }
 
     /// Merges runs, if enough are of similar size; `false`: nothing was to be done. Those of a load wait for
-    /// its end. `forget_before`: no version of before this time will be applied any more, so that its removal
-    /// need not be remembered.
+    /// its end. `forget_before`: no version from before this time will be applied any more, so that its
+    /// removal need not be remembered.
     ///
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.

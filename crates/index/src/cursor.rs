@@ -255,7 +255,7 @@ impl<R: SectionRecord> SectionCursor<R> for RunCursor<'_, R> {
 }
 
 /// Pass over several sources. Of records with one key it returns that of the newest source: a copy writes
-/// none that the records of before forbid.
+/// none that the earlier records forbid.
 pub(crate) struct RunMergeCursor<'a, R> {
     /// The newest source first; those that have ended are left out.
     sources: Vec<Box<dyn SectionCursor<R> + 'a>>,

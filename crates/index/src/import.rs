@@ -109,7 +109,7 @@ impl CopyImport {
             kept.push(directory.join(PLAN));
         }
         if remove_others(disk, directory, &kept)? {
-            // A file of before must not come back under a number of the plan.
+            // An earlier file must not come back under a number of the plan.
             disk.sync_directory(directory).map_err(|error| Error::io("sync", directory, &error))?;
         }
         if before.as_ref() != Some(&plan) {

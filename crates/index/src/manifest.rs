@@ -21,7 +21,7 @@ pub(crate) struct CopyManifest {
     pub definition: u64,
     /// Every change up to this time is in the runs.
     pub complete_until: u64,
-    /// True once all documents of before were taken in.
+    /// True once all earlier documents were taken in.
     pub built: bool,
     /// Number of the next run.
     pub next_run: u64,

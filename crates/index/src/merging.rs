@@ -37,7 +37,7 @@ pub(crate) fn choose(sizes: &[u64]) -> usize {
 pub(crate) struct MergeDisposal<'a> {
     /// True if the oldest run is among them, so that nothing is below.
     pub is_bottom: bool,
-    /// No version of before this time will be applied any more.
+    /// No version from before this time will be applied any more.
     pub forget_before: u64,
     /// Other documents are left out.
     pub slice: &'a SliceRange,
@@ -79,8 +79,8 @@ pub(crate) fn merge(
     merge_while(disk, path, definition, runs, disposal, || Ok(()))
 }
 
-/// As [`merge`]. Ends with the error of `proceed`, which is called before each row, and leaves an unfinished
-/// file then.
+/// [`merge`] that can be stopped. Ends with the error of `proceed`, which is called before each row, and
+/// leaves an unfinished file then.
 pub(crate) fn merge_while<E: From<Error>>(
     disk: &dyn Disk,
     path: &Path,

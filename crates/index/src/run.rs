@@ -196,7 +196,7 @@ impl IndexRun {
         Ok(run)
     }
 
-    /// As [`IndexRun::open`], of a run that was just written, with the checksums of its parcels.
+    /// [`IndexRun::open`] for a run that was just written, with the checksums of its parcels.
     pub fn open_written(
         disk: &dyn Disk,
         path: &Path,
@@ -207,7 +207,7 @@ impl IndexRun {
     }
 
     /// Checksums of its parcels of this length. If they are not known from when the run was written, every
-    /// byte is read and checked: the checksums of parcels would hide damage of before.
+    /// byte is read and checked: the checksums of parcels would hide earlier damage.
     pub fn parcel_sums(&self, parcel_bytes: u64) -> Result<Vec<u64>, Error> {
         if parcel_bytes == PARCEL_BYTES
             && let Some(known) = self.sums.get()

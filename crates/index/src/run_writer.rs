@@ -53,7 +53,7 @@ impl<'a> RunWriter<'a> {
         self.document_of(key, record.timestamp, record.keys.iter().map(Vec::as_slice))
     }
 
-    /// As [`RunWriter::document`], of a record in parts.
+    /// [`RunWriter::document`] for a record in parts.
     pub fn document_of<'k>(
         &mut self,
         key: &[u8],

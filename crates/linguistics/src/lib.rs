@@ -1,6 +1,6 @@
 //! Conversion of text to words, for documents and queries alike.
 //!
-//! An [`FieldAnalyzer`] implements a field's `match`, `stemming` and `normalizing` settings: it splits text
+//! A [`FieldAnalyzer`] implements a field's `match`, `stemming` and `normalizing` settings: it splits text
 //! into [`TextToken`]s, folds and stems them. A field's documents and queries use the same analyzer, so both
 //! sides agree.
 //!

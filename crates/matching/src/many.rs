@@ -135,7 +135,7 @@ impl LeafTable {
     fn add(&mut self, numbers: impl Iterator<Item = u32>) {
         let (index, before) = (self.words as u16, self.sets.len());
         self.words += 1;
-        // For each set of before, its extension by this word; most words of many are not in the chunk.
+        // For each earlier set, its extension by this word; most words of many are not in the chunk.
         let mut extended: Vec<u16> = Vec::new();
         for number in numbers {
             extended.resize(before, 0);

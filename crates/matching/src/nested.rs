@@ -191,7 +191,7 @@ pub fn values_at<'v>(value: &'v DocumentValue, path: &[&str], each: &mut impl Fn
     ValueElement::Value(value, 1).at(path, &mut |value, _| each(value));
 }
 
-/// As [`values_at`], for a value of a column: `each` gets truth values, numbers, texts, raw bytes and
+/// [`values_at`] for a value of a column: `each` gets truth values, numbers, texts, raw bytes and
 /// positions, `None` for other values, and the weight in a weighted set (otherwise 1).
 pub fn single_values_at(
     value: &ColumnValue<'_>,

@@ -68,7 +68,7 @@ impl WordMatcher {
     /// Prepares a pattern of `field` for whole values. With `cased`, a regular expression heeds case.
     ///
     /// # Errors
-    /// As [`WordMatcher::new`].
+    /// Those of [`WordMatcher::new`].
     pub fn with_case(field: &str, pattern: &WordPattern, cased: bool) -> Result<Self, Error> {
         let kind = match pattern {
             WordPattern::Exact(word) => PatternKind::Exact(word.clone()),

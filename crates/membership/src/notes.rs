@@ -29,7 +29,8 @@ impl ClusterMembership {
     /// Coordination cannot be reached; the notes may have been written nevertheless.
     pub async fn note(
         &self,
-        (guard, changed): (&str, Option<u64>),
+        guard: &str,
+        changed: Option<u64>,
         notes: &[(String, Option<Vec<u8>>)],
     ) -> Result<bool, Error> {
         let shared = self.shared();

@@ -57,7 +57,7 @@ pub use self::erasures::{ErasureQuestion, erasures_of_all, own_erasures};
 pub use self::everyone::{ListedAnswer, ListedNode};
 pub use self::forward::{
     ForwardAnswer, ForwardKind, ForwardableRequest, NodeAnswer, NodeTransport, OpenedShare, ReadersQuestion,
-    ReplicaCompleteness, ShareStart, ShareTalk,
+    ReplicaCompleteness, ShareConversation, ShareStart,
 };
 pub use self::group_sizes::{
     ClusterGroupSizes, GroupSizesQuestion, WantedSizes, group_sizes, group_sizes_alone, own_group_sizes,
@@ -287,10 +287,16 @@ pub trait ClusterMember: Send + Sync + 'static {
     /// Shared notes of the nodes by their names, as far as this node has received them.
     fn notes(&self) -> BTreeMap<String, SharedNote>;
 
-    /// Writes notes (`None` deletes one), if the last change of the note `guard` is the given one (`None`:
-    /// there is no such note). When `done` is called, [`ClusterMember::notes`] returns the notes after the
+    /// Writes notes (`None` deletes one), if the last change of the note `guard` is `changed` (`None`: there
+    /// is no such note). When `done` is called, [`ClusterMember::notes`] returns the notes after the
     /// write, if coordination reports them in time. At most 128 notes at a time, of at most 1 MiB together.
-    fn note(&self, guard: (&str, Option<u64>), notes: Vec<(String, Option<Vec<u8>>)>, done: NoteCallback);
+    fn note(
+        &self,
+        guard: &str,
+        changed: Option<u64>,
+        notes: Vec<(String, Option<Vec<u8>>)>,
+        done: NoteCallback,
+    );
 
     /// Makes an application the active one on all nodes, each of which fetches its archive; returns its
     /// generation.
@@ -357,7 +363,7 @@ pub trait ClusterView: Send + Sync + 'static {
     fn read(&self, id: DocumentId, deadline: Instant, done: ReadCallback);
 
     /// Writes to all replicas, as [`millrace_store::Store::write`] does to one: one message to each node.
-    /// This node is the owner. Puts and removals of one bucket are taken on together or not at all. Each
+    /// This node is the owner. Puts and removals of one bucket are accepted together or not at all. Each
     /// write has an outcome of its own.
     fn write(&self, writes: Vec<BatchedWrite>, deadline: Instant);
 

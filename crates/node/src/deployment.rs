@@ -30,10 +30,6 @@ use crate::models::{
 };
 use crate::work::BlockBytes;
 
-/// Code of the refusal of a write (`WriteRefusal::code`) whose document does not match its type, or whose
-/// change does not match the document.
-pub const MISFIT: u16 = 400;
-
 /// A compiled application. It never changes: a deployment creates a new one.
 pub struct CompiledApplication {
     /// Number of the deployment, from 1.

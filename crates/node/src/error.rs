@@ -473,13 +473,18 @@ impl Error {
 
 /// Category of an error of the store.
 fn store_kind(error: &millrace_store::Error) -> ErrorKind {
-    use millrace_store::Error as Store;
+    use millrace_store::{Error as Store, WriteRefusalKind};
     match error {
-        Store::Refused(refusal) if refusal.code == millrace_store::WriteRefusal::FAULT => ErrorKind::Internal,
+        Store::Refused(refusal) => match refusal.kind {
+            WriteRefusalKind::Condition => ErrorKind::Precondition,
+            WriteRefusalKind::Misfit => ErrorKind::BadRequest,
+            WriteRefusalKind::Overloaded => ErrorKind::Overloaded,
+            WriteRefusalKind::Late(_) => ErrorKind::Timeout,
+            WriteRefusalKind::Fault => ErrorKind::Internal,
+        },
         Store::Overloaded => ErrorKind::Overloaded,
         Store::DiskFull { .. } | Store::NoSpace { .. } => ErrorKind::Storage,
         Store::IdTooLong { .. }
-        | Store::Refused(_)
         | Store::Continuation
         | Store::SnapshotName { .. }
         | Store::PointInTime { .. } => ErrorKind::BadRequest,

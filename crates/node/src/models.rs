@@ -334,7 +334,7 @@ impl NodeModels {
         let (waiting_queries, waiting_feeds) = self.scheduler.waiting();
         let (running_queries, running_feeds) = self.scheduler.running();
         let mut gauges =
-            gauges::of_scheduler(loaded, (waiting_queries, waiting_feeds), (running_queries, running_feeds));
+            gauges::of_scheduler(loaded, [waiting_queries, waiting_feeds], [running_queries, running_feeds]);
         for embedder in &embedders {
             gauges.extend(embedder.usage().iter().flat_map(|usage| gauges::of_model(embedder.id(), usage)));
             gauges.extend(embedder.asked().iter().flat_map(|usage| gauges::of_service(embedder.id(), usage)));

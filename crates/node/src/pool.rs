@@ -439,7 +439,7 @@ impl WorkPool {
     /// shares.
     ///
     /// # Errors
-    /// As for [`WorkPool::run_in`].
+    /// Those of [`WorkPool::run_in`].
     pub async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -467,7 +467,7 @@ impl WorkPool {
     /// with work of clients: those of two nodes must not keep both from answering each other.
     ///
     /// # Errors
-    /// As for [`WorkPool::run_in`].
+    /// Those of [`WorkPool::run_in`].
     pub(crate) async fn run_question<T, F>(&self, flow: WorkFlow, work: F) -> Result<T, Error>
     where
         T: Send + 'static,

@@ -65,7 +65,7 @@ async fn answer<T: Send + 'static>(
 /// the cluster, and the group lies in one bucket.
 ///
 /// # Errors
-/// As [`scope`].
+/// Those of [`scope`].
 fn one_location(node: &Node, query: &Query) -> Result<Option<(Location, DocumentGroup)>, Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(None) };
     let ViewScope::Groups(groups) = scope(query)? else { return Ok(None) };

@@ -84,7 +84,7 @@ impl Node {
     /// the call.
     ///
     /// # Errors
-    /// As [`millrace_store::Store::create_snapshot`].
+    /// Those of [`millrace_store::Store::create_snapshot`].
     pub fn create_snapshot(
         &self,
         name: &SnapshotName,
@@ -178,7 +178,7 @@ impl Node {
     /// Lists drops of documents of a group until a time.
     ///
     /// # Errors
-    /// As [`Node::versions_until`].
+    /// Those of [`Node::versions_until`].
     pub(crate) fn drops_until(&self, moment: &GroupMoment, after: Option<&str>) -> Result<DropPage, Error> {
         let deployment = self.deployments().current()?;
         Ok(self.open_moment(&deployment, moment)?.drops(after)?)

@@ -28,7 +28,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 /// Decodes the first of several messages; also returns the bytes of the others.
 ///
 /// # Errors
-/// As [`decode`].
+/// Those of [`decode`].
 pub(crate) fn decode_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Error> {
     Ok(millrace_codec::decode_first(bytes)?)
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
-use crate::{QueryItem, RangeBound, TermMatch, TermText, WeightedOperator};
+use crate::display::{RangeText, uri_text};
+use crate::{QueryItem, TermMatch, TermText, WeightedOperator};
 
 /// An item displayed in short form: without annotations, and without the field name `default`.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +71,7 @@ impl Display for BriefItem<'_> {
             }
             QueryItem::Range { field, low, high, .. } => {
                 name(f, field)?;
-                range(f, low, high)
+                write!(f, "{}", RangeText(*low, *high))
             }
             QueryItem::In { field, values, .. } => {
                 name(f, field)?;
@@ -103,35 +104,10 @@ impl Display for BriefItem<'_> {
     }
 }
 
-fn range(f: &mut Formatter<'_>, low: &RangeBound, high: &RangeBound) -> fmt::Result {
-    match (low, high) {
-        (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) if low == high => {
-            return write!(f, "{low}");
-        }
-        (RangeBound::Open, RangeBound::Exclusive(high)) => return write!(f, "<{high}"),
-        (RangeBound::Exclusive(low), RangeBound::Open) => return write!(f, ">{low}"),
-        _ => {}
-    }
-    match low {
-        RangeBound::Open => f.write_str("[;")?,
-        RangeBound::Inclusive(low) => write!(f, "[{low};")?,
-        RangeBound::Exclusive(low) => write!(f, "<{low};")?,
-    }
-    match high {
-        RangeBound::Open => f.write_str("]"),
-        RangeBound::Inclusive(high) => write!(f, "{high}]"),
-        RangeBound::Exclusive(high) => write!(f, "{high}>"),
-    }
-}
-
 fn matched<'t>(TermText { text, .. }: &'t TermText, matching: &TermMatch) -> Cow<'t, str> {
     match matching {
         TermMatch::Word | TermMatch::Fuzzy { .. } => text.into(),
-        TermMatch::Uri { start, end } => {
-            let (start, end) =
-                (if *start { "^" } else { "" }, end.map_or("", |end| if end { "$" } else { "*" }));
-            format!("{start}{text}{end}").into()
-        }
+        TermMatch::Uri { start, end } => uri_text(text, *start, *end).into(),
         TermMatch::Prefix => format!("{text}*").into(),
         TermMatch::Suffix => format!("*{text}").into(),
         TermMatch::Substring => format!("*{text}*").into(),

@@ -72,7 +72,7 @@ impl Display for QueryItem {
             }
             QueryItem::Range { field, low, high, hit_limit, annotations } => {
                 name(f, field)?;
-                range(f, low, high)?;
+                write!(f, "{}", RangeText(*low, *high))?;
                 if let Some(limit) = hit_limit {
                     write!(f, "#{limit}")?;
                 }
@@ -154,6 +154,40 @@ impl Display for PhraseWord {
     }
 }
 
+/// A range as it may be typed: `[1;5>`, `<5`, `>5`, and a number if no other is in it.
+pub(crate) struct RangeText(pub(crate) RangeBound, pub(crate) RangeBound);
+
+impl Display for RangeText {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let RangeText(low, high) = self;
+        match (low, high) {
+            (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) if low == high => {
+                return write!(f, "{low}");
+            }
+            (RangeBound::Open, RangeBound::Exclusive(high)) => return write!(f, "<{high}"),
+            (RangeBound::Exclusive(low), RangeBound::Open) => return write!(f, ">{low}"),
+            _ => {}
+        }
+        match low {
+            RangeBound::Open => f.write_str("[;")?,
+            RangeBound::Inclusive(low) => write!(f, "[{low};")?,
+            RangeBound::Exclusive(low) => write!(f, "<{low};")?,
+        }
+        match high {
+            RangeBound::Open => f.write_str("]"),
+            RangeBound::Inclusive(high) => write!(f, "{high}]"),
+            RangeBound::Exclusive(high) => write!(f, "{high}>"),
+        }
+    }
+}
+
+/// Text of a term that matches a URI, with the marks of its ends that must match.
+pub(crate) fn uri_text(text: impl Display, starts: bool, ends: Option<bool>) -> String {
+    let start = if starts { "^" } else { "" };
+    let end = ends.map_or("", |ends| if ends { "$" } else { "*" });
+    format!("{start}{text}{end}")
+}
+
 fn matched(f: &mut Formatter<'_>, text: &TermText, matching: &TermMatch) -> fmt::Result {
     match matching {
         TermMatch::Word => write!(f, "{text}"),
@@ -161,11 +195,7 @@ fn matched(f: &mut Formatter<'_>, text: &TermText, matching: &TermMatch) -> fmt:
         TermMatch::Suffix => write!(f, "SUFFIX({text})"),
         TermMatch::Substring => write!(f, "SUBSTRING({text})"),
         TermMatch::Regex => write!(f, "REGEX({text})"),
-        TermMatch::Uri { start, end } => {
-            let (start, end) =
-                (if *start { "^" } else { "" }, end.map_or("", |end| if end { "$" } else { "*" }));
-            write!(f, "URI({start}{text}{end})")
-        }
+        TermMatch::Uri { start, end } => write!(f, "URI({})", uri_text(text, *start, *end)),
         TermMatch::Fuzzy { max_edit_distance, prefix_length, prefix } => {
             let prefix = if *prefix { " prefix" } else { "" };
             write!(f, "FUZZY({text} {max_edit_distance} {prefix_length}{prefix})")
@@ -206,24 +236,6 @@ impl Display for ItemAnnotations {
         part(self.language.is_some(), format!("language:{}", self.language.as_deref().unwrap_or_default()));
         parts.extend(self.other.iter().map(|(key, value)| format!("{key}:{value}")));
         if parts.is_empty() { Ok(()) } else { write!(f, "{{{}}}", parts.join(" ")) }
-    }
-}
-
-fn range(f: &mut Formatter<'_>, low: &RangeBound, high: &RangeBound) -> fmt::Result {
-    if let (RangeBound::Inclusive(low), RangeBound::Inclusive(high)) = (low, high)
-        && low == high
-    {
-        return write!(f, "{low}");
-    }
-    match low {
-        RangeBound::Open => f.write_str("[")?,
-        RangeBound::Inclusive(low) => write!(f, "[{low}")?,
-        RangeBound::Exclusive(low) => write!(f, "<{low}")?,
-    }
-    match high {
-        RangeBound::Open => f.write_str(";]"),
-        RangeBound::Inclusive(high) => write!(f, ";{high}]"),
-        RangeBound::Exclusive(high) => write!(f, ";{high}>"),
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Error {
         "the request has more than {most} parameters; send what belongs together as one of them: a list, a map or a tensor counts as one"
     )]
     TooMany {
-        /// As many as it may have.
+        /// Maximum number.
         most: usize,
     },
     /// A request parameter has a value it cannot have.

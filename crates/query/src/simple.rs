@@ -23,7 +23,7 @@ pub enum TermEnd {
     Word,
     /// At the next blank, or at the closing quote.
     Blank,
-    /// As [`TermEnd::Blank`]; `^` and `$` around the term stand for the start and the end of a hostname. The
+    /// [`TermEnd::Blank`], and `^` and `$` around the term stand for the start and the end of a hostname. The
     /// end is meant unless `*` follows.
     Hostname,
     /// At this text (`exact-terminator`).

@@ -23,23 +23,23 @@ pub(crate) struct TopHits {
     /// All hits, if none is dropped before the end.
     all: Option<Vec<RankedHit>>,
     /// The worst hit is on top.
-    heap: BinaryHeap<WorstFirst>,
+    heap: BinaryHeap<WorstFirstHit>,
     /// Score that a new hit must exceed once the collection is full. Hits arrive in view order.
     bar: f64,
 }
 
 #[derive(PartialEq)]
-struct WorstFirst(RankedHit);
+struct WorstFirstHit(RankedHit);
 
-impl Eq for WorstFirst {}
+impl Eq for WorstFirstHit {}
 
-impl Ord for WorstFirst {
+impl Ord for WorstFirstHit {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.order(&other.0)
     }
 }
 
-impl PartialOrd for WorstFirst {
+impl PartialOrd for WorstFirstHit {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -68,10 +68,10 @@ impl TopHits {
         }
         for (document, score) in documents.iter().zip(scores) {
             if self.heap.len() < self.count {
-                self.heap.push(WorstFirst(RankedHit { chunk, document: *document, score: *score }));
+                self.heap.push(WorstFirstHit(RankedHit { chunk, document: *document, score: *score }));
             } else if *score > self.bar {
                 self.heap.pop();
-                self.heap.push(WorstFirst(RankedHit { chunk, document: *document, score: *score }));
+                self.heap.push(WorstFirstHit(RankedHit { chunk, document: *document, score: *score }));
             } else {
                 continue;
             }

@@ -56,7 +56,7 @@ use crate::properties::RankProperties;
 pub(crate) use derived::expand as expand_derived;
 pub(crate) use dump::default_features;
 pub(crate) use foreach::expand as expand_foreach;
-pub(crate) use phases::{HitsTogether, PerHit, modelled, normalized};
+pub(crate) use phases::{AllHitsValues, PerHit, modelled, normalized};
 pub(crate) use stored_tensors::DocumentTensors;
 pub(crate) use table::set_up;
 pub use table::{FEATURES, FeatureInfo};
@@ -147,7 +147,7 @@ pub(crate) struct FeatureRequest<'q> {
     pub plan: &'q Plan,
     pub matches: &'q MatchedDocuments,
     /// Results of earlier phases; `None` during the first phase.
-    pub earlier: Option<&'q HitsTogether>,
+    pub earlier: Option<&'q AllHitsValues>,
     /// Names of the fields that are filters: their matches have no positions.
     pub filters: &'q BTreeSet<String>,
     keys: Vec<ColumnKey>,
@@ -161,7 +161,7 @@ impl<'q> FeatureRequest<'q> {
     pub fn new(
         plan: &'q Plan,
         matches: &'q MatchedDocuments,
-        earlier: Option<&'q HitsTogether>,
+        earlier: Option<&'q AllHitsValues>,
         filters: &'q BTreeSet<String>,
     ) -> Self {
         FeatureRequest { plan, matches, earlier, filters, keys: Vec::new() }

@@ -63,7 +63,7 @@ impl TreeModel {
 
     fn of(forest: DecisionForest, named: Vec<String>) -> Result<Self, Error> {
         let expression = ParsedExpression::parse("model").map_err(|error| Error::setup(error.to_string()))?;
-        let program = ExpressionProgram::compile(&expression, &LoneForest(Arc::new(forest)));
+        let program = ExpressionProgram::compile(&expression, &SingleForestScope(Arc::new(forest)));
         Ok(TreeModel { program: program.map_err(|error| Error::setup(error.reason().to_owned()))?, named })
     }
 
@@ -100,9 +100,9 @@ impl TreeModel {
 }
 
 /// Evaluation environment of a single model; every name is a number.
-struct LoneForest(Arc<DecisionForest>);
+struct SingleForestScope(Arc<DecisionForest>);
 
-impl ExpressionScope for LoneForest {
+impl ExpressionScope for SingleForestScope {
     fn feature(&self, name: &FeatureName) -> Result<FeatureKind, ExpressionFault> {
         match (name.name.as_str(), name.parameters.is_empty()) {
             ("model", true) => Ok(FeatureKind::Forest(Arc::clone(&self.0))),

@@ -5,7 +5,7 @@ use millrace_column::View;
 use millrace_matching::MatchedDocuments;
 use millrace_plan::Plan;
 
-use crate::features::{HitsTogether, PerHit};
+use crate::features::{AllHitsValues, PerHit};
 use crate::profile::{CompiledPhase, defined};
 use crate::stage::{BoundPrograms, StageInput};
 use crate::{
@@ -15,14 +15,14 @@ use crate::{
 
 /// Data over all hits, including those on other nodes, and model outputs for the local hits.
 #[derive(Debug, Default)]
-pub struct GlobalHitValues(pub(crate) HitsTogether);
+pub struct GlobalHitValues(pub(crate) AllHitsValues);
 
 impl GlobalHitValues {
     /// Creates it from the hits that later phases may rank again, each with its first-phase rank from 1, and
     /// the highest score of that phase.
     pub fn new(hits: impl Iterator<Item = (RankedHit, u32)>, max: Option<f64>) -> Self {
         let ranks = hits.map(|(hit, rank)| ((hit.chunk, hit.document), f64::from(rank))).collect();
-        GlobalHitValues(HitsTogether { ranks, max, ..HitsTogether::default() })
+        GlobalHitValues(AllHitsValues { ranks, max, ..AllHitsValues::default() })
     }
 }
 
@@ -111,7 +111,7 @@ impl CompiledProfile {
         stop: &dyn Fn() -> bool,
     ) -> Result<Vec<f64>, Error> {
         let over = self.over(over);
-        let mut known = HitsTogether::default();
+        let mut known = AllHitsValues::default();
         self.run_models(&over, hits, std::iter::once(&self.first.score), stop, &mut known)?;
         let earlier = self.models_every_match().then_some(&known);
         self.scores(&self.first, &StageInput { earlier, ..over }, hits)

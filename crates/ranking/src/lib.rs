@@ -33,7 +33,7 @@ pub use error::Error;
 pub use features::{FEATURES, FeatureInfo};
 pub use forests::TreeModel;
 pub use later::GlobalHitValues;
-pub use onnx::{ModelFailure, ModelInputRows, ModelSource, NoModels, RankModelEvaluation, RankModelFile};
+pub use onnx::{ModelFailure, ModelInputRows, ModelSource, RankModelEvaluation, RankModelFile};
 pub use phase_ranking::{LaterPhase, PhaseRanking, PhaseRerank, PhaseReranking};
 pub use profile::{BestHits, CompiledProfile, FirstPhase, RankOutcome, RankedDocuments, RankedHit};
 pub use shown::{Features, ShownFeatures};

@@ -1,7 +1,7 @@
 //! Model runs over the hits of a phase, before the phase reads their output.
 
 use crate::compile::CompiledExpression;
-use crate::features::HitsTogether;
+use crate::features::AllHitsValues;
 use crate::onnx::{ModelFailure, ModelInputRows, ModelOutputs};
 use crate::profile::{CompiledProfile, each_hit};
 use crate::stage::{BoundPrograms, StageInput};
@@ -39,7 +39,7 @@ impl CompiledProfile {
         hits: &[RankedHit],
         programs: impl Iterator<Item = &'p CompiledExpression>,
         stop: &dyn Fn() -> bool,
-        earlier: &mut HitsTogether,
+        earlier: &mut AllHitsValues,
     ) -> Result<bool, Error> {
         if self.models.is_empty() {
             return Ok(true);

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::best::TopHits;
 use crate::compile::{CompiledExpression, ProfileCompiler, first_phase_expression};
 use crate::diversity::HitDiversity;
-use crate::features::{HitsTogether, RankFeature};
+use crate::features::{AllHitsValues, RankFeature};
 use crate::global::HitNormalizer;
 use crate::later::GlobalHitValues;
 use crate::onnx::{ModelOutputs, ModelSource, ModelStep, NoModels};
@@ -346,7 +346,7 @@ impl CompiledProfile {
         let at_once = if uses_models { MODELLED_CHUNKS } else { over.matches.chunks.len().max(1) };
         let mut scores = Vec::new();
         for chunks in over.matches.chunks.chunks(at_once) {
-            let mut earlier = HitsTogether::default();
+            let mut earlier = AllHitsValues::default();
             if uses_models
                 && !self.run_models(
                     over,

@@ -11,7 +11,7 @@ use millrace_plan::Plan;
 
 use crate::compile::CompiledExpression;
 use crate::features::{
-    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureValues, HitsTogether, RankFeature,
+    AllHitsValues, ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureValues, RankFeature,
 };
 
 /// Number of adjacent chunks read at once.
@@ -35,7 +35,7 @@ pub(crate) struct StageInput<'q> {
     pub view: &'q dyn View,
     pub matches: &'q MatchedDocuments,
     /// Values over all hits, once they are known: after the first phase, or after a run of its models.
-    pub earlier: Option<&'q HitsTogether>,
+    pub earlier: Option<&'q AllHitsValues>,
 }
 
 /// Executor for a value that the request supplies instead of the feature, if it does and the type is that of

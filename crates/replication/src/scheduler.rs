@@ -101,7 +101,8 @@ impl MaintenanceScheduler {
     /// result: it goes before all operations of the same urgency without a waiting caller.
     pub fn hasten(&mut self, bucket: BucketId) {
         let Some((_, OperationStanding::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
-        let (proposal, standing, number) = self.known.remove(&bucket).expect("it was just there");
+        let (proposal, standing, number) =
+            self.known.remove(&bucket).expect("an operation that is pending is known");
         let line = self.lines.get_mut(&line_of(&proposal)).expect(IN_LINE);
         assert_eq!(line.remove(&number), Some(bucket), "{IN_LINE}");
         self.next += 1;

@@ -82,7 +82,7 @@ impl ApplicationDraft {
     /// Reads a package in a zip archive that is a file.
     ///
     /// # Errors
-    /// As [`ApplicationDraft::from_zip`].
+    /// Those of [`ApplicationDraft::from_zip`].
     pub fn from_zip_file(archive: &File) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_zip_file(archive)?))
     }
@@ -90,7 +90,7 @@ impl ApplicationDraft {
     /// Reads a package in a tar archive that is a file, compressed by gzip.
     ///
     /// # Errors
-    /// As [`ApplicationDraft::from_zip`].
+    /// Those of [`ApplicationDraft::from_zip`].
     pub fn from_tar_gz_file(archive: &File) -> Result<Self, Error> {
         Ok(Self::from_files(package::from_tar_gz_file(archive)?))
     }

@@ -46,7 +46,7 @@ pub struct TransformerConfig {
     pub kind: EmbedderKind,
     /// The ONNX file.
     pub model: ModelFile,
-    /// The tokenizer: `tokenizer.json`, or the vocabulary of a [`EmbedderKind::Bert`].
+    /// The tokenizer: `tokenizer.json`, or the vocabulary of an [`EmbedderKind::Bert`].
     pub tokenizer: ModelFile,
     /// Maximum number of tokens; longer texts are truncated.
     pub max_tokens: usize,

@@ -8,7 +8,7 @@
 //! A package passes three steps, each in its own folder: `parse` converts files to declarations with
 //! locations, `resolve` adds inherited settings and defaults, `services` reads the clusters. An error in a
 //! part ends the reading of that part: it is added to the [`PackageFindings`], and everything that depends on
-//! the part is skipped. The rest is a [`ApplicationDraft`], which other crates compile and report on in the
+//! the part is skipped. The rest is an [`ApplicationDraft`], which other crates compile and report on in the
 //! same way, so that a package is rejected with all of its [`PackageMistakes`]. Finally, [`change::compare`]
 //! determines the effects of a new version of an application.
 //!

@@ -25,10 +25,11 @@ pub(crate) struct PackageSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RankingModel {
-    /// As documented: words are stemmed, lengths are those of the group, `rerank-count` holds.
+    /// The documented behaviour: words are stemmed, lengths are those of the group, `rerank-count` holds.
     #[default]
     Documented,
-    /// As Vespa's streaming search: no stemming, fixed average lengths, the second phase for all hits.
+    /// The behaviour of Vespa's streaming search: no stemming, fixed average lengths, the second phase for
+    /// all hits.
     VespaStreaming,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn lz4(packed: &[u8]) -> Result<Vec<u8>, UnpackError> {
 /// The content of a Zstandard file: one or more frames.
 ///
 /// # Errors
-/// As for [`lz4`].
+/// Those of [`lz4`].
 pub(crate) fn zstd(packed: &[u8]) -> Result<Vec<u8>, UnpackError> {
     const FORM: &str = "Zstandard";
     let limit = unpacked_bytes_max(packed.len() as u64);

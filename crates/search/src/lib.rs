@@ -27,18 +27,17 @@ mod sorting;
 mod summary;
 mod trace;
 
-pub use collapse::{CollapseKeys, HitCollapsing};
+pub use collapse::CollapseKeys;
 pub use deadline::{Pause, SearchDeadline};
 pub use error::Error;
 pub use field_uses::FieldUseKind;
 pub use gathering::{GatheringNext, SearchGathering, run_all};
 pub use merging::{MergedOutcome, hit_page};
-pub use narrowed::SelectedView;
 pub use pass::PassOutcome;
 pub use protocol_1::FirstShareReply;
 pub use search::PreparedSearch;
 pub use share::{NodeShare, RerankRequest, ShareReply, ShareRequest, ShareSession};
-pub use sorting::{PreparedOrder, SortedHit};
+pub use sorting::SortedHit;
 pub use summary::{
     HighlightStyle, HighlightStyles, HitPosition, SummaryError, SummaryFields, SummaryFiller, fill,
 };

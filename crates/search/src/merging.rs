@@ -6,7 +6,8 @@ use std::ops::Range;
 use millrace_plan::Plan;
 use millrace_result::{PartialResult, ResultHit};
 
-use crate::{CollapseKeys, HitCollapsing, PassOutcome, SearchTrace};
+use crate::collapse::HitCollapsing;
+use crate::{CollapseKeys, PassOutcome, SearchTrace};
 
 /// Result of a query over all its schemas.
 #[derive(Debug, Clone, Default)]

@@ -9,9 +9,9 @@ use millrace_selection::DocumentSelection;
 
 use crate::collapse::CollapseKeys;
 use crate::deadline::SearchStep;
-use crate::narrowed::is_live;
+use crate::narrowed::{SelectedView, is_live};
 use crate::trace::StepStopwatch;
-use crate::{Error, PreparedSearch, SearchDeadline, SearchTrace, SelectedView, SortedHit};
+use crate::{Error, PreparedSearch, SearchDeadline, SearchTrace, SortedHit};
 
 /// Maximum number of chunks of a group for which the ids of hits are read ahead while documents are matched:
 /// hits will be in most of its chunks.

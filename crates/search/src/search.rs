@@ -16,8 +16,9 @@ use millrace_selection::DocumentSelection;
 use crate::collapse::{CollapseFields, CollapseKeys, HitCollapsing};
 use crate::deadline::SearchStep;
 use crate::narrowed::is_live;
+use crate::sorting::PreparedOrder;
 use crate::summary::{self, HighlightStyles, SummaryFiller};
-use crate::{Error, PassOutcome, PreparedOrder, SearchDeadline, SortedHit};
+use crate::{Error, PassOutcome, SearchDeadline, SortedHit};
 
 /// A plan with everything ready to run it.
 pub struct PreparedSearch {

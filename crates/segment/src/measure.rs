@@ -49,7 +49,7 @@ pub fn measure(segment: &SegmentFile, ranges: &[LocationRange]) -> Result<Vec<Ra
             }
         })?;
         for (chunk, bytes) in across {
-            add_rows(segment, (section, chunk), bytes, ranges, &mut measured)?;
+            add_rows(segment, section, chunk, bytes, ranges, &mut measured)?;
         }
     }
     Ok(measured)
@@ -58,7 +58,8 @@ pub fn measure(segment: &SegmentFile, ranges: &[LocationRange]) -> Result<Vec<Ra
 /// Adds the documents of a chunk one by one.
 fn add_rows(
     segment: &SegmentFile,
-    (section, chunk): (usize, u32),
+    section: usize,
+    chunk: u32,
     bytes: u64,
     ranges: &[LocationRange],
     measured: &mut [RangeMeasure],

@@ -1,4 +1,4 @@
-//! Batches of clients: writes that a node begins together, and the check that none is taken on in part.
+//! Batches of clients: writes that a node begins together, and the check that none is accepted in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::{NodeKey, UnfinishedRow};
-use millrace_document::{DocumentVersion, DropScope, Timestamp, WriteRefusal};
+use millrace_document::{DocumentVersion, DropScope, Timestamp, WriteRefusal, WriteRefusalKind};
 use millrace_replication::distributor::{
     self, ClientRead, ClientWrite, DecidedModification, DocumentChange, RequestError, RequestTicket,
 };
@@ -239,7 +239,7 @@ fn modify(found: Option<DocumentVersion>, body: Arc<[u8]>) -> Result<DecidedModi
         Some(DocumentVersion { body: Some(_), .. }) => Ok(DecidedModification::Put(body)),
         _ => {
             let number = body.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            Err(WriteRefusal { code: 404, reason: number.to_string() })
+            Err(WriteRefusal::new(WriteRefusalKind::Condition, number.to_string()))
         }
     }
 }

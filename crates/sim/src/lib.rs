@@ -14,7 +14,7 @@
 //!   not counted;
 //! - no document is there that nodes have written again, for reindexing, and of which a client's version was
 //!   dropped, alone, with its group or with its type;
-//! - no part of a batch, the writes of one bucket, was taken on in part;
+//! - no part of a batch, the writes of one bucket, was accepted in part;
 //! - no event of a log is there twice, though it was sent to other partitions after refusals, and none that
 //!   was acknowledged is missing before its partition was to be dropped;
 //! - each ready copy of a placed index has exactly what the documents say, and no query of one missed a write
@@ -98,7 +98,7 @@ pub enum Sabotage {
     RemovedWhileReindexed,
     /// Pages of reindexing count even if the bucket got another owner, or a write failed.
     EveryPageCounts,
-    /// Events of logs are sent to another partition though the first has taken them on.
+    /// Events of logs are sent to another partition though the first has accepted them.
     WrittenEventsAreSentAgain,
     /// Retention drops partitions that take events.
     OpenPartitionsDropped,

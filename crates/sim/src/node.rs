@@ -89,7 +89,7 @@ pub(crate) struct SimNode {
     pub notes_revision: u64,
     /// The page that it is reindexing.
     pub walk: Option<SimWalk>,
-    /// What its reindexer knows of its package.
+    /// Its package, as far as its reindexer knows it.
     pub application: Option<Arc<ReindexedApplication>>,
     /// A removal of a type that is being deployed here.
     pub removal: Option<BegunRemoval>,

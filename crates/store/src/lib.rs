@@ -49,7 +49,7 @@ mod upkeep;
 mod write;
 
 pub use millrace_column::StoreLayout;
-pub use millrace_document::WriteRefusal;
+pub use millrace_document::{WriteRefusal, WriteRefusalKind};
 pub use millrace_segment::SegmentFormat;
 
 pub use check::{CheckFinding, CheckReport, TailRepair, check, repair_tail};

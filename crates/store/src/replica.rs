@@ -77,7 +77,7 @@ impl Store {
         })
     }
 
-    /// As [`Store::create_replicas`], of replicas that lack something until [`Store::complete_replicas`].
+    /// [`Store::create_replicas`] for replicas that lack something until [`Store::complete_replicas`].
     ///
     /// # Errors
     /// The manifest cannot be written.

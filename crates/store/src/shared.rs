@@ -19,7 +19,7 @@ use crate::read::masks::MaskCache;
 use crate::read::recent::{RecentRowCache, WriteNumbers};
 use crate::read::settled::JoinedColumnCache;
 use crate::replica::counts::CountCache;
-use crate::snapshot::SnapshotShelf;
+use crate::snapshot::SnapshotRegistry;
 use crate::state::StoreState;
 use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::{ManifestWriteError, RenameDurability};
@@ -56,7 +56,7 @@ pub(crate) struct StoreContext {
     pub rewrites: RewriteGate,
     pub erasures: ErasureLedger,
     pub erasure_partner: RwLock<Option<Arc<dyn ErasurePartner>>>,
-    pub snapshots: SnapshotShelf,
+    pub snapshots: SnapshotRegistry,
     /// Read by every write and query, so without a lock: a thread that holds one can lose its core.
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
@@ -151,7 +151,7 @@ impl StoreContext {
             rewrites: RewriteGate::default(),
             erasures,
             erasure_partner: RwLock::default(),
-            snapshots: SnapshotShelf::default(),
+            snapshots: SnapshotRegistry::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
             next_number: AtomicU64::new(next_number),
@@ -201,7 +201,7 @@ impl StoreContext {
         Ok(self.try_publish(change)?)
     }
 
-    /// As [`StoreContext::publish`]; an error includes if the new state may be the one that the next start
+    /// [`StoreContext::publish`] whose error includes if the new state may be the one that the next start
     /// finds.
     pub fn try_publish(
         &self,
@@ -214,7 +214,7 @@ impl StoreContext {
         Ok(())
     }
 
-    /// As [`StoreContext::try_publish`], where versions enter these buckets with the new state.
+    /// [`StoreContext::try_publish`] where versions enter these buckets with the new state.
     pub fn try_publish_arrivals(
         &self,
         buckets: &[BucketId],
@@ -233,7 +233,7 @@ impl StoreContext {
         Ok(())
     }
 
-    /// As [`StoreContext::publish`], where versions leave these buckets, while no row is appended: the change
+    /// [`StoreContext::publish`] where versions leave these buckets, while no row is appended: the change
     /// sees all rows that exist until it takes effect. Writes are blocked in the meantime.
     pub fn publish_alone(
         &self,
@@ -290,8 +290,8 @@ impl StoreContext {
         self.roll_alone(&one_at_a_time)
     }
 
-    /// As [`StoreContext::roll`], but where a new state is just being made, nothing is done: it is for
-    /// threads that must not wait.
+    /// [`StoreContext::roll`] for threads that must not wait: while another thread makes a new state, nothing
+    /// is done.
     pub fn try_roll(&self) -> bool {
         let Some(one_at_a_time) = self.publishing.try_lock() else { return false };
         self.roll_alone(&one_at_a_time)

@@ -100,14 +100,14 @@ pub struct SnapshotSpace {
 
 /// Changes of the snapshots of a store.
 #[derive(Default)]
-pub(crate) struct SnapshotShelf {
+pub(crate) struct SnapshotRegistry {
     /// Held while a snapshot is made or deleted.
     changing: Mutex<()>,
     /// Space when it was last measured, and the time in microseconds of the clock.
     measured: Mutex<Option<(u64, SnapshotSpace)>>,
 }
 
-impl SnapshotShelf {
+impl SnapshotRegistry {
     /// The right to change snapshots, while it is held.
     fn change(&self) -> MutexGuard<'_, ()> {
         let changing = self.changing.lock();
@@ -202,7 +202,7 @@ impl Store {
     /// Returns a snapshot by its name; `None` if there is none.
     ///
     /// # Errors
-    /// As [`Store::snapshots`].
+    /// Those of [`Store::snapshots`].
     pub fn snapshot(&self, name: &SnapshotName) -> Result<Option<StoredSnapshot>, Error> {
         Ok(self.listed_snapshots()?.into_iter().find(|snapshot| snapshot.name == *name))
     }
@@ -236,7 +236,7 @@ impl Store {
     /// at the directory of each of their files, once for those that they share.
     ///
     /// # Errors
-    /// As [`Store::snapshots`].
+    /// Those of [`Store::snapshots`].
     pub fn snapshots_with_group(&self, group: &DocumentGroup) -> Result<Vec<SnapshotName>, Error> {
         let mut known = BTreeMap::new();
         let mut has_some =

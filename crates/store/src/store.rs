@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// Writes a batch: the store admits all of it or nothing. `done` gets an outcome for each write, in their
-    /// order, when the last of them is as durable as is wanted and visible, or has failed; it is called as in
+    /// order, when the last of them is as durable as was asked and visible, or has failed; it is called as in
     /// [`Store::write`]. Writes of one document keep their order. Puts and removals that need not wait for an
     /// earlier modification of their documents share one entry of the log and its sync: after a crash either
     /// all of them are there or none.

@@ -44,7 +44,7 @@ pub(crate) type SharedRowVisitor<'a> = dyn FnMut(SharedRow) -> Result<(), Error>
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
-    /// Adds rows, all or none. When this returns they are as durable as is wanted, and in every later
+    /// Adds rows, all or none. When this returns they are as durable as was asked, and in every later
     /// snapshot. Their ids are in the filter before any snapshot has them.
     fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError>;
 

@@ -18,7 +18,6 @@ mod types;
 mod update;
 mod value;
 
-pub use address::TensorAddress;
 pub use builder::TensorBuilder;
 pub use error::Error;
 pub use label::{ShortText, ShortTextFilter};

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use crate::address::TensorAddress;
 use crate::size::TensorSize;
 use crate::{
-    CellType, DimensionKind, Error, Tensor, TensorAddress, TensorBuilder, TensorCells, TensorDimension,
-    TensorType, WrittenOrder,
+    CellType, DimensionKind, Error, Tensor, TensorBuilder, TensorCells, TensorDimension, TensorType,
+    WrittenOrder,
 };
 
 impl Tensor {

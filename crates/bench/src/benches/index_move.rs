@@ -33,7 +33,7 @@ const OTHER: usize = DATA_NODES + 1;
 /// Number of documents; five million have a copy of about a gigabyte.
 const DOCUMENTS: u64 = 500_000;
 const ROUNDS: usize = 2;
-/// Time after which copies know that they have everything of before the index was declared.
+/// Time after which copies know that they have everything from before the index was declared.
 const DECLARED: Duration = Duration::from_secs(80);
 /// Time after which a copy that was just made knows up to which time it has everything.
 const CLOSED: Duration = Duration::from_secs(10);

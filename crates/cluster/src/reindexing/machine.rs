@@ -242,7 +242,7 @@ impl Reindexer {
         let Some(OpenReindexJob::Inspect { key, task, bucket }) = self.answered(job) else { return };
         self.wakes = self.now.monotonic + AGAIN;
         let (Ok(holders), Some(pass)) = (outcome, self.passes.get_mut(&key)) else { return };
-        if let Some(page) = pass.inspected(bucket, &holders, (self.me, self.now)) {
+        if let Some(page) = pass.inspected(bucket, &holders, self.me, self.now) {
             let NextPage { position, version, until } = page;
             let job = self.start(OpenReindexJob::Walk { key, bucket, version });
             let walk = ReindexWalk { task, bucket, position, version, until };

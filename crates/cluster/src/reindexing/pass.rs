@@ -184,7 +184,8 @@ impl ReindexPass {
         &mut self,
         bucket: BucketId,
         holders: &BucketHolders,
-        (me, now): (NodeKey, MachineTime),
+        me: NodeKey,
+        now: MachineTime,
     ) -> Option<NextPage> {
         let version = self.survey?;
         if holders.version != version {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::histograms::{DateRounding, check_points, date_head};
 use super::values::FieldSource;
-use super::{BucketContent, OneAggregation};
+use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::search::SearchHit;
 
@@ -77,7 +77,7 @@ impl AutomaticDivision {
 
     /// The shortest interval, from a position on, of which there are few enough from one point to another,
     /// and where each begins. If there is none, it is the longest, and one more than wanted.
-    pub(super) fn chosen(&self, from: usize, (first, last): (i64, i64)) -> (usize, Vec<i64>) {
+    pub(super) fn chosen(&self, from: usize, first: i64, last: i64) -> (usize, Vec<i64>) {
         let mut chosen = (from, Vec::new());
         for step in from..AUTOMATIC.len() {
             let starts = self.rounding(step).starts(first, last, self.wanted);
@@ -96,7 +96,7 @@ pub(super) fn interval_of(starts: &[i64], millis: i64) -> Option<i64> {
     starts[..starts.partition_point(|start| *start <= millis)].last().copied()
 }
 
-impl OneAggregation<'_> {
+impl BucketAggregation<'_> {
     pub(super) fn automatic_division(&self) -> Result<AutomaticDivision, Error> {
         let source = self.source()?;
         check_points(&source, "auto_date_histogram")?;
@@ -133,7 +133,7 @@ impl OneAggregation<'_> {
         let first = points.iter().map(|(millis, _)| *millis).min();
         let last = points.iter().map(|(millis, _)| *millis).max();
         let (step, starts) = match first.zip(last) {
-            Some(ends) => division.chosen(division.shortest, ends),
+            Some((first, last)) => division.chosen(division.shortest, first, last),
             None => (division.shortest, Vec::new()),
         };
         let mut parts: BTreeMap<i64, Vec<&SearchHit>> =

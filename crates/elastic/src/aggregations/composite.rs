@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::histograms::DateRounding;
 use super::options;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
-use super::{BucketContent, OneAggregation};
+use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::number_of;
@@ -160,7 +160,7 @@ pub(super) struct CompositeDivision {
     pub(super) size: usize,
 }
 
-impl OneAggregation<'_> {
+impl BucketAggregation<'_> {
     pub(super) fn composite_division(&self) -> Result<CompositeDivision, Error> {
         let sources: Arc<[CompositeSource]> = self.composite_sources()?.into();
         let size = self.count_of("size", 10)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{BucketContent, OneAggregation, pipelines};
+use super::{BucketAggregation, BucketContent, pipelines};
 use crate::Error;
 use crate::few::sort_few;
 use crate::hit_scan::searched;
@@ -15,7 +15,7 @@ use crate::search::SearchHit;
 /// Filters of an adjacency matrix.
 const FILTERS_MAX: usize = 100;
 
-impl<'a> OneAggregation<'a> {
+impl<'a> BucketAggregation<'a> {
     /// Filters with their names, if they have any.
     fn named_filters(&self) -> Result<Vec<(Option<&'a String>, &'a Value)>, Error> {
         match self.option("filters") {

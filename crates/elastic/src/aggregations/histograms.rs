@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::values::{AggregatedValue, FieldSource, ValueForm};
-use super::{BucketContent, OneAggregation};
+use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::catalog::now_ms;
 use crate::dates::{DateReading, DateText, floor, span};
@@ -57,7 +57,7 @@ pub(super) struct DateDivision {
     extended: KeyBounds,
 }
 
-impl<'a> OneAggregation<'a> {
+impl<'a> BucketAggregation<'a> {
     pub(super) fn number_division(&self) -> Result<NumberDivision, Error> {
         let source = self.source()?;
         check_points(&source, "histogram")?;

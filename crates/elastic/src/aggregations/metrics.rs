@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::OneAggregation;
+use super::BucketAggregation;
 use super::values::FieldSource;
 use crate::Error;
 use crate::evaluation::number_of;
@@ -114,7 +114,7 @@ fn numbers_in(list: Option<&Value>) -> Vec<f64> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(number_of).collect()
 }
 
-impl OneAggregation<'_> {
+impl BucketAggregation<'_> {
     pub(super) fn metric(&self) -> Result<(&'static str, Value), Error> {
         match self.asked.kind.as_str() {
             "value_count" => {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use serde_json::{Map, Value, json};
 
 use super::values::{AggregatedValue, FieldSource, ValueForm};
-use super::{BucketContent, OneAggregation};
+use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::catalog::now_ms;
 use crate::dates::{DateReading, DateText};
@@ -62,7 +62,7 @@ impl RangeDivision {
     }
 }
 
-impl OneAggregation<'_> {
+impl BucketAggregation<'_> {
     pub(super) fn ranges(&self) -> Result<Value, Error> {
         let division = self.range_division()?;
         let mut parts: Vec<Vec<&SearchHit>> = vec![Vec::new(); division.len()];

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::terms::WantedTerms;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
-use super::{BucketContent, OneAggregation};
+use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::evaluation::words_of;
 use crate::few::sort_few;
@@ -17,7 +17,7 @@ use crate::mapping::field_at;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
 
-/// Where the values come from.
+/// Source of the values.
 enum TermSource {
     Values(FieldSource),
     /// Words of a text.
@@ -100,7 +100,7 @@ impl TermBackground {
     }
 }
 
-impl<'a> OneAggregation<'a> {
+impl<'a> BucketAggregation<'a> {
     pub(super) fn significant_division(&self) -> Result<SignificantDivision, Error> {
         let filter = self.option("background_filter").map(query::parse).transpose()?;
         let division = match (self.asked.kind.as_str(), self.text_option("field")) {

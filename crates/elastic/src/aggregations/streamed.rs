@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use self::answers::finish_all;
 use self::settling::DateUnits;
-use self::streamed_hit::{LastRoot, StreamedHit};
+use self::streamed_hit::{PreviousDocument, StreamedHit};
 use super::automatic::AutomaticDivision;
 use super::bucket_hits::BucketTopHits;
 use super::composite::{CompositeDivision, PlacedKey};
@@ -32,7 +32,7 @@ use super::samples::BucketSample;
 use super::significant::{SignificantDivision, TermBackground};
 use super::terms::WantedTerms;
 use super::values::{AggregatedValue, FieldSource};
-use super::{AggregationScope, AskedAggregation, OneAggregation};
+use super::{AggregationScope, AskedAggregation, BucketAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::kept_hits::take;
@@ -79,7 +79,7 @@ impl<'a> StreamedAggregations<'a> {
     /// ([`Self::add_of_all`]).
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// Those of [`Self::add`].
     pub(crate) fn end_matching(&mut self) -> Result<bool, Error> {
         self.settle(false)?;
         Ok(self.plans.iter().any(StreamPlan::reads_everything))
@@ -88,7 +88,7 @@ impl<'a> StreamedAggregations<'a> {
     /// Adds one of all documents, whether the query matches it or not.
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// Those of [`Self::add`].
     pub(crate) fn add_of_all(&mut self, hit: &SearchHit) -> Result<(), Error> {
         for (plan, state) in self.plans.iter().zip(&mut self.states) {
             if let (StreamWork::Global, StreamState::List(buckets), false) =
@@ -107,7 +107,7 @@ impl<'a> StreamedAggregations<'a> {
     /// compared with all documents.
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// Those of [`Self::add`].
     pub(crate) fn end_all(&mut self) -> Result<bool, Error> {
         if std::mem::replace(&mut self.passes_again, true) {
             return Ok(false);
@@ -202,7 +202,7 @@ enum StreamState {
     Intervals(BTreeMap<i64, BucketState>),
     List(Vec<BucketState>),
     /// The document that came last, and the bucket of all.
-    Roots(LastRoot, BucketState),
+    Roots(PreviousDocument, BucketState),
     Pairs(BTreeMap<FilterPair, BucketState>),
     /// Number of the documents, and buckets of their values.
     Compared(usize, BTreeMap<AggregatedValue, BucketState>),
@@ -241,7 +241,7 @@ impl<'a> StreamPlan<'a> {
         scope: &'a AggregationScope<'a>,
         memory: &'a QueryMemory,
     ) -> Result<Option<Self>, Error> {
-        let one = OneAggregation { asked, scope, hits: &[] };
+        let one = BucketAggregation { asked, scope, hits: &[] };
         let work = match asked.kind.as_str() {
             kind if PipelineKind::of(kind).is_some() => StreamWork::Pipeline,
             "terms" => {
@@ -287,8 +287,8 @@ impl<'a> StreamPlan<'a> {
         Ok(inner.map(|inner| StreamPlan { asked, scope, memory, work, inner }))
     }
 
-    fn one(&self) -> OneAggregation<'a> {
-        OneAggregation { asked: self.asked, scope: self.scope, hits: &[] }
+    fn one(&self) -> BucketAggregation<'a> {
+        BucketAggregation { asked: self.asked, scope: self.scope, hits: &[] }
     }
 
     /// State before the first document.
@@ -300,7 +300,7 @@ impl<'a> StreamPlan<'a> {
             StreamWork::Adjacency(_) => Ok(StreamState::Pairs(BTreeMap::new())),
             StreamWork::Significant(..) => Ok(StreamState::Compared(0, BTreeMap::new())),
             StreamWork::Sampler(_) => Ok(StreamState::Sample(BucketSample::default(), self.bucket()?)),
-            StreamWork::ReverseNested => Ok(StreamState::Roots(LastRoot::default(), self.bucket()?)),
+            StreamWork::ReverseNested => Ok(StreamState::Roots(PreviousDocument::default(), self.bucket()?)),
             StreamWork::Automatic(division) => Ok(StreamState::Units(DateUnits::new(division))),
             StreamWork::MultiTerms(_) => Ok(StreamState::Combined(BTreeMap::new())),
             StreamWork::Composite(_) => Ok(StreamState::Placed(BTreeMap::new())),

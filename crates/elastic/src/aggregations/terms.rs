@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::pipelines::figure_at;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
-use super::{BucketContent, OneAggregation};
+use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::fields::names_of;
 use crate::query::text_of;
@@ -30,7 +30,7 @@ struct BucketOrder {
 /// Documents of each value.
 type Parts<'a, K> = BTreeMap<K, Vec<&'a SearchHit>>;
 
-impl<'a> OneAggregation<'a> {
+impl<'a> BucketAggregation<'a> {
     pub(super) fn terms(&self) -> Result<(&'static str, Value), Error> {
         let source = self.source()?;
         let wanted = WantedTerms::parse(&self.asked.options, &source)?;

@@ -265,7 +265,7 @@ impl FieldSource {
     /// Reads a source of numbers.
     ///
     /// # Errors
-    /// As [`FieldSource::new`]; or the field has other values.
+    /// Those of [`FieldSource::new`]; or the field has other values.
     pub(super) fn of_numbers(
         kind: &str,
         options: &Map<String, Value>,

@@ -300,7 +300,7 @@ impl CatalogChange<'_> {
     /// Reserves more sequence numbers for an index, if few are left.
     ///
     /// # Errors
-    /// As for [`CatalogChange::put_index`].
+    /// Those of [`CatalogChange::put_index`].
     pub(crate) fn reserve_seq_nos(&mut self, name: &str) -> Result<(), Error> {
         match self.indexes.get(name) {
             Some(index) => {

@@ -37,7 +37,7 @@ pub(crate) fn begin_write(
         door.catalog.claim_ids(&door.arriving)?;
     }
     loop {
-        if let Some(hold) = table.begin(shard, (load, given), &door.arriving, &limits, now_ms()) {
+        if let Some(hold) = table.begin(shard, load, given, &door.arriving, &limits, now_ms()) {
             return Ok(hold);
         }
         let mut change = door.catalog.change()?;

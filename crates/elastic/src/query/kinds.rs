@@ -17,7 +17,7 @@ use crate::query_terms::FuzzyTerms;
 use crate::query_text::{self, BoostedField};
 
 /// Kinds of queries whose members stand below the name of a field.
-pub(super) const OF_ONE_FIELD: [&str; 11] = [
+pub(crate) const OF_ONE_FIELD: [&str; 11] = [
     "term",
     "terms",
     "match",
@@ -105,7 +105,7 @@ fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
 /// A query for the words of a text.
 fn words(kind: &str, members: Map<String, Value>) -> Result<SearchQuery, Error> {
     let (field, text, rest) = field_of(kind, members, "query")?;
-    let mut options = match_options(kind, &rest)?;
+    let mut options = match_options(&rest)?;
     options.is_phrase = kind.starts_with("match_phrase");
     options.is_prefix = kind.ends_with("_prefix");
     Ok(SearchQuery::Match { field, text, options })
@@ -181,8 +181,7 @@ fn field_of(
     }
 }
 
-fn match_options(kind: &str, members: &Map<String, Value>) -> Result<MatchOptions, Error> {
-    query_members::check(kind, members)?;
+fn match_options(members: &Map<String, Value>) -> Result<MatchOptions, Error> {
     let mut options = MatchOptions::default();
     for (name, value) in members {
         match name.as_str() {
@@ -234,7 +233,7 @@ fn tie_breaker_of(members: &Map<String, Value>, otherwise: f64) -> Result<f64, E
 
 fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     let kind = members.get("type").map(text_of).unwrap_or_else(|| "best_fields".to_owned());
-    let mut options = match_options("multi_match", members)?;
+    let mut options = match_options(members)?;
     let own_tie_breaker = match kind.as_str() {
         "best_fields" | "phrase" | "phrase_prefix" | "cross_fields" => 0.0,
         "most_fields" | "bool_prefix" => 1.0,

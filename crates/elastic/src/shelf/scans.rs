@@ -23,7 +23,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// Calls `visit` with each document of a group, until it breaks off or returns an error.
 ///
 /// # Errors
-/// As for [`super::get`], and those of `visit`.
+/// Those of [`super::get`], and those of `visit`.
 pub(crate) fn scan(
     node: &Arc<Node>,
     group: ShelfGroup,
@@ -38,7 +38,7 @@ pub(crate) fn scan(
 /// too. No locks may be held.
 ///
 /// # Errors
-/// As for [`super::get`], and those of `visit`.
+/// Those of [`super::get`], and those of `visit`.
 pub(crate) fn scan_after(
     node: &Arc<Node>,
     group: ShelfGroup,
@@ -61,7 +61,7 @@ pub(crate) fn place_of(id: &DocumentId) -> Option<String> {
 /// locks may be held: while other nodes are asked, other work of this one goes on.
 ///
 /// # Errors
-/// As for [`super::get`], and those of `visit`.
+/// Those of [`super::get`], and those of `visit`.
 ///
 /// # Panics
 /// The permit does not cover the groups.
@@ -119,8 +119,8 @@ fn scan_by(
                     after: after.clone(),
                 };
                 let answer = match place {
-                    ReaderPlace::Kept => read(node, (group, bucket), question)?,
-                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, (group, bucket), question))?,
+                    ReaderPlace::Kept => read(node, group, bucket, question)?,
+                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, group, bucket, question))?,
                 };
                 let (versions, next) = match answer {
                     None => break,
@@ -148,7 +148,7 @@ fn scan_by(
 /// may be held.
 ///
 /// # Errors
-/// As for [`super::get`], and those of `visit`.
+/// Those of [`super::get`], and those of `visit`.
 ///
 /// # Panics
 /// The permit does not cover all groups.

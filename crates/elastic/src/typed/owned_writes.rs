@@ -29,7 +29,7 @@ use crate::shelf;
 use crate::writing::{PATIENCE, PAUSES, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult};
 
 /// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
-/// one document are done in their order. What an owner does not take on is tried again for a while.
+/// one document are done in their order. What an owner does not accept is tried again for a while.
 pub(crate) fn write_at_owners(
     door: &ElasticDoor,
     placed: &[&PlacedWrite],
@@ -69,13 +69,13 @@ struct WriteRound<'a> {
     left: Vec<OwnedWrite<'a>>,
     /// Number of the writes that owners were asked for.
     tried: usize,
-    /// Number of these that owners have not taken on.
+    /// Number of these that owners have not accepted.
     refused: usize,
 }
 
 impl<'a> WriteRound<'a> {
     /// Asks the owners, and notes the results of writes that are not to be tried again. After the deadline
-    /// those that owners do not take on are not, either.
+    /// those that owners do not accept are not, either.
     fn of(
         door: &ElasticDoor,
         writes: Vec<OwnedWrite<'a>>,

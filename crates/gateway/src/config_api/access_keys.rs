@@ -151,7 +151,7 @@ async fn change(
         let notes = vec![(SHARED_KEYS.to_owned(), Some(file.text().map_err(unreadable)?.into_bytes()))];
         let (sender, answer) = oneshot::channel();
         // The receiver waits for the answer.
-        member.note((SHARED_KEYS, changed), notes, Box::new(move |written| drop(sender.send(written))));
+        member.note(SHARED_KEYS, changed, notes, Box::new(move |written| drop(sender.send(written))));
         let left = |_| Error::Unsettled("this node is not part of the cluster any more".to_owned());
         if answer.await.map_err(left)?? {
             return Ok(());

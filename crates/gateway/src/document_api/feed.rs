@@ -42,8 +42,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::answer::{AnswerReader, FeedAnswer};
 use self::answer_log::AnsweredStream;
+use self::answered::{ActiveStreamKey, KeyState};
 pub(crate) use self::answered::{AnsweredKeys, KeptKeyBounds};
-use self::answered::{KeyState, KeyUnderWay};
 use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
@@ -150,7 +150,7 @@ struct FeedStart {
 
 /// The key of a stream, and the digest of its body, which is yet to be received.
 struct StartedKey {
-    key: KeyUnderWay,
+    key: ActiveStreamKey,
     digest: BodyDigest,
 }
 
@@ -221,7 +221,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     Ok(AdmittedFeed::Stream(Box::new(FeedStart { reader, first, form, format, key, place, room })))
 }
 
-/// What was reserved for a stream.
+/// Memory that is reserved for a stream.
 struct FeedRoom {
     form: PackedForm,
     format: FeedFormat,

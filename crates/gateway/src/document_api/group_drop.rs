@@ -139,7 +139,7 @@ fn count(view: &dyn View, prefix: &[u8], until: Timestamp) -> Result<Option<Grou
     let mut all = GroupCount::default();
     for (chunk, columns) in chunks.iter().zip(ids.into_iter().zip(timestamps)) {
         let (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps))) = columns else { return Ok(None) };
-        match count_chunk(chunk, (&ids, &timestamps), prefix, until) {
+        match count_chunk(chunk, &ids, &timestamps, prefix, until) {
             None => return Ok(None),
             Some(GroupCount { documents, newest, later }) => {
                 all.documents += documents;
@@ -153,7 +153,8 @@ fn count(view: &dyn View, prefix: &[u8], until: Timestamp) -> Result<Option<Grou
 
 fn count_chunk(
     chunk: &ViewChunk,
-    (ids, timestamps): (&BytesColumn, &FixedColumn),
+    ids: &BytesColumn,
+    timestamps: &FixedColumn,
     prefix: &[u8],
     until: Timestamp,
 ) -> Option<GroupCount> {

@@ -80,9 +80,10 @@ pub(super) async fn update_where(
     let group = documents.group.clone();
     let pass = VisitPass::new(call, documents)?;
     let kind = Arc::clone(pass.deployment.kind(&document_type)?);
-    let (update, bytes, _room) = read_update(call, &kind, (&namespace, group.as_ref()), request).await?;
-    let caller = IndexingCaller::default();
-    let decide = move |document| apply(&kind, &update, Some(document), &caller).map(StoreModification::Put);
+    let (update, bytes, _room) = read_update(call, &kind, &namespace, group.as_ref(), request).await?;
+    let (caller, timeout) = (IndexingCaller::default(), call.timeout);
+    let decide =
+        move |document| apply(&kind, &update, Some(document), &caller, timeout).map(StoreModification::Put);
     let change = SweepChange { decide: Arc::new(decide), bytes };
     let going = SweepRequest { pass: Arc::new(pass), change, extent: SweepExtent::Changes };
     sweep(call, going, fence).await
@@ -120,7 +121,8 @@ fn check_parameters(call: &DocumentCall) -> Result<(), Error> {
 async fn read_update(
     call: &DocumentCall,
     kind: &CompiledDocumentType,
-    (namespace, group): (&str, Option<&DocumentGroup>),
+    namespace: &str,
+    group: Option<&DocumentGroup>,
     request: Request,
 ) -> Result<(DocumentUpdate, usize, BudgetReservation), Error> {
     let (parts, body) = request.into_parts();
@@ -209,10 +211,10 @@ impl SweepRequest {
         let Some(GroupDrop { documents, .. }) = dropped.filter(|dropped| dropped.leaves_some) else {
             return match dropped {
                 Some(dropped) => Ok((dropped.documents, None)),
-                None => sweep_here(call, &pass, &self.change, from, (deadline, fence)).await,
+                None => sweep_here(call, &pass, &self.change, from, deadline, fence).await,
             };
         };
-        match sweep_here(call, &pass, &self.change, from, (deadline, fence)).await {
+        match sweep_here(call, &pass, &self.change, from, deadline, fence).await {
             Ok((changed, continuation)) => Ok((documents + changed, continuation)),
             Err(Error::Unsettled(reason)) => {
                 Err(Error::Unknown(format!("{documents} documents were removed, others were not: {reason}")))
@@ -290,7 +292,8 @@ async fn sweep_here(
     pass: &Arc<VisitPass>,
     change: &SweepChange,
     mut continuation: Option<String>,
-    (deadline, fence): (Instant, ReadFence),
+    deadline: Instant,
+    fence: ReadFence,
 ) -> Result<(u64, Option<String>), Error> {
     let mut count = 0;
     loop {
@@ -308,9 +311,9 @@ async fn sweep_here(
             let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
             let last = together.last().cloned();
             match change_together(call, pass, change, together).await? {
-                ChangedTogether::Changed(changed) => count += changed,
-                ChangedTogether::Unsettled(_) if count > 0 => return Ok((count, continuation)),
-                ChangedTogether::Unsettled(reason) => return Err(Error::Unsettled(reason)),
+                BatchChangeOutcome::Changed(changed) => count += changed,
+                BatchChangeOutcome::Unsettled(_) if count > 0 => return Ok((count, continuation)),
+                BatchChangeOutcome::Unsettled(reason) => return Err(Error::Unsettled(reason)),
             }
             continuation = last.and_then(|last| pass.continuation_after(&last));
             if ids.peek().is_some() && is_over(call, deadline) {
@@ -331,7 +334,7 @@ fn is_over(call: &DocumentCall, deadline: Instant) -> bool {
 }
 
 /// Outcome of changes that were made together.
-enum ChangedTogether {
+enum BatchChangeOutcome {
     /// The number of changed documents.
     Changed(u64),
     /// None was changed, for this reason; the caller may retry.
@@ -347,7 +350,7 @@ async fn change_together(
     pass: &Arc<VisitPass>,
     change: &SweepChange,
     ids: Vec<DocumentId>,
-) -> Result<ChangedTogether, Error> {
+) -> Result<BatchChangeOutcome, Error> {
     let until = call.deadline();
     let _sizes = admit_growth(call, &ids, change.bytes).await?;
     let modified = |id: DocumentId| {
@@ -371,11 +374,11 @@ async fn change_together(
         }
     }
     match failure {
-        None => Ok(ChangedTogether::Changed(changed)),
+        None => Ok(BatchChangeOutcome::Changed(changed)),
         Some(Error::Unsettled(reason)) if changed > 0 => {
             Err(Error::Unknown(format!("{changed} documents were changed, others were not: {reason}")))
         }
-        Some(Error::Unsettled(reason)) => Ok(ChangedTogether::Unsettled(reason)),
+        Some(Error::Unsettled(reason)) => Ok(BatchChangeOutcome::Unsettled(reason)),
         Some(error) => Err(error),
     }
 }

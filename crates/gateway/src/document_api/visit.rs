@@ -54,7 +54,7 @@ pub(super) async fn documents(
     let streams = call.parameters.flag("stream")?.unwrap_or(false);
     let form = if streams && lines { VisitPageFormat::Lines } else { VisitPageFormat::List };
     let source = PageSource::of(call, &pass, fence, streams);
-    let pages = VisitPages::new(call, pass, shape, (form, deadline), source);
+    let pages = VisitPages::new(call, pass, shape, form, deadline, source);
     if streams {
         return Ok(stream::answer(call, pages, deadline));
     }

@@ -17,7 +17,7 @@ use millrace_model::SequencePurpose;
 use millrace_selection::DocumentSelection;
 use millrace_store::{
     CommittedWrite, DocumentWrite, Modify, RefusedBatch, StoreChange, StoreModification, WriteDurability,
-    WriteRefusal, WriterId,
+    WriteRefusal, WriteRefusalKind, WriterId,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -29,20 +29,11 @@ use crate::GatewayState;
 use crate::http::{self, BudgetReservation};
 use crate::quota::UncommittedSize;
 use millrace_node::cluster::{BatchedWrite, ClusterError};
-use millrace_node::deployment::{CompiledDocumentType, MISFIT, now_s};
+use millrace_node::deployment::{CompiledDocumentType, now_s};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
-
-/// [`WriteRefusal::code`] of a condition that does not hold.
-pub(super) const CONDITION: u16 = 412;
-
-/// [`WriteRefusal::code`] of a change whose document needs an overloaded model.
-const OVERLOADED: u16 = 429;
-
-/// [`WriteRefusal::code`] of a change whose document needs a model that did not answer in time.
-const LATE: u16 = 504;
 
 /// `POST` of a document.
 pub(super) async fn put(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {
@@ -182,11 +173,11 @@ async fn change(
         OperationAction::Put(document) => OperationAction::Put(indexed(call, kind, document).await?),
         other => other,
     };
-    let deadline = Instant::now() + call.left();
-    Ok(decided(kind, destination, IndexedOperation { action, condition, create, deadline }))
+    let (deadline, timeout) = (Instant::now() + call.left(), call.timeout);
+    Ok(decided(kind, destination, IndexedOperation { action, condition, create, deadline, timeout }))
 }
 
-/// As [`change`], on this thread, for a document type whose statements wait for nothing.
+/// [`change`] on this thread, for a document type whose statements wait for nothing.
 ///
 /// # Errors
 /// The condition cannot be parsed; the statements refuse the document.
@@ -203,12 +194,12 @@ pub(super) fn change_here(
     let action = match action {
         OperationAction::Put(document) => {
             let run = kind.scripts.run(document, &IndexingCaller::default());
-            OperationAction::Put(run.map_err(|error| not_indexed(call, error))?)
+            OperationAction::Put(run.map_err(|error| refused(not_indexed(&error, call.timeout)))?)
         }
         other => other,
     };
-    let deadline = Instant::now() + call.timeout;
-    Ok(decided(kind, &destination, IndexedOperation { action, condition, create, deadline }))
+    let (deadline, timeout) = (Instant::now() + call.timeout, call.timeout);
+    Ok(decided(kind, &destination, IndexedOperation { action, condition, create, deadline, timeout }))
 }
 
 /// An operation whose document has the output of its indexing statements.
@@ -217,6 +208,8 @@ struct IndexedOperation {
     condition: Option<WriteCondition>,
     create: bool,
     deadline: Instant,
+    /// Time limit of the request, for its error.
+    timeout: Duration,
 }
 
 /// Returns the modification for the store; `None` if no cluster takes the document.
@@ -225,7 +218,7 @@ fn decided(
     destination: &WriteDestination,
     operation: IndexedOperation,
 ) -> Option<StoreChange> {
-    let IndexedOperation { action, condition, create, deadline } = operation;
+    let IndexedOperation { action, condition, create, deadline, timeout } = operation;
     Some(match (action, condition) {
         (OperationAction::Put(document), condition) => {
             let mut clusters = kind.clusters.iter().filter(|cluster| destination.includes(&cluster.id));
@@ -247,7 +240,7 @@ fn decided(
         })),
         (OperationAction::Update(update), condition) => {
             let caller = IndexingCaller { deadline: Some(deadline), ..IndexingCaller::default() };
-            StoreChange::Modify(modify(Arc::clone(kind), update, condition, create, caller))
+            StoreChange::Modify(modify(Arc::clone(kind), update, condition, create, caller, timeout))
         }
     })
 }
@@ -269,22 +262,23 @@ async fn indexed(
     } else {
         kind.scripts.run(document, &IndexingCaller::default())
     };
-    outcome.map_err(|error| not_indexed(call, error))
+    outcome.map_err(|error| refused(not_indexed(&error, call.timeout)))
 }
 
-fn not_indexed(call: &DocumentCall, error: millrace_indexing::Error) -> Error {
-    match error {
-        millrace_indexing::Error::Component { failure: ComponentFailure::Overloaded(_), .. } => {
-            Error::Overloaded
+/// Refusal of a document whose indexing statements failed, in a request with this time limit.
+fn not_indexed(error: &millrace_indexing::Error, timeout: Duration) -> WriteRefusal {
+    let kind = match error {
+        millrace_indexing::Error::Component { failure, .. } => match failure {
+            ComponentFailure::Input(_) => WriteRefusalKind::Misfit,
+            ComponentFailure::Overloaded(_) => WriteRefusalKind::Overloaded,
+            ComponentFailure::Timeout(_) => WriteRefusalKind::Late(timeout),
+            ComponentFailure::Fault(_) => WriteRefusalKind::Fault,
+        },
+        millrace_indexing::Error::Script { .. } | millrace_indexing::Error::Document { .. } => {
+            WriteRefusalKind::Misfit
         }
-        millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => {
-            Error::Timeout(call.timeout)
-        }
-        fault @ millrace_indexing::Error::Component { failure: ComponentFailure::Fault(_), .. } => {
-            Error::Internal(fault.to_string())
-        }
-        other => Error::BadRequest(other.to_string()),
-    }
+    };
+    WriteRefusal::new(kind, error.to_string())
 }
 
 /// Applies an update to the stored document.
@@ -294,6 +288,7 @@ fn modify(
     condition: Option<WriteCondition>,
     create: bool,
     caller: IndexingCaller,
+    timeout: Duration,
 ) -> Modify {
     Box::new(move |stored| {
         let document = stored.map(|(document, _)| document);
@@ -303,34 +298,24 @@ fn modify(
         if document.is_none() && !create {
             return Ok(StoreModification::Nothing);
         }
-        apply(&kind, &update, document, &caller).map(StoreModification::Put)
+        apply(&kind, &update, document, &caller, timeout).map(StoreModification::Put)
     })
 }
 
-/// Returns the document after the update, with the output of its indexing statements.
+/// Returns the document after the update, with the output of its indexing statements. `timeout` is the time
+/// limit of the request.
 pub(super) fn apply(
     kind: &CompiledDocumentType,
     update: &DocumentUpdate,
     document: Option<Document>,
     caller: &IndexingCaller,
+    timeout: Duration,
 ) -> Result<Document, WriteRefusal> {
-    let misfit = |reason: String| WriteRefusal { code: MISFIT, reason };
-    let updated =
-        update.apply(document, &kind.schema.document_type).map_err(|error| misfit(error.to_string()))?;
+    let updated = update
+        .apply(document, &kind.schema.document_type)
+        .map_err(|error| WriteRefusal::new(WriteRefusalKind::Misfit, error.to_string()))?;
     let run = |shown| kind.scripts.run_update(shown, update, caller);
-    kind.change_shown(updated, run).map_err(|error| WriteRefusal {
-        code: match &error {
-            millrace_indexing::Error::Component { failure: ComponentFailure::Overloaded(_), .. } => {
-                OVERLOADED
-            }
-            millrace_indexing::Error::Component { failure: ComponentFailure::Timeout(_), .. } => LATE,
-            millrace_indexing::Error::Component { failure: ComponentFailure::Fault(_), .. } => {
-                WriteRefusal::FAULT
-            }
-            _ => MISFIT,
-        },
-        reason: error.to_string(),
-    })
+    kind.change_shown(updated, run).map_err(|error| not_indexed(&error, timeout))
 }
 
 /// A test-and-set condition.
@@ -355,7 +340,7 @@ impl WriteCondition {
     /// Refuses a document for which the condition does not hold. A missing document is refused as well,
     /// unless it may be created.
     fn check(&self, document: Option<&Document>, create: bool) -> Result<(), WriteRefusal> {
-        let refuse = |reason: String| Err(WriteRefusal { code: CONDITION, reason });
+        let refuse = |reason: String| Err(WriteRefusal::new(WriteRefusalKind::Condition, reason));
         match document {
             Some(document) if holds(&self.selection, &self.kind.shown(document)) => Ok(()),
             Some(_) => refuse(format!("{}; the stored document does not match", self.text)),
@@ -394,11 +379,11 @@ pub(super) async fn commit(
 /// Time after which a writer that is held back looks again whether it must be.
 const HELD_BACK_STEP: Duration = Duration::from_millis(25);
 
-/// Writes a batch to the store of a node that runs alone, as soon as the store takes it on, and waits until
-/// it is as durable as is wanted. The outcomes have the order of the writes.
+/// Writes a batch to the store of a node that runs alone, as soon as the store accepts it, and waits until
+/// it is as durable as the request wants. The outcomes have the order of the writes.
 ///
 /// # Errors
-/// The store takes nothing on, until the deadline if it is overloaded.
+/// The store accepts nothing, until the deadline if it is overloaded.
 pub(super) async fn commit_batch(
     node: &GatewayState,
     permit: &Permit,
@@ -446,15 +431,20 @@ pub(super) async fn commit_batch(
 /// Converts the outcome of a write.
 pub(super) fn written(outcome: Result<CommittedWrite, ClusterError>) -> Result<CommittedWrite, Error> {
     outcome.map_err(|error| match error {
-        ClusterError::Store(millrace_store::Error::Refused(refusal)) => match refusal.code {
-            CONDITION => Error::Condition(refusal.reason),
-            OVERLOADED => Error::Overloaded,
-            LATE => Error::Timeout(super::TIMEOUT),
-            WriteRefusal::FAULT => Error::Internal(refusal.reason),
-            _ => Error::BadRequest(refusal.reason),
-        },
+        ClusterError::Store(millrace_store::Error::Refused(refusal)) => refused(refusal),
         other => other.into(),
     })
+}
+
+/// Error of a request whose write was refused.
+fn refused(refusal: WriteRefusal) -> Error {
+    match refusal.kind {
+        WriteRefusalKind::Condition => Error::Condition(refusal.reason),
+        WriteRefusalKind::Misfit => Error::BadRequest(refusal.reason),
+        WriteRefusalKind::Overloaded => Error::Overloaded,
+        WriteRefusalKind::Late(timeout) => Error::Timeout(timeout),
+        WriteRefusalKind::Fault => Error::Internal(refusal.reason),
+    }
 }
 
 #[cfg(test)]
@@ -463,13 +453,15 @@ mod tests {
 
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(3);
+
     #[test]
     fn refusals_have_the_kind_of_their_cause() {
         let refusals = [
-            (WriteRefusal { code: CONDITION, reason: "the condition".to_owned() }, ErrorKind::Precondition),
-            (WriteRefusal { code: OVERLOADED, reason: "the model".to_owned() }, ErrorKind::Overloaded),
-            (WriteRefusal { code: LATE, reason: "the model".to_owned() }, ErrorKind::Timeout),
-            (WriteRefusal { code: MISFIT, reason: "the value".to_owned() }, ErrorKind::BadRequest),
+            (WriteRefusal::new(WriteRefusalKind::Condition, "the condition"), ErrorKind::Precondition),
+            (WriteRefusal::new(WriteRefusalKind::Overloaded, "the model"), ErrorKind::Overloaded),
+            (WriteRefusal::new(WriteRefusalKind::Late(LIMIT), "the model"), ErrorKind::Timeout),
+            (WriteRefusal::new(WriteRefusalKind::Misfit, "the value"), ErrorKind::BadRequest),
             (WriteRefusal::fault("the stored document is damaged"), ErrorKind::Internal),
             (WriteRefusal::panicked(), ErrorKind::Internal),
         ];
@@ -478,5 +470,7 @@ mod tests {
             let outcome = written(Err(ClusterError::Store(millrace_store::Error::Refused(refusal))));
             assert_eq!(outcome.map_err(|error| error.kind()).err(), Some(kind), "{reason}");
         }
+        let late = refused(WriteRefusal::new(WriteRefusalKind::Late(LIMIT), "the model"));
+        assert!(late.to_string().contains("within 3s"), "it names the limit of the request: {late}");
     }
 }

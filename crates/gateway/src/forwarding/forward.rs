@@ -151,17 +151,18 @@ impl NodeForwarder {
         stage: &ForwardKind,
     ) -> Result<Response, Error> {
         let ForwardedRequest { method, target, headers, body, room: _room } = request;
-        self.stream(remote, (method, &target), headers, Body::from(body), stage).await
+        self.stream(remote, method, &target, headers, Body::from(body), stage).await
     }
 
     /// Sends a request whose body is still being written.
     ///
     /// # Errors
-    /// As [`NodeForwarder::send`].
+    /// Those of [`NodeForwarder::send`].
     pub(crate) async fn stream(
         &self,
         remote: &RemoteNode,
-        (method, target): (Method, &str),
+        method: Method,
+        target: &str,
         headers: HeaderMap,
         body: Body,
         stage: &ForwardKind,
@@ -236,20 +237,21 @@ mod tests {
     }
 
     async fn ask(
-        (forwarder, remote): (&NodeForwarder, &RemoteNode),
+        forwarder: &NodeForwarder,
+        remote: &RemoteNode,
         path: &str,
         stage: &ForwardKind,
     ) -> Response {
         let answer =
-            forwarder.stream(remote, (Method::GET, path), HeaderMap::new(), Body::empty(), stage).await;
+            forwarder.stream(remote, Method::GET, path, HeaderMap::new(), Body::empty(), stage).await;
         answer.expect("it is answered")
     }
 
     /// Asks for the small answer over each connection for answers that the node reads.
-    async fn check_others(node: (&NodeForwarder, &RemoteNode)) {
+    async fn check_others(forwarder: &NodeForwarder, remote: &RemoteNode) {
         for _ in 0..WAYS {
             let small = async {
-                let answer = ask(node, "/small", &ForwardKind::Share).await;
+                let answer = ask(forwarder, remote, "/small", &ForwardKind::Share).await;
                 answer.into_body().collect().await.expect("it is whole").to_bytes()
             };
             let small = tokio::time::timeout(Duration::from_secs(60), small).await;
@@ -261,12 +263,11 @@ mod tests {
     async fn answers_that_are_not_read_do_not_stop_others_of_their_connection() {
         let (remote, _running) = other_node(128).await;
         let forwarder = NodeForwarder::new(None);
-        let node = (&forwarder, &remote);
         let mut unread = Vec::new();
         for _ in 0..UNREAD * WAYS {
-            unread.push(ask(node, "/large", &ForwardKind::Share).await);
+            unread.push(ask(&forwarder, &remote, "/large", &ForwardKind::Share).await);
         }
-        check_others(node).await;
+        check_others(&forwarder, &remote).await;
         for answer in unread {
             let bytes = answer.into_body().collect().await.expect("it is whole").to_bytes();
             assert_eq!(bytes.len(), 1 << 20);
@@ -277,13 +278,12 @@ mod tests {
     async fn answers_that_clients_do_not_read_stop_none_that_the_node_reads() {
         let (remote, _running) = other_node(UNREAD as u32).await;
         let forwarder = NodeForwarder::new(None);
-        let node = (&forwarder, &remote);
         let mut unread = Vec::new();
         // As many as the other node answers at a time.
         for _ in 0..UNREAD * WAYS {
-            unread.push(ask(node, "/large", &ForwardKind::Owner(NodeKey(1), None)).await);
+            unread.push(ask(&forwarder, &remote, "/large", &ForwardKind::Owner(NodeKey(1), None)).await);
         }
-        check_others(node).await;
+        check_others(&forwarder, &remote).await;
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl MessageProtocol {
     /// Encodes a reply about a share of a query after other bytes.
     ///
     /// # Errors
-    /// As [`MessageProtocol::append`].
+    /// Those of [`MessageProtocol::append`].
     pub(super) fn append_reply(self, out: Vec<u8>, reply: ShareReply) -> Result<Vec<u8>, Error> {
         match self {
             MessageProtocol::First => protocol_1::append(out, &FirstShareReply(reply)),
@@ -78,7 +78,7 @@ impl MessageProtocol {
     /// Decodes a reply about a share of a query.
     ///
     /// # Errors
-    /// As [`MessageProtocol::decode`].
+    /// Those of [`MessageProtocol::decode`].
     pub(super) fn decode_reply(self, bytes: &[u8]) -> Result<ShareReply, Error> {
         match self {
             MessageProtocol::First => Ok(protocol_1::decode::<FirstShareReply>(bytes)?.0),

@@ -39,7 +39,7 @@ pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
 /// [`ask`], with another error where the answer cannot be read: the node may have done what it was asked.
 ///
 /// # Errors
-/// As for [`ask`].
+/// Those of [`ask`].
 pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
     forwarder: &NodeForwarder,
     remote: &RemoteNode,

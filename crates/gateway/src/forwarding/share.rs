@@ -21,7 +21,9 @@ use super::message::MessageProtocol;
 use super::{NodeForwarder, is_unsettled, refusal, refused_part};
 use crate::http::{BodyMessageReader, FrameMemory, frame};
 use crate::{GatewayState, spans};
-use millrace_node::cluster::{ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareStart, ShareTalk};
+use millrace_node::cluster::{
+    ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareConversation, ShareStart,
+};
 use millrace_node::search::{self, StartedShare};
 use millrace_node::{CompiledApplication, Error, ErrorKind};
 
@@ -59,10 +61,11 @@ pub(super) async fn open(
     let first =
         frame(|out| protocol.append(out, &begin)).map_err(|fault| Error::Internal(fault.to_string()))?;
     asks.send_data(first).await.map_err(|_| broke_off(&remote, "it was not asked"))?;
-    let what = (Method::POST, "/search/");
     let mut headers = HeaderMap::new();
     spans::continue_in(&mut headers, observer.map(|observer| observer.header()));
-    let answer = forwarder.stream(&remote, what, headers, Body::new(body), &ForwardKind::Share).await?;
+    let answer = forwarder
+        .stream(&remote, Method::POST, "/search/", headers, Body::new(body), &ForwardKind::Share)
+        .await?;
     if is_unsettled(answer.headers()) {
         return Err(Error::Unsettled(format!("node {remote} does not have the documents")));
     }
@@ -77,13 +80,13 @@ pub(super) async fn open(
         MESSAGE_BYTES_MAX,
         FrameMemory::Results(Arc::clone(&memory)),
     );
-    let mut talk = HttpShareTalk { remote, protocol, asks, replies, memory };
-    let reply = talk.reply().await?;
-    Ok(OpenedShare { talk: Box::new(talk), reply })
+    let mut conversation = HttpShareConversation { remote, protocol, asks, replies, memory };
+    let reply = conversation.reply().await?;
+    Ok(OpenedShare { conversation: Box::new(conversation), reply })
 }
 
 /// An open conversation with another node.
-struct HttpShareTalk {
+struct HttpShareConversation {
     remote: RemoteNode,
     protocol: MessageProtocol,
     asks: Sender<Bytes, Infallible>,
@@ -91,7 +94,7 @@ struct HttpShareTalk {
     memory: Arc<QueryMemory>,
 }
 
-impl HttpShareTalk {
+impl HttpShareConversation {
     async fn reply(&mut self) -> Result<ShareReply, Error> {
         let reply = self.replies.next().await.map_err(|fault| match self.memory.refused() {
             Some(refused) => Error::Memory(refused),
@@ -114,7 +117,7 @@ impl HttpShareTalk {
     }
 }
 
-impl ShareTalk for HttpShareTalk {
+impl ShareConversation for HttpShareConversation {
     fn ask(&mut self, ask: ShareRequest) -> NodeAnswer<'_, ShareReply> {
         Box::pin(async move {
             let bytes = frame(|out| self.protocol.append(out, &ask))
@@ -161,7 +164,7 @@ pub(crate) async fn answer_share(
         search::start_share(state.node(), deployment, start, started).await?;
     let (sender, body) = Channel::<Bytes, Infallible>::new(1);
     let mut replies = ReplySender { protocol, sender };
-    let talk = async move {
+    let conversation = async move {
         // The gathering node waits as long as this runs.
         let _caller = caller;
         if replies.send(first).await.is_err() {
@@ -187,7 +190,7 @@ pub(crate) async fn answer_share(
             }
         }
     };
-    tokio::spawn(tokio::time::timeout_at(until.into(), talk));
+    tokio::spawn(tokio::time::timeout_at(until.into(), conversation));
     Ok(Response::new(Body::new(body)))
 }
 

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use super::{GroupCall, LINES, export};
 use crate::GatewayState;
-use crate::http::{AnswerShare, MadeBodyError, counted_page};
+use crate::http::{AnswerShare, OutgoingBodyError, counted_page};
 
 /// Memory of a page in bytes that is reserved before it is read, if there is so much.
 const PAGE_BYTES: usize = 4 << 20;
@@ -139,7 +139,7 @@ pub(super) async fn export(call: &GroupCall, group: DocumentGroup) -> Result<Res
 /// documents which do not exist.
 ///
 /// # Errors
-/// As [`export`]; a node of the cluster does not answer, and documents would be removed because of it.
+/// Those of [`export`]; a node of the cluster does not answer, and documents would be removed because of it.
 pub(super) async fn operations(call: &GroupCall, group: DocumentGroup) -> Result<Body, Error> {
     let is_missing = call.parameters.flag("missing")?.unwrap_or(false);
     let otherwise = "documents that only it has would be removed; bring it back, or restore with missing=true, which \
@@ -221,18 +221,18 @@ fn begin(call: &GroupCall, group: DocumentGroup, sources: FeedSources, live: Liv
     let implied_group = call.caller.implied_group.clone().filter(|_| matches!(live, LiveDocuments::Ignored));
     let merge = VersionMerge { live, implied_group, ..VersionMerge::default() };
     let mut feed = SnapshotFeed { node, subject, group, sources, merge };
-    let (mut sender, body) = Channel::<Bytes, MadeBodyError>::new(1);
+    let (mut sender, body) = Channel::<Bytes, OutgoingBodyError>::new(1);
     tokio::spawn(async move {
         if let Err(FeedEnd::Failed(reason)) = feed.run(&mut sender).await {
             tracing::warn!(reason, "reading a group of a snapshot ends early; its reader sees a broken body");
-            sender.abort(MadeBodyError(reason));
+            sender.abort(OutgoingBodyError(reason));
         }
     });
     Body::new(body)
 }
 
 impl SnapshotFeed {
-    async fn run(&mut self, sender: &mut Sender<Bytes, MadeBodyError>) -> Result<(), FeedEnd> {
+    async fn run(&mut self, sender: &mut Sender<Bytes, OutgoingBodyError>) -> Result<(), FeedEnd> {
         if let FeedSubject::Moment(moment) = &self.subject {
             let failed = |error: Error| FeedEnd::Failed(error.message());
             for source in &self.sources {
@@ -349,7 +349,7 @@ fn remove(lines: &mut Vec<u8>, id: &str) {
 
 /// Sends lines, with their share of the memory of answers.
 async fn send(
-    sender: &mut Sender<Bytes, MadeBodyError>,
+    sender: &mut Sender<Bytes, OutgoingBodyError>,
     lines: Vec<u8>,
     mut room: AnswerShare,
 ) -> Result<(), FeedEnd> {

@@ -39,12 +39,12 @@ const KEPT_S: usize = 600;
 /// End of a body that this server makes for a request of its own, and cannot make whole.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct MadeBodyError(pub String);
+pub(crate) struct OutgoingBodyError(pub String);
 
 /// Error of a body that broke off: the server's, if it made the body.
 fn broken(error: &axum::Error) -> Error {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    match causes.find_map(|cause| cause.downcast_ref::<MadeBodyError>()) {
+    match causes.find_map(|cause| cause.downcast_ref::<OutgoingBodyError>()) {
         Some(made) => Error::Internal(made.to_string()),
         None => Error::BadRequest(format!("the request body broke off: {error}")),
     }
@@ -114,7 +114,7 @@ pub(crate) async fn read_body(
 /// Reads the whole body as sent.
 ///
 /// # Errors
-/// As [`read_body`].
+/// Those of [`read_body`].
 pub(crate) async fn collect(node: &GatewayState, body: Body, bounds: BodyBounds) -> Result<ReadBody, Error> {
     let budget = node.budget();
     let mut share = if bounds.is_question { budget.question() } else { budget.share() };
@@ -534,7 +534,7 @@ mod tests {
             let mut pace = BodyPace::new(1024, BOUNDS.patience, BOUNDS);
             pace.next(&mut Body::new(Body::new(body))).await.expect_err("it broke off")
         }
-        let made = error_of(MadeBodyError("a log cannot be read".to_owned())).await;
+        let made = error_of(OutgoingBodyError("a log cannot be read".to_owned())).await;
         assert!(matches!(&made, Error::Internal(reason) if reason == "a log cannot be read"), "{made}");
         let sent = error_of(io::Error::other("reset")).await;
         assert!(matches!(sent, Error::BadRequest(_)), "{sent}");

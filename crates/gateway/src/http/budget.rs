@@ -32,7 +32,7 @@ const RETRY_AFTER_MAX_S: u64 = 30;
 /// do not keep small requests out.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
-/// That part, as a divisor.
+/// Divisor that gives this part.
 const SMALL_PART: usize = 32;
 
 /// Maximum time that a package waits for room.
@@ -163,7 +163,7 @@ impl ByteLedger {
         self.take_within_by(bytes, self.capacity, until).await
     }
 
-    /// As [`ByteLedger::take_by`], within `most`.
+    /// [`ByteLedger::take_by`] within `most`.
     async fn take_within_by(&self, bytes: usize, most: usize, until: Instant) -> Result<(), Error> {
         let _waiter = BudgetWaiter::new(self, bytes);
         let (began, returned) = (Instant::now(), self.given_back.load(Ordering::Relaxed));
@@ -334,7 +334,7 @@ impl BudgetReservation {
     /// Reserves up to `bytes` in all for the body.
     ///
     /// # Errors
-    /// As [`BudgetReservation::grow`].
+    /// Those of [`BudgetReservation::grow`].
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), Error> {
         match bytes.checked_sub(self.bytes) {
             Some(more) if more > 0 => self.grow(more).await,
@@ -364,7 +364,7 @@ impl BudgetReservation {
         self.work_by(bytes, Instant::now() + self.budget.patience).await
     }
 
-    /// As [`BudgetReservation::work`], for several texts that take so many bytes together.
+    /// [`BudgetReservation::work`] for several texts that take so many bytes together.
     ///
     /// # Errors
     /// [`Error::NoRoom`] if there was none for as long as a request waits.

@@ -57,7 +57,7 @@ pub(crate) struct BodyMessageReader {
 pub(crate) enum FrameMemory {
     /// A share of the budget of bodies, for a sender that may be anyone. It waits for room.
     Bodies(BudgetReservation),
-    /// That of the results of a query, for which another node sends its share.
+    /// Memory of the results of a query, for which another node sends its share.
     Results(Arc<QueryMemory>),
 }
 

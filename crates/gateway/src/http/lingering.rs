@@ -33,11 +33,11 @@ pub(crate) struct LingeringConnection<S> {
     pub(crate) stream: S,
     pub(crate) activity: Arc<ConnectionActivity>,
     limits: CloseLimits,
-    closing: Option<BegunClose>,
+    closing: Option<PendingClose>,
 }
 
 /// A close that has begun: its latest end, and the end of the client's silence or that end.
-struct BegunClose {
+struct PendingClose {
     latest: Instant,
     end: Pin<Box<Sleep>>,
 }
@@ -53,7 +53,7 @@ impl<S: AsyncRead + Unpin> LingeringConnection<S> {
     /// Ready when the client has closed its side or failed, or the time is over.
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let CloseLimits { silence, total } = self.limits;
-        let closing = self.closing.get_or_insert_with(|| BegunClose {
+        let closing = self.closing.get_or_insert_with(|| PendingClose {
             latest: Instant::now() + total,
             end: Box::pin(tokio::time::sleep(silence.min(total))),
         });

@@ -34,11 +34,11 @@ pub(super) struct BodyReception {
     is_whole: Arc<AtomicBool>,
     version: Version,
     /// Place of a small body over HTTP/2 that is given up before its end.
-    rest: Option<BodyRest>,
+    rest: Option<UnreceivedBody>,
 }
 
 /// Place of a body that is given up before its end.
-type BodyRest = Arc<Mutex<Option<Incoming>>>;
+type UnreceivedBody = Arc<Mutex<Option<Incoming>>>;
 
 impl BodyReception {
     pub(super) fn of(request: &Request<Incoming>) -> Self {
@@ -48,7 +48,7 @@ impl BodyReception {
         // A client that expects to be asked for its body does not send it before.
         let is_sent = !body.is_end_stream() && !request.headers().contains_key(EXPECT);
         let is_awaited = is_small && is_sent && request.version() == Version::HTTP_2;
-        BodyReception { is_whole, version: request.version(), rest: is_awaited.then(BodyRest::default) }
+        BodyReception { is_whole, version: request.version(), rest: is_awaited.then(UnreceivedBody::default) }
     }
 
     /// Returns the body, whose end is noted.
@@ -59,7 +59,7 @@ impl BodyReception {
         if self.is_whole.load(Ordering::Relaxed) {
             return Body::new(body);
         }
-        Body::new(NotedBody { body, is_whole: Arc::clone(&self.is_whole) })
+        Body::new(EndTrackedBody { body, is_whole: Arc::clone(&self.is_whole) })
     }
 
     /// Adds `connection: close` to a refusal if the body has not been received. Other responses may begin
@@ -91,7 +91,7 @@ fn is_refusal(status: StatusCode) -> bool {
 struct AwaitedBody {
     /// `None` once it is given up.
     body: Option<Incoming>,
-    rest: BodyRest,
+    rest: UnreceivedBody,
 }
 
 impl HttpBody for AwaitedBody {
@@ -123,12 +123,12 @@ impl Drop for AwaitedBody {
     }
 }
 
-struct NotedBody {
+struct EndTrackedBody {
     body: Incoming,
     is_whole: Arc<AtomicBool>,
 }
 
-impl HttpBody for NotedBody {
+impl HttpBody for EndTrackedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -134,12 +134,12 @@ fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey
 #[derive(Clone)]
 pub struct PortTls {
     plain: TlsAcceptor,
-    asking: Option<AskingAcceptor>,
+    asking: Option<ClientCertificateAcceptor>,
 }
 
 /// Acceptor that asks for certificates of clients, and the condition under which it is used.
 #[derive(Clone)]
-struct AskingAcceptor {
+struct ClientCertificateAcceptor {
     acceptor: TlsAcceptor,
     is_wanted: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -162,7 +162,7 @@ impl PortTls {
     ) -> Self {
         let verifier = AnyClientCertificate { provider: Arc::clone(&certificate.provider) };
         let acceptor = acceptor(certificate, Some(verifier));
-        PortTls { plain: self.plain.clone(), asking: Some(AskingAcceptor { acceptor, is_wanted }) }
+        PortTls { plain: self.plain.clone(), asking: Some(ClientCertificateAcceptor { acceptor, is_wanted }) }
     }
 
     /// Acceptor for the next connection.

@@ -390,7 +390,8 @@ impl ClusterMember for TestMember {
 
     fn note(
         &self,
-        (guard, changed): (&str, Option<u64>),
+        guard: &str,
+        changed: Option<u64>,
         written: Vec<(String, Option<Vec<u8>>)>,
         done: NoteCallback,
     ) {

@@ -118,7 +118,7 @@ pub fn execute(
     execute_over(request, schema, settings, parts, |purchases| view(schema, purchases, 5))
 }
 
-/// As [`execute`], on the plain paths.
+/// [`execute`] on the plain paths.
 fn execute_plain(
     request: &GroupingRequest,
     schema: &Schema,

@@ -26,7 +26,7 @@ pub(crate) struct OwnerReplica {
 /// Bucket of a copy.
 #[derive(Debug)]
 pub(crate) struct FollowedBucket {
-    /// W: of before this time, the copy has what all replicas have.
+    /// W: from before this time, the copy has what all replicas have.
     pub until: Timestamp,
     /// Mark of the replica that was followed last.
     pub mark: Option<ReplicaMark>,
@@ -172,7 +172,7 @@ impl FollowedBucket {
         }
     }
 
-    /// Takes in that all replicas have everything of before a time.
+    /// Takes in that all replicas have everything from before a time.
     pub fn close(&mut self, until: Timestamp) {
         if self.is_caught_up() {
             self.until = self.until.max(until);

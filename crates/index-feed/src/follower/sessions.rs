@@ -26,7 +26,7 @@ pub(crate) struct FollowerSession {
     pub heard: Timestamp,
     /// Time of the last request.
     pub asked: Timestamp,
-    /// Time of the last closing, by the clock of the owner: all changes of before were taken in.
+    /// Time of the last closing, by the clock of the owner: all earlier changes were taken in.
     pub closed: Option<Timestamp>,
 }
 
@@ -84,7 +84,7 @@ impl<B: Clone> IndexFeedFollower<B> {
         let all: BTreeSet<NodeKey> = self.sessions.keys().chain(needed.keys()).copied().collect();
         for owner in all {
             let buckets = needed.remove(&owner).unwrap_or_default();
-            // Documents of another type come in another session, so that none of before is missing.
+            // Documents of another type come in another session, so that no earlier one is missing.
             let is_other = self.sessions.get(&owner).is_some_and(|session| session.types != types);
             if is_other {
                 self.end(owner);

@@ -400,7 +400,7 @@ fn drops_of_a_type_reach_all_of_its_copies() {
     pair.source.dropped(&scope, None, at(100), &[half(1)], pair.now);
     pair.exchange();
     assert_eq!(pair.taken(), ["drop 1 None"]);
-    // A row of before the drop may be dropped already.
+    // A row from before the drop may be dropped already.
     pair.commit(row(half(1), 4, at(100)));
     pair.exchange();
     assert_eq!(pair.taken(), ["look up [4]: 1 found"]);

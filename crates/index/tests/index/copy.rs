@@ -99,7 +99,7 @@ enum CopyStep {
     Remove(BTreeSet<u8>, u64),
     /// `true`: the first build is done.
     Flush(bool),
-    /// Removals of before this time may be forgotten, as far as no version of then can come again.
+    /// Removals from before this time may be forgotten, as far as no version of then can come again.
     Merge(u64),
     Reopen,
 }
@@ -195,7 +195,7 @@ proptest! {
         let directory = tempfile::tempdir().expect("a directory");
         let mut copy = open(directory.path()).expect("a copy");
         let (mut model, mut since): (_, Vec<CopyStep>) = (Model::new(), Vec::new());
-        // Versions of before this time come no more.
+        // No more versions from before this time come.
         let mut forgotten = 0;
         for step in steps {
             if step.timestamp().is_some_and(|timestamp| timestamp < forgotten) {
@@ -351,7 +351,7 @@ fn a_doctor_finds_damage_and_changes_nothing() {
     assert!(check()[0].faults[0].to_string().contains("it is missing"));
 }
 
-/// A loss of power at any time: the copy opens, has everything of before its time, and nothing wrong.
+/// A loss of power at any time: the copy opens, has everything from before its time, and nothing wrong.
 #[test]
 fn a_loss_of_power_leaves_the_copy_of_a_flush() {
     for power in 0..24_u64 {

@@ -221,7 +221,7 @@ fn slices_double() {
             assert!(matches!(error.map(drop).expect_err("too much"), Error::OtherSlice));
             drop(half);
             let again = IndexCopy::open(options(path)).expect("a copy");
-            assert_eq!(entries(&again), wanted, "the flush of before");
+            assert_eq!(entries(&again), wanted, "the earlier flush");
             drop(again);
             assert_eq!(entries(&open(path)).len(), 0, "a copy of other documents is made empty");
         }

@@ -231,7 +231,7 @@ impl ClusterMembership {
         for (name, value) in notes {
             let changed = picture.notes.get(&name).map(|note| note.changed);
             // If it was changed meanwhile, the next round sees it.
-            self.note((&name, changed), &[(name.clone(), value)]).await?;
+            self.note(&name, changed, &[(name.clone(), value)]).await?;
         }
         Ok(())
     }

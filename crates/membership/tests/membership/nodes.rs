@@ -290,17 +290,17 @@ async fn notes_are_written_while_what_was_read_is_true_and_known_to_all() {
         picture.notes.get(name).map(|note| String::from_utf8_lossy(&note.value).into_owned())
     };
     let first = [note("plan", "one"), note("plan/a", "begun")];
-    assert!(a.note(("plan", None), &first).await.expect("it is answered"));
+    assert!(a.note("plan", None, &first).await.expect("it is answered"));
     // The writer knows it at once.
     assert_eq!(text(&a.pictures().borrow(), "plan/a").as_deref(), Some("begun"));
-    assert!(!b.note(("plan", None), &[note("plan", "two")]).await.expect("it is answered"));
+    assert!(!b.note("plan", None, &[note("plan", "two")]).await.expect("it is answered"));
     let known = Arc::clone(&b.pictures().borrow());
     assert_eq!(text(&known, "plan").as_deref(), Some("one"), "what there was is known after a refusal");
     let changed = known.notes["plan"].changed;
     let second = [note("plan", "two"), ("plan/a".to_owned(), None)];
-    assert!(b.note(("plan", Some(changed)), &second).await.expect("it is answered"));
+    assert!(b.note("plan", Some(changed), &second).await.expect("it is answered"));
     sees(&a, |picture| text(picture, "plan").as_deref() == Some("two") && text(picture, "plan/a").is_none())
         .await;
-    assert!(!a.note(("plan", Some(changed)), &[note("plan/a", "late")]).await.expect("it is answered"));
+    assert!(!a.note("plan", Some(changed), &[note("plan/a", "late")]).await.expect("it is answered"));
     assert_eq!(text(&a.pictures().borrow(), "plan/a"), None);
 }

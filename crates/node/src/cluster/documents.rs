@@ -297,25 +297,25 @@ pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Res
                     found.map(|(document, timestamp)| SentVersion::of(&document, timestamp)),
                 ))
             };
-            read_here(node, (held.version, from_ref(&held.bucket)), read).await
+            read_here(node, held.version, from_ref(&held.bucket), read).await
         }
         DocumentsQuestion::Exist { held, ids } => {
             let read = move |node: &Node| {
                 let exists = |id| Ok(node.store().get(id)?.is_some());
                 Ok(DocumentsAnswer::Exist(ids.iter().map(exists).collect::<Result<_, Error>>()?))
             };
-            read_here(node, (held.version, from_ref(&held.bucket)), read).await
+            read_here(node, held.version, from_ref(&held.bucket), read).await
         }
         DocumentsQuestion::Page { held, document_type, group, after } => {
             let scope = ViewScope::GroupsIn(vec![group], vec![held.bucket]);
             let read = move |node: &Node| pages::page(node, &document_type, scope, after, pages::PAGE_BYTES);
-            read_here(node, (held.version, from_ref(&held.bucket)), read).await
+            read_here(node, held.version, from_ref(&held.bucket), read).await
         }
         DocumentsQuestion::BucketPage { version, buckets, document_type, after, bytes } => {
             let scope = ViewScope::Buckets(buckets.clone());
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(pages::PAGE_BYTES);
             let read = move |node: &Node| pages::page(node, &document_type, scope, after, bytes);
-            read_here(node, (version, buckets.as_slice()), read).await
+            read_here(node, version, buckets.as_slice(), read).await
         }
         // The server of the node's ports has admitted the changes.
         DocumentsQuestion::Change { changes, limits: _, patience } => {
@@ -374,7 +374,8 @@ async fn drop_here(
 /// Runs a read, which counts if this node has the buckets before and after it by the same cluster state.
 async fn read_here(
     node: &Arc<Node>,
-    (version, buckets): (ClusterVersion, &[BucketId]),
+    version: ClusterVersion,
+    buckets: &[BucketId],
     read: impl FnOnce(&Node) -> Result<DocumentsAnswer, Error> + Send + 'static,
 ) -> Result<DocumentsAnswer, Error> {
     let check = |node: &Node| -> Result<(), Error> {
@@ -458,13 +459,14 @@ async fn ask_owner(
 /// No node has all of the bucket, or answers, until the deadline.
 pub async fn read_bucket(
     node: &Arc<Node>,
-    (group, bucket): (&DocumentGroup, BucketId),
+    group: &DocumentGroup,
+    bucket: BucketId,
     question: impl Fn(HeldBucket) -> DocumentsQuestion,
     deadline: Instant,
 ) -> Result<Option<DocumentsAnswer>, Error> {
     let mut looks = RouteBackoff::until(deadline);
     loop {
-        let error = match read_once(node, (group, bucket), &question, deadline).await {
+        let error = match read_once(node, group, bucket, &question, deadline).await {
             Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
             outcome => return outcome,
         };
@@ -476,7 +478,8 @@ pub async fn read_bucket(
 
 async fn read_once(
     node: &Arc<Node>,
-    (group, bucket): (&DocumentGroup, BucketId),
+    group: &DocumentGroup,
+    bucket: BucketId,
     question: &impl Fn(HeldBucket) -> DocumentsQuestion,
     deadline: Instant,
 ) -> Result<Option<DocumentsAnswer>, Error> {

@@ -151,13 +151,13 @@ pub struct ShareStart {
 /// An opened conversation, and the reply to its first request.
 pub struct OpenedShare {
     /// The conversation.
-    pub talk: Box<dyn ShareTalk>,
+    pub conversation: Box<dyn ShareConversation>,
     /// Reply to the first request.
     pub reply: ShareReply,
 }
 
 /// A conversation with another node about its share of a query.
-pub trait ShareTalk: Send {
+pub trait ShareConversation: Send {
     /// Sends the next request, and waits for the reply.
     fn ask(&mut self, ask: ShareRequest) -> NodeAnswer<'_, ShareReply>;
 }

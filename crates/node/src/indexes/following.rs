@@ -17,9 +17,9 @@ pub struct FollowerSwitch {
 
 #[derive(Default)]
 struct SetFollowers {
-    /// That of the indexes that lie with the documents.
+    /// Follower of the indexes that lie with the documents.
     own: Option<Arc<dyn CommitFollower>>,
-    /// That of the placed indexes.
+    /// Follower of the placed indexes.
     placed: Option<Arc<dyn CommitFollower>>,
     /// Those that erase in the indexes.
     erasing: Vec<Arc<dyn ErasurePartner>>,

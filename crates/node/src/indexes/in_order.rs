@@ -189,7 +189,7 @@ pub(super) fn narrow(
     }
     let entries = entries.iter().map(|entry| (&entry.document[..], entry.timestamp));
     let others = page.entries.iter().map(|entry| &entry.document[..]);
-    Ok(scope(definition, buckets, (first, is_whole), entries, others))
+    Ok(scope(definition, buckets, first, is_whole, entries, others))
 }
 
 /// Error of an index with too many documents that have no place in the order.
@@ -201,12 +201,13 @@ pub(super) fn too_many_others(definition: &IndexDefinition) -> Error {
 }
 
 /// Scope of a query of the documents of some first entries, given with the times of their versions, and of
-/// `others`: documents with one entry for very many elements, which have no place in the order. `first`: the
-/// number of entries that were asked for, and true if there are no more.
+/// `others`: documents with one entry for very many elements, which have no place in the order. `first`
+/// entries were asked for; `is_whole` is true if there are no more.
 pub(super) fn scope<'e>(
     definition: &IndexDefinition,
     buckets: &QueriedBuckets,
-    (first, is_whole): (usize, bool),
+    first: usize,
+    is_whole: bool,
     entries: impl Iterator<Item = (&'e [u8], u64)>,
     others: impl Iterator<Item = &'e [u8]>,
 ) -> NarrowedScope {

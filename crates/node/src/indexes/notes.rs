@@ -31,7 +31,7 @@ pub(super) enum NotedChange {
     Type(Option<String>),
     /// Versions that entered or left a bucket other than by commits: the number of its bits, and the bits.
     Bucket(u8, u64),
-    /// Rows that came after all indexes were complete for their times, none of before this one.
+    /// Rows that came after all indexes were complete for their times, none from before this one.
     Late(u64),
 }
 
@@ -194,7 +194,7 @@ impl ChangeNotes {
         let _ = self.floor.compare_exchange(u64::MAX, from.0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Begins to write the indexes, which will be complete up to this time: from now on rows of before are
+    /// Begins to write the indexes, which will be complete up to this time: from now on earlier rows are
     /// noted. Returns the notes so far.
     pub fn begin_flush(&self, until: Timestamp) -> Numbered {
         let notes = self.notes.lock();

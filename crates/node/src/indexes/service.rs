@@ -238,7 +238,7 @@ impl IndexesInner {
         let types = indexes.iter().map(|index| index.definition.config.document_type.to_string());
         self.feed.follow_types(types.collect());
         self.set(indexes);
-        // From here on every commit comes through the feed; all of before can be read in the store.
+        // From here on every commit comes through the feed; everything before can be read in the store.
         let follower = (!self.all().is_empty()).then(|| Arc::clone(&self.feed) as Arc<_>);
         let until = self.follower.set_own(follower);
         taken.looked_up = taken.looked_up.max(until);
@@ -349,7 +349,7 @@ impl IndexesInner {
         self.settle_held(&mut self.taking.lock())
     }
 
-    /// As [`IndexesInner::settle`], while no other thread takes changes in.
+    /// [`IndexesInner::settle`] while no other thread takes changes in.
     pub fn settle_held(&self, taken: &mut TakenUntil) -> Result<(), Error> {
         let changes = self.feed.take();
         let indexes = self.all();
@@ -466,7 +466,7 @@ impl IndexesInner {
         Ok(more)
     }
 
-    /// Time of before which no version will come any more.
+    /// Time before which no version will come any more.
     pub fn forgotten(&self, index: &OpenedIndex) -> u64 {
         if index.is_ready() { index.copy.status().complete_until } else { 0 }
     }
@@ -488,7 +488,7 @@ impl IndexesInner {
         if indexes.is_empty() {
             return Ok(());
         }
-        // Rows of before this time that come from now on are noted; all that came before wait in the feed.
+        // Rows from before this time that come from now on are noted; all that came before wait in the feed.
         let until = Timestamp(self.store.next_timestamp().0.saturating_sub(MARGIN_US));
         let mut done = self.feed.notes.begin_flush(until);
         let (stale, _) = self.feed.stale.now();

@@ -218,7 +218,7 @@ fn replicas_come_and_go_with_their_entries() {
     node.apply(&[(id, now(), Some("new"))]);
     node.check(one + 1, "it was created again, and written to");
     node.delete(bucket(0));
-    // The index must not know the versions of before as newer ones.
+    // The index must not know the earlier versions as newer ones.
     move_bucket(&source.store, &node.store, bucket(0));
     node.check(zero + one, "it has come again");
     node.apply(&[(id, now(), Some("new"))]);
@@ -270,7 +270,7 @@ fn late_rows_are_found_after_a_crash_and_do_not_win() {
     }
     node.check(1, "removed");
     node.apply(&[("id:n:note:g=ann:2", old + 5, Some("late"))]);
-    node.check(1, "a version of before the removal");
+    node.check(1, "a version from before the removal");
     node.apply(&[("id:n:note:g=ann:3", old + 5, Some("late"))]);
     node.check(2, "a document that was written long ago");
     node.apply(&[("id:n:note:g=ann:3", old + 6, Some("later"))]);

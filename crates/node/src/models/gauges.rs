@@ -8,16 +8,16 @@ use crate::metrics::MetricGauge;
 /// feeding.
 pub(super) fn of_scheduler(
     loaded: usize,
-    waiting: (usize, usize),
-    running: (usize, usize),
+    [waiting_queries, waiting_feeds]: [usize; 2],
+    [running_queries, running_feeds]: [usize; 2],
 ) -> Vec<MetricGauge> {
     let gauge = |name, description, value: usize| MetricGauge::new(name, description, value as f64);
     vec![
         gauge("millrace.model.loaded", "Models in memory", loaded),
-        gauge("millrace.model.waiting_queries", "Texts of queries that wait for a model", waiting.0),
-        gauge("millrace.model.waiting_feeds", "Texts of documents that wait for a model", waiting.1),
-        gauge("millrace.model.running_queries", "Runs of models under way for queries", running.0),
-        gauge("millrace.model.running_feeds", "Runs of models under way for documents", running.1),
+        gauge("millrace.model.waiting_queries", "Texts of queries that wait for a model", waiting_queries),
+        gauge("millrace.model.waiting_feeds", "Texts of documents that wait for a model", waiting_feeds),
+        gauge("millrace.model.running_queries", "Runs of models under way for queries", running_queries),
+        gauge("millrace.model.running_feeds", "Runs of models under way for documents", running_feeds),
     ]
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn write(
     let (sender, answer) = mpsc::channel();
     // The receiver waits for the answer.
     let done = move |written| drop(sender.send(written));
-    cluster.note((ReindexNotes::RECORD, changed), notes, Box::new(done));
+    cluster.note(ReindexNotes::RECORD, changed, notes, Box::new(done));
     let left = |_| Error::Unsettled("this node is not part of the cluster any more".to_owned());
     Ok(answer.recv().map_err(left)??)
 }

@@ -443,7 +443,7 @@ fn plan(
 /// Returns the queue in which the work of a query waits: that of the groups whose documents it reads.
 ///
 /// # Errors
-/// As [`scope`].
+/// Those of [`scope`].
 pub fn flow(query: &Query) -> Result<WorkFlow, Error> {
     Ok(WorkFlow::of_scope(&scope(query)?))
 }
@@ -504,7 +504,7 @@ pub fn imply_group(group: &DocumentGroup, query: &mut Query) {
 /// Permits a caller to read the documents of these queries.
 ///
 /// # Errors
-/// As [`scope`]; the caller may not read a group.
+/// Those of [`scope`]; the caller may not read a group.
 pub fn permit<'q>(caller: &RequestCaller, queries: impl Iterator<Item = &'q Query>) -> Result<Permit, Error> {
     let mut permit = None;
     for query in queries {

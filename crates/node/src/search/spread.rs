@@ -21,7 +21,7 @@ use super::run::{PreparedQuery, QueryRequest, SearchOutcome};
 use super::share::LocalShare;
 use crate::Error;
 use crate::cluster::{
-    ClusterView, NodeAddress, OpenedShare, PATIENCE, ReadFence, ShareStart, ShareTalk, readers_of_all,
+    ClusterView, NodeAddress, OpenedShare, PATIENCE, ReadFence, ShareConversation, ShareStart, readers_of_all,
 };
 
 /// Runs the query over all nodes, and passes its outcome to `finish`, on the pool.
@@ -95,12 +95,20 @@ async fn of_all(
     }
     let count = nodes.len();
     let mut gathering = prepared.gathering(count);
-    let mut talks = Vec::with_capacity(count);
+    let mut conversations = Vec::with_capacity(count);
     for (node, buckets) in nodes {
         let place = cluster.place(node)?;
         let (prepared, schemas) = (Arc::clone(prepared), gathering.schemas());
         let version = found.version;
-        talks.push(NodeTalk { node, place, buckets, version, prepared, schemas, state: TalkState::Silent });
+        conversations.push(NodeConversation {
+            node,
+            place,
+            buckets,
+            version,
+            prepared,
+            schemas,
+            state: ConversationState::Silent,
+        });
     }
     let (mut replies, mut used) = (Vec::new(), Vec::new());
     loop {
@@ -115,9 +123,11 @@ async fn of_all(
                 return Ok(SpreadResult { outcomes, nodes, unread, full, used });
             }
             GatheringNext::Ask(asks) => {
-                (talks, replies) = ask_all(talks, asks, silent).await?;
-                for (talk, reply) in talks.iter().zip(&mut replies) {
-                    used.extend(reply.take_trace().iter().map(|note| format!("node {}: {note}", talk.node)));
+                (conversations, replies) = ask_all(conversations, asks, silent).await?;
+                for (conversation, reply) in conversations.iter().zip(&mut replies) {
+                    used.extend(
+                        reply.take_trace().iter().map(|note| format!("node {}: {note}", conversation.node)),
+                    );
                 }
             }
         }
@@ -126,26 +136,26 @@ async fn of_all(
 
 /// Asks all nodes concurrently, and waits for all answers, in order.
 async fn ask_all(
-    talks: Vec<NodeTalk>,
+    conversations: Vec<NodeConversation>,
     asks: Vec<ShareRequest>,
     silent: &mut BTreeSet<NodeKey>,
-) -> Result<(Vec<NodeTalk>, Vec<ShareReply>), Error> {
+) -> Result<(Vec<NodeConversation>, Vec<ShareReply>), Error> {
     let mut asked = JoinSet::new();
-    for (at, (mut talk, ask)) in talks.into_iter().zip(asks).enumerate() {
+    for (at, (mut conversation, ask)) in conversations.into_iter().zip(asks).enumerate() {
         asked.spawn(async move {
-            let reply = talk.ask(ask).await;
-            (at, talk, reply)
+            let reply = conversation.ask(ask).await;
+            (at, conversation, reply)
         });
     }
     let mut answered = BTreeMap::new();
     let mut failure = None;
     while let Some(answer) = asked.join_next().await {
-        let (at, talk, reply) = answer.map_err(|error| Error::Internal(error.to_string()))?;
+        let (at, conversation, reply) = answer.map_err(|error| Error::Internal(error.to_string()))?;
         match reply {
-            Ok(reply) => drop(answered.insert(at, (talk, reply))),
+            Ok(reply) => drop(answered.insert(at, (conversation, reply))),
             Err(error) => {
                 if matches!(error, Error::Unreachable { .. } | Error::Unsettled(_)) {
-                    silent.insert(talk.node);
+                    silent.insert(conversation.node);
                 }
                 failure = Some(error);
                 break;
@@ -159,7 +169,7 @@ async fn ask_all(
 }
 
 /// Conversation with one node.
-struct NodeTalk {
+struct NodeConversation {
     node: NodeKey,
     place: NodeAddress,
     buckets: Vec<BucketId>,
@@ -168,30 +178,30 @@ struct NodeTalk {
     prepared: Arc<PreparedQuery>,
     /// Number of searched schemas.
     schemas: usize,
-    state: TalkState,
+    state: ConversationState,
 }
 
-enum TalkState {
+enum ConversationState {
     /// Nothing was sent yet.
     Silent,
     Here(LocalShare),
-    There(Box<dyn ShareTalk>),
+    There(Box<dyn ShareConversation>),
     /// It did not answer in time.
     Late,
 }
 
-impl NodeTalk {
+impl NodeConversation {
     async fn ask(&mut self, ask: ShareRequest) -> Result<ShareReply, Error> {
         let left =
             self.prepared.request.query.timeout.saturating_sub(self.prepared.request.started.elapsed());
         let limit = left.saturating_add(super::GRACE);
-        let begins = matches!(self.state, TalkState::Silent | TalkState::Late);
+        let begins = matches!(self.state, ConversationState::Silent | ConversationState::Late);
         let nothing = ShareReply::of_nobody(&ask, self.schemas);
         match tokio::time::timeout(limit, self.ask_within(ask, left)).await {
             Ok(reply) => reply,
             Err(_) => match nothing.filter(|_| begins) {
                 Some(nothing) => {
-                    self.state = TalkState::Late;
+                    self.state = ConversationState::Late;
                     Ok(nothing)
                 }
                 None => Err(Error::Timeout(self.prepared.request.query.timeout)),
@@ -201,19 +211,19 @@ impl NodeTalk {
 
     async fn ask_within(&mut self, ask: ShareRequest, left: Duration) -> Result<ShareReply, Error> {
         match (&mut self.state, &self.place) {
-            (TalkState::Late, _) => {
+            (ConversationState::Late, _) => {
                 let late = || Error::Timeout(self.prepared.request.query.timeout);
                 ShareReply::of_nobody(&ask, self.schemas).ok_or_else(late)
             }
-            (TalkState::Here(local), _) => local.ask(ask).await,
-            (TalkState::There(talk), _) => talk.ask(ask).await,
-            (TalkState::Silent, NodeAddress::Here) => {
+            (ConversationState::Here(local), _) => local.ask(ask).await,
+            (ConversationState::There(conversation), _) => conversation.ask(ask).await,
+            (ConversationState::Silent, NodeAddress::Here) => {
                 let mut local = LocalShare::begin(Arc::clone(&self.prepared), self.buckets.clone()).await?;
                 let reply = local.ask(ask).await;
-                self.state = TalkState::Here(local);
+                self.state = ConversationState::Here(local);
                 reply
             }
-            (TalkState::Silent, NodeAddress::At(remote)) => {
+            (ConversationState::Silent, NodeAddress::At(remote)) => {
                 let start = ShareStart {
                     parameters: with_timeout(&self.prepared.request.query, left),
                     buckets: self.buckets.clone(),
@@ -223,8 +233,8 @@ impl NodeTalk {
                     observer: self.prepared.request.observer.clone(),
                 };
                 let transport = self.prepared.request.node.transport()?;
-                let OpenedShare { talk, reply } = transport.open_share(remote.clone(), start).await?;
-                self.state = TalkState::There(talk);
+                let OpenedShare { conversation, reply } = transport.open_share(remote.clone(), start).await?;
+                self.state = ConversationState::There(conversation);
                 Ok(reply)
             }
         }

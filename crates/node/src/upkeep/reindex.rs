@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use millrace_cluster::reindexing::{ReindexStep, ReindexTask};
 use millrace_document::{Document, Timestamp};
 use millrace_indexing::{ComponentFailure, IndexingCaller};
-use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal};
+use millrace_store::{StoreModification, StoreVisit, SweptPage, ViewScope, WriteRefusal, WriteRefusalKind};
 
 use self::shared::ClusterReindexing;
 use super::sweep::sweep;
 use super::{BackgroundJob, IDLE, pace};
 use crate::cluster::NodeCluster;
-use crate::deployment::{CompiledDocumentType, MISFIT};
+use crate::deployment::CompiledDocumentType;
 use crate::metrics::CountedMetric;
 use crate::{Error, Node};
 
@@ -55,14 +55,14 @@ impl ReindexJob {
         let Ok(deployment) = node.deployments().current() else { return IDLE };
         let Ok(kind) = deployment.kind(&task.document_type) else { return IDLE };
         let began = Instant::now();
-        let (step, seen) =
-            match page(node, kind, (ViewScope::All, Timestamp(u64::MAX)), task.position.clone()) {
-                Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
-                    (ReindexStep::GoesOn { position, progress }, seen)
-                }
-                Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
-                Err(error) => (ReindexStep::Fails(error.to_string()), 0),
-            };
+        let (step, seen) = match page(node, kind, ViewScope::All, Timestamp(u64::MAX), task.position.clone())
+        {
+            Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
+                (ReindexStep::GoesOn { position, progress }, seen)
+            }
+            Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
+            Err(error) => (ReindexStep::Fails(error.to_string()), 0),
+        };
         let ends = !matches!(step, ReindexStep::GoesOn { .. });
         let save = ends || self.unsaved.is_none_or(|since| since.elapsed() >= SAVE);
         if save {
@@ -84,7 +84,8 @@ fn pace_of(node: &Node, began: Instant, seen: u64, task: &ReindexTask) -> Durati
 fn page(
     node: &Node,
     kind: &CompiledDocumentType,
-    (scope, until): (ViewScope, Timestamp),
+    scope: ViewScope,
+    until: Timestamp,
     continuation: Option<String>,
 ) -> Result<SweptPage, Error> {
     let visit = StoreVisit { scope, wanted: PAGE, continuation, ..StoreVisit::all(&[&*kind.schema.name]) };
@@ -103,10 +104,10 @@ fn reindexed(kind: &CompiledDocumentType, document: Document) -> Result<StoreMod
             millrace_indexing::Error::Component {
                 failure: Overloaded(_) | Timeout(_) | Fault(_), ..
             } => WriteRefusal::fault(format!("{id}: {error}")),
-            _ => WriteRefusal {
-                code: MISFIT,
-                reason: format!("{id}: {error}; correct the document, or the indexing statements"),
-            },
+            _ => WriteRefusal::new(
+                WriteRefusalKind::Misfit,
+                format!("{id}: {error}; correct the document, or the indexing statements"),
+            ),
         }
     };
     let run = |shown| kind.scripts.run(shown, &IndexingCaller::default());

@@ -26,14 +26,15 @@ pub(super) fn sweep(
 ) -> Result<SweptPage, Error> {
     match node.cluster().view()? {
         None => Ok(node.store().sweep(visit, decide)?),
-        Some(cluster) => sweep_owned(node, cluster, (visit, until), decide),
+        Some(cluster) => sweep_owned(node, cluster, visit, until, decide),
     }
 }
 
 fn sweep_owned(
     node: &Node,
     cluster: &dyn ClusterView,
-    (visit, until): (&StoreVisit, Timestamp),
+    visit: &StoreVisit,
+    until: Timestamp,
     decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
 ) -> Result<SweptPage, Error> {
     let page = node.store().visit(visit)?;

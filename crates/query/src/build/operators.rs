@@ -38,7 +38,7 @@ pub struct YqlOperator {
 /// Permitted position of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperatorPlace {
-    /// As a condition.
+    /// A condition.
     Condition,
     /// After `field contains`.
     Term,

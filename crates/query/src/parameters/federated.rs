@@ -57,7 +57,7 @@ impl Query {
     /// request and of the part.
     ///
     /// # Errors
-    /// As [`Query::from_parameters`].
+    /// Those of [`Query::from_parameters`].
     pub fn part_with(
         &self,
         part: &FederatedPart,

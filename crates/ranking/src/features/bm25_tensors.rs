@@ -40,16 +40,16 @@ pub(crate) fn for_labels(
 ) -> Result<Box<dyn RankFeature>, Error> {
     let field = FieldWords::of(setup, setup.worded(name, 0)?);
     let weights = Bm25Weights::new(setup, "bm25", field.name(), "averageFieldLength")?;
-    Ok(Box::new(ForLabels { field, weights, tensor_type: mapped("label", CellType::Float)? }))
+    Ok(Box::new(Bm25ForLabels { field, weights, tensor_type: mapped("label", CellType::Float)? }))
 }
 
-struct ForLabels {
+struct Bm25ForLabels {
     field: FieldWords,
     weights: Bm25Weights,
     tensor_type: TensorType,
 }
 
-impl RankFeature for ForLabels {
+impl RankFeature for Bm25ForLabels {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }

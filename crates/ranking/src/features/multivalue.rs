@@ -110,7 +110,7 @@ fn made(setup: &FeatureSetup<'_>, name: &FeatureName, weighted: bool) -> Result<
     if weighted && !matches!(data_type, DataType::WeightedSet { .. }) {
         return Err(Error::setup(format!("{name} needs a weighted set, but {text} is {data_type}")));
     }
-    Ok(Box::new(MadeTensor { source, tensor_type, weighted }))
+    Ok(Box::new(TensorFromValues { source, tensor_type, weighted }))
 }
 
 /// A tensor made of the list or set in a rank property of the request.
@@ -149,7 +149,7 @@ impl RankFeature for RequestTensor {
     }
 }
 
-struct MadeTensor {
+struct TensorFromValues {
     source: SourceValues,
     tensor_type: TensorType,
     /// True if cells are weights; otherwise each cell is 1.
@@ -208,7 +208,7 @@ impl LabelledCells {
     }
 }
 
-impl RankFeature for MadeTensor {
+impl RankFeature for TensorFromValues {
     fn tensor_type(&self) -> TensorType {
         self.tensor_type.clone()
     }

@@ -17,7 +17,7 @@ pub(crate) type PerHit = HashMap<(usize, u16), f64>;
 
 /// Data computed over all hits.
 #[derive(Debug, Default)]
-pub(crate) struct HitsTogether {
+pub(crate) struct AllHitsValues {
     /// First-phase ranks, from 1, of the hits that later phases may rank again.
     pub ranks: PerHit,
     /// Highest score of the first phase.
@@ -38,12 +38,12 @@ pub(crate) fn max(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankF
     Ok(Box::new(RankingMax))
 }
 
-/// A number normalized by the global phase: the entry at this index of [`HitsTogether::normalized`].
+/// A number normalized by the global phase: the entry at this index of [`AllHitsValues::normalized`].
 pub(crate) fn normalized(place: usize) -> Box<dyn RankFeature> {
     Box::new(NormalizedFeature(place))
 }
 
-/// The output of a model that has run over the hits: the entry at this index of [`HitsTogether::modelled`].
+/// The output of a model that has run over the hits: the entry at this index of [`AllHitsValues::modelled`].
 pub(crate) fn modelled(place: usize, tensor_type: TensorType) -> Box<dyn RankFeature> {
     Box::new(ModelFeature { place, tensor_type })
 }
@@ -78,10 +78,10 @@ impl RankFeature for ModelFeature {
 
 struct PhaseFeature;
 
-impl HitsTogether {
+impl AllHitsValues {
     /// The results of the first phase alone.
-    pub fn of_first_phase(&self) -> HitsTogether {
-        HitsTogether { ranks: self.ranks.clone(), max: self.max, ..HitsTogether::default() }
+    pub fn of_first_phase(&self) -> AllHitsValues {
+        AllHitsValues { ranks: self.ranks.clone(), max: self.max, ..AllHitsValues::default() }
     }
 }
 

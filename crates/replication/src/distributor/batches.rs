@@ -102,7 +102,7 @@ impl Distributor {
                 continue;
             }
             let part = self.requests.parts.begin(writes.len());
-            writes.into_iter().for_each(|write| self.take_on(write, Some(part), effects));
+            writes.into_iter().for_each(|write| self.accept(write, Some(part), effects));
         }
         others.into_iter().for_each(|write| self.write(write, effects));
     }

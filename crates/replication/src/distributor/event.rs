@@ -188,7 +188,7 @@ pub enum DistributorEvent {
     /// A client requests a write.
     Write(ClientWrite),
     /// A client requests many writes, each of which is answered by its own ticket. The rows of its puts and
-    /// removals go to each node in one message. Those of one bucket are taken on together or not at all, and
+    /// removals go to each node in one message. Those of one bucket are accepted together or not at all, and
     /// each replica makes all of them durable at once.
     WriteBatch(Vec<ClientWrite>),
     /// A client requests a document.

@@ -297,7 +297,7 @@ impl Distributor {
                 RequestPurpose::Rows(rows) => self.applied(from, rows, response, effects),
                 RequestPurpose::Read(request) => self.read_replied(request, from, response, effects),
                 RequestPurpose::Operation { bucket, operation } => {
-                    self.operation_replied((bucket, operation), from, response, effects);
+                    self.operation_replied(bucket, operation, from, response, effects);
                 }
             },
         }

@@ -155,7 +155,8 @@ impl Distributor {
 
     pub(super) fn operation_replied(
         &mut self,
-        (bucket, name): (BucketId, u64),
+        bucket: BucketId,
+        name: u64,
         from: NodeKey,
         response: NodeResponse,
         effects: &mut Vec<DistributorEffect>,

@@ -122,16 +122,22 @@ impl PeerNodes {
         effects.push(DistributorEffect::Send { to, fence, request });
     }
 
+    /// A node that gets its rows at the end of the turn.
+    fn outgoing(&mut self, to: NodeKey) -> &mut PeerNode {
+        self.touched.insert(to);
+        self.peers.entry(to).or_default()
+    }
+
     /// Sends a row to a node with the next message.
     pub fn push(&mut self, to: NodeKey, outgoing: OutgoingRow) {
-        self.peers.entry(to).or_default().rows.push_back(outgoing);
-        self.touched.insert(to);
+        self.outgoing(to).rows.push_back(outgoing);
     }
 
     /// Sends a row to an overloaded node, after some time has passed.
     pub fn push_later(&mut self, to: NodeKey, outgoing: OutgoingRow, at: Duration) {
-        self.push(to, outgoing);
-        self.peers.get_mut(&to).expect("a row was pushed to it").not_before = at;
+        let peer = self.outgoing(to);
+        peer.rows.push_back(outgoing);
+        peer.not_before = at;
     }
 
     /// Request that an answer belongs to. `None`: it was given up.
@@ -160,12 +166,11 @@ impl PeerNodes {
         let OutstandingRequest { purpose, again, .. } = outstanding;
         match (purpose, again) {
             (RequestPurpose::Rows(rows), _) => {
-                let peer = self.peers.get_mut(&to).expect("it has just answered, or was lost");
+                let peer = self.outgoing(to);
                 peer.not_before = at;
                 for row in rows.into_iter().rev() {
                     peer.rows.push_front(OutgoingRow { may_be_there: true, ..row });
                 }
-                self.touched.insert(to);
             }
             (purpose, Some(request)) => {
                 self.next_number += 1;

@@ -101,11 +101,12 @@ impl Distributor {
     }
 
     pub(super) fn write(&mut self, write: ClientWrite, effects: &mut Vec<DistributorEffect>) {
-        self.take_on(write, None, effects);
+        self.accept(write, None, effects);
     }
 
-    /// Takes a write on, or answers why not. Parts of batches were admitted before, as a whole.
-    pub(super) fn take_on(
+    /// Accepts a write, or answers with the reason why not. Parts of batches were admitted before, as a
+    /// whole.
+    pub(super) fn accept(
         &mut self,
         write: ClientWrite,
         part: Option<PartId>,

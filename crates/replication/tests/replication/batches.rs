@@ -1,13 +1,12 @@
 //! Tests of batches at the owner of their buckets: which rows go out together, and what becomes of a part
 //! that cannot be sent.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::{
-    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeFailure, NodeHierarchy, NodeKey,
-    NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaDistribution, RowContent,
+    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest,
+    NodeResponse, RowContent,
 };
 use millrace_document::{DocumentId, Timestamp};
 use millrace_replication::distributor::{
@@ -15,28 +14,11 @@ use millrace_replication::distributor::{
     RequestTicket, Settings,
 };
 
-/// State with a letter for each node: up, or in maintenance.
+use crate::states;
+
+/// State of nodes that all have replicas of each bucket, by their letters.
 fn state(version: u64, letters: &str) -> Arc<ClusterState> {
-    let entry = |(key, letter): (usize, char)| {
-        let entry = NodeEntry {
-            name: format!("n{key}"),
-            address: String::new(),
-            state: if letter == 'u' { NodeState::Up } else { NodeState::Maintenance },
-            capacity: 1.0,
-            incarnation: Incarnation::new(1),
-            lease_ended: false,
-        };
-        (NodeKey(key as u16), entry)
-    };
-    let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
-    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let redundancy = letters.len() as u16;
-    let state = ClusterState::new(
-        ClusterVersion::new(version),
-        nodes,
-        ReplicaDistribution { bits: 8, redundancy, layout },
-    );
-    Arc::new(state.expect("all nodes of the layout are listed"))
+    states::state(version, letters, letters.len() as u16)
 }
 
 /// Groups that node 0 owns, `a` and `b` in different buckets; `c` of node 1. A document is `a1`.

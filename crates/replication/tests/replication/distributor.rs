@@ -1,15 +1,14 @@
 //! Tests of an owner and its writes while its buckets change owner: its inputs are scripted, and its outputs
 //! are checked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{
-    ClusterState, ClusterVersion, DropHorizon, Incarnation, MachineTime, NodeEntry, NodeFailure,
-    NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse, NodeState, ReplicaContent,
-    ReplicaDistribution, ReportedReplica, RequestFence, RowContent, UnfinishedRow,
+    ClusterState, ClusterVersion, DropHorizon, Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply,
+    NodeRequest, NodeResponse, ReplicaContent, ReportedReplica, RequestFence, RowContent, UnfinishedRow,
 };
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 use millrace_replication::distributor::{
@@ -17,30 +16,13 @@ use millrace_replication::distributor::{
     DurableWrite, RequestError, RequestTicket, Settings,
 };
 
+use crate::states;
+
 const ME: NodeKey = NodeKey(0);
 
-/// State with a letter for each node: up, or in maintenance.
+/// State of nodes with two replicas of each bucket, by their letters.
 fn state(version: u64, letters: &str) -> Arc<ClusterState> {
-    let entry = |(key, letter): (usize, char)| {
-        let state = if letter == 'u' { NodeState::Up } else { NodeState::Maintenance };
-        let entry = NodeEntry {
-            name: format!("n{key}"),
-            address: String::new(),
-            state,
-            capacity: 1.0,
-            incarnation: Incarnation::new(1),
-            lease_ended: false,
-        };
-        (NodeKey(key as u16), entry)
-    };
-    let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
-    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(
-        ClusterVersion::new(version),
-        nodes,
-        ReplicaDistribution { bits: 8, redundancy: 2, layout },
-    );
-    Arc::new(state.expect("all nodes of the layout are listed"))
+    states::state(version, letters, 2)
 }
 
 /// A document that node 0 owns while all serve.

@@ -1,52 +1,28 @@
 //! Reactions of a keeper to its requests, as a conversation in lines.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{
-    ClusterState, ClusterVersion, Incarnation, MachineTime, NodeEntry, NodeHierarchy, NodeKey, NodeRequest,
-    NodeResponse, NodeState, PullMode, ReplicaContent, ReplicaDistribution, ReplicatedRow, RequestFence,
-    RowContent,
+    ClusterVersion, Incarnation, MachineTime, NodeKey, NodeRequest, NodeResponse, PullMode, ReplicaContent,
+    ReplicatedRow, RequestFence, RowContent,
 };
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_replication::replica::{KeeperCall, KeeperEffect, KeeperEvent, KeeperJob, ReplicaKeeper};
 
-/// The keeper of node 1, in its run 5, in a cluster of three nodes.
+use crate::states::state;
+
+/// The keeper of node 1, in its first run, in a cluster of three nodes.
 struct KeeperConversation {
     keeper: ReplicaKeeper,
     now: Duration,
     calls: u64,
 }
 
-fn state(version: u64, letters: &str) -> Arc<ClusterState> {
-    let entry = |(key, letter): (usize, char)| {
-        let state = if letter == 'u' { NodeState::Up } else { NodeState::Down };
-        let incarnation = Incarnation::new(if key == 1 { 5 } else { 1 });
-        let entry = NodeEntry {
-            name: format!("n{key}"),
-            address: String::new(),
-            state,
-            capacity: 1.0,
-            incarnation: if letter == 'r' { Incarnation::new(6) } else { incarnation },
-            lease_ended: false,
-        };
-        (NodeKey(key as u16), NodeEntry { state: if letter == 'r' { NodeState::Up } else { state }, ..entry })
-    };
-    let nodes: BTreeMap<NodeKey, NodeEntry> = letters.chars().enumerate().map(entry).collect();
-    let layout = NodeHierarchy::Nodes(nodes.keys().copied().collect());
-    let state = ClusterState::new(
-        ClusterVersion::new(version),
-        nodes,
-        ReplicaDistribution { bits: 8, redundancy: 2, layout },
-    );
-    Arc::new(state.expect("all nodes of the layout are listed"))
-}
-
 /// A bucket that this node owns while all nodes serve.
 fn bucket_of(owner: u16) -> BucketId {
-    let all = state(1, "uuu");
+    let all = state(1, "uuu", 2);
     let mut buckets = (0..256).map(|bits| BucketId::new(8, bits));
     buckets.find(|bucket| all.owner(*bucket) == Some(NodeKey(owner))).expect("each of three owns some")
 }
@@ -56,7 +32,7 @@ impl KeeperConversation {
         let now = Duration::from_secs(100);
         let keeper = ReplicaKeeper::new(
             NodeKey(1),
-            Incarnation::new(5),
+            Incarnation::new(1),
             Duration::from_secs(4),
             MachineTime { monotonic: now, wall_us: 0 },
         );
@@ -72,7 +48,7 @@ impl KeeperConversation {
         };
         let mut events = Vec::new();
         match words[0] {
-            "state" => events.push(KeeperEvent::State(state(number(words[1]), words[2]))),
+            "state" => events.push(KeeperEvent::State(state(number(words[1]), words[2], 2))),
             "done" => events
                 .push(KeeperEvent::Done { job: KeeperJob(number(words[1])), response: NodeResponse::Done }),
             word if word.starts_with('+') => self.now += Duration::from_secs(number(word)),

@@ -3,3 +3,4 @@
 mod batches;
 mod distributor;
 mod keeper;
+mod states;

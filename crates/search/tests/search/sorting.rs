@@ -50,7 +50,7 @@ fn people() -> DataType {
     array(DataType::Struct(Arc::new(StructType { name: "person".to_owned(), fields })))
 }
 
-/// As many people as the remainder of a number; the first has no age.
+/// People, in number the remainder of a number; the first has no age.
 fn person(number: u8, age: DocumentValue) -> DocumentValue {
     let one = |at: u8| {
         let name = ("name".into(), DocumentValue::String(word(number ^ at)));

@@ -173,7 +173,7 @@ fn indexes_move_with_the_replicas() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("node b") && shown.contains("down"), "{shown}");
 
-    // It comes back, with an index of before: its replicas are compared, and some go.
+    // It comes back, with an earlier index: its replicas are compared, and some go.
     nodes[1].start_again();
     settled(&nodes.iter().collect::<Vec<_>>());
     check(&nodes.iter().collect::<Vec<_>>(), "b is back");

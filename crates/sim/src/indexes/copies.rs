@@ -7,7 +7,8 @@ use std::time::Duration;
 use millrace_bucket::{BucketId, group_prefix, reversed_location};
 use millrace_cluster::NodeKey;
 use millrace_document::{DropScope, Timestamp};
-use millrace_index_feed::{CopyDefinition, CopyMarks, CopyNumber, FeedRow, FollowEffect};
+use millrace_index_feed::records::{self, RecordMap};
+use millrace_index_feed::{CopyDefinition, CopyMarks, CopyNumber, FollowEffect};
 use millrace_index_placement::{CopyId, SliceId};
 
 use super::SimNodeIndexes;
@@ -17,7 +18,7 @@ use crate::Sabotage;
 pub(super) type IndexedBody = Option<Arc<[u8]>>;
 
 /// Versions by the sort keys of their documents.
-pub(super) type IndexedRecords = BTreeMap<Vec<u8>, (Timestamp, IndexedBody)>;
+pub(super) type IndexedRecords = RecordMap<Arc<[u8]>>;
 
 /// Stage of a copy at its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,23 +86,11 @@ impl SimIndexCopy {
         Some((self, marks))
     }
 
-    /// Writes it to the disk. Removals of before all of the marks are forgotten.
+    /// Writes it to the disk. Removals from before all of the marks are forgotten.
     pub fn flush(&mut self, marks: CopyMarks) {
         let forgotten = marks.lowest();
         self.records.retain(|_, (timestamp, body)| body.is_some() || *timestamp >= forgotten);
         self.files = Some(IndexCopyFiles { records: self.records.clone(), marks });
-    }
-
-    fn put(&mut self, row: FeedRow<IndexedBody>) {
-        self.records.insert(row.document, (row.timestamp, row.body));
-    }
-
-    /// Takes a version in, unless it has a newer one.
-    fn apply(&mut self, row: FeedRow<IndexedBody>) {
-        let known = self.records.get(&row.document);
-        if known.is_none_or(|(known, _)| *known < row.timestamp) {
-            self.put(row);
-        }
     }
 
     /// Removes the documents of a scope in a range.
@@ -125,28 +114,6 @@ impl SimIndexCopy {
                 *record = (until, None);
             }
         }
-    }
-
-    /// Replaces the records of a range by the rows of a page. Returns the documents without a row that have a
-    /// version of `from` or later; with 0, those without a row are forgotten.
-    fn replace(
-        &mut self,
-        range: &ReplacedRange<'_>,
-        from: Timestamp,
-        rows: &[FeedRow<IndexedBody>],
-    ) -> Vec<Vec<u8>> {
-        let mut unmatched = Vec::new();
-        for (key, (timestamp, _)) in &self.records {
-            let is_matched = rows.iter().any(|row| row.document == *key);
-            if range.has(key) && !is_matched && *timestamp >= from {
-                unmatched.push(key.clone());
-            }
-        }
-        if from.0 == 0 {
-            unmatched.drain(..).for_each(|key| drop(self.records.remove(&key)));
-        }
-        rows.iter().for_each(|row| self.put(row.clone()));
-        unmatched
     }
 }
 
@@ -173,7 +140,7 @@ impl SimNodeIndexes {
         match effect {
             FollowEffect::Apply { copy, row } => {
                 if let Some(copy) = self.open_copy(copy) {
-                    copy.apply(row);
+                    records::apply(&mut copy.records, &row);
                 }
             }
             FollowEffect::Drop { copy, bucket, apart, scope, part, until } => {
@@ -184,8 +151,7 @@ impl SimNodeIndexes {
             }
             FollowEffect::ReplaceDocuments { copy, documents, rows } => {
                 if let Some(copy) = self.open_copy(copy) {
-                    copy.records.retain(|key, _| !documents.contains(key));
-                    rows.iter().for_each(|row| copy.put(row.clone()));
+                    records::replace_documents(&mut copy.records, &documents, &rows);
                 }
             }
             FollowEffect::Replace { copy: number, bucket, apart, read, from, after, until, rows } => {
@@ -193,7 +159,10 @@ impl SimNodeIndexes {
                 let range =
                     ReplacedRange { bucket, apart: &apart, after: after.as_deref(), until: until.as_deref() };
                 let is_left_out = from.0 > 0 && sabotage == Some(Sabotage::ReadSinceLeftOut);
-                let unmatched = if is_left_out { Vec::new() } else { copy.replace(&range, from, &rows) };
+                let unmatched = match is_left_out {
+                    true => Vec::new(),
+                    false => records::replace_range(&mut copy.records, |key| range.has(key), from, &rows),
+                };
                 return self.follower.compared(number, bucket, read, unmatched, now);
             }
             FollowEffect::Follow { .. }

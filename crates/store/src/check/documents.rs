@@ -16,7 +16,7 @@ use crate::read::columns::EmptyLayout;
 use crate::read::found::GroupSources;
 use crate::read::masks::GroupOfBucket;
 use crate::read::pieces::RowOrder;
-use crate::read::reading::{ChunkPart, StoreSnapshot};
+use crate::read::reading::{ChunkPart, GroupPosition, StoreSnapshot};
 use crate::shared::{StoreContext, segment_path, tail_path};
 use crate::state::StoredBucket;
 use crate::state::manifest::Manifest;
@@ -89,7 +89,7 @@ fn count_of(
         }
         Ok(ControlFlow::Continue(()))
     };
-    let _ = reading.find_groups(document_type, bucket, (0, ""), &mut add)?;
+    let _ = reading.find_groups(document_type, bucket, GroupPosition::FIRST, &mut add)?;
     let (location, places) = (bucket.locations().0, bucket.places());
     let ungrouped = GroupOfBucket { document_type, location, group: "", places };
     let _ = add(&ungrouped, reading.find_ungrouped(document_type, bucket)?)?;

@@ -117,7 +117,7 @@ pub(crate) fn build_all(
     columns
 }
 
-/// As [`build_all`], with all fields in the rest: the layout is asked for nothing.
+/// [`build_all`] with all fields in the rest: the layout is asked for nothing.
 pub(crate) fn keep_all(
     layout: &dyn StoreLayout,
     document_type: &str,

@@ -10,7 +10,7 @@ use millrace_document::{DocumentGroup, Timestamp};
 
 use crate::read::masks::{GroupOfBucket, is_set};
 use crate::read::pieces::RowOrder;
-use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
 use crate::shared::StoreContext;
 use crate::state::StoredBucket;
 use crate::tail::RowKey;
@@ -156,11 +156,12 @@ fn places(
     after: Option<&Place>,
     wanted: usize,
 ) -> Result<BTreeSet<Place>, Error> {
-    let from = after.map_or((0, ""), |(location, key)| (*location, key.as_str()));
+    let from =
+        after.map_or(GroupPosition::FIRST, |(location, key)| GroupPosition { location: *location, key });
     let mut found: BTreeSet<Place> = BTreeSet::new();
     for bucket in buckets {
         let (first, last) = bucket.locations();
-        if last < from.0 {
+        if last < from.location {
             continue;
         }
         // Parts of a divided group have equal locations: what one part has can precede what another has.

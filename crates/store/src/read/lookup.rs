@@ -294,8 +294,7 @@ fn find_in_entry(
                 other => other.insert(LookupChunk::new(&source, number)?),
             };
             let next = infos.get(index + 1).map(|next| next.first_location);
-            let within = (info.first_location, next);
-            let row = row_of(&chunk.ids, document.id, location, within, is_likely);
+            let row = row_of(&chunk.ids, document.id, location, info.first_location, next, is_likely);
             let Some(row) = row else { continue };
             let (timestamp, removed) = chunk.version(&source, info, row)?;
             if timestamp > document.known() {
@@ -354,7 +353,8 @@ fn row_of(
     ids: &BytesColumn,
     id: &DocumentId,
     location: ReversedLocation,
-    (first, next): (ReversedLocation, Option<ReversedLocation>),
+    first: ReversedLocation,
+    next: Option<ReversedLocation>,
     is_likely: bool,
 ) -> Option<usize> {
     let wanted = location.bits();

@@ -79,11 +79,11 @@ pub(crate) struct GroupMasks {
 }
 
 /// Masks, and the identity of their sources.
-type MadeMasks = (Vec<u8>, Arc<GroupMasks>);
+type IdentifiedMasks = (Vec<u8>, Arc<GroupMasks>);
 
 /// Masks that were made lately, up to a number of bytes.
 pub(crate) struct MaskCache {
-    masks: quick_cache::sync::Cache<u128, Arc<MadeMasks>, MaskWeigher>,
+    masks: quick_cache::sync::Cache<u128, Arc<IdentifiedMasks>, MaskWeigher>,
     hash: KeyedHash,
 }
 
@@ -97,8 +97,8 @@ const ENTRIES_FIRST: usize = 1024;
 #[derive(Clone)]
 struct MaskWeigher;
 
-impl Weighter<u128, Arc<MadeMasks>> for MaskWeigher {
-    fn weight(&self, _: &u128, made: &Arc<MadeMasks>) -> u64 {
+impl Weighter<u128, Arc<IdentifiedMasks>> for MaskWeigher {
+    fn weight(&self, _: &u128, made: &Arc<IdentifiedMasks>) -> u64 {
         let (identity, masks) = &**made;
         let words = masks.newest.iter().chain(&masks.live).flatten().map(Vec::len).sum::<usize>();
         (words * 8 + masks.newest.len() * SOURCE_BYTES + identity.len() + ENTRY_BYTES) as u64

@@ -60,6 +60,18 @@ pub(crate) enum ChunkSource {
     Tail(Arc<TailChunk>),
 }
 
+/// Position in the order of groups: by location, and by key among those that share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupPosition<'k> {
+    pub location: u32,
+    pub key: &'k str,
+}
+
+impl GroupPosition<'static> {
+    /// The position before all groups.
+    pub const FIRST: Self = GroupPosition { location: 0, key: "" };
+}
+
 /// Callback for each group and its chunks.
 pub(crate) type GroupVisitor<'a> =
     dyn FnMut(&DocumentGroup, Vec<ChunkPart>) -> Result<ControlFlow<()>, Error> + 'a;
@@ -72,7 +84,7 @@ pub(crate) type FoundVisitor<'a> =
 type Groups = BTreeMap<(u32, String), GroupSources>;
 
 impl<'a> StoreSnapshot<'a> {
-    /// As the store is now.
+    /// Reads the store as it is now.
     pub fn new(shared: &'a StoreContext, order: RowOrder) -> Self {
         let written = shared.write_numbers.latest();
         let state = shared.state();
@@ -184,15 +196,15 @@ impl<'a> StoreSnapshot<'a> {
         Ok(found.segments)
     }
 
-    /// Calls `visit` with each group of a bucket that has documents of this type, from a place on, in order,
-    /// until it breaks off.
+    /// Calls `visit` with each group of a bucket that has documents of this type, from a position on, in
+    /// order, until it breaks off.
     ///
     /// Only some hundred groups are looked up at a time, so that breaking off early costs little.
     pub fn groups_of_bucket(
         &self,
         document_type: &str,
         bucket: &StoredBucket,
-        from: (u32, &str),
+        from: GroupPosition<'_>,
         visit: &mut GroupVisitor<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         self.find_groups(document_type, bucket, from, &mut |group, found| {
@@ -209,11 +221,11 @@ impl<'a> StoreSnapshot<'a> {
         &self,
         document_type: &str,
         bucket: &StoredBucket,
-        from: (u32, &str),
+        from: GroupPosition<'_>,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         let (first, last) = bucket.locations();
-        let mut begin = first.max(from.0);
+        let mut begin = first.max(from.location);
         loop {
             let (groups, end) = self.some_groups(document_type, bucket, begin, from)?;
             for ((location, group), mut found) in groups {
@@ -241,9 +253,9 @@ impl<'a> StoreSnapshot<'a> {
         document_type: &str,
         bucket: &StoredBucket,
         begin: u32,
-        from: (u32, &str),
+        from: GroupPosition<'_>,
     ) -> Result<(Groups, u32), Error> {
-        let wanted = |location: u32, group: &str| !group.is_empty() && (location, group) >= from;
+        let wanted = |location: u32, key: &str| !key.is_empty() && GroupPosition { location, key } >= from;
         let (_, mut end) = bucket.locations();
         let mut groups = Groups::new();
         for segment in bucket.open_segments()? {
@@ -279,9 +291,9 @@ impl<'a> StoreSnapshot<'a> {
         groups.retain(|(location, _), _| *location <= end);
         let to = end.checked_add(1).map(u32::to_be_bytes);
         let mut first = begin.to_be_bytes().to_vec();
-        if begin == from.0 {
+        if begin == from.location {
             // What comes before in this location is passed already, and can be much.
-            first.extend_from_slice(from.1.as_bytes());
+            first.extend_from_slice(from.key.as_bytes());
         }
         let keys = self.tail_keys(&first, to.as_ref().map(|to| &to[..]), |row| {
             wanted(row.location, row.group)

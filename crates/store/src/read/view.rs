@@ -6,7 +6,7 @@ use millrace_column::{Column, ColumnKey, ExecutionPaths, ReadError, View, ViewCh
 use millrace_segment::SegmentFile;
 
 use crate::read::pieces::RowOrder;
-use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
 use crate::read::settled::{NeighbourChunks, TargetLayout};
 use crate::shared::StoreContext;
 use crate::{Error, ViewScope};
@@ -40,7 +40,8 @@ pub(crate) fn view(
         ViewScope::Buckets(_) | ViewScope::All => {
             for bucket in reading.state.within(scope) {
                 parts.extend(reading.ungrouped(document_type, &bucket)?);
-                let _ = reading.groups_of_bucket(document_type, &bucket, (0, ""), &mut |_, of_group| {
+                let from = GroupPosition::FIRST;
+                let _ = reading.groups_of_bucket(document_type, &bucket, from, &mut |_, of_group| {
                     parts.extend(of_group);
                     Ok(ControlFlow::Continue(()))
                 })?;

@@ -15,7 +15,7 @@ use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
 use crate::read::masks::{GroupOfBucket, is_set};
 use crate::read::pieces::RowOrder;
-use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
 use crate::read::rows::RowReader;
 use crate::read::windows::{end_of, is_of_one_source, rows_of_window, sort_key_at, window_end};
 use crate::shared::StoreContext;
@@ -203,13 +203,14 @@ impl TypeWalk<'_, '_> {
     fn all_groups(&mut self) -> Result<ControlFlow<()>, Error> {
         let reading = self.page.reading;
         let after = self.page.after.clone();
-        let (location, group) = match after.split_first_chunk::<4>() {
+        let (location, key) = match after.split_first_chunk::<4>() {
             Some((location, rest)) => {
                 let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
                 (u32::from_be_bytes(*location), String::from_utf8_lossy(&rest[..end]).into_owned())
             }
             None => (0, String::new()),
         };
+        let from = GroupPosition { location, key: &key };
         let same_location = |one: &Arc<StoredBucket>, other: &Arc<StoredBucket>| {
             is_of_divided(one.id) && is_of_divided(other.id) && one.locations() == other.locations()
         };
@@ -219,8 +220,8 @@ impl TypeWalk<'_, '_> {
                 continue;
             }
             let found = match is_of_divided(bucket.id) {
-                true => self.divided_groups(buckets, (location, &group))?,
-                false => self.groups_of_bucket(bucket, (location, &group))?,
+                true => self.divided_groups(buckets, from)?,
+                false => self.groups_of_bucket(bucket, from)?,
             };
             if let ControlFlow::Break(()) = found {
                 return Ok(ControlFlow::Break(()));
@@ -229,27 +230,28 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The groups of a bucket from a place on.
+    /// The groups of a bucket from a position on.
     fn groups_of_bucket(
         &mut self,
         bucket: &StoredBucket,
-        (location, group): (u32, &str),
+        from: GroupPosition<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         let (reading, document_type) = (self.page.reading, self.document_type);
-        let mut from = (location, group.to_owned());
+        let mut key = from.key.to_owned();
         // The group in which the last page ended is not looked for among all others.
-        if !group.is_empty()
-            && (bucket.locations().0..=bucket.locations().1).contains(&location)
-            && let Some(of_page) = DocumentGroup::from_key(group)
+        if !from.key.is_empty()
+            && (bucket.locations().0..=bucket.locations().1).contains(&from.location)
+            && let Some(of_page) = DocumentGroup::from_key(from.key)
         {
             if let ControlFlow::Break(()) = self.group(&of_page, Some(&[bucket.id]))? {
                 return Ok(ControlFlow::Break(()));
             }
             // No group has a key between these two: there are no control characters in it.
-            from.1.push('\u{1}');
+            key.push('\u{1}');
         }
         let most = rows_of_window(self.page.visit.wanted);
-        reading.find_groups(document_type, bucket, (from.0, &from.1), &mut |of, found| {
+        let from = GroupPosition { location: from.location, key: &key };
+        reading.find_groups(document_type, bucket, from, &mut |of, found| {
             let Some(group) = DocumentGroup::from_key(of.group) else {
                 return Ok(ControlFlow::Continue(()));
             };
@@ -266,7 +268,7 @@ impl TypeWalk<'_, '_> {
     fn divided_groups(
         &mut self,
         buckets: &[Arc<StoredBucket>],
-        from: (u32, &str),
+        from: GroupPosition<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         let (reading, document_type) = (self.page.reading, self.document_type);
         let mut groups = BTreeSet::new();

@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::Error;
 use crate::read::found::GroupSources;
 use crate::read::masks::{GroupOfBucket, is_set};
-use crate::read::reading::StoreSnapshot;
+use crate::read::reading::{GroupPosition, StoreSnapshot};
 use crate::state::StoredBucket;
 use crate::state::marks::DropMark;
 use crate::tail::RowKey;
@@ -232,7 +232,8 @@ impl<'a> BucketCounting<'a> {
             found.tail.clear();
             let group = GroupOfBucket { document_type, location, group: "", places };
             self.count(&group, found, &mut counts)?;
-            let _ = self.reading.find_groups(document_type, bucket, (0, ""), &mut |group, mut found| {
+            let from = GroupPosition::FIRST;
+            let _ = self.reading.find_groups(document_type, bucket, from, &mut |group, mut found| {
                 found.tail.clear();
                 self.count(group, found, &mut counts)?;
                 Ok(ControlFlow::Continue(()))

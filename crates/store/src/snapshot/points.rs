@@ -421,7 +421,7 @@ impl PointReader {
         if path.exists() {
             return found;
         }
-        // It was moved, or deleted, as is a log of before a deletion that is to be erased.
+        // It was moved, or deleted, as is a log from before a deletion that is to be erased.
         let kept = logs::kept(&self.data_dir).map_err(|error| Error::io("list the logs", &error))?;
         match kept.into_iter().find(|log| log.number == number) {
             Some(log) => TailLogFile::moved(&log.path).read(),

@@ -40,7 +40,8 @@ pub fn restore_snapshot(from: &Path, to: &Path) -> Result<SnapshotDescription, E
 /// are compared then, and of each document the newest version counts.
 ///
 /// # Errors
-/// As [`restore_snapshot`]; there is no snapshot before that time; the logs after it are not kept any more.
+/// Those of [`restore_snapshot`]; there is no snapshot before that time; the logs after it are not kept any
+/// more.
 pub fn restore_point(
     data_dir: &Path,
     name: Option<&SnapshotName>,

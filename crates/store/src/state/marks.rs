@@ -34,7 +34,7 @@ pub(crate) enum MarkTime {
     /// Until an earlier time of the store's own clock. Every row of that time or before can be seen by then,
     /// so none comes later.
     Until(Timestamp),
-    /// Until a time of another clock; rows of before may still come.
+    /// Until a time of another clock; earlier rows may still come.
     Given(Timestamp),
 }
 
@@ -52,14 +52,14 @@ pub(crate) enum MarkScope {
 /// All marks, to be asked quickly.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DropMarks {
-    groups: HashMap<String, Vec<(OfGroup, MarkInstant)>>,
+    groups: HashMap<String, Vec<(DroppedGroupPart, MarkInstant)>>,
     types: HashMap<String, MarkInstant>,
     locations: Vec<(u32, u32, MarkInstant)>,
 }
 
 /// Dropped part of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct OfGroup {
+struct DroppedGroupPart {
     document_type: Option<String>,
     part: Option<BucketId>,
 }
@@ -84,7 +84,7 @@ impl DropMarks {
         let when = MarkInstant { timestamp: mark.timestamp, since: mark.since, given: mark.given };
         match mark.scope {
             MarkScope::Group { document_type, group, part } => {
-                let of_group = OfGroup { document_type, part };
+                let of_group = DroppedGroupPart { document_type, part };
                 let marks = self.groups.entry(group).or_default();
                 match marks.iter_mut().find(|(of, _)| *of == of_group) {
                     Some((_, known)) => known.replace(when),
@@ -106,7 +106,7 @@ impl DropMarks {
     pub fn remembers(&self, scope: &MarkScope, timestamp: u64) -> bool {
         let known = match scope {
             MarkScope::Group { document_type, group, part } => {
-                let of_group = OfGroup { document_type: document_type.clone(), part: *part };
+                let of_group = DroppedGroupPart { document_type: document_type.clone(), part: *part };
                 let marks = self.groups.get(group).into_iter().flatten();
                 marks.filter(|(of, _)| *of == of_group).map(|(_, when)| when).next()
             }
@@ -131,7 +131,7 @@ impl DropMarks {
             given: when.given,
         };
         let groups = self.groups.iter().flat_map(|(group, marks)| {
-            marks.iter().map(move |(OfGroup { document_type, part }, when)| {
+            marks.iter().map(move |(DroppedGroupPart { document_type, part }, when)| {
                 let (document_type, group) = (document_type.clone(), group.clone());
                 let scope = MarkScope::Group { document_type, group, part: *part };
                 mark(scope, when)
@@ -147,7 +147,7 @@ impl DropMarks {
     /// time or before are dropped; 0: none are. Of a group, it is the same at all locations of a bucket.
     pub fn dropped(&self, document_type: &str, place: ReversedLocation, group: &str) -> u64 {
         let location = place.high();
-        let reaches = |OfGroup { document_type: of, part }: &OfGroup| {
+        let reaches = |DroppedGroupPart { document_type: of, part }: &DroppedGroupPart| {
             of.as_deref().is_none_or(|of| of == document_type)
                 && part.is_none_or(|part| part.contains(place.location()))
         };
@@ -166,7 +166,7 @@ impl DropMarks {
     /// wherever they are; 0: none are.
     pub fn dropped_group(&self, document_type: &str, group: &str) -> u64 {
         let of_group = self.groups.get(group).into_iter().flatten();
-        let reaches = |of: &OfGroup| {
+        let reaches = |of: &DroppedGroupPart| {
             of.part.is_none() && of.document_type.as_deref().is_none_or(|of| of == document_type)
         };
         of_group.filter(|(of, _)| reaches(of)).map(|(_, when)| when.timestamp).max().unwrap_or(0)
@@ -178,7 +178,7 @@ impl DropMarks {
     }
 
     /// Time at which the store learned of the last drop of a group whose location is in a range; 0: none.
-    pub fn last_group_mark(&self, (first, last): (u32, u32)) -> u64 {
+    pub fn last_group_mark(&self, first: u32, last: u32) -> u64 {
         let is_inside = |group: &str| {
             let bits = DocumentGroup::from_key(group).and_then(|group| group.location_bits());
             bits.is_some_and(|bits| (first..=last).contains(&bits.reverse_bits()))

@@ -20,15 +20,15 @@ use crate::{
 
 /// Behaviour of appends: 0 works, 1 does not sync, 2 finds the disk full, 3 works but not yet: it becomes 4,
 /// and blocks until that changes. 5 works, and only later syncs fail.
-type Mood = Arc<AtomicU8>;
+type TailBehaviour = Arc<AtomicU8>;
 
-struct MoodyTails(Mood);
+struct FaultyTails(TailBehaviour);
 
-struct MoodyTail(Arc<dyn TailRows>, Mood);
+struct FaultyTail(Arc<dyn TailRows>, TailBehaviour);
 
-impl TailFactory for MoodyTails {
+impl TailFactory for FaultyTails {
     fn create(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
-        Ok(Arc::new(MoodyTail(FjallTails.create(directory)?, Arc::clone(&self.0))))
+        Ok(Arc::new(FaultyTail(FjallTails.create(directory)?, Arc::clone(&self.0))))
     }
 
     fn lay_out(&self, directory: &Path, bytes: u64, is_wanted: &dyn Fn() -> bool) {
@@ -36,7 +36,7 @@ impl TailFactory for MoodyTails {
     }
 
     fn open(&self, directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
-        Ok(Arc::new(MoodyTail(FjallTails.open(directory)?, Arc::clone(&self.0))))
+        Ok(Arc::new(FaultyTail(FjallTails.open(directory)?, Arc::clone(&self.0))))
     }
 
     fn check(&self, directory: &Path) -> Result<Vec<crate::CheckFinding>, Error> {
@@ -48,7 +48,7 @@ impl TailFactory for MoodyTails {
     }
 }
 
-impl TailRows for MoodyTail {
+impl TailRows for FaultyTail {
     fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
         self.moody(|| self.0.append(rows, durability))
     }
@@ -77,7 +77,7 @@ impl TailRows for MoodyTail {
     }
 }
 
-impl MoodyTail {
+impl FaultyTail {
     fn moody(&self, append: impl FnOnce() -> Result<(), AppendError>) -> Result<(), AppendError> {
         match self.1.load(Ordering::SeqCst) {
             0 | 5 => append(),
@@ -94,13 +94,13 @@ impl MoodyTail {
     }
 }
 
-fn open(directory: &Path, mood: &Mood) -> Store {
+fn open(directory: &Path, mood: &TailBehaviour) -> Store {
     open_with(StoreOptions::new(directory), mood)
 }
 
-fn open_with(options: StoreOptions, mood: &Mood) -> Store {
+fn open_with(options: StoreOptions, mood: &TailBehaviour) -> Store {
     let options = StoreOptions { disk_reserve: 0, maintenance: false, ..options };
-    Store::open_with(options, Arc::new(EmptyLayout), Box::new(MoodyTails(Arc::clone(mood))))
+    Store::open_with(options, Arc::new(EmptyLayout), Box::new(FaultyTails(Arc::clone(mood))))
         .expect("the store opens")
 }
 
@@ -143,7 +143,7 @@ fn poll(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn writes_that_were_acknowledged_before_their_sync_are_synced_soon() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let store = open(directory.path(), &mood);
     put_deferred(&store, 1).expect("acknowledged");
     assert!(holds(&store, 1));
@@ -163,7 +163,7 @@ fn writes_that_were_acknowledged_before_their_sync_are_synced_soon() {
 #[test]
 fn a_sync_that_fails_after_its_writes_were_acknowledged_ends_writing() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let store = open(directory.path(), &mood);
     mood.store(5, Ordering::SeqCst);
     put_deferred(&store, 1).expect("acknowledged");
@@ -178,7 +178,7 @@ fn a_sync_that_fails_after_its_writes_were_acknowledged_ends_writing() {
 #[test]
 fn a_generation_is_synced_before_rows_go_to_the_next() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let never = std::time::Duration::from_secs(24 * 3600);
     let options = StoreOptions { deferred_sync: never, ..StoreOptions::new(directory.path()) };
     let store = open_with(options, &mood);
@@ -202,7 +202,7 @@ fn drops_of_several_groups_are_made_all_or_none() {
         [(0, true, vec![3, 4]), (1, false, vec![0, 1, 2, 3, 4]), (2, true, vec![3, 4])]
     {
         let directory = tempfile::tempdir().expect("a directory");
-        let mood = Mood::default();
+        let mood = TailBehaviour::default();
         let store = open(directory.path(), &mood);
         for name in 0..5 {
             let (sender, answer) = mpsc::channel();
@@ -229,7 +229,7 @@ fn drops_of_several_groups_are_made_all_or_none() {
 #[test]
 fn a_sync_that_fails_is_not_tried_again() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let store = open(directory.path(), &mood);
     put(&store, 1).expect("acknowledged");
     mood.store(1, Ordering::SeqCst);
@@ -247,7 +247,7 @@ fn a_sync_that_fails_is_not_tried_again() {
 #[test]
 fn a_full_log_gives_way_to_the_next() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let store = open(directory.path(), &mood);
     put(&store, 1).expect("acknowledged");
     mood.store(2, Ordering::SeqCst);
@@ -264,7 +264,7 @@ fn a_full_log_gives_way_to_the_next() {
 #[test]
 fn a_write_that_is_on_its_way_while_the_tail_is_sealed_is_not_left_behind() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let store = open(directory.path(), &mood);
     put(&store, 1).expect("acknowledged");
     mood.store(3, Ordering::SeqCst);
@@ -291,7 +291,7 @@ fn a_write_that_is_on_its_way_while_the_tail_is_sealed_is_not_left_behind() {
 fn a_single_write_does_not_wait_for_the_batches_before_it() {
     const LARGE: usize = 3 << 20;
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let store = open(directory.path(), &mood);
     let (sender, answered) = mpsc::channel();
     let write = |numbers: std::ops::Range<u32>, bytes: usize| {
@@ -324,7 +324,7 @@ fn a_single_write_does_not_wait_for_the_batches_before_it() {
 #[test]
 fn a_single_write_and_a_batch_keep_the_order_of_a_document() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mood = Mood::default();
+    let mood = TailBehaviour::default();
     let store = open(directory.path(), &mood);
     let (sender, answered) = mpsc::channel();
     let write = |numbers: &[u32], value: i32| {
@@ -361,7 +361,7 @@ fn a_single_write_and_a_batch_keep_the_order_of_a_document() {
 #[test]
 fn the_space_of_a_sealed_tail_comes_back_while_the_store_runs() {
     let directory = tempfile::tempdir().expect("a directory");
-    let store = open(directory.path(), &Mood::default());
+    let store = open(directory.path(), &TailBehaviour::default());
     for round in 0..5 {
         put(&store, round).expect("acknowledged");
         let reader = store.view("mail", &crate::ViewScope::All).expect("a view");
@@ -561,7 +561,8 @@ fn a_view_after_a_put_does_not_read_all_rows_of_the_tail_again() {
     let directory = tempfile::tempdir().expect("a directory");
     // Rows share pieces by their times, which are the same in each run.
     let clock = Arc::new(ManualClock::new(1_000_000_000));
-    let store = open_with(StoreOptions { clock, ..StoreOptions::new(directory.path()) }, &Mood::default());
+    let store =
+        open_with(StoreOptions { clock, ..StoreOptions::new(directory.path()) }, &TailBehaviour::default());
     put_all(&store, 0..ROWS);
     let first = reads_of_view(&store, ROWS as usize);
     assert_eq!(first, 2 * u64::from(ROWS), "keys and contents");

@@ -86,7 +86,7 @@ impl TailLogFile {
     /// Reads the whole batches of the log. Changes nothing; what a crash left after them is left out.
     ///
     /// # Errors
-    /// As [`TailLogFile::check`].
+    /// Those of [`TailLogFile::check`].
     pub fn read(&self) -> Result<LogBatches, Error> {
         let (verdict, mut bytes) = self.judge()?;
         if let LogTailState::Damaged(reason) = verdict.rest {
@@ -118,7 +118,7 @@ impl TailLogFile {
     /// Has the log end after its whole batches, durably. What a crash left after them is copied to `copies`.
     ///
     /// # Errors
-    /// As [`TailLogFile::check`]; the log cannot be cut.
+    /// Those of [`TailLogFile::check`]; the log cannot be cut.
     pub fn cut_torn_end(&self, copies: &Path) -> Result<LogContent, Error> {
         self.apply_end_marker()?;
         let (content, cut) = self.check()?;

@@ -5,7 +5,7 @@
 //! its buckets uses it. So for an erasure, from half of its time on:
 //!
 //! 1. Each file with the group that was written before the drop is merged alone, for all of its buckets.
-//! 2. The generations of the tail that have rows of before the drop are sealed, and their logs deleted.
+//! 2. The generations of the tail that have rows from before the drop are sealed, and their logs deleted.
 //! 3. Copies of cut ends of logs, and kept logs, are deleted.
 //! 4. Once nothing of this is left, and the partner of the store has nothing either, the receipt is written.
 //!
@@ -47,14 +47,14 @@ const NOTED_AFTER: Duration = Duration::from_secs(3600);
 /// Places that can have bytes of a dropped group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DroppedBytes {
-    /// Numbers of the segment files with versions of before the drop.
+    /// Numbers of the segment files with versions from before the drop.
     pub segments: Vec<u64>,
     /// Number of files that cannot be read.
     pub unreadable: u64,
-    /// Number of files of before the drop that no bucket has: unfinished arrivals, and what could not be
+    /// Number of files from before the drop that no bucket has: unfinished arrivals, and what could not be
     /// deleted.
     pub unlisted: u64,
-    /// Number of generations of the tail with rows of before the drop.
+    /// Number of generations of the tail with rows from before the drop.
     pub logs: u64,
 }
 
@@ -155,7 +155,7 @@ impl StoredFiles {
         Ok(is_unused)
     }
 
-    /// Returns true if a file that came from another store has a group: drops of before are not applied in
+    /// Returns true if a file that came from another store has a group: earlier drops are not applied in
     /// it.
     fn has_arrived(&self, group: &str) -> bool {
         let bits = DocumentGroup::from_key(group).and_then(|group| group.location_bits());
@@ -191,7 +191,7 @@ fn number_of(path: &Path) -> Option<u64> {
 #[derive(Default)]
 pub(crate) struct ErasureWork {
     surveyed: AtomicU64,
-    wait: Mutex<LookAgain>,
+    wait: Mutex<ErasureSchedule>,
     search: Mutex<Option<UnusedPartSearch>>,
 }
 
@@ -202,9 +202,9 @@ struct UnusedPartSearch {
     found: VecDeque<u64>,
 }
 
-/// When erasures are looked after again.
+/// Time of the next look at erasures.
 #[derive(Default)]
-struct LookAgain {
+struct ErasureSchedule {
     at: u64,
     length: Duration,
     /// Number of requests for haste that were seen.
@@ -236,7 +236,7 @@ impl ErasureWork {
                 return Ok(None);
             }
             if wait.haste != haste {
-                *wait = LookAgain { haste, ..LookAgain::default() };
+                *wait = ErasureSchedule { haste, ..ErasureSchedule::default() };
             }
         }
         let chosen = match self.look(shared, now, &awake)? {
@@ -363,7 +363,7 @@ impl ErasureWork {
     }
 }
 
-/// Deletes copies of cut ends of logs of before a drop. Returns true if none is left.
+/// Deletes copies of cut ends of logs from before a drop. Returns true if none is left.
 fn delete_copies(shared: &StoreContext, record: &ErasureRecord) -> bool {
     let StoreContext { options, .. } = shared;
     // Most directories have none.

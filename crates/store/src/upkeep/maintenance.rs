@@ -328,7 +328,7 @@ fn kept_segments(bucket: &StoredBucket, marks: &DropMarks) -> Option<Vec<BucketS
     let (begin, end) = bucket.locations();
     let covering = marks.locations().filter(|(first, last, _)| *first <= begin && end <= *last);
     let dropped = covering.map(|(.., timestamp)| timestamp).max();
-    let last_group_mark = marks.last_group_mark((begin, end));
+    let last_group_mark = marks.last_group_mark(begin, end);
     if dropped.is_none() && last_group_mark == 0 {
         return None;
     }

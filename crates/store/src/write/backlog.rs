@@ -29,7 +29,7 @@ const LATEST: f64 = 0.5;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriterId(pub u64);
 
-/// Rate of sealing, and the times until which the batches that were taken on fill it.
+/// Rate of sealing, and the times until which the accepted batches fill it.
 #[derive(Default)]
 pub(crate) struct SealBacklog(Mutex<BacklogState>);
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::shared::StoreContext;
 use crate::{CommittedWrite, DocumentWrite, Error};
 
-/// A batch that was not taken on. Nothing of it was written, so that it can be sent again as it is.
+/// A batch that was refused. Nothing of it was written, so that it can be sent again as it is.
 #[derive(Debug)]
 pub struct RefusedBatch {
     /// Reason: [`Error::Overloaded`], or a state in which the store takes no writes.

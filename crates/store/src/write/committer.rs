@@ -1,7 +1,7 @@
 //! Path of a write: one thread makes many writes durable with one sync.
 //!
-//! 1. [`PendingWrites::accept`] counts a write in (or refuses it) and encodes it on the caller's thread; then
-//!    it enters its lane.
+//! 1. [`PendingWrites::accept`] admits a write or refuses it, and encodes it on the caller's thread; then it
+//!    enters its lane.
 //! 2. Blind writes go to the committer's queue. Modifications go to the modifiers, whose result goes to that
 //!    queue too.
 //! 3. The committer takes what has gathered, gives timestamps, and appends all of it to the tail at once.
@@ -11,9 +11,9 @@
 //! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same path without a lane: the
 //! giver of the timestamps has ordered them.
 //!
-//! A batch ([`PendingWrites::accept_batch`]) is counted in and queued whole, and answered when its last write
-//! is. A batch of one write is a single write, which overtakes the batches that wait, unless they have an
-//! earlier write of its document.
+//! A batch ([`PendingWrites::accept_batch`]) is admitted and queued as a whole, and answered when its last
+//! write is. A batch of one write is a single write, which overtakes the batches that wait, unless they have
+//! an earlier write of its document.
 //!
 //! Both queues are bounded by the limits of step 1.
 //!
@@ -56,7 +56,7 @@ pub(crate) struct PendingWrites {
     modifications: WorkQueue<AcceptedWrite>,
 }
 
-/// A write that was counted in.
+/// A write that was admitted.
 pub(crate) struct AcceptedWrite {
     key: DocumentSortKey,
     work: CommitterWork,
@@ -154,7 +154,7 @@ impl PendingWrites {
         }
     }
 
-    /// Takes a write on, or answers at once why not.
+    /// Accepts a write, or answers at once with the reason why not.
     pub fn accept(&self, write: DocumentWrite, done: CommitCallback) {
         let encoded = EncodedWrite::new(write);
         let reply = WriterReply::single(&self.shared, encoded.bytes(), done);
@@ -167,8 +167,8 @@ impl PendingWrites {
         }
     }
 
-    /// Takes a batch on, whole. Writes that need not wait for earlier ones of their documents share one entry
-    /// of the log; writes of one document keep their order.
+    /// Accepts all of a batch or nothing. Writes that need not wait for earlier ones of their documents share
+    /// one entry of the log; writes of one document keep their order.
     ///
     /// # Errors
     /// The store takes no writes now; the batch is returned.
@@ -223,7 +223,7 @@ impl PendingWrites {
         Ok(self.shared.backlog.wait_after(writer, bytes as u64, self.shared.generations(), Instant::now()))
     }
 
-    /// Takes on versions that have their timestamps, or answers at once why not.
+    /// Accepts versions that have their timestamps, or answers at once with the reason why not.
     pub fn apply(&self, versions: Vec<DocumentVersion>, done: CommitCallback) {
         let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
@@ -274,7 +274,7 @@ impl PendingWrites {
         }
     }
 
-    /// Something was committed, or could not be.
+    /// Ends a commit that is in the tail, or failed.
     fn finish_commit(&self, commit: PendingCommit, timestamp: Timestamp, outcome: Result<(), Error>) {
         match commit.rows {
             CommitRows::Written { key, existed, .. } => {
@@ -294,7 +294,7 @@ impl PendingWrites {
         self.lanes.leave(key.as_bytes(), |next| self.run(next));
     }
 
-    /// Makes writes durable until the store closes. One thread can. A panic ends the process.
+    /// Makes writes durable until the store closes; the work of one thread. A panic ends the process.
     pub fn run_committer(&self) {
         run_or_exit("the thread that makes writes durable", || self.run_commits());
     }
@@ -318,19 +318,20 @@ impl PendingWrites {
         }
     }
 
-    fn commit(&self, batch: Vec<PendingCommit>, deferred: &mut DeferredRows) {
+    /// Appends a batch, and answers its writes. A full disk refuses all but removals, which make room.
+    fn commit(&self, mut batch: Vec<PendingCommit>, deferred: &mut DeferredRows) {
         let refused = match self.shared.health.check_writable() {
             Ok(()) => self.check_space().err(),
             Err(error) => Some(error),
         };
-        let (mut batch, refused_writes): (Vec<_>, Vec<_>) = match &refused {
-            None => (batch, Vec::new()),
-            Some(Error::DiskFull { .. }) => batch.into_iter().partition(|commit| commit.rows.removes()),
-            Some(_) => (Vec::new(), batch),
-        };
-        for commit in refused_writes {
-            let error = refused.clone().expect("writes are refused for a reason");
-            self.finish_commit(commit, Timestamp::default(), Err(error));
+        if let Some(error) = refused {
+            let is_admitted =
+                |commit: &PendingCommit| matches!(error, Error::DiskFull { .. }) && commit.rows.removes();
+            let (admitted, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_admitted);
+            for commit in others {
+                self.finish_commit(commit, Timestamp::default(), Err(error.clone()));
+            }
+            batch = admitted;
         }
         if batch.is_empty() {
             return;
@@ -501,20 +502,20 @@ impl PendingWrites {
         }
     }
 
-    /// No more writes come: the threads end when those under way have been answered.
+    /// Ends the modifiers once the writes under way have been answered. No more writes may come.
     pub fn close(&self) {
         self.modifications.close();
     }
 
-    /// After the modifiers have ended.
+    /// Ends the committer, after the modifiers have ended.
     pub fn close_commits(&self) {
         self.commits.close();
     }
 }
 
-/// Owes an answer to a writer, and gives one in any case.
+/// The answer that a writer waits for: [`Error::Closed`] if it is dropped without another.
 struct WriterReply {
-    /// When the write was taken on.
+    /// Time at which the write was accepted.
     began: Instant,
     owed: Option<OwedAnswer>,
 }

@@ -76,7 +76,8 @@ impl<W: LaneWrite> WriteLanes<W> {
         WriteLanes { shards, seed: RandomState::new().hash_one(SHARDS) }
     }
 
-    /// A write comes. Returned: it may run now. Otherwise it waits, and [`WriteLanes::leave`] runs it later.
+    /// Enters a write into the lane of its document, and returns it if it may run now. Otherwise it waits,
+    /// and [`WriteLanes::leave`] runs it later.
     pub fn enter(&self, write: W) -> Option<W> {
         let (mut shard, hash) = self.shard(write.key());
         match shard.entry(hash) {
@@ -88,8 +89,8 @@ impl<W: LaneWrite> WriteLanes<W> {
         }
     }
 
-    /// A write of the document of this key has run. Calls `run` with those that may run now, before another
-    /// one can enter.
+    /// Takes a write of the document of this key, which has run, out of its lane. Calls `run` with those that
+    /// may run now, before another one can enter.
     pub fn leave(&self, key: &[u8], mut run: impl FnMut(W)) {
         let (mut shard, hash) = self.shard(key);
         let lane = shard.get_mut(&hash).expect("a write leaves the lane that it entered, once");
@@ -121,7 +122,7 @@ impl<W: LaneWrite> WriteLanes<W> {
 }
 
 impl<W: LaneWrite> WriteLane<W> {
-    /// A write comes to a lane that others are in.
+    /// Enters a write into a lane that others are in.
     fn enter(&mut self, write: W) -> Option<W> {
         let kind = write.kind();
         if kind == LaneKind::Modification || kind != self.kind || !self.waiting.is_empty() {

@@ -13,13 +13,13 @@ use crate::Error;
 pub(crate) struct TimestampSource {
     clock: Arc<dyn WallClock>,
     last: AtomicU64,
-    /// It was said that another clock is ahead.
+    /// True once it was logged that another clock is ahead.
     has_warned: AtomicBool,
 }
 
-/// No timestamp of another clock is taken that is further ahead.
+/// Maximum time that another clock may be ahead: later timestamps are refused.
 pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(3600);
-/// From then on it is said once that another clock is ahead.
+/// Time that another clock is ahead from which on this is logged, once.
 const AHEAD_WARNED: Duration = Duration::from_secs(10);
 
 impl TimestampSource {
@@ -52,7 +52,7 @@ impl TimestampSource {
     /// Every timestamp from now on is above this one, which another clock has given.
     ///
     /// # Errors
-    /// As [`TimestampSource::check`].
+    /// Those of [`TimestampSource::check`].
     pub fn see(&self, timestamp: Timestamp) -> Result<(), Error> {
         self.check(timestamp)?;
         self.accept(timestamp);
@@ -80,7 +80,7 @@ impl TimestampSource {
         Ok(())
     }
 
-    /// As [`TimestampSource::see`], of a timestamp that was checked.
+    /// [`TimestampSource::see`] for a timestamp that was checked.
     pub fn accept(&self, timestamp: Timestamp) {
         self.last.fetch_max(timestamp.0, Ordering::SeqCst);
     }

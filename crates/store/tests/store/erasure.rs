@@ -225,7 +225,7 @@ fn an_erasure_begins_again_with_versions_that_come_late() {
     late("id:n:mail:g=ann:1", WORDS[0], start + 500_000);
     assert_eq!((get(&store, "id:n:mail:g=ann:1"), get(&store, "id:n:mail:g=ann:9")), (None, Some(1)));
     assert_eq!(store.pending_erasures().0, 1);
-    // What a kill leaves now: the ledger on the disk is that of before.
+    // What a kill leaves now: the ledger on the disk is the earlier one.
     let copy = tempfile::tempdir().expect("a directory");
     copy_all(directory.path(), copy.path());
     work(&store);

@@ -86,7 +86,7 @@ fn a_follower_has_all_that_was_acknowledged() {
     let follower = Arc::new(SeenChanges::default());
     let since = store.set_follower(Some(follower.clone()));
     let before = visited(&store, &StoreVisit { to: since, ..StoreVisit::all(&["a"]) });
-    assert_eq!(before.len(), 1, "all of before is in the store");
+    assert_eq!(before.len(), 1, "all earlier ones are in the store");
     let mut expected = Vec::new();
     std::thread::scope(|threads| {
         let write = |thread: u64| {

@@ -103,7 +103,7 @@ fn first(count: i64) -> BTreeMap<String, i64> {
 #[derive(Debug, Clone, Copy)]
 enum SectorMutation {
     Blank,
-    /// As the sector before it.
+    /// Content of the sector before it.
     Doubled,
     /// With the sector before it.
     Swapped,
@@ -193,7 +193,7 @@ fn put_deferred(store: &Store, number: i64) {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
-/// As [`crash`], with rows that are not synced, the first of them after two that are.
+/// [`crash`] with rows that are not synced, the first of them after two that are.
 fn crash_before_the_sync() -> CrashedStore {
     let original = tempfile::tempdir().expect("a directory");
     let never = Duration::from_secs(24 * 3600);

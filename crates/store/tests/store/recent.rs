@@ -20,7 +20,7 @@ use crate::model::{GROUPS, TYPES, any_id, group, group_of, type_of};
 enum RecentStep {
     Put(String, i64),
     Remove(String),
-    /// Versions of before, which come late: document, how long ago, whether it is there.
+    /// Earlier versions, which come late: document, how long ago, whether it is there.
     Apply(Vec<(String, u64, bool)>),
     /// Puts in one batch into a group: the first number, and their count.
     Fill(usize, u16, u16),
@@ -57,7 +57,7 @@ fn step() -> impl Strategy<Value = RecentStep> {
 #[derive(Default)]
 struct RecentModel {
     versions: BTreeMap<String, (u64, Option<i64>)>,
-    /// Groups that were dropped, and documents whose removal need not be remembered: versions of before do
+    /// Groups that were dropped, and documents whose removal need not be remembered: earlier versions do
     /// not come to them any more.
     closed: BTreeSet<String>,
 }

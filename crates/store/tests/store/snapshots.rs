@@ -403,7 +403,7 @@ fn a_point_in_time_is_restored_from_kept_logs() {
     let target = directory.path().join("restored");
     restore_point(&live, Some(&name("first")), &target, *time).expect("restored");
     assert_eq!(contents(&open(options(&target))), *expected);
-    // Once logs are not kept, those of before are of no use.
+    // Once logs are not kept, the earlier ones are of no use.
     store.seal().expect("sealed");
     store.close();
     drop(open(options(&live)));

@@ -3,7 +3,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::skip::SkippedValue;
-use crate::{Tensor, TensorAddress, TensorBuilder, TensorCells, TensorType};
+use crate::address::TensorAddress;
+use crate::{Tensor, TensorBuilder, TensorCells, TensorType};
 
 /// Reader of a tensor of a type from any of its JSON forms:
 ///

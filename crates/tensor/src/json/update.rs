@@ -3,8 +3,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::read::{AddressPairs, AddressedCell, BlockSeed, CellNumber, LabelSeed, check_range};
+use crate::address::TensorAddress;
 use crate::size::TensorSize;
-use crate::{CellOperation, Error, TensorAddress, TensorModify, TensorRemove, TensorType};
+use crate::{CellOperation, Error, TensorModify, TensorRemove, TensorType};
 
 /// Reads the object of a `modify` update: `operation` (replace, add, multiply), `create`, and the cells under
 /// `cells`, `addresses` or `blocks`, in any order.

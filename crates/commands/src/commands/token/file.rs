@@ -68,7 +68,7 @@ impl KeyFile {
     /// Reads the file of a server that may have no keys yet.
     ///
     /// # Errors
-    /// As [`KeyFile::read`]; the directory does not exist, or a file that was named.
+    /// Those of [`KeyFile::read`]; the directory does not exist, or a file that was named.
     pub(super) fn existing(&self) -> Result<AccessFile, Error> {
         match self.is_named || !self.directory().is_dir() {
             true => Ok(AccessFile::parse(&self.text()?)?),

@@ -30,7 +30,7 @@ impl DateUnits {
         DateUnits { step: division.shortest(), parts: BTreeMap::new(), ends: None, several: Vec::new() }
     }
 
-    fn widen(&mut self, (first, last): (i64, i64)) {
+    fn widen(&mut self, first: i64, last: i64) {
         self.ends = match self.ends {
             Some(ends) => Some((ends.0.min(first), ends.1.max(last))),
             None => Some((first, last)),
@@ -137,7 +137,7 @@ impl StreamPlan<'_> {
         for point in division.points(hit) {
             // Others are beyond the calendar.
             if let Some(start) = division.unit_start(units.step, point) {
-                units.widen((point, point));
+                units.widen(point, point);
                 starts.push(start);
             }
         }
@@ -182,8 +182,8 @@ impl StreamPlan<'_> {
 
     /// Chooses the intervals, and merges units into them.
     fn choose_intervals(&self, division: &AutomaticDivision, units: &mut DateUnits) -> Result<(), Error> {
-        let Some(ends) = units.ends else { return Ok(()) };
-        let (step, starts) = division.chosen(units.step, ends);
+        let Some((first, last)) = units.ends else { return Ok(()) };
+        let (step, starts) = division.chosen(units.step, first, last);
         let mut intervals: BTreeMap<i64, BucketState> = BTreeMap::new();
         for start in &starts {
             intervals.insert(*start, self.bucket()?);
@@ -276,7 +276,7 @@ impl StreamPlan<'_> {
                 self.enlarge_units(division, own, step)?;
                 self.enlarge_units(division, &mut other, step)?;
                 self.merge_all(&mut own.parts, other.parts)?;
-                other.ends.into_iter().for_each(|ends| own.widen(ends));
+                other.ends.into_iter().for_each(|(first, last)| own.widen(first, last));
                 own.several.extend(other.several);
                 self.limit_units(division, own)?;
             }

@@ -28,9 +28,9 @@ impl<'h> StreamedHit<'h> {
 
 /// The document that came last: its index and its id.
 #[derive(Default)]
-pub(super) struct LastRoot(Option<(usize, String)>);
+pub(super) struct PreviousDocument(Option<(usize, String)>);
 
-impl LastRoot {
+impl PreviousDocument {
     /// True if a document is not the one that came last. It is the last one from then on.
     ///
     /// # Errors

@@ -433,7 +433,7 @@ mod tests {
         assert_eq!((&last["complete"], &last["bytes"]), (&json!(true), &json!(0)), "{last}");
     }
 
-    /// As many failures as a piece has operations, each with the longest line.
+    /// A failure of each operation of a piece, each with the longest line.
     #[tokio::test]
     async fn another_node_gets_a_line_for_each_failure() {
         let (answer, mut body) = FeedAnswer::new(AnswerReader::Node, None, None);

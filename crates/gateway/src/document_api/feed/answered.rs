@@ -93,12 +93,12 @@ impl KeyTable {
 
 /// State of a key at the beginning of a stream.
 pub(super) enum KeyState {
-    New(KeyUnderWay),
+    New(ActiveStreamKey),
     Answered(AnsweredStream),
 }
 
 /// A key whose stream is under way, until this is dropped.
-pub(super) struct KeyUnderWay {
+pub(super) struct ActiveStreamKey {
     keys: Arc<AnsweredKeys>,
     key: Sha256Digest,
 }
@@ -153,7 +153,7 @@ impl AnsweredKeys {
             return Err(Error::NoRoom { setting: "feed-keys-max", retry_after_s });
         }
         state.under_way.insert(key);
-        Ok(KeyState::New(KeyUnderWay { keys: Arc::clone(self), key }))
+        Ok(KeyState::New(ActiveStreamKey { keys: Arc::clone(self), key }))
     }
 
     /// Counts a stream that was answered by a kept answer.
@@ -214,7 +214,7 @@ fn not_kept(error: &io::Error) -> Error {
     }
 }
 
-impl KeyUnderWay {
+impl ActiveStreamKey {
     /// True if there is room for more than the totals in an answer that is kept.
     pub(super) fn keeps_lines(&self) -> bool {
         self.keys.state.lock().bytes < LINES_BYTES_MAX
@@ -239,7 +239,7 @@ impl KeyUnderWay {
     }
 }
 
-impl Drop for KeyUnderWay {
+impl Drop for ActiveStreamKey {
     fn drop(&mut self) {
         self.keys.state.lock().under_way.remove(&self.key);
     }
@@ -253,7 +253,7 @@ mod tests {
 
     const BOUNDS: KeptKeyBounds = KeptKeyBounds { time: Duration::from_secs(600), keys: 1000 };
 
-    fn new(found: Result<KeyState, Error>) -> KeyUnderWay {
+    fn new(found: Result<KeyState, Error>) -> ActiveStreamKey {
         match found.expect("there is room") {
             KeyState::New(key) => key,
             KeyState::Answered(answered) => panic!("{answered:?}"),

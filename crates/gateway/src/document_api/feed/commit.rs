@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
-use super::answered::KeyUnderWay;
+use super::answered::ActiveStreamKey;
 use super::forward::ForwardedOperation;
 use super::key::Sha256Digest;
 use super::prepare::{PieceMemory, PreparedItem, PreparedPiece, PreparedStep, RepeatableOperation};
@@ -73,7 +73,7 @@ struct WaveUnderWay {
 
 /// Key of a stream that is under way.
 pub(super) struct StreamKey {
-    pub(super) key: KeyUnderWay,
+    pub(super) key: ActiveStreamKey,
     /// Receives the digest of the body once that has ended.
     pub(super) body: oneshot::Receiver<Sha256Digest>,
 }
@@ -271,16 +271,16 @@ impl FeedCommitter {
     async fn finish_oldest(&mut self) {
         let Some(oldest) = self.under_way.front_mut() else { return };
         let outcomes = (&mut oldest.outcomes).await;
-        if let Some(WaveUnderWay { last, .. }) = self.under_way.pop_front()
+        if let Some(WaveUnderWay { last: (through, offset), .. }) = self.under_way.pop_front()
             && self.stopped.is_none()
         {
-            self.count_wave(last, outcomes);
+            self.count_wave(through, offset, outcomes);
         }
     }
 
     /// Counts the outcomes of a wave, unless one of its operations is to be sent again: then the wave counts
     /// as not executed, like all that follows the last progress, since the client sends all of it again.
-    fn count_wave(&mut self, (through, offset): (u64, u64), outcomes: Result<Vec<StreamOutcome>, JoinError>) {
+    fn count_wave(&mut self, through: u64, offset: u64, outcomes: Result<Vec<StreamOutcome>, JoinError>) {
         let Ok(outcomes) = outcomes else {
             let message = format!(
                 "the server failed within operations up to {through}; see its log, and send them again"

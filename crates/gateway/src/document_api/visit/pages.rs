@@ -118,7 +118,8 @@ impl VisitPages {
         call: &DocumentCall,
         pass: VisitPass,
         shape: DocumentFormat,
-        (form, deadline): (VisitPageFormat, Instant),
+        form: VisitPageFormat,
+        deadline: Instant,
         source: PageSource,
     ) -> Self {
         let (pass, shape) = (Arc::new(pass), Arc::new(shape));

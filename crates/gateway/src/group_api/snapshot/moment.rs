@@ -35,7 +35,7 @@ pub(super) fn wanted(parameters: &RequestParameters) -> Result<Option<Timestamp>
 }
 
 /// Snapshots and logs of a node, as far as they are of use for a time.
-struct ReachedNode {
+struct NodeRecoveryPoints {
     address: NodeAddress,
     /// Its name; none on a server that runs alone.
     name: Option<String>,
@@ -44,11 +44,11 @@ struct ReachedNode {
     logs_since: Option<Timestamp>,
 }
 
-impl ReachedNode {
+impl NodeRecoveryPoints {
     fn of(address: NodeAddress, name: Option<String>, answer: SnapshotAnswer) -> Result<Self, Error> {
         match answer {
             SnapshotAnswer::Reaching(snapshots, logs_since) => {
-                Ok(ReachedNode { address, name, snapshots, logs_since })
+                Ok(NodeRecoveryPoints { address, name, snapshots, logs_since })
             }
             _ => Err(Error::Internal("a list of snapshots for a time has another form".to_owned())),
         }
@@ -130,17 +130,21 @@ pub(super) async fn sources(
     Err(Error::parameter(PARAMETER, format!("the time cannot be restored: {}", first_fault.unwrap_or(none))))
 }
 
-async fn reached(call: &GroupCall, until: Timestamp, needed: NeededNodes) -> Result<Vec<ReachedNode>, Error> {
+async fn reached(
+    call: &GroupCall,
+    until: Timestamp,
+    needed: NeededNodes,
+) -> Result<Vec<NodeRecoveryPoints>, Error> {
     let (node, question) = (call.node.node(), SnapshotQuestion::Reaching(until));
     let Some(cluster) = call.node.cluster().view()? else {
         let answer = own_snapshots(node, question).await?;
-        return Ok(vec![ReachedNode::of(NodeAddress::Here, None, answer)?]);
+        return Ok(vec![NodeRecoveryPoints::of(NodeAddress::Here, None, answer)?]);
     };
     let mut nodes = Vec::new();
     for (listed, answer) in snapshots_of_all(node, cluster, &question, call.deadline).await? {
         match answer {
             Ok(answer) => {
-                nodes.push(ReachedNode::of(cluster.place(listed.key)?, Some(listed.name), answer)?);
+                nodes.push(NodeRecoveryPoints::of(cluster.place(listed.key)?, Some(listed.name), answer)?);
             }
             Err(error) => needed.without(&listed.name, &error)?,
         }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
-use millrace_index_feed::{CopyDefinition, CopyMarks, CopyNumber, FeedRow, FollowEffect, IndexFeedFollower};
+use millrace_index_feed::records::{self, RecordMap};
+use millrace_index_feed::{CopyDefinition, CopyMarks, CopyNumber, FollowEffect, IndexFeedFollower};
 
 use super::FeedSabotage;
 use super::documents::{SimDocument, SimFieldValue, dropped_group};
 
 /// Records of a copy, removals among them.
-pub type CopyRecords = BTreeMap<SimDocument, (Timestamp, SimFieldValue)>;
+pub type CopyRecords = RecordMap<u64>;
 
 /// A copy in memory, and as of its last flush.
 pub struct SimCopy {
@@ -30,11 +31,7 @@ impl SimCopy {
     }
 
     pub fn value(&self, document: SimDocument) -> SimFieldValue {
-        self.records.get(&document).and_then(|(_, value)| *value)
-    }
-
-    fn put(&mut self, row: &FeedRow<SimFieldValue>) {
-        self.records.insert(SimDocument::of_key(&row.document), (row.timestamp, row.body));
+        self.records.get(&document.key()).and_then(|(_, value)| *value)
     }
 }
 
@@ -82,11 +79,13 @@ impl CopyNode {
         effects
     }
 
-    /// Writes a copy to the disk. Removals of before W are forgotten.
+    /// Writes a copy to the disk. Removals from before W are forgotten.
     pub fn flush(&mut self, number: CopyNumber) {
         let Some(copy) = self.copies.get_mut(&number) else { return };
         let marks = self.follower.marks(number);
-        copy.records.retain(|document, (time, value)| value.is_some() || *time >= marks.of(document.cell()));
+        copy.records.retain(|key, (time, value)| {
+            value.is_some() || *time >= marks.of(SimDocument::of_key(key).cell())
+        });
         copy.flushed = (copy.records.clone(), marks);
     }
 
@@ -100,48 +99,37 @@ impl CopyNode {
         match effect {
             FollowEffect::Apply { copy, row } => {
                 let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
-                let known = copy.records.get(&SimDocument::of_key(&row.document));
-                let is_newest = known.is_none_or(|(known, _)| *known < row.timestamp);
-                if is_newest || sabotage == Some(FeedSabotage::NewestRuleLeftOut) {
-                    copy.put(&row);
+                match sabotage {
+                    Some(FeedSabotage::NewestRuleLeftOut) => records::put(&mut copy.records, &row),
+                    _ => records::apply(&mut copy.records, &row),
                 }
             }
             FollowEffect::Drop { copy, bucket, apart, scope, until, .. } => {
                 let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
                 let group = dropped_group(&scope);
-                copy.records.retain(|document, (time, _)| {
-                    !is_of(*document, bucket, &apart) || document.group != group || *time > until
+                copy.records.retain(|key, (time, _)| {
+                    let document = SimDocument::of_key(key);
+                    !is_of(document, bucket, &apart) || document.group != group || *time > until
                 });
             }
             FollowEffect::ReplaceDocuments { copy, documents, rows } => {
                 let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
-                for document in &documents {
-                    copy.records.remove(&SimDocument::of_key(document));
-                }
-                rows.iter().for_each(|row| copy.put(row));
+                records::replace_documents(&mut copy.records, &documents, &rows);
             }
             FollowEffect::Replace { copy: number, bucket, apart, read, from, after, until, rows } => {
                 let Some(copy) = self.copies.get_mut(&number) else { return Vec::new() };
-                let is_in = |document: &SimDocument| {
-                    let key = document.key();
-                    is_of(*document, bucket, &apart)
-                        && after.as_ref().is_none_or(|after| *after < key)
-                        && until.as_ref().is_none_or(|until| key <= *until)
-                        && !rows.iter().any(|row| row.document == key)
+                let is_in = |key: &[u8]| {
+                    is_of(SimDocument::of_key(key), bucket, &apart)
+                        && after.as_deref().is_none_or(|after| after < key)
+                        && until.as_deref().is_none_or(|until| key <= until)
                 };
-                let mut unmatched = Vec::new();
                 let is_ignored = from.0 > 0 && sabotage == Some(FeedSabotage::NotReadSince);
+                let mut unmatched = Vec::new();
                 if !is_ignored {
-                    if from.0 == 0 {
-                        copy.records.retain(|document, _| !is_in(document));
-                    }
-                    let newer =
-                        copy.records.iter().filter(|(document, (time, _))| is_in(document) && *time >= from);
-                    unmatched.extend(newer.map(|(document, _)| document.key()));
-                    if sabotage == Some(FeedSabotage::PageOnlyAdds) {
-                        unmatched.clear();
-                    }
-                    rows.iter().for_each(|row| copy.put(row));
+                    unmatched = records::replace_range(&mut copy.records, is_in, from, &rows);
+                }
+                if sabotage == Some(FeedSabotage::PageOnlyAdds) {
+                    unmatched.clear();
                 }
                 return self.follower.compared(number, bucket, read, unmatched, now);
             }

@@ -128,7 +128,7 @@ impl FeedWorld {
                     "node {} copy {:?} has {:?} of {document:?}, and the owner {} has {:?} (asked at {})",
                     open.node,
                     open.copy,
-                    copy.records.get(&document),
+                    copy.records.get(&document.key()),
                     owner.key,
                     owner.replica(bucket).visible(document),
                     (asked - START) / 1000,
@@ -159,7 +159,7 @@ impl FeedWorld {
                             return Err(format!(
                                 "at rest node {} copy {number:?} has {:?} of {document:?}, and node {holder} has {:?}",
                                 node.key,
-                                copy.records.get(&document),
+                                copy.records.get(&document.key()),
                                 replica.visible(document)
                             ));
                         }

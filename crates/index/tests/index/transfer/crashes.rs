@@ -214,7 +214,7 @@ impl CrashingDisk {
     }
 }
 
-/// What a process finds that opens the directory as a copy now.
+/// Entries that a process finds which opens the directory as a copy now.
 fn found_now(directory: &Path, slice: &SliceRange) -> FoundEntries {
     if !directory.is_dir() {
         return FoundEntries::new();
@@ -260,7 +260,7 @@ proptest! {
     #![proptest_config(cases())]
 
     /// Crashes at any write, of the process or of the machine, while the source goes on: before the end the
-    /// directory is the copy of before, then one that was sent; after a crash of the process nothing comes
+    /// directory is the earlier copy, then one that was sent; after a crash of the process nothing comes
     /// twice.
     #[test]
     fn an_import_survives_crashes(

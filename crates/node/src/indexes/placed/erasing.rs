@@ -88,7 +88,7 @@ impl PlacedService {
     /// The copies cannot be looked at.
     pub async fn erase(self: &Arc<Self>, until: Timestamp) -> Result<PlacedAnswer, Error> {
         if !self.exports.lock().is_empty() {
-            // Files that are sent can be of before, and so can the copy that is made of them.
+            // Files that are sent can be from before, and so can the copy that is made of them.
             return Ok(PlacedAnswer::Erased(Timestamp(0)));
         }
         let erased = self.look(move |copies| copies.erased(until)).await?;

@@ -402,13 +402,13 @@ impl KeptCopy {
     }
 
     /// Writes what is in memory, and the times up to which that has everything, and merges files. `marks` are
-    /// of before the call.
+    /// from before the call.
     ///
     /// # Errors
     /// The system refuses.
     pub fn flush(&self, marks: &CopyMarks) -> Result<(), CopyError> {
         self.write(marks)?;
-        // Later rows of before that time are looked up.
+        // Later rows from before that time are looked up.
         while self.copy.merge(marks.lowest().0)? {}
         Ok(())
     }
@@ -430,7 +430,7 @@ impl KeptCopy {
         Ok(())
     }
 
-    /// As [`KeptCopy::flush`], without merging.
+    /// [`KeptCopy::flush`] without merging.
     ///
     /// # Errors
     /// The system refuses.

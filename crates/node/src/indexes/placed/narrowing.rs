@@ -157,7 +157,7 @@ impl PlacedIndexes {
         if named.is_some()
             && let Some((first, components)) = first.zip(index.ordered)
         {
-            let found = service.wait_for_first(&index, within, (first, components, limit), patience);
+            let found = service.wait_for_first(&index, within, first, components, limit, patience);
             let found = found.map_err(|error| match error {
                 Error::BadRequest(_) => error,
                 error => index.not_ready(&error),
@@ -260,12 +260,12 @@ impl FirstEntries {
         let queried = QueriedBuckets::new(Some(within), &self.missing);
         let entries = self.entries.iter().map(|(_, document, time)| (&document[..], *time));
         let others = self.others.iter().map(|(_, document, _)| &document[..]);
-        in_order::scope(definition, &queried, (first, self.is_whole), entries, others)
+        in_order::scope(definition, &queried, first, self.is_whole, entries, others)
     }
 }
 
 impl PlacedService {
-    /// As [`PlacedService::scan_slices`], on a thread of the pool: while it waits for copies, which may be
+    /// [`PlacedService::scan_slices`] on a thread of the pool: while it waits for copies, which may be
     /// behind or on nodes that do not answer, others have its place.
     ///
     /// # Errors
@@ -291,11 +291,11 @@ impl PlacedService {
         limit: usize,
         patience: Option<Duration>,
     ) -> Result<ScannedSlices, Error> {
-        let time = (patience, Instant::now() + patience.unwrap_or(PATIENCE));
+        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
         let mut page = FIRST.min(limit);
         loop {
             let scan = SlicesScan { ranges: &index.ranges, page, most: limit, count: false };
-            let pages = self.scan_pages(index, within, &scan, time).await?;
+            let pages = self.scan_pages(index, within, &scan, patience, deadline).await?;
             if pages.ends.is_empty() && !pages.is_over {
                 return Ok(ScannedSlices::Entries(pages.entries, pages.missing));
             }
@@ -316,10 +316,12 @@ impl PlacedService {
         self: &Arc<Self>,
         index: &UsableIndex,
         within: &[BucketId],
-        (first, components, limit): (usize, usize, usize),
+        first: usize,
+        components: usize,
+        limit: usize,
         patience: Option<Duration>,
     ) -> Result<Option<FirstEntries>, Error> {
-        let found = self.scan_first(index, within, (first, components, limit), patience);
+        let found = self.scan_first(index, within, first, components, limit, patience);
         wait_without_place(|| self.runtime.block_on(found))
     }
 
@@ -327,13 +329,15 @@ impl PlacedService {
         self: &Arc<Self>,
         index: &UsableIndex,
         within: &[BucketId],
-        (first, components, limit): (usize, usize, usize),
+        first: usize,
+        components: usize,
+        limit: usize,
         patience: Option<Duration>,
     ) -> Result<Option<FirstEntries>, Error> {
-        let time = (patience, Instant::now() + patience.unwrap_or(PATIENCE));
+        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
         let all =
             SlicesScan { ranges: &index.ranges, page: limit.saturating_add(1), most: limit, count: true };
-        if !self.scan_pages(index, within, &all, time).await?.is_over {
+        if !self.scan_pages(index, within, &all, patience, deadline).await?.is_over {
             return Ok(None);
         }
         let overflow = overflow_range();
@@ -342,10 +346,10 @@ impl PlacedService {
         // Slices have about as many entries each; those beyond the shortest page are cut off.
         let page = (first.saturating_mul(2) / index.slices.max(1)).max(FIRST_MIN).min(first);
         let scan = SlicesScan { ranges: &ranges, page, most: usize::MAX, count: false };
-        let mut pages = self.scan_pages(index, within, &scan, time).await?;
+        let mut pages = self.scan_pages(index, within, &scan, patience, deadline).await?;
         let of_many = [overflow];
         let scan = SlicesScan { ranges: &of_many, page: SOUGHT_MAX, most: SOUGHT_MAX, count: false };
-        let others = self.scan_pages(index, within, &scan, time).await?;
+        let others = self.scan_pages(index, within, &scan, patience, deadline).await?;
         if others.is_over || !others.ends.is_empty() {
             return Err(too_many_others(&index.definition));
         }
@@ -365,7 +369,8 @@ impl PlacedService {
         index: &UsableIndex,
         within: &[BucketId],
         scan: &SlicesScan<'_>,
-        (patience, deadline): (Option<Duration>, Instant),
+        patience: Option<Duration>,
+        deadline: Instant,
     ) -> Result<SlicePages, Error> {
         loop {
             let mut asked = JoinSet::new();

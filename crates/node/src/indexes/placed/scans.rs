@@ -36,7 +36,7 @@ impl PlacedService {
         let (version, missing) = match scan.patience_ms {
             Some(patience) => {
                 let deadline = Instant::now() + Duration::from_millis(patience);
-                self.wait_until_fresh((copy, slice), deadline).await?
+                self.wait_until_fresh(copy, slice, deadline).await?
             }
             None => {
                 self.look(move |copies| copies.check_lag(copy, now())).await??;
@@ -76,7 +76,8 @@ impl PlacedService {
     /// lacks something, and those that have not come in time.
     pub async fn wait_until_fresh(
         self: &Arc<Self>,
-        (copy, slice): (CopyId, SliceId),
+        copy: CopyId,
+        slice: SliceId,
         deadline: Instant,
     ) -> Result<(u64, BTreeSet<BucketId>), Error> {
         let behind = || Error::IndexNotReady(format!("copy {} of an index is behind", copy.0));

@@ -440,11 +440,10 @@ impl PlacedService {
     pub async fn answer(self: &Arc<Self>, question: PlacedQuestion) -> Result<PlacedAnswer, Error> {
         match question {
             PlacedQuestion::Follow { follower, request, definitions } => {
-                let means = (&self.cluster, &self.runtime);
-                self.source.follow(means, follower, request, definitions)
+                self.source.follow(&self.cluster, &self.runtime, follower, request, definitions)
             }
             PlacedQuestion::Read { follower, reads } => {
-                self.source.read((&self.cluster, &self.runtime), follower, reads);
+                self.source.read(&self.cluster, &self.runtime, follower, reads);
                 Ok(PlacedAnswer::Taken)
             }
             PlacedQuestion::Position { follower } => {

@@ -228,7 +228,8 @@ impl PlacedSource {
     /// The store does not pass its changes on yet.
     pub fn follow(
         self: &Arc<Self>,
-        (cluster, runtime): (&Arc<dyn PlacedCluster>, &Handle),
+        cluster: &Arc<dyn PlacedCluster>,
+        runtime: &Handle,
         follower: NodeKey,
         request: FollowRequest,
         definitions: BTreeSet<u64>,
@@ -256,7 +257,8 @@ impl PlacedSource {
     /// definition of a read is known, nothing comes, and the follower asks again.
     pub fn read(
         self: &Arc<Self>,
-        (cluster, runtime): (&Arc<dyn PlacedCluster>, &Handle),
+        cluster: &Arc<dyn PlacedCluster>,
+        runtime: &Handle,
         follower: NodeKey,
         reads: Vec<KeyedRead>,
     ) {

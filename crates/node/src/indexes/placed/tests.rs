@@ -254,11 +254,7 @@ impl PlacedTestCluster {
         let former = node.service();
         former.stop();
         // Work that is under way ends before the files are opened again: it holds the service.
-        let began = Instant::now();
-        while Arc::strong_count(&former) > 2 {
-            assert!(began.elapsed() < PATIENCE, "work of the node does not end");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        wait("the end of its work", async || Arc::strong_count(&former) <= 2).await;
         *node.service.lock() = TestNode::start(self, key, &node.directory, &node.store);
     }
 
@@ -373,15 +369,7 @@ impl PlacedTestCluster {
                 continue;
             }
             let node = Arc::clone(&self.nodes.lock()[&copy.node]);
-            let scan = CopyScan {
-                slice,
-                copy: copy.id,
-                ranges: vec![(Vec::new(), None)],
-                from: None,
-                limit: 10_000,
-                count: false,
-                patience_ms: Some(60_000),
-            };
+            let scan = whole_scan(slice, &copy, Some(60_000));
             let scanned = node.service().scan(scan).await.expect("the copy is fresh");
             assert!(scanned.missing.is_empty(), "the copy is fresh: {:?}", scanned.missing);
             let entries = entries(&scanned);
@@ -429,6 +417,43 @@ fn written(cluster: &PlacedTestCluster) -> BTreeMap<String, String> {
     ids.into_iter().map(|id| (id, "ann".to_owned())).collect()
 }
 
+/// A cluster whose nodes with documents have copies of [`written`] ones, and what the index has.
+async fn settled() -> (Arc<PlacedTestCluster>, BTreeMap<String, String>) {
+    let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
+    let expected = written(&cluster);
+    cluster.settle(DOCUMENT_NODES.into()).await;
+    (cluster, expected)
+}
+
+/// A copy, and the service of its node.
+fn a_copy(cluster: &PlacedTestCluster) -> (SliceId, PlacedCopy, Arc<PlacedService>) {
+    let (slice, copy) = cluster.copies().swap_remove(0);
+    let service = Arc::clone(&cluster.nodes.lock()[&copy.node]).service();
+    (slice, copy, service)
+}
+
+/// A scan of a whole copy.
+fn whole_scan(slice: SliceId, copy: &PlacedCopy, patience_ms: Option<u64>) -> CopyScan {
+    CopyScan {
+        slice,
+        copy: copy.id,
+        ranges: vec![(Vec::new(), None)],
+        from: None,
+        limit: 10_000,
+        count: false,
+        patience_ms,
+    }
+}
+
+/// Waits until something holds.
+async fn wait(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "it does not come: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// The runtime of the tests: nodes run beside the test.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -453,9 +478,7 @@ fn indexes_with_the_same_keys_are_known_by_all_of_their_names() {
 #[test]
 fn copies_are_built_and_have_every_write_at_once() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let mut expected = written(&cluster);
-        cluster.settle(3).await;
+        let (cluster, mut expected) = settled().await;
         cluster.check(&expected, "built").await;
         for number in 0..20 {
             let (added, changed) = (format!("id:x:note:n={number}:new"), format!("id:x:note:n={number}:1"));
@@ -475,9 +498,7 @@ fn copies_are_built_and_have_every_write_at_once() {
 #[test]
 fn a_node_without_copies_gets_them_as_files() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let mut expected = written(&cluster);
-        cluster.settle(3).await;
+        let (cluster, mut expected) = settled().await;
         let reads = cluster.asked.reads.load(Ordering::SeqCst);
         assert!(reads > 0, "copies were built from documents");
         cluster.add(NodeKey(DOCUMENT_NODES));
@@ -493,9 +514,7 @@ fn a_node_without_copies_gets_them_as_files() {
 #[test]
 fn copies_that_were_cut_off_or_started_again_catch_up() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let mut expected = written(&cluster);
-        cluster.settle(3).await;
+        let (cluster, mut expected) = settled().await;
         cluster.cut_off.lock().insert(NodeKey(1));
         cluster.write(&[("id:x:note:n=1:cut", Some("bob")), ("id:x:note:n=2:1", None)]);
         expected.insert("id:x:note:n=1:cut".to_owned(), "bob".to_owned());
@@ -507,17 +526,12 @@ fn copies_that_were_cut_off_or_started_again_catch_up() {
         expected.insert("id:x:note:n=4:restarted".to_owned(), "bob".to_owned());
         expected.remove("id:x:note:n=4:1");
         // The node opens its copies again.
-        let began = Instant::now();
-        loop {
-            let service = Arc::clone(&cluster.nodes.lock()[&NodeKey(2)]).service();
-            let reports = service.copies.lock().reports();
-            let caught_up = reports.copies.values().filter(|report| report.done >= 1.0).count();
-            if !reports.copies.is_empty() && caught_up == reports.copies.len() {
-                break;
-            }
-            assert!(began.elapsed() < PATIENCE, "{reports:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let service = Arc::clone(&cluster.nodes.lock()[&NodeKey(2)]).service();
+        wait("the copies", async || {
+            let copies = service.copies.lock().reports().copies;
+            !copies.is_empty() && copies.values().all(|report| report.done >= 1.0)
+        })
+        .await;
         cluster.check(&expected, "after a restart").await;
     });
 }
@@ -525,9 +539,7 @@ fn copies_that_were_cut_off_or_started_again_catch_up() {
 #[test]
 fn other_owners_are_followed_when_the_state_changes() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let mut expected = written(&cluster);
-        cluster.settle(3).await;
+        let (cluster, mut expected) = settled().await;
         let states = [(0, NodeState::Up), (1, NodeState::Maintenance), (2, NodeState::Up)];
         cluster.set_state(state(2, &states));
         cluster.write(&[("id:x:note:n=1:moved", Some("bob")), ("id:x:note:n=2:1", None)]);
@@ -580,8 +592,8 @@ fn a_node_is_followed_while_its_store_passes_changes_on() {
             buckets: BTreeMap::new(),
         };
         let follow = || {
-            let means = (&service.cluster, &service.runtime);
-            source.follow(means, NodeKey(1), request.clone(), BTreeSet::new())
+            let (cluster, runtime) = (&service.cluster, &service.runtime);
+            source.follow(cluster, runtime, NodeKey(1), request.clone(), BTreeSet::new())
         };
         follow().expect_err("no index is placed");
         let passed = source.pass(&defined());

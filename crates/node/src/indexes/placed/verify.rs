@@ -76,7 +76,7 @@ impl PlacedIndexes {
 }
 
 impl PlacedService {
-    /// As [`PlacedIndexes::verify`].
+    /// Compares the copies of an index with the documents, see [`PlacedIndexes::verify`].
     ///
     /// # Errors
     /// Those of [`PlacedIndexes::verify`].
@@ -316,7 +316,7 @@ impl PlacedService {
         let (copy, slice) = (asked.copy, asked.slice);
         let found = self.look(move |copies| copies.readable(copy, slice)).await?.ok_or_else(missing)?;
         let deadline = Instant::now() + Duration::from_millis(asked.patience_ms);
-        let (_, missing) = self.wait_until_fresh((copy, slice), deadline).await?;
+        let (_, missing) = self.wait_until_fresh(copy, slice, deadline).await?;
         if missing.contains(&asked.bucket) {
             return Err(Error::IndexNotReady(format!("copy {} of an index is behind", asked.copy.0)));
         }

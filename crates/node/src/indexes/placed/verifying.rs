@@ -150,8 +150,8 @@ impl PlacedService {
         }
         let differing = documents.len() as u64;
         if differing > 0 {
-            let (id, at) = (due.copy, (version.number(), bucket));
-            self.change(move |copies| copies.recheck(id, at, documents, now())).await;
+            let (id, version) = (due.copy, version.number());
+            self.change(move |copies| copies.recheck(id, version, bucket, documents, now())).await;
         }
         Ok((differing, part.until))
     }

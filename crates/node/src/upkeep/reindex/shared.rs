@@ -148,7 +148,7 @@ fn walk_page(
 ) -> Result<(WalkedPage, u64), Error> {
     let kind = deployment.kind(&walk.task.document_type)?;
     let scope = ViewScope::Buckets(vec![walk.bucket]);
-    let swept = page(node, kind, (scope, walk.until), walk.position.clone())?;
+    let swept = page(node, kind, scope, walk.until, walk.position.clone())?;
     let holds = check_held(cluster, &[walk.bucket]).is_ok();
     let vouched = cluster.vouches(walk.version);
     Ok((WalkedPage { position: swept.continuation, holds, vouched }, swept.seen))

@@ -94,7 +94,7 @@ impl SegmentImport {
     pub fn arrive(mut self) -> Result<ArrivedSegment, Error> {
         let mut file = self.file.take().expect(UNFINISHED);
         let shared = Arc::clone(&self.shared);
-        let mut unchecked = FileOf {
+        let mut unchecked = TemporarySegmentFile {
             shared: Arc::clone(&shared),
             path: self.temporary.clone(),
             kept: AtomicBool::new(false),
@@ -138,13 +138,13 @@ impl Drop for SegmentImport {
 }
 
 /// A file that is deleted with its owner, unless it is kept.
-struct FileOf {
+struct TemporarySegmentFile {
     shared: Arc<StoreContext>,
     path: PathBuf,
     kept: AtomicBool,
 }
 
-impl Drop for FileOf {
+impl Drop for TemporarySegmentFile {
     fn drop(&mut self) {
         if !self.kept.load(Ordering::SeqCst) {
             // What stays behind is deleted by the next start.
@@ -157,7 +157,7 @@ impl Drop for FileOf {
 /// then.
 pub struct ArrivedSegment {
     /// Kept as soon as a manifest may name it.
-    file: FileOf,
+    file: TemporarySegmentFile,
     number: u64,
     shares: Vec<ParcelBucket>,
     segment: Arc<SegmentFile>,

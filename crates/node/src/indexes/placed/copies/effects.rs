@@ -1,4 +1,4 @@
-//! What follows from changes: copies take them in, and ask for more.
+//! Effects of changes: copies take them in, and ask for more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

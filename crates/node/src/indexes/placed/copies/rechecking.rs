@@ -28,7 +28,8 @@ impl NodeCopies {
     pub fn recheck(
         &mut self,
         copy: CopyId,
-        (version, bucket): (u64, BucketId),
+        version: u64,
+        bucket: BucketId,
         documents: Vec<Vec<u8>>,
         now: Timestamp,
     ) -> Vec<CopyAction> {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_document::{
@@ -11,7 +10,7 @@ use millrace_document::{
 use millrace_store::ErasurePartner;
 
 use super::super::service::now;
-use super::{DOCUMENT_NODES, PATIENCE, PlacedTestCluster, run, written};
+use super::{DOCUMENT_NODES, PlacedTestCluster, run, wait, written};
 
 /// A value that is in no other document.
 const MARKER: &str = "zyxwvutsrqponm";
@@ -32,15 +31,6 @@ fn holders(cluster: &PlacedTestCluster) -> usize {
     cluster.all().iter().filter(|node| has_marker(&node.directory.path().join("placed"))).count()
 }
 
-/// Waits until something holds.
-async fn wait(what: &str, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "it does not come: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
 #[test]
 fn copies_erase_a_dropped_group_before_the_receipt() {
     run(async {
@@ -57,16 +47,16 @@ fn copies_erase_a_dropped_group_before_the_receipt() {
             answer.recv().expect("it is answered").expect("it is acknowledged");
         }
         cluster.settle(3).await;
-        wait("copies in files", || holders(&cluster) >= 2).await;
+        wait("copies in files", async || holders(&cluster) >= 2).await;
         let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(3) };
         let dropped = DroppedScope { scope, timestamp: minutes(10) };
         for node in cluster.all() {
             node.store.apply_drop(BucketId::ROOT, &dropped).expect("dropped");
         }
         let erasure = Arc::clone(&cluster.all()[0].service().erasure);
-        wait("copies are known", || !erasure.has_erased(dropped.timestamp)).await;
+        wait("copies are known", async || !erasure.has_erased(dropped.timestamp)).await;
         erasure.erase(dropped.timestamp);
-        wait("the erasure", || erasure.has_erased(dropped.timestamp)).await;
+        wait("the erasure", async || erasure.has_erased(dropped.timestamp)).await;
         assert_eq!(holders(&cluster), 0, "no file has it when the receipt can be written");
         cluster.check(&expected, "erased").await;
     });

@@ -1,14 +1,10 @@
 //! Copies that differ from their documents are repaired, and those that lag do not answer.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use millrace_index_placement::{PlacedCopy, PlacementSettingsUpdate, PlacementWish, SliceId};
+use millrace_index_placement::{PlacementSettingsUpdate, PlacementWish};
 
-use super::super::message::CopyScan;
-use super::super::service::PlacedService;
-use super::{DOCUMENT_NODES, PATIENCE, PlacedTestCluster, run, written};
+use super::{PlacedTestCluster, a_copy, run, settled, wait, whole_scan};
 
 /// Changes settings of the cluster.
 fn set(cluster: &PlacedTestCluster, settings: &str) {
@@ -16,28 +12,10 @@ fn set(cluster: &PlacedTestCluster, settings: &str) {
     cluster.lead_with(&[PlacementWish::Settings(update)]);
 }
 
-/// A copy, and the service of its node.
-fn a_copy(cluster: &PlacedTestCluster) -> (SliceId, PlacedCopy, Arc<PlacedService>) {
-    let (slice, copy) = cluster.copies().swap_remove(0);
-    let service = Arc::clone(&cluster.nodes.lock()[&copy.node]).service();
-    (slice, copy, service)
-}
-
-/// Waits until something holds.
-async fn wait(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < PATIENCE, "it does not come: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
 #[test]
 fn a_copy_that_differs_is_found_and_repaired() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let expected = written(&cluster);
-        cluster.settle(3).await;
+        let (cluster, expected) = settled().await;
         let (slice, copy, service) = a_copy(&cluster);
         let kept = service.copies.lock().readable(copy.id, slice).expect("the copy is open").kept;
         let lost = kept.copy.documents(&[], 1).expect("documents").documents.swap_remove(0).document;
@@ -56,20 +34,10 @@ fn a_copy_that_differs_is_found_and_repaired() {
 #[test]
 fn a_copy_that_lags_answers_no_scan_that_need_not_be_fresh() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let expected = written(&cluster);
-        cluster.settle(3).await;
+        let (cluster, expected) = settled().await;
         set(&cluster, r#"{"lag-max":8}"#);
         let (slice, copy, service) = a_copy(&cluster);
-        let scan = || CopyScan {
-            slice,
-            copy: copy.id,
-            ranges: vec![(Vec::new(), None)],
-            from: None,
-            limit: 10_000,
-            count: false,
-            patience_ms: None,
-        };
+        let scan = || whole_scan(slice, &copy, None);
         wait("an answer", async || service.scan(scan()).await.is_ok()).await;
         cluster.cut_off.lock().insert(copy.node);
         let mut refusal = String::new();
@@ -85,7 +53,7 @@ fn a_copy_that_lags_answers_no_scan_that_need_not_be_fresh() {
         let lag = service.copies.lock().reports().copies[&copy.id].lag;
         assert!(lag.is_some_and(|lag| lag >= 8), "{lag:?}");
         set(&cluster, r#"{"lag-max":null}"#);
-        wait("an answer of before", async || service.scan(scan()).await.is_ok()).await;
+        wait("an earlier answer", async || service.scan(scan()).await.is_ok()).await;
         set(&cluster, r#"{"lag-max":8}"#);
         cluster.cut_off.lock().clear();
         wait("an answer again", async || service.scan(scan()).await.is_ok()).await;

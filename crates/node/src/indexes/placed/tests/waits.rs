@@ -14,11 +14,11 @@ use millrace_keys::KeyRange;
 use millrace_model::BusyCores;
 use millrace_store::ViewScope;
 
-use super::super::message::CopyScan;
 use super::super::narrowing::{ScannedSlices, UsableIndex};
 use super::super::service::PlacedService;
 use super::{
-    DOCUMENT_NODES, PATIENCE, PlacedTestCluster, TestNode, defined, entries, run, state, up, written,
+    DOCUMENT_NODES, PATIENCE, PlacedTestCluster, TestNode, a_copy, defined, entries, run, settled, state, up,
+    wait, whole_scan, written,
 };
 use crate::pool::{WorkFlow, WorkPool};
 
@@ -97,19 +97,14 @@ fn copies_are_looked_after_while_others_are_written() {
         let gate = Arc::<RunGate>::default();
         let cluster = PlacedTestCluster::with_disk(DOCUMENT_NODES, gate.disk());
         let expected = written(&cluster);
-        let began = Instant::now();
-        while !gate.is_reached.load(Ordering::SeqCst) {
-            assert!(began.elapsed() < PATIENCE, "no copy is written");
+        wait("a copy that is written", async || {
             cluster.lead();
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+            gate.is_reached.load(Ordering::SeqCst)
+        })
+        .await;
         cluster.set_state(state(2, &up(DOCUMENT_NODES)));
         let acts = |node: &Arc<TestNode>| node.service().copies.lock().version() == 2;
-        let began = Instant::now();
-        while !cluster.all().iter().all(acts) {
-            assert!(began.elapsed() < PATIENCE, "nodes do not act by the new state");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        wait("nodes that act by the new state", async || cluster.all().iter().all(acts)).await;
         assert!(!gate.was_late.load(Ordering::SeqCst), "nodes act by the state while they write");
         gate.is_open.store(true, Ordering::SeqCst);
         cluster.settle(3).await;
@@ -120,21 +115,10 @@ fn copies_are_looked_after_while_others_are_written() {
 #[test]
 fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let expected = written(&cluster);
-        cluster.settle(3).await;
-        let (slice, copy) = cluster.copies().swap_remove(0);
-        let service = Arc::clone(&cluster.nodes.lock()[&copy.node]).service();
+        let (cluster, expected) = settled().await;
+        let (slice, copy, service) = a_copy(&cluster);
         let change = LongChange::of(&service);
-        let scan = |patience_ms| CopyScan {
-            slice,
-            copy: copy.id,
-            ranges: vec![(Vec::new(), None)],
-            from: None,
-            limit: 10_000,
-            count: false,
-            patience_ms,
-        };
+        let scan = |patience_ms| whole_scan(slice, &copy, patience_ms);
         let scans: Vec<_> = (0..8)
             .map(|number| {
                 let (service, scan) = (Arc::clone(&service), scan((number % 2 == 0).then_some(60_000)));
@@ -157,11 +141,8 @@ fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
 #[test]
 fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
     run(async {
-        let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
-        let expected = written(&cluster);
-        cluster.settle(3).await;
-        let (slice, copy) = cluster.copies().swap_remove(0);
-        let service = Arc::clone(&cluster.nodes.lock()[&copy.node]).service();
+        let (cluster, expected) = settled().await;
+        let (slice, _, service) = a_copy(&cluster);
         let pool = Arc::new(WorkPool::new(1, 16, &BusyCores::default()).expect("threads"));
         let change = LongChange::of(&service);
         let index = UsableIndex {
