@@ -63,6 +63,13 @@ impl Node {
                 status.cache_misses,
             ),
             MetricGauge::counted(
+                "millrace.store.seals",
+                "Times that recent rows were sealed into segment files",
+                status.seals,
+            ),
+            MetricGauge::counted("millrace.store.merges", "Merges of segment files", status.merges),
+            MetricGauge::counted("millrace.store.splits", "Splits of buckets", status.splits),
+            MetricGauge::counted(
                 "millrace.store.deferred_writes",
                 "Writes that were acknowledged before their sync",
                 status.deferred_rows,
