@@ -31,7 +31,7 @@ pub(crate) use self::slow::SlowQueryLog;
 pub use self::slow::SlowQuerySettings;
 use crate::edge::{attach_caller, caller_of};
 use crate::forwarding::{self, ForwardedRequest, SendableRequest};
-use crate::quota::QuotaHints;
+use crate::quota::{GroupTurn, QuotaHints};
 use crate::status::HttpError;
 use crate::{GatewayState, http, spans};
 use millrace_node::ErrorKind;
@@ -128,6 +128,8 @@ struct SearchRequest {
     routed: RoutedQuery,
     /// Requested kind of output.
     aim: OutputKind,
+    /// Its turns in the limits of its groups.
+    turns: Vec<GroupTurn>,
 }
 
 /// A query whose outcomes become output.
@@ -162,7 +164,8 @@ async fn search(
     let caller = caller_of(&request)?;
     attach_caller(&mut headers, &caller);
     let short_ids = caller.implied_group.as_ref().map(|group| Arc::new(ShortIds::new(group, &deployment)));
-    let SearchRequest { routed, aim } =
+    // The turns last until the answer begins.
+    let SearchRequest { routed, aim, turns: _turns } =
         asked(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;
     let (format, query) = (notes.format, Arc::clone(&routed.query));
     notes.query = Some(Arc::clone(&query));
@@ -235,9 +238,10 @@ async fn asked(
     // A prompt without a search reads no documents, and names no group.
     let searched = std::iter::once(&query).chain(apart.iter().flat_map(SourceQueries::queries));
     let permit = search::permit(&caller, searched.filter(|_| searches))?;
-    if is_from_client && searches {
-        node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?;
-    }
+    let turns = match is_from_client && searches {
+        true => node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?,
+        false => Vec::new(),
+    };
     if container.checks_encoding {
         check_encoding(&query)?;
         apart.iter().flat_map(SourceQueries::queries).try_for_each(check_encoding)?;
@@ -258,7 +262,7 @@ async fn asked(
         observer,
         room: Some(room as _),
     };
-    Ok(SearchRequest { routed, aim })
+    Ok(SearchRequest { routed, aim, turns })
 }
 
 /// Rejects a query that cannot find the intended meaning of its text.
