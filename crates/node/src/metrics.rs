@@ -19,6 +19,7 @@ use std::time::Duration;
 use millrace_env::{LatencyHistogram, unix_time};
 use serde_json::{Value, json};
 
+pub(crate) use self::process::share_of_memory;
 use self::responses::ResponseCounters;
 pub use self::responses::{ApiKind, without_person};
 use self::window::TotalsWindow;

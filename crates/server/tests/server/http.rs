@@ -145,6 +145,10 @@ fn status_is_told_in_every_form() {
     let text = String::from_utf8_lossy(&answer.body);
     assert!(text.contains("httpapi_num_puts_count 1"));
     assert!(text.contains("\nfeed_operations_rate "), "{text}");
+    for share in ["disk", "memory"] {
+        let used = server.metric(&format!("content_proton_resource_usage_{share}_average"));
+        assert!(used > 0.0 && used <= 1.0, "{share}: {used}");
+    }
     for counted in ["cache_hits", "cache_misses", "seals", "merges", "splits"] {
         let kind = format!("# TYPE millrace_store_{counted}_count counter");
         assert!(text.contains(&kind), "{kind}: {text}");
