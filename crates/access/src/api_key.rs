@@ -58,8 +58,8 @@ impl ApiKey {
         format!("{PREFIX}{}_{}", self.id, self.secret)
     }
 
-    /// Hash of the secret, in hexadecimal. A secret of 256 random bits needs no slow hash. Each request with a
-    /// key computes it.
+    /// Hash of the secret, in hexadecimal. A secret of 256 random bits needs no slow hash. Each request with
+    /// a key computes it.
     pub fn hash(&self) -> String {
         let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
         let hash = digest(&SHA256, self.secret.as_bytes());

@@ -149,8 +149,8 @@ fn json_of((status, text): (u16, String)) -> (u16, Value) {
     (status, json)
 }
 
-/// Limits of a server whose group `full` takes nothing more, and whose group `crowded` has as many searches in
-/// flight as it may have.
+/// Limits of a server whose group `full` takes nothing more, and whose group `crowded` has as many searches
+/// in flight as it may have.
 struct FullGroup;
 
 impl GroupAdmission for FullGroup {
