@@ -26,6 +26,7 @@ use millrace_document::{DocumentGroup, DocumentId, Location};
 use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
+use crate::access_log::ConnectionPeer;
 use crate::edge::{StandingCredential, attach_caller, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
@@ -329,6 +330,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
 }
 
 /// Counts a request of a client by its address and its group. The turn lasts as long as it is in flight.
+/// Parts of other requests, such as the pages of an export and operations of a stream, take none.
 fn admit(
     call: &DocumentCall,
     target: &DocumentTarget,
@@ -338,10 +340,15 @@ fn admit(
         return Ok(None);
     }
     let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
-    quotas.admit_address(request.extensions().get(), call.started, metrics)?;
+    let peer = request.extensions().get::<ConnectionPeer>();
+    quotas.admit_address(peer, call.started, metrics)?;
     let Some(group) = target.named_group() else { return Ok(None) };
     quotas.admit_group(group, call.started, metrics)?;
-    quotas.turn_of_group(group, metrics)
+    match peer {
+        Some(_) => quotas.turn_of_group(group, metrics),
+        // The server has made it.
+        None => Ok(None),
+    }
 }
 
 /// Executes a request on this node, with the read fence for its documents.

@@ -55,6 +55,7 @@ fn a_group_is_counted_whatever_a_query_says_of_its_client() {
 #[test]
 fn a_group_has_so_many_requests_in_flight() {
     let server = TestServer::start_with(&[("MILLRACE_GROUP_CONCURRENT_MAX", "1")]).deploy_notes();
+    server.put("/document/v1/n/note/group/ann/2", "{}");
     let path = "/document/v1/n/note/group/ann/1";
     // A put whose document does not come. One that meets a look below is refused: the next is not.
     let unfinished = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{");
@@ -74,6 +75,10 @@ fn a_group_has_so_many_requests_in_flight() {
     assert!(message.contains("group 'ann' has 1 requests in flight"), "{message}");
     assert_eq!(server.get("/document/v1/n/note/group/bob/1").0, 404, "another group has its own");
     assert_eq!(server.query(&[QUERY, ("streaming.groupname", "bob")]).0, 200);
+    let export = OutgoingRequest::new(Method::POST, "/group/v1/ann/export");
+    let exported = server.send(&server.url(), HttpProtocol::Http1, export);
+    let lines = String::from_utf8_lossy(&exported.body);
+    assert!(lines.contains("id:n:note:g=ann:2"), "the pages of an export take no turns: {lines}");
     streams.borrow_mut().clear();
     support::poll("the put has ended", || server.get(path).0 == 404);
     assert_eq!(server.query(&[QUERY, ("streaming.groupname", "ann")]).0, 200);
