@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes what a package of Millrace is made of, as CycloneDX 1.5 (JSON), to standard output.
 
-ONNX Runtime lies beside the binary. The crates are those that a build of the server for Linux takes, with the versions and checksums of Cargo.lock. Two runs over the
-same sources write the same bytes.
+The crates are those that a build of the server for Linux takes, with the versions and checksums of Cargo.lock; ONNX Runtime lies
+beside the binary. Two runs over the same sources write the same bytes.
 """
 
 import json

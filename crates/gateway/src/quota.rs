@@ -1,4 +1,5 @@
-//! Limits on requests and written bytes a second, and on the stored documents of groups.
+//! Limits on requests and written bytes a second, on requests in flight, and on the stored documents of
+//! groups.
 //!
 //! Two limits on requests are the operator's and count facts known to the server itself: requests for the
 //! documents of one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third
@@ -6,11 +7,14 @@
 //! `rate.dryRun`) apply to clients that send them, and to no other: each credential has its own ids, and so
 //! has each of its groups.
 //!
-//! The bytes of the documents that clients write are counted by caller and by group (`fed`).
+//! The bytes of the documents that clients write are counted by caller and by group (`fed`). Requests in
+//! flight are counted by caller, up to the limit of its credential, and by group, up to
+//! `--group-concurrent-max`, from their admission until their answers begin.
 //!
-//! Each key has an allowance of one second's requests or bytes, which refills as time passes. A request is
-//! admitted while some of it is left, and then takes its cost; any excess is paid back first. Limits are each
-//! node's own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
+//! Each key of the others has an allowance of one second's requests or bytes, which refills as time passes. A
+//! request is admitted while some of it is left, and then takes its cost; any excess is paid back first.
+//! Limits are each node's own, and count where a client's request arrives: not again at the nodes to which it
+//! is forwarded.
 
 mod allowances;
 mod fed;
