@@ -14,11 +14,15 @@ pub(super) fn write(text: &mut String) {
     write_figures(text, proc_files.each_ref().map(|file| &**file), open_files);
 }
 
-/// Share of the memory that this process may use which it does; `None` if the system does not say.
+/// Share that this process uses of the memory that it may have; `None` if the system does not say.
 pub(crate) fn share_of_memory() -> Option<f64> {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let limit = read("/sys/fs/cgroup/memory.max");
-    share_of(&read("/proc/self/status"), &read("/proc/meminfo"), &limit)
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let groups = read("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let limit = read(&format!("/sys/fs/cgroup{group}/memory.max"));
+    // A container sees its own group as the root, also where it has the path of the machine's.
+    let limit = limit.or_else(|| read("/sys/fs/cgroup/memory.max")).unwrap_or_default();
+    share_of(&read("/proc/self/status")?, &read("/proc/meminfo")?, &limit)
 }
 
 /// Share of the memory that a process uses, by the contents of files. A control group without a limit has no
