@@ -258,15 +258,14 @@ impl Default for NodeMetrics {
 impl NodeMetrics {
     /// Creates the counters, all at zero.
     pub fn new() -> Self {
-        let started = unix_time();
         NodeMetrics {
-            started,
+            started: unix_time(),
             series: DESCRIPTIONS.iter().map(|_| MetricSeries::default()).collect(),
             recent: [RecentLatencies::new(), RecentLatencies::new()],
             histograms: [LatencyHistogram::new(), LatencyHistogram::new()],
             responses: ResponseCounters::default(),
             in_flight: AtomicUsize::new(0),
-            window: TotalsWindow::new(started),
+            window: TotalsWindow::new(),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Figures of the last minutes, from totals since the start.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millrace_env::{LatencyCounts, LatencyHistogram, unix_time};
+use millrace_env::{LatencyCounts, LatencyHistogram};
 use parking_lot::Mutex;
 
 use super::{CountedMetric, DESCRIPTIONS, MetricGauge, NodeMetrics};
@@ -20,7 +20,7 @@ const PERCENTILES: [(&str, f64); 2] = [("95percentile", 0.95), ("99percentile", 
 /// Totals since the start, at one time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MetricTotals {
-    /// Time since 1970.
+    /// Time since the start.
     at: Duration,
     /// Count and sum of each counted metric, in their order.
     series: Vec<(u64, f64)>,
@@ -31,14 +31,15 @@ pub(super) struct MetricTotals {
 
 /// Totals of two earlier times, which those of now are compared with.
 pub(super) struct TotalsWindow {
+    /// Start of the node. The time of day could be set back.
+    start: Instant,
     kept: Mutex<[MetricTotals; 2]>,
 }
 
 impl TotalsWindow {
-    /// Creates a window that begins at the start of the node.
-    pub(super) fn new(start: Duration) -> Self {
-        let none = || MetricTotals { at: start, ..MetricTotals::default() };
-        TotalsWindow { kept: Mutex::new([none(), none()]) }
+    /// Creates a window that begins now, at the start of the node.
+    pub(super) fn new() -> Self {
+        TotalsWindow { start: Instant::now(), kept: Mutex::default() }
     }
 
     /// Figures of the last one to two minutes, if they are asked for each minute; else of the time since they
@@ -104,7 +105,7 @@ impl NodeMetrics {
         let values = DESCRIPTIONS.iter().map(|(metric, ..)| self.values(*metric));
         let counted = gauges.iter().filter(|gauge| gauge.counted);
         self.window.recent(MetricTotals {
-            at: unix_time(),
+            at: self.window.start.elapsed(),
             series: values.map(|values| (values.count, values.sum)).collect(),
             read: counted.map(|gauge| ((gauge.name, gauge.model.clone()), gauge.value)).collect(),
             latencies: self.histograms.each_ref().map(LatencyHistogram::counts),
@@ -118,9 +119,9 @@ mod tests {
 
     #[test]
     fn figures_are_of_the_last_one_to_two_minutes() {
-        let window = TotalsWindow::new(Duration::from_secs(1_000));
+        let window = TotalsWindow::new();
         let at = |seconds: u64, queries: u64| MetricTotals {
-            at: Duration::from_secs(1_000 + seconds),
+            at: Duration::from_secs(seconds),
             series: vec![(queries, queries as f64)],
             ..MetricTotals::default()
         };
