@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes what the binary `millrace` is made of, as CycloneDX 1.5 (JSON), to standard output.
+"""Writes what a package of Millrace is made of, as CycloneDX 1.5 (JSON), to standard output.
 
-The crates are those that a build of the server for Linux takes, with the versions and checksums of Cargo.lock. Two runs over the
-same sources write the same bytes.
+The crates are those that a build of the server for Linux takes, with the versions and checksums of Cargo.lock; ONNX Runtime lies
+beside the binary. Two runs over the same sources write the same bytes.
 """
 
 import json
 import pathlib
+import re
 import subprocess
 import tomllib
 
@@ -42,6 +43,16 @@ def component(package, checksums):
     return made
 
 
+def runtime():
+    """ONNX Runtime, a library that packages have for models."""
+    text = (ROOT / "scripts/requirements/onnxruntime.txt").read_text()
+    version = re.search(r"^onnxruntime==(\S+)", text, re.MULTILINE).group(1)
+    return {
+        "type": "library", "bom-ref": f"onnxruntime@{version}", "name": "onnxruntime", "version": version,
+        "licenses": [{"expression": "MIT"}], "purl": f"pkg:pypi/onnxruntime@{version}",
+    }
+
+
 def main():
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", TARGET]
     metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
@@ -52,7 +63,7 @@ def main():
     [start] = [id for id, package in packages.items() if package["name"] == BINARY]
     needed = reached(nodes, start)
     refs = {id: f"{packages[id]['name']}@{packages[id]['version']}" for id in needed}
-    components = [component(packages[id], checksums) for id in needed if id != start]
+    components = [component(packages[id], checksums) for id in needed if id != start] + [runtime()]
     depends = [
         {"ref": refs[id], "dependsOn": sorted({refs[each["pkg"]] for each in nodes[id]["deps"] if each["pkg"] in needed})}
         for id in needed

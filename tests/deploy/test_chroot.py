@@ -53,6 +53,7 @@ def debian(tmp_path_factory):
 def package(debian, tmp_path_factory):
     """The package, as the Debian sees it."""
     out = tmp_path_factory.mktemp("package") / "out"
+    subprocess.run([ROOT / "scripts/onnxruntime"], check=True)
     command = [ROOT / "scripts/package", "--binary", BIN, "--out", out, "--no-sbom", "--fast"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

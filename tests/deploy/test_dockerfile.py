@@ -3,6 +3,8 @@
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -33,11 +35,18 @@ def arguments(name):
 def test_paths_are_those_of_the_package():
     packaged = (ROOT / "scripts/package").read_text()
     copied = [rest for rest in arguments("COPY") if rest.startswith("--from=package")]
-    assert len(copied) == 2
+    assert len(copied) == 4
     for rest in copied:
-        source, target = rest.split()[1:]
-        assert source == "/root/tree" + target
-        assert f'"{target[1:]}"' in packaged, target
+        source, target = rest.split()[-2:]
+        assert target == "/opt/vespa" or source == "/root/tree" + target
+        assert f'"{source.removeprefix("/root/tree/")}"' in packaged, source
+
+
+def test_libraries_of_the_package_are_installed():
+    packages = re.findall(r'"lib[\w+]+\.so\.\d+": "([\w+-]+)"', (ROOT / "scripts/package").read_text())
+    assert len(packages) > 1
+    for package in packages:
+        assert package in " ".join(arguments("RUN")).split(), package
 
 
 def test_every_variable_is_a_setting():
@@ -123,3 +132,55 @@ def test_the_release_starts_once_it_has_a_key(tmp_path):
     finally:
         server.terminate()
         server.communicate(timeout=120)
+
+
+def status_line(config_port):
+    """The answer to a HEAD request for the status, as VespaDocker asks inside of its container; empty without a server."""
+    command = ["curl", "-s", "--head", f"http://localhost:{config_port}/ApplicationStatus"]
+    return subprocess.run(command, capture_output=True).stdout.decode().partition("\r\n")[0]
+
+
+def until(holds):
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+def test_the_server_is_stopped_and_started_in_its_container(tmp_path):
+    """What VespaDocker does with a container of the image for development."""
+    packaged = (ROOT / "scripts/package").read_text()
+    names = re.findall(r'"(vespa-[\w-]+)"', re.search(r"^VESPA_COMMANDS = \[(.*)\]$", packaged, re.MULTILINE).group(1))
+    commands = tmp_path / "vespa/bin"
+    commands.mkdir(parents=True)
+    for name in names:
+        shutil.copy(ROOT / "deploy/vespa-services", commands / name)
+    entry = arguments("ENTRYPOINT")[-1]
+    assert entry == '["/opt/vespa/bin/vespa-services"]' and names[0] in entry
+    (commands / "millrace").symlink_to(BIN)
+    port, config_port = free_port(), free_port()
+    variables = {
+        "PATH": f"{commands}:{os.environ['PATH']}", **environment("dev"), "MILLRACE_LISTEN": "127.0.0.1", "MILLRACE_CONFIG_LISTEN": "127.0.0.1",
+        "MILLRACE_DATA_DIR": str(tmp_path / "data"), "MILLRACE_PORT": str(port), "MILLRACE_CONFIG_PORT": str(config_port),
+    }
+    container = subprocess.Popen([commands / "vespa-services"], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        is_up = lambda: status_line(config_port) == "HTTP/1.1 200 OK"  # noqa: E731
+        until(is_up)
+        for _ in range(2):
+            for name in ["vespa-stop-services", "vespa-stop-configserver"]:
+                subprocess.run([commands / name], env=variables, check=True, timeout=120)
+            assert status_line(config_port) == "" and container.poll() is None
+            for name in ["vespa-start-configserver", "vespa-start-services"]:
+                subprocess.run([commands / name], env=variables, check=True, timeout=120)
+            until(is_up)
+        log = (tmp_path / "vespa/logs/vespa/vespa.log").read_text()
+        assert log.count("documents and queries at") == 3, log
+        version = subprocess.run([commands / "vespa-services", "--version"], env=variables, capture_output=True, text=True, check=True)
+        assert version.stdout.startswith("millrace ")
+    finally:
+        container.send_signal(signal.SIGTERM)
+        said, _ = container.communicate(timeout=120)
+    assert container.returncode == 0 and status_line(config_port) == ""
+    assert "documents and queries at" in said, "docker logs"

@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("package") / "out"
+    subprocess.run([ROOT / "scripts/onnxruntime"], check=True)
     command = [ROOT / "scripts/package", "--binary", BIN, "--out", out, "--no-sbom", "--fast"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
@@ -45,6 +47,29 @@ def test_the_binary_runs_without_its_symbols(tree):
     sections = subprocess.run(["objdump", "-h", binary], capture_output=True, text=True, check=True).stdout
     assert ".debug_line" not in sections and ".gnu_debuglink" in sections
     assert binary.stat().st_size < BIN.stat().st_size
+
+
+def test_models_have_their_library(tree):
+    library = tree / "usr/lib/millrace/libonnxruntime.so"
+    assert library.read_bytes()[:4] == b"\x7fELF"
+    control = (tree / "DEBIAN/control").read_text()
+    assert "libstdc++6" in re.search(r"^Depends: (.*)$", control, re.MULTILINE).group(1)
+    notices = gzip.decompress((tree / "usr/share/doc/millrace/onnxruntime-licences.gz").read_bytes())
+    assert b"MIT License" in notices and len(notices) > 100_000
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the page has the names for this processor")
+def test_the_page_names_the_files_and_their_places(made, tree):
+    page = (ROOT / "docs/installing.md").read_text()
+    version = subprocess.run([BIN, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    named = {name.replace("VERSION", version) for name in re.findall(r"^\| `((?:millrace[_-]|SHA)[\w.-]+)` \|", page, re.MULTILINE)}
+    files = {path.name for path in made.iterdir()}
+    # The list of components takes cargo.
+    assert files < named and {pathlib.Path(name).suffix for name in named - files} == {".json"}
+    places = re.findall(r"^\| `(/(?:usr|etc)/[^`]*)` \|", page, re.MULTILINE)
+    assert len(places) > 4
+    for place in places:
+        assert (tree / place.lstrip("/")).exists(), place
 
 
 @pytest.fixture

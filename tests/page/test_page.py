@@ -273,6 +273,7 @@ def test_application_and_node(browser, node):
     assert browser.unnamed() == []
     browser.press("ArrowRight", 39)
     browser.until("document.querySelector('#clusters table') !== null")
+    assert "Merges since the start\n" in browser.text("#figures")
     assert "Documents\n34" in browser.text("#figures") and "a single node" in browser.text("#clusters")
     assert not browser.evaluate("document.querySelector('#search-view').checkVisibility()")
 

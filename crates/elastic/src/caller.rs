@@ -21,6 +21,12 @@ pub trait GroupAdmission: Send + Sync {
     /// There are too many requests.
     fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error>;
 
+    /// Counts a search of the documents of a group as in flight, until the result is dropped.
+    ///
+    /// # Errors
+    /// Too many requests are in flight.
+    fn turn_of_group(&self, group: &DocumentGroup) -> Result<Box<dyn Send>, millrace_node::Error>;
+
     /// Admits the write of a document of `bytes` bytes by the size of its group, and by the bytes that are
     /// written to it in a second. The result is kept until the write is committed; `None`: another node owns
     /// the document, and counts the size.
@@ -161,6 +167,14 @@ impl DoorCaller {
     /// There are too many.
     pub(crate) fn admit_group(&self, group: &DocumentGroup) -> Result<(), Error> {
         self.limits.as_ref().map_or(Ok(()), |limits| Ok(limits.admit_group(group)?))
+    }
+
+    /// Counts a search of the documents of a group as in flight, until the result is dropped.
+    ///
+    /// # Errors
+    /// Too many requests are in flight.
+    pub(crate) fn turn_of_group(&self, group: &DocumentGroup) -> Result<Option<Box<dyn Send>>, Error> {
+        Ok(self.limits.as_ref().map(|limits| limits.turn_of_group(group)).transpose()?)
     }
 
     /// Admits the write of a document by the size of its group, and by the bytes written to it in a second.

@@ -10,9 +10,36 @@ const BOUNDS_US: [u64; 17] = [
     2_500_000, 5_000_000, 10_000_000, 60_000_000,
 ];
 
+/// Number of buckets.
+const BUCKETS: usize = BOUNDS_US.len() + 1;
+
+/// Numbers of latencies in the buckets of a histogram, at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LatencyCounts([u64; BUCKETS]);
+
+impl LatencyCounts {
+    /// Latency that this share of those counted since `earlier` does not exceed: within a bucket, as if they
+    /// lay evenly in it. `None` if there were none.
+    pub fn percentile_since(&self, earlier: &LatencyCounts, share: f64) -> Option<Duration> {
+        let since = |bucket: usize| self.0[bucket].saturating_sub(earlier.0[bucket]) as f64;
+        let rank = share * (0..BUCKETS).map(since).sum::<f64>();
+        let mut below = 0.0;
+        let bucket = (0..BUCKETS).find(|&bucket| {
+            let found = since(bucket) > 0.0 && below + since(bucket) >= rank;
+            below += if found { 0.0 } else { since(bucket) };
+            found
+        })?;
+        let least = bucket.checked_sub(1).map_or(0, |before| BOUNDS_US[before]);
+        // The last bucket has no end.
+        let width = BOUNDS_US.get(bucket).map_or(0, |bound| bound - least) as f64;
+        let within = ((rank - below) / since(bucket)).clamp(0.0, 1.0);
+        Some(Duration::from_micros(least + (width * within).round() as u64))
+    }
+}
+
 /// Latencies since the start. Recording one is two atomic additions.
 pub struct LatencyHistogram {
-    counts: [AtomicU64; BOUNDS_US.len() + 1],
+    counts: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
 }
 
@@ -25,10 +52,7 @@ impl Default for LatencyHistogram {
 impl LatencyHistogram {
     /// Creates a histogram without latencies.
     pub const fn new() -> Self {
-        LatencyHistogram {
-            counts: [const { AtomicU64::new(0) }; BOUNDS_US.len() + 1],
-            sum_us: AtomicU64::new(0),
-        }
+        LatencyHistogram { counts: [const { AtomicU64::new(0) }; BUCKETS], sum_us: AtomicU64::new(0) }
     }
 
     /// Counts one latency.
@@ -46,7 +70,12 @@ impl LatencyHistogram {
 
     /// Number of latencies.
     pub fn count(&self) -> u64 {
-        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+        self.counts().0.iter().sum()
+    }
+
+    /// Numbers of latencies by bucket.
+    pub fn counts(&self) -> LatencyCounts {
+        LatencyCounts(self.counts.each_ref().map(|count| count.load(Ordering::Relaxed)))
     }
 
     /// Appends the histogram in the text format of Prometheus.
@@ -92,5 +121,24 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn percentiles_are_of_the_latencies_since_a_time() {
+        let histogram = LatencyHistogram::new();
+        let start = histogram.counts();
+        assert_eq!(start.percentile_since(&start, 0.95), None);
+        histogram.record_many(Duration::from_micros(70), 90);
+        histogram.record_many(Duration::from_millis(2), 10);
+        let earlier = histogram.counts();
+        let at = |from: &LatencyCounts, share: f64| {
+            histogram.counts().percentile_since(from, share).map(|latency| latency.as_micros())
+        };
+        // A half of the 90 between 0 and 100, and a half of the 10 between 1,000 and 2,500.
+        assert_eq!((at(&start, 0.45), at(&start, 0.95)), (Some(50), Some(1_750)));
+        assert_eq!(at(&earlier, 0.95), None);
+        histogram.record(Duration::from_secs(90));
+        assert_eq!(at(&earlier, 0.99), Some(60_000_000), "no end is known");
+        assert_eq!(at(&start, 0.0), Some(0));
     }
 }

@@ -42,7 +42,7 @@ pub use error_chain::{error_causes, text_with_causes};
 pub use fail_stop::{await_or_exit, panic_message, run_or_exit};
 pub use faulty::{DiskFault, FaultyDisk};
 pub use forgetful::PowerLossDisk;
-pub use histogram::LatencyHistogram;
+pub use histogram::{LatencyCounts, LatencyHistogram};
 pub use host::host_name;
 pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;

@@ -26,10 +26,11 @@ use millrace_document::{DocumentGroup, DocumentId, Location};
 use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
+use crate::access_log::ConnectionPeer;
 use crate::edge::{StandingCredential, attach_caller, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
-use crate::quota::{FedBytes, FedBytesCounted};
+use crate::quota::{FedBytes, FedBytesCounted, GroupTurn};
 use crate::status::HttpError;
 use millrace_node::ErrorKind;
 use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
@@ -276,7 +277,8 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     if call.parameters.flag("dryRun")? == Some(true) {
         return dry_run(call, &target, request).await;
     }
-    admit(call, &target, &request)?;
+    // The turn lasts until the answer begins.
+    let _turn = admit(call, &target, &request)?;
     call.is_fed_counted = request.extensions().get::<FedBytesCounted>().is_some();
     if call.node.cluster().is_alone() {
         return operate(call, target, ReadFence::default(), request).await;
@@ -327,14 +329,26 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     }
 }
 
-/// Counts a request of a client by its address and its group.
-fn admit(call: &DocumentCall, target: &DocumentTarget, request: &Request) -> Result<(), Error> {
+/// Counts a request of a client by its address and its group. The turn lasts as long as it is in flight.
+/// Parts of other requests, such as the pages of an export and operations of a stream, take none.
+fn admit(
+    call: &DocumentCall,
+    target: &DocumentTarget,
+    request: &Request,
+) -> Result<Option<GroupTurn>, Error> {
     if !call.node.is_from_client(request.headers()) {
-        return Ok(());
+        return Ok(None);
     }
     let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
-    quotas.admit_address(request.extensions().get(), call.started, metrics)?;
-    target.named_group().map_or(Ok(()), |group| quotas.admit_group(group, call.started, metrics))
+    let peer = request.extensions().get::<ConnectionPeer>();
+    quotas.admit_address(peer, call.started, metrics)?;
+    let Some(group) = target.named_group() else { return Ok(None) };
+    quotas.admit_group(group, call.started, metrics)?;
+    match peer {
+        Some(_) => quotas.turn_of_group(group, metrics),
+        // The server has made it.
+        None => Ok(None),
+    }
 }
 
 /// Executes a request on this node, with the read fence for its documents.

@@ -72,6 +72,10 @@ impl GroupAdmission for CountedGroups {
         self.0.quotas().admit_group(group, Instant::now(), self.0.metrics())
     }
 
+    fn turn_of_group(&self, group: &DocumentGroup) -> Result<Box<dyn Send>, Error> {
+        Ok(Box::new(self.0.quotas().turn_of_group(group, self.0.metrics())?))
+    }
+
     fn admit_write(
         &self,
         caller: &RequestCaller,

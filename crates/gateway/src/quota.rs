@@ -1,4 +1,5 @@
-//! Limits on requests and written bytes a second, and on the stored documents of groups.
+//! Limits on requests and written bytes a second, on requests in flight, and on the stored documents of
+//! groups.
 //!
 //! Two limits on requests are the operator's and count facts known to the server itself: requests for the
 //! documents of one group, and requests from one address (`--group-rate-max`, `--address-rate-max`). A third
@@ -6,17 +7,21 @@
 //! `rate.dryRun`) apply to clients that send them, and to no other: each credential has its own ids, and so
 //! has each of its groups.
 //!
-//! The bytes of the documents that clients write are counted by caller and by group (`fed`).
+//! The bytes of the documents that clients write are counted by caller and by group (`fed`). Requests in
+//! flight are counted by caller, up to the limit of its credential, and by group, up to
+//! `--group-concurrent-max`, from their admission until their answers begin.
 //!
-//! Each key has an allowance of one second's requests or bytes, which refills as time passes. A request is
-//! admitted while some of it is left, and then takes its cost; any excess is paid back first. Limits are each
-//! node's own, and count where a client's request arrives: not again at the nodes to which it is forwarded.
+//! Each key of the others has an allowance of one second's requests or bytes, which refills as time passes. A
+//! request is admitted while some of it is left, and then takes its cost; any excess is paid back first.
+//! Limits are each node's own, and count where a client's request arrives: not again at the nodes to which it
+//! is forwarded.
 
 mod allowances;
 mod fed;
 mod group_sizes;
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,26 +57,52 @@ pub(crate) struct ClientQuotas {
     claims: Mutex<TokenBuckets<ClaimKey>>,
     callers: Mutex<TokenBuckets<String>>,
     /// Requests in flight of callers that have a limit on them.
-    in_flight: Arc<Mutex<HashMap<String, u32>>>,
+    in_flight: InFlightCounts<String>,
+    /// Maximum number of requests in flight for the documents of one group; `None` for no limit.
+    group_concurrent_max: Option<u32>,
+    in_flight_of_groups: InFlightCounts<DocumentGroup>,
 }
 
 /// Name and only group of a caller, and an id of its clients. Several persons can share a credential, that of
 /// a proxy, or have none.
 type ClaimKey = (Arc<str>, Option<DocumentGroup>, String);
 
-/// A request in flight of a caller that has a limit on them.
-pub(crate) struct CallerTurn {
-    name: String,
-    in_flight: Arc<Mutex<HashMap<String, u32>>>,
+/// Requests in flight by the key of their limit.
+type InFlightCounts<K> = Arc<Mutex<HashMap<K, u32>>>;
+
+/// A request in flight that counts against a limit, until this is dropped.
+pub(crate) struct InFlightTurn<K: Eq + Hash> {
+    key: K,
+    counts: InFlightCounts<K>,
 }
 
-impl Drop for CallerTurn {
+/// A request in flight of a caller that has a limit on them.
+pub(crate) type CallerTurn = InFlightTurn<String>;
+
+/// A request in flight for the documents of a group, if there is a limit on them.
+pub(crate) type GroupTurn = InFlightTurn<DocumentGroup>;
+
+impl<K: Clone + Eq + Hash> InFlightTurn<K> {
+    /// Counts a request; `None` if as many as the limit, which is above 0, are in flight.
+    fn take(counts: &InFlightCounts<K>, key: K, limit: u32) -> Option<Self> {
+        let mut in_flight = counts.lock();
+        let count = in_flight.entry(key.clone()).or_default();
+        if *count >= limit {
+            return None;
+        }
+        *count += 1;
+        drop(in_flight);
+        Some(InFlightTurn { key, counts: Arc::clone(counts) })
+    }
+}
+
+impl<K: Eq + Hash> Drop for InFlightTurn<K> {
     fn drop(&mut self) {
-        let mut in_flight = self.in_flight.lock();
-        match in_flight.get_mut(&self.name) {
+        let mut in_flight = self.counts.lock();
+        match in_flight.get_mut(&self.key) {
             Some(count) if *count > 1 => *count -= 1,
-            // Callers without a request in flight take no memory.
-            _ => drop(in_flight.remove(&self.name)),
+            // Keys without a request in flight take no memory.
+            _ => drop(in_flight.remove(&self.key)),
         }
     }
 }
@@ -83,7 +114,7 @@ struct RateLimit<K> {
     left: Mutex<TokenBuckets<K>>,
 }
 
-impl<K: Clone + Eq + std::hash::Hash + Ord> RateLimit<K> {
+impl<K: Clone + Eq + Hash + Ord> RateLimit<K> {
     fn new(per_second: Option<f64>) -> Self {
         RateLimit { per_second, left: Mutex::new(TokenBuckets::new(KEYS_MAX, DEBT_MAX)) }
     }
@@ -144,6 +175,8 @@ impl ClientQuotas {
             claims: Mutex::new(TokenBuckets::new(KEYS_MAX, DEBT_MAX)),
             callers: Mutex::new(TokenBuckets::new(KEYS_MAX, DEBT_MAX)),
             in_flight: Arc::default(),
+            group_concurrent_max: settings.group_concurrent_max,
+            in_flight_of_groups: Arc::default(),
         }
     }
 
@@ -178,7 +211,7 @@ impl ClientQuotas {
     /// caller has no limit on that.
     ///
     /// # Errors
-    /// [`Error::OverRate`].
+    /// [`Error::OverRate`], [`Error::OverConcurrency`].
     pub fn admit_caller(
         &self,
         caller: &RequestCaller,
@@ -197,27 +230,54 @@ impl ClientQuotas {
             }
         }
         let Some(limit) = caller.limits.concurrent else { return Ok(None) };
-        let mut in_flight = self.in_flight.lock();
-        let count = in_flight.entry(name()).or_default();
-        if *count >= limit {
-            drop(in_flight);
-            metrics.count(CountedMetric::OverQuota);
-            return Err(Error::OverConcurrency { caller: name(), limit });
+        match CallerTurn::take(&self.in_flight, name(), limit) {
+            Some(turn) => Ok(Some(turn)),
+            None => {
+                metrics.count(CountedMetric::OverQuota);
+                let of = format!("'{}'", caller.name);
+                Err(Error::OverConcurrency { of, limit, setting: "its credential" })
+            }
         }
-        *count += 1;
-        Ok(Some(CallerTurn { name: name(), in_flight: Arc::clone(&self.in_flight) }))
     }
 
-    /// Counts a request by the groups of the requested documents.
+    /// Counts a request by the groups of the requested documents. The turns last as long as it is in flight.
     ///
     /// # Errors
-    /// [`Error::OverRate`].
-    pub fn admit_scope(&self, scope: &ViewScope, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
-        match scope {
-            ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => {
-                groups.iter().try_for_each(|group| self.admit_group(group, now, metrics))
+    /// [`Error::OverRate`], [`Error::OverConcurrency`].
+    pub fn admit_scope(
+        &self,
+        scope: &ViewScope,
+        now: Instant,
+        metrics: &NodeMetrics,
+    ) -> Result<Vec<GroupTurn>, Error> {
+        let groups: &[DocumentGroup] = match scope {
+            ViewScope::Groups(groups) | ViewScope::GroupsIn(groups, _) => groups,
+            ViewScope::Buckets(_) | ViewScope::All => &[],
+        };
+        let turn = |group: &DocumentGroup| {
+            self.admit_group(group, now, metrics)?;
+            self.turn_of_group(group, metrics)
+        };
+        groups.iter().filter_map(|group| turn(group).transpose()).collect()
+    }
+
+    /// Counts a request in flight for documents of a group; `None` without a limit on them.
+    ///
+    /// # Errors
+    /// [`Error::OverConcurrency`].
+    pub fn turn_of_group(
+        &self,
+        group: &DocumentGroup,
+        metrics: &NodeMetrics,
+    ) -> Result<Option<GroupTurn>, Error> {
+        let Some(limit) = self.group_concurrent_max else { return Ok(None) };
+        match GroupTurn::take(&self.in_flight_of_groups, group.clone(), limit) {
+            Some(turn) => Ok(Some(turn)),
+            None => {
+                metrics.count(CountedMetric::OverQuota);
+                let setting = "--group-concurrent-max";
+                Err(Error::OverConcurrency { of: in_words(group), limit, setting })
             }
-            ViewScope::Buckets(_) | ViewScope::All => Ok(()),
         }
     }
 
@@ -295,7 +355,7 @@ mod tests {
         let group = |name: &str, millis: u64| {
             let scope = ViewScope::Groups(vec![DocumentGroup::Name(name.to_owned())]);
             let now = start + Duration::from_millis(millis);
-            limited.admit_scope(&scope, now, &metrics).map_err(|error| error.to_string())
+            limited.admit_scope(&scope, now, &metrics).map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(
             [group("a", 0).is_ok(), group("a", 0).is_ok(), group("a", 0).is_ok()],
@@ -344,6 +404,32 @@ mod tests {
         let third = admit(&busy).expect("the first has ended");
         drop((second, third));
         assert!(limited.in_flight.lock().is_empty());
+    }
+
+    #[test]
+    fn a_group_has_so_many_requests_in_flight_whoever_sends_them() {
+        let (metrics, now) = (NodeMetrics::new(), Instant::now());
+        let settings = Settings::new("unused".into());
+        let limited = ClientQuotas::new(&Settings { group_concurrent_max: Some(2), ..settings });
+        let enter = |names: &[&str]| {
+            let groups = names.iter().map(|name| DocumentGroup::Name((*name).to_owned())).collect();
+            limited.admit_scope(&ViewScope::Groups(groups), now, &metrics)
+        };
+        let (first, second) = (enter(&["ann"]).expect("one"), enter(&["bob", "ann"]).expect("two"));
+        assert_eq!((first.len(), second.len()), (1, 2));
+        let refused = enter(&["carl", "ann"]).err().map(|error| error.to_string());
+        let expected = "group 'ann' has 2 requests in flight, which is the limit of --group-concurrent-max; wait for \
+                        their answers";
+        assert_eq!(refused.as_deref(), Some(expected));
+        drop(second);
+        assert!(enter(&["ann"]).is_ok());
+        drop(first);
+        assert!(limited.in_flight_of_groups.lock().is_empty(), "the refused one has left nothing");
+        assert!(
+            quotas(None, None)
+                .admit_scope(&ViewScope::All, now, &metrics)
+                .is_ok_and(|turns| turns.is_empty())
+        );
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) use self::slow::SlowQueryLog;
 pub use self::slow::SlowQuerySettings;
 use crate::edge::{attach_caller, caller_of};
 use crate::forwarding::{self, ForwardedRequest, SendableRequest};
-use crate::quota::QuotaHints;
+use crate::quota::{GroupTurn, QuotaHints};
 use crate::status::HttpError;
 use crate::{GatewayState, http, spans};
 use millrace_node::ErrorKind;
@@ -128,6 +128,8 @@ struct SearchRequest {
     routed: RoutedQuery,
     /// Requested kind of output.
     output_kind: OutputKind,
+    /// Its turns in the limits of its groups.
+    turns: Vec<GroupTurn>,
 }
 
 /// A query whose outcomes become output.
@@ -162,7 +164,8 @@ async fn search(
     let caller = caller_of(&request)?;
     attach_caller(&mut headers, &caller);
     let short_ids = caller.implied_group.as_ref().map(|group| Arc::new(ShortIds::new(group, &deployment)));
-    let SearchRequest { routed, output_kind } =
+    // The turns last until the answer begins.
+    let SearchRequest { routed, output_kind, turns: _turns } =
         read_request(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;
     let (format, query) = (notes.format, Arc::clone(&routed.query));
     notes.query = Some(Arc::clone(&query));
@@ -236,9 +239,10 @@ async fn read_request(
     // A prompt without a search reads no documents, and names no group.
     let searched = std::iter::once(&query).chain(apart.iter().flat_map(SourceQueries::queries));
     let permit = search::permit(&caller, searched.filter(|_| searches))?;
-    if is_from_client && searches {
-        node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?;
-    }
+    let turns = match is_from_client && searches {
+        true => node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?,
+        false => Vec::new(),
+    };
     if container.checks_encoding {
         check_encoding(&query)?;
         apart.iter().flat_map(SourceQueries::queries).try_for_each(check_encoding)?;
@@ -259,7 +263,7 @@ async fn read_request(
         observer,
         room: Some(room as _),
     };
-    Ok(SearchRequest { routed, output_kind })
+    Ok(SearchRequest { routed, output_kind, turns })
 }
 
 /// Rejects a query that cannot find the intended meaning of its text.

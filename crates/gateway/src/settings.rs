@@ -51,6 +51,9 @@ pub struct Settings {
     /// Maximum number of requests a second for the documents of one group; more are refused. `None` for no
     /// limit. Each node counts for itself.
     pub group_rate_max: Option<f64>,
+    /// Maximum number of requests in flight for the documents of one group; more are refused. `None` for no
+    /// limit. Each node counts for itself.
+    pub group_concurrent_max: Option<u32>,
     /// Number of stored documents of one group from which on more are refused; `None` for no limit.
     pub group_documents_max: Option<u64>,
     /// Number of stored bytes of one group from which on more documents are refused; `None` for no limit.
@@ -193,6 +196,7 @@ impl Settings {
             limits: RequestLimits::default(),
             return_memory: || {},
             group_rate_max: None,
+            group_concurrent_max: None,
             group_documents_max: None,
             group_bytes_max: None,
             group_fed_bytes_max: None,

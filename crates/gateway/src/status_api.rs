@@ -41,7 +41,7 @@ fn shared_routes(health: MethodRouter<Arc<GatewayState>>) -> Router<Arc<GatewayS
         ("/state/v1/fields", get(fields)),
         ("/metrics/v1/values", get(services_metrics)),
         ("/metrics/v2/values", get(node_metrics)),
-        ("/prometheus/v1/values", get(prometheus)),
+        ("/prometheus/v1/values", get(prometheus_of_vespa)),
     ];
     let router = Router::new()
         .route("/ApplicationStatus", get(application_status))
@@ -287,6 +287,13 @@ async fn node_metrics(State(node): State<Arc<GatewayState>>) -> Response {
 }
 
 async fn prometheus(State(node): State<Arc<GatewayState>>) -> Response {
-    let text = node.metrics().prometheus(&node.gauges(), &node.histograms());
+    prometheus_text(node.metrics().prometheus(&node.gauges(), &node.histograms()))
+}
+
+async fn prometheus_of_vespa(State(node): State<Arc<GatewayState>>) -> Response {
+    prometheus_text(node.metrics().prometheus_of_vespa(&node.gauges(), &node.histograms()))
+}
+
+fn prometheus_text(text: String) -> Response {
     uncounted(answer(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes()))
 }

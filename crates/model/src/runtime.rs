@@ -1,7 +1,8 @@
 //! ONNX Runtime: found and loaded once per process.
 //!
-//! It is a shared library, searched at `ORT_DYLIB_PATH`, then beside the executable, then where
-//! `scripts/onnxruntime` installs it. It is not linked, so a node without models does not need it.
+//! It is a shared library, searched at `ORT_DYLIB_PATH`, then beside the executable, then where packages have
+//! it, then where `scripts/onnxruntime` installs it. It is not linked, so a node without models does not need
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -43,21 +44,24 @@ fn find() -> Result<PathBuf, Error> {
     if let Some(path) = std::env::var_os("ORT_DYLIB_PATH") {
         return Ok(path.into());
     }
-    let candidates = candidates();
+    let candidates = candidates(std::env::current_exe().ok().as_deref());
     candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
         let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
         Error::Runtime { reason: format!("it is not at {}", looked.join(", nor at ")) }
     })
 }
 
-fn candidates() -> Vec<PathBuf> {
-    let executable = std::env::current_exe().ok();
-    let beside = executable.as_deref().and_then(Path::parent).map(|directory| directory.join(LIBRARY));
+/// Paths at which the library is searched, by that of the executable: one in `/usr/bin` has its libraries in
+/// `/usr/lib`.
+fn candidates(executable: Option<&Path>) -> Vec<PathBuf> {
+    let directory = executable.and_then(Path::parent);
+    let beside = directory.map(|directory| directory.join(LIBRARY));
+    let packaged = directory.and_then(Path::parent).map(|prefix| prefix.join("lib/millrace").join(LIBRARY));
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
         .map(|cache| cache.join("millrace").join(LIBRARY));
-    beside.into_iter().chain(cache).collect()
+    [beside, packaged, cache].into_iter().flatten().collect()
 }
 
 fn start(path: &Path) -> Result<(), Error> {
@@ -72,4 +76,17 @@ fn start(path: &Path) -> Result<(), Error> {
         .map_err(|error| fail(error.to_string()))?;
     environment.with_name("millrace").with_telemetry(false).with_global_thread_pool(pool).commit();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_program_finds_the_library_of_its_package() {
+        let paths = candidates(Some(Path::new("/usr/bin/millrace")));
+        let [beside, packaged, ..] = &paths[..] else { panic!("two paths, not {paths:?}") };
+        assert_eq!(beside, Path::new("/usr/bin/libonnxruntime.so"));
+        assert_eq!(packaged, Path::new("/usr/lib/millrace/libonnxruntime.so"));
+    }
 }

@@ -242,15 +242,15 @@ pub enum Error {
         /// Seconds after which documents are accepted again.
         retry_after_s: u64,
     },
-    /// A caller has too many requests in flight.
-    #[error(
-        "'{caller}' has {limit} requests in flight, which is the limit of its credential; wait for their answers"
-    )]
+    /// A caller, or the documents of a group, have too many requests in flight.
+    #[error("{of} has {limit} requests in flight, which is the limit of {setting}; wait for their answers")]
     OverConcurrency {
-        /// Name of the caller.
-        caller: String,
-        /// Limit of its credential.
+        /// Key of the limit, in words: a caller or a group.
+        of: String,
+        /// Limit, in requests.
         limit: u32,
+        /// Name of what sets the limit: a credential, or a setting.
+        setting: &'static str,
     },
     /// The request exceeded its time limit.
     #[error("the request did not end within {0:?}; ask for less, or raise its timeout")]

@@ -1,13 +1,15 @@
 //! Counters of the node, under the names of Vespa's metrics, in three formats.
 //!
-//! Counting is a few atomic additions. Rates are over the time since the start: a poller can take
-//! differences.
+//! Counting is a few atomic additions. Counts and sums are since the start, and so are rates in `/state/v1/`:
+//! a poller can take differences. Rates and means in the formats of Vespa's metrics proxy are of the last
+//! minutes, as there.
 
 mod process;
 mod responses;
 #[cfg(test)]
 mod tests;
 mod vespa;
+mod window;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,9 +19,10 @@ use std::time::Duration;
 use millrace_env::{LatencyHistogram, unix_time};
 use serde_json::{Value, json};
 
+pub(crate) use self::process::share_of_memory;
 use self::responses::ResponseCounters;
 pub use self::responses::{ApiKind, without_person};
-use self::vespa::VESPA_NAMES;
+use self::window::TotalsWindow;
 use crate::recent::RecentLatencies;
 
 /// The counters of a node.
@@ -33,6 +36,7 @@ pub struct NodeMetrics {
     histograms: [LatencyHistogram; 2],
     responses: ResponseCounters,
     in_flight: AtomicUsize,
+    window: TotalsWindow,
 }
 
 /// A request that is counted as in flight until this is dropped.
@@ -261,6 +265,7 @@ impl NodeMetrics {
             histograms: [LatencyHistogram::new(), LatencyHistogram::new()],
             responses: ResponseCounters::default(),
             in_flight: AtomicUsize::new(0),
+            window: TotalsWindow::new(),
         }
     }
 
@@ -292,20 +297,6 @@ impl NodeMetrics {
             400..500 => CountedMetric::ClientErrors,
             500.. => CountedMetric::ServerErrors,
         });
-    }
-
-    /// Gauges, and figures under Vespa's further names.
-    fn with_vespa_names(&self, gauges: &[MetricGauge]) -> Vec<MetricGauge> {
-        let mut all = gauges.to_vec();
-        for (name, own) in VESPA_NAMES {
-            let gauge = gauges.iter().find(|gauge| gauge.name == own && gauge.model.is_none()).cloned();
-            let counted = || {
-                let row = DESCRIPTIONS.iter().find(|(_, counted, ..)| *counted == own)?;
-                Some(MetricGauge::counted(name, row.3, self.values(row.0).count))
-            };
-            all.extend(gauge.map(|gauge| MetricGauge { name, ..gauge }).or_else(counted));
-        }
-        all
     }
 
     /// Adds one.
@@ -439,6 +430,7 @@ impl NodeMetrics {
     /// The only service of this node; with its values, in the format of `/metrics/v1/values`.
     pub fn services(&self, gauges: &[MetricGauge]) -> Value {
         let gauges = self.with_vespa_names(gauges);
+        let recent = self.recent_figures(&gauges);
         let mut values = serde_json::Map::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {
             let series = self.values(*metric);
@@ -446,10 +438,13 @@ impl NodeMetrics {
                 values.insert(format!("{name}.sum"), json!(series.sum));
                 values.insert(format!("{name}.count"), json!(series.count));
                 values.insert(format!("{name}.max"), json!(series.max));
-                values.insert(format!("{name}.average"), json!(series.average));
+                values.insert(format!("{name}.average"), json!(recent.average(*metric)));
+                for (end, latency) in recent.percentiles(*metric) {
+                    values.insert(format!("{name}.{end}"), json!(latency));
+                }
             } else {
                 values.insert(format!("{name}.count"), json!(series.count));
-                values.insert(format!("{name}.rate"), json!(series.count as f64 / self.uptime_s()));
+                values.insert(format!("{name}.rate"), json!(recent.rate(*metric)));
             }
         }
         let mut of_models: BTreeMap<&str, serde_json::Map<String, Value>> = BTreeMap::new();
@@ -460,7 +455,7 @@ impl NodeMetrics {
             };
             if gauge.counted {
                 values.insert(format!("{}.count", gauge.name), json!(gauge.value));
-                values.insert(format!("{}.rate", gauge.name), json!(gauge.value / self.uptime_s()));
+                values.insert(format!("{}.rate", gauge.name), json!(recent.rate_of(gauge)));
             } else {
                 values.insert(format!("{}.last", gauge.name), json!(gauge.value));
                 values.insert(format!("{}.average", gauge.name), json!(gauge.value));
@@ -519,11 +514,7 @@ impl NodeMetrics {
                 let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", gauge.description);
                 described = gauge.name;
             }
-            let label = match &gauge.model {
-                Some(model) => format!("{{model=\"{}\"}}", model.replace(['\\', '"', '\n'], "_")),
-                None => String::new(),
-            };
-            let _ = writeln!(text, "{name}{label} {}", gauge.value);
+            let _ = writeln!(text, "{name}{} {}", gauge.label(), gauge.value);
         }
         text
     }
@@ -555,6 +546,14 @@ impl MetricGauge {
     /// Assigns it to one model.
     pub(crate) fn of_model(self, model: &str) -> Self {
         MetricGauge { model: Some(model.to_owned()), ..self }
+    }
+
+    /// Label in the text format of Prometheus.
+    fn label(&self) -> String {
+        match &self.model {
+            Some(model) => format!("{{model=\"{}\"}}", model.replace(['\\', '"', '\n'], "_")),
+            None => String::new(),
+        }
     }
 
     fn state_values(&self, rate: f64) -> Value {

@@ -227,6 +227,9 @@ pub struct ServeArguments {
     /// Requests a second for the documents of one group; more are refused with 429 [default: no limit].
     #[arg(long, value_name = "REQUESTS", env = "MILLRACE_GROUP_RATE_MAX")]
     pub group_rate_max: Option<f64>,
+    /// Requests in flight for the documents of one group; more are refused with 429 [default: no limit].
+    #[arg(long, value_name = "REQUESTS", env = "MILLRACE_GROUP_CONCURRENT_MAX")]
+    pub group_concurrent_max: Option<u32>,
     /// Documents stored of one group; more are refused with 507 [default: no limit].
     #[arg(long, value_name = "DOCUMENTS", env = "MILLRACE_GROUP_DOCUMENTS_MAX")]
     pub group_documents_max: Option<u64>,
@@ -397,6 +400,7 @@ impl ServeArguments {
             application_clients: given.application_clients.unwrap_or(defaults.application_clients),
             request_bytes_max: given.request_bytes_max.unwrap_or(defaults.request_bytes_max),
             group_rate_max: given.group_rate_max.or(defaults.group_rate_max),
+            group_concurrent_max: given.group_concurrent_max,
             group_documents_max: given.group_documents_max,
             group_bytes_max: given.group_bytes_max,
             group_fed_bytes_max: given.group_fed_bytes_max,
@@ -481,6 +485,12 @@ impl ServeArguments {
                     "{name} is not a number of requests a second above 0; give one, or leave it out for no limit"
                 )));
             }
+        }
+        if self.group_concurrent_max == Some(0) {
+            return Err(Error::Argument(
+                "group-concurrent-max is not a number of requests above 0; give one, or leave it out for no limit"
+                    .to_owned(),
+            ));
         }
         if self.group_fed_bytes_max == Some(0) {
             return Err(Error::Argument(

@@ -33,6 +33,8 @@ pub struct StoreStatus {
     pub deferred_us_max: u64,
     /// Bytes free on the disk.
     pub disk_free: u64,
+    /// Bytes that the disk holds in all; 0 if the system does not say.
+    pub disk_total: u64,
     /// Tails sealed since the start.
     pub seals: u64,
     /// Merges of segments since the start.

@@ -463,6 +463,7 @@ impl Store {
             deferred_rows: counters.deferred_rows.load(Ordering::Relaxed),
             deferred_us_max: counters.deferred_us_max.load(Ordering::Relaxed),
             disk_free: shared.options.disk.free_space(&shared.options.data_dir).unwrap_or(0),
+            disk_total: shared.options.disk.total_space(&shared.options.data_dir).unwrap_or(0),
             seals: counters.seals.load(Ordering::Relaxed),
             merges: counters.merges.load(Ordering::Relaxed),
             splits: counters.splits.load(Ordering::Relaxed),

@@ -505,3 +505,10 @@ fn a_group_that_the_path_excludes_is_not_the_fault_of_the_credential() {
     let reader = RequestCaller { rights: vec![AccessRight::Read].into(), ..ann.clone() };
     assert!(ann.covers(&reader) && !reader.covers(&ann));
 }
+
+#[test]
+fn the_hash_of_a_key_is_the_one_that_files_have() {
+    let text = format!("mr_abcdefghijkl_{}", "A".repeat(43));
+    let key = ApiKey::parse(&text).expect("it begins like a key").expect("it has the form of one");
+    assert_eq!(key.hash(), "0f007385b6f9d4b7eeb2748605afe1a984a0a3bfa3f014d09e2a784ce9e5cd1a");
+}

@@ -54,13 +54,19 @@ pub async fn run(
     let report = report?;
     let unusable = unusable.load(Ordering::Relaxed);
     let progress = &report.progress;
+    let unused = match unusable {
+        0 => None,
+        1 => Some("1 message could not be used".to_owned()),
+        count => Some(format!("{count} messages could not be used")),
+    };
+    let fed = progress.done + progress.ignored + progress.condition_not_met + progress.failed;
+    let is_nothing = fed == 0 && report.stop.is_none();
     output.print(
-        || match unusable {
-            0 => text(&name, &report, FeedSource::Made),
-            1 => format!("{}\n1 message could not be used", text(&name, &report, FeedSource::Made)),
-            count => {
-                format!("{}\n{count} messages could not be used", text(&name, &report, FeedSource::Made))
-            }
+        || match unused {
+            None if is_nothing => format!("{name}: it has no messages, so nothing was imported"),
+            Some(unused) if is_nothing => format!("{name}: nothing was imported: {unused}"),
+            None => text(&name, &report, FeedSource::Made),
+            Some(unused) => format!("{}\n{unused}", text(&name, &report, FeedSource::Made)),
         },
         &json!({ "input": name, "done": progress.done, "failed": progress.failed, "unusable": unusable }),
     );

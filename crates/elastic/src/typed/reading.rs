@@ -48,6 +48,8 @@ pub(crate) fn scan(
     match scope_of(door, binding, routing)? {
         Some(groups) => {
             let permit = door.caller.permit_wanted(WantedGroups::These(&groups))?;
+            let turns = groups.iter().map(|group| door.caller.turn_of_group(group));
+            let _turns = turns.collect::<Result<Vec<_>, Error>>()?;
             shelf::scan_documents(&door.node, &permit, binding.name(), groups, after, each)
         }
         None => {

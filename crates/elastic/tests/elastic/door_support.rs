@@ -149,7 +149,8 @@ fn json_of((status, text): (u16, String)) -> (u16, Value) {
     (status, json)
 }
 
-/// Limits of a server whose group `full` takes nothing more.
+/// Limits of a server whose group `full` takes nothing more, and whose group `crowded` has as many searches
+/// in flight as it may have.
 struct FullGroup;
 
 impl GroupAdmission for FullGroup {
@@ -157,6 +158,13 @@ impl GroupAdmission for FullGroup {
         match *group == DocumentGroup::Name("busy".to_owned()) {
             true => Err(millrace_node::Error::Overloaded),
             false => Ok(()),
+        }
+    }
+
+    fn turn_of_group(&self, group: &DocumentGroup) -> Result<Box<dyn Send>, millrace_node::Error> {
+        match *group == DocumentGroup::Name("crowded".to_owned()) {
+            true => Err(millrace_node::Error::Overloaded),
+            false => Ok(Box::new(())),
         }
     }
 

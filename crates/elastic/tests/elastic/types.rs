@@ -279,6 +279,9 @@ fn whole_ids_reach_documents_of_all_namespaces() {
         ("PUT /note/_doc/x?routing=full", "429 cluster_block_exception"),
         ("PUT /note/_doc/x?routing=busy", "429 es_rejected_execution_exception"),
         ("GET /note/_search?routing=busy", "429 es_rejected_execution_exception"),
+        ("PUT /note/_doc/x?routing=crowded", "201 created"),
+        ("GET /note/_search?routing=crowded", "429 es_rejected_execution_exception"),
+        ("GET /note/_count?routing=ann,crowded", "429 es_rejected_execution_exception"),
     ] {
         let body = if request.starts_with("PUT") { "{\"stars\":1}" } else { "" };
         assert_eq!(brief(door.ask_as(caller(CallerGroups::All), request, body)), expected, "{request}");

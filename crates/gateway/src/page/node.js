@@ -27,6 +27,8 @@ const FIGURES = [
   ["Disk free", ({ last }) => last("millrace.disk_free"), bytes],
   ["Rows not sealed yet", ({ last }) => last("millrace.store.tail_bytes"), bytes],
   ["Segments", ({ last }) => last("millrace.store.segments"), count],
+  ["Seals since the start", ({ total }) => total("millrace.store.seals"), count],
+  ["Merges since the start", ({ total }) => total("millrace.store.merges"), count],
   ["Columns in memory", ({ last }) => last("millrace.store.cache_bytes"), bytes],
   ["Reindexing", ({ last }) => last("reindexing.progress") * 100, (done) => done.toFixed(0) + " %"],
 ];
@@ -49,6 +51,7 @@ function reading(now, then) {
     rate: (name) => change(name, "count") / seconds,
     mean: (name) => (change(name, "count") > 0 ? change(name, "sum") / change(name, "count") : null),
     last: (name) => of(now, name).last,
+    total: (name) => of(now, name).count,
   };
 }
 

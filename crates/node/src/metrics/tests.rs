@@ -1,3 +1,4 @@
+use super::vespa::VESPA_NAMES;
 use super::*;
 
 #[test]
@@ -61,6 +62,47 @@ fn every_further_name_of_vespa_is_in_the_three_forms() {
         assert!(forms[1].contains(&format!("\"{name}.")), "{name}");
         assert!(forms[2].contains(&format!("\n{printed}{end} {value}\n")), "{name}: {}", forms[2]);
     }
+}
+
+#[test]
+fn prometheus_has_the_names_that_vespa_derives() {
+    let metrics = NodeMetrics::new();
+    metrics.time(CountedMetric::QueryLatency, Duration::from_millis(4));
+    metrics.time(CountedMetric::QueryLatency, Duration::from_millis(8));
+    metrics.count(CountedMetric::Puts);
+    let gauges = [
+        MetricGauge::new("millrace.model.runs", "d", 3.0).of_model("a"),
+        MetricGauge::new("content.proton.documentdb.documents.total", "d", 5.0),
+        MetricGauge::new("millrace.model.runs", "d", 4.0).of_model("b"),
+        MetricGauge::counted("vds.idealstate.merge_bucket.done_ok", "d", 9),
+    ];
+    let text = metrics.prometheus_of_vespa(&gauges, &[]);
+    for line in [
+        "query_latency_average 6",
+        // One in the bucket up to 5 ms, one in that up to 10 ms.
+        "query_latency_95percentile 9.5",
+        "query_latency_99percentile 9.9",
+        "httpapi_latency_95percentile 0",
+        "content_proton_documentdb_documents_total_last 5",
+        "vds_datastored_alldisks_docs_last 5",
+        "feed_operations_count 1",
+        "http_status_2xx_rate 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    let runs = "# TYPE millrace_model_runs_last gauge\nmillrace_model_runs_last{model=\"a\"} 3\nmillrace_model_runs_last{model=\"b\"} 4\n";
+    assert!(text.contains(runs), "{text}");
+    for rate in
+        ["feed_operations_rate ", "httpapi_num_puts_rate ", "vds_idealstate_merge_bucket_done_ok_rate "]
+    {
+        let found = text.lines().find_map(|line| line.strip_prefix(rate)?.parse::<f64>().ok());
+        assert!(found > Some(0.0), "{rate} is not in\n{text}");
+    }
+    let mut headings: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+    let all = headings.len();
+    headings.sort_unstable();
+    headings.dedup();
+    assert_eq!(headings.len(), all, "each name has one heading");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Figures of a node that are read when metrics are requested.
 
-use crate::metrics::{DescribedHistogram, MetricGauge};
+use crate::metrics::{DescribedHistogram, MetricGauge, share_of_memory};
 use crate::node::Node;
 use crate::reindexing;
 
@@ -63,6 +63,13 @@ impl Node {
                 status.cache_misses,
             ),
             MetricGauge::counted(
+                "millrace.store.seals",
+                "Times that recent rows were sealed into segment files",
+                status.seals,
+            ),
+            MetricGauge::counted("millrace.store.merges", "Merges of segment files", status.merges),
+            MetricGauge::counted("millrace.store.splits", "Splits of buckets", status.splits),
+            MetricGauge::counted(
                 "millrace.store.deferred_writes",
                 "Writes that were acknowledged before their sync",
                 status.deferred_rows,
@@ -122,6 +129,18 @@ impl Node {
             "Bytes that the results of queries take",
             self.query_memory.taken() as f64,
         ));
+        gauges.extend((status.disk_total > 0).then(|| {
+            let used = 1.0 - status.disk_free as f64 / status.disk_total as f64;
+            gauge(
+                "content.proton.resource_usage.disk",
+                "Share of the disk that is used, by all that is on it",
+                used,
+            )
+        }));
+        gauges.extend(share_of_memory().map(|share| {
+            let description = "Share of the memory of the machine, or of its limit, that the process uses";
+            gauge("content.proton.resource_usage.memory", description, share)
+        }));
         gauges.extend(self.placed_indexes.gauges());
         gauges.extend(self.models.gauges());
         gauges.extend(self.cluster().member().map(|member| member.gauges()).unwrap_or_default());

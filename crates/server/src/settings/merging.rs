@@ -72,6 +72,7 @@ impl ServeArguments {
             threads: self.threads.or(others.threads),
             queue_max: self.queue_max.or(others.queue_max),
             group_rate_max: self.group_rate_max.or(others.group_rate_max),
+            group_concurrent_max: self.group_concurrent_max.or(others.group_concurrent_max),
             group_documents_max: self.group_documents_max.or(others.group_documents_max),
             group_bytes_max: self.group_bytes_max.or(others.group_bytes_max),
             group_fed_bytes_max: self.group_fed_bytes_max.or(others.group_fed_bytes_max),

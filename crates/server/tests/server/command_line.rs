@@ -574,3 +574,20 @@ fn answers_of_two_servers_are_compared() {
     );
     assert_eq!(told["different"].as_array().map(Vec::len), Some(2));
 }
+
+#[test]
+fn an_import_of_what_is_not_mail_says_so_in_a_sentence() {
+    let server = TestServer::with_notes();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    write_files(directory.path(), &[("page.md", "# A page\n\nIt is not a mail.\n"), ("empty.mbox", "")]);
+    for (name, expected, succeeds) in [
+        ("page.md", "page.md: nothing was imported: 1 message could not be used\n", false),
+        ("empty.mbox", "empty.mbox: it has no messages, so nothing was imported\n", true),
+    ] {
+        let path = directory.path().join(name).display().to_string();
+        let answer = server.millrace(&["import", "mbox", &path, "--group", "me"]);
+        let shown = String::from_utf8_lossy(&answer.stdout).into_owned();
+        assert!(shown.ends_with(expected) && shown.lines().count() == 1, "{shown}");
+        assert_eq!(answer.status.success(), succeeds, "{shown}");
+    }
+}

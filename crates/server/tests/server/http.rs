@@ -144,8 +144,13 @@ fn status_is_told_in_every_form() {
     );
     let text = String::from_utf8_lossy(&answer.body);
     assert!(text.contains("httpapi_num_puts_count 1"));
-    for counted in ["hits", "misses"] {
-        let kind = format!("# TYPE millrace_store_cache_{counted}_count counter");
+    assert!(text.contains("\nfeed_operations_rate "), "{text}");
+    for share in ["disk", "memory"] {
+        let used = server.metric(&format!("content_proton_resource_usage_{share}_average"));
+        assert!(used > 0.0 && used <= 1.0, "{share}: {used}");
+    }
+    for counted in ["cache_hits", "cache_misses", "seals", "merges", "splits"] {
+        let kind = format!("# TYPE millrace_store_{counted}_count counter");
         assert!(text.contains(&kind), "{kind}: {text}");
     }
     for url in [server.url(), server.config_url()] {
@@ -169,6 +174,11 @@ fn the_bytes_of_fields_are_told_by_their_form() {
     }
     let fields = || server.get("/state/v1/fields").1;
     poll("it is sealed", || fields()["bytes"].as_u64() > Some(0));
+    let seals = "/nodes/0/services/0/metrics/0/values/millrace.store.seals.count";
+    poll("the seal is counted", || {
+        let metrics = server.get("/metrics/v2/values").1;
+        metrics.pointer(seals).and_then(serde_json::Value::as_f64) > Some(0.0)
+    });
     let fields = fields();
     let of_type = &fields["types"][0];
     assert_eq!(of_type["type"], "note");

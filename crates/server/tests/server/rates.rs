@@ -1,5 +1,8 @@
 //! Limits of requests in a second, independent of the clients' description of themselves.
 
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -47,6 +50,38 @@ fn a_group_is_counted_whatever_a_query_says_of_its_client() {
     assert_eq!(status, 429, "documents count as well: {answer}");
     assert_eq!(server.get("/document/v1/n/note/group/carl/1").0, 404);
     assert_eq!(server.get("/document/v1/n/note/group/carl/1").0, 429);
+}
+
+#[test]
+fn a_group_has_so_many_requests_in_flight() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_CONCURRENT_MAX", "1")]).deploy_notes();
+    server.put("/document/v1/n/note/group/ann/2", "{}");
+    let path = "/document/v1/n/note/group/ann/1";
+    // A put whose document does not come. One that meets a look below is refused: the next is not.
+    let unfinished = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{");
+    let open = || {
+        let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).expect("it listens");
+        stream.write_all(unfinished.as_bytes()).expect("it is sent");
+        stream
+    };
+    let streams = RefCell::new(Vec::new());
+    support::poll("a put is in flight", || {
+        streams.borrow_mut().push(open());
+        server.get(path).0 == 429
+    });
+    let (status, answer) = server.query(&[QUERY, ("streaming.groupname", "ann")]);
+    assert_eq!(status, 429, "{answer}");
+    let message = answer["root"]["errors"][0]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("group 'ann' has 1 requests in flight"), "{message}");
+    assert_eq!(server.get("/document/v1/n/note/group/bob/1").0, 404, "another group has its own");
+    assert_eq!(server.query(&[QUERY, ("streaming.groupname", "bob")]).0, 200);
+    let export = OutgoingRequest::new(Method::POST, "/group/v1/ann/export");
+    let exported = server.send(&server.url(), HttpProtocol::Http1, export);
+    let lines = String::from_utf8_lossy(&exported.body);
+    assert!(lines.contains("id:n:note:g=ann:2"), "the pages of an export take no turns: {lines}");
+    streams.borrow_mut().clear();
+    support::poll("the put has ended", || server.get(path).0 == 404);
+    assert_eq!(server.query(&[QUERY, ("streaming.groupname", "ann")]).0, 200);
 }
 
 #[test]
@@ -246,12 +281,17 @@ fn a_rate_that_is_none_is_refused_at_the_start() {
         assert!(!output.status.success() && message.contains("group-rate-max"), "{rate}: {message}");
         assert_eq!(json!(output.stdout), json!([]), "{rate}");
     }
-    let output = Command::new(MILLRACE)
-        .args(["serve", "--data-dir", "/nonexistent/never", "--group-fed-bytes-max=0"])
-        .output()
-        .expect("the program runs");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && message.contains("bytes a second above 0"), "{message}");
+    for (limit, reason) in [
+        ("--group-fed-bytes-max=0", "bytes a second above 0"),
+        ("--group-concurrent-max=0", "requests above 0"),
+    ] {
+        let output = Command::new(MILLRACE)
+            .args(["serve", "--data-dir", "/nonexistent/never", limit])
+            .output()
+            .expect("the program runs");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains(reason), "{message}");
+    }
 }
 
 #[test]
