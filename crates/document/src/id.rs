@@ -333,7 +333,7 @@ impl DocumentId {
 /// True if a text has a control character. Ids are read often: bytes that may be of one are looked for many
 /// at a time.
 fn has_control(text: &str) -> bool {
-    let may_have = text.bytes().fold(false, |found, byte| found | (byte < b' ') | (byte > b'~'));
+    let may_have = text.bytes().fold(false, |found, byte| found | !(b' '..=b'~').contains(&byte));
     may_have && text.chars().any(char::is_control)
 }
 

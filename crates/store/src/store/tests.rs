@@ -78,7 +78,10 @@ impl TailRows for FaultyTail {
 }
 
 impl FaultyTail {
-    fn append_by_behaviour(&self, append: impl FnOnce() -> Result<(), AppendError>) -> Result<(), AppendError> {
+    fn append_by_behaviour(
+        &self,
+        append: impl FnOnce() -> Result<(), AppendError>,
+    ) -> Result<(), AppendError> {
         match self.1.load(Ordering::SeqCst) {
             0 | 5 => append(),
             1 => Err(AppendError::NotDurable("injected: the sync failed".to_owned())),
@@ -94,13 +97,13 @@ impl FaultyTail {
     }
 }
 
-fn open(directory: &Path, behaviour: &TailBehaviour) -> Store {
-    open_with(StoreOptions::new(directory), behaviour)
+fn open(directory: &Path, tail: &TailBehaviour) -> Store {
+    open_with(StoreOptions::new(directory), tail)
 }
 
-fn open_with(options: StoreOptions, behaviour: &TailBehaviour) -> Store {
+fn open_with(options: StoreOptions, tail: &TailBehaviour) -> Store {
     let options = StoreOptions { disk_reserve: 0, maintenance: false, ..options };
-    Store::open_with(options, Arc::new(EmptyLayout), Box::new(FaultyTails(Arc::clone(behaviour))))
+    Store::open_with(options, Arc::new(EmptyLayout), Box::new(FaultyTails(Arc::clone(tail))))
         .expect("the store opens")
 }
 
@@ -143,8 +146,8 @@ fn poll(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn writes_that_were_acknowledged_before_their_sync_are_synced_soon() {
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
-    let store = open(directory.path(), &behaviour);
+    let tail = TailBehaviour::default();
+    let store = open(directory.path(), &tail);
     put_deferred(&store, 1).expect("acknowledged");
     assert!(holds(&store, 1));
     poll("it is synced", || store.status().deferred_us_max > 0);
@@ -156,19 +159,19 @@ fn writes_that_were_acknowledged_before_their_sync_are_synced_soon() {
     store.seal().expect("sealed");
     put_deferred(&store, 5).expect("acknowledged");
     store.close();
-    let store = open(directory.path(), &behaviour);
+    let store = open(directory.path(), &tail);
     assert!((1..=5).all(|number| holds(&store, number)));
 }
 
 #[test]
 fn a_sync_that_fails_after_its_writes_were_acknowledged_ends_writing() {
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
-    let store = open(directory.path(), &behaviour);
-    behaviour.store(5, Ordering::SeqCst);
+    let tail = TailBehaviour::default();
+    let store = open(directory.path(), &tail);
+    tail.store(5, Ordering::SeqCst);
     put_deferred(&store, 1).expect("acknowledged");
     poll("the sync fails", || store.status().refusing.is_some());
-    behaviour.store(0, Ordering::SeqCst);
+    tail.store(0, Ordering::SeqCst);
     assert!(matches!(put(&store, 2), Err(Error::Poisoned { .. })), "even when the disk works again");
     assert!(matches!(put_deferred(&store, 3), Err(Error::Poisoned { .. })));
     assert!(holds(&store, 1), "reads go on");
@@ -178,13 +181,13 @@ fn a_sync_that_fails_after_its_writes_were_acknowledged_ends_writing() {
 #[test]
 fn a_generation_is_synced_before_rows_go_to_the_next() {
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
+    let tail = TailBehaviour::default();
     let never = std::time::Duration::from_secs(24 * 3600);
     let options = StoreOptions { deferred_sync: never, ..StoreOptions::new(directory.path()) };
-    let store = open_with(options, &behaviour);
+    let store = open_with(options, &tail);
     put_deferred(&store, 1).expect("acknowledged");
     store.seal().expect("sealed");
-    behaviour.store(5, Ordering::SeqCst);
+    tail.store(5, Ordering::SeqCst);
     assert!(matches!(put_deferred(&store, 2), Err(Error::Poisoned { .. })));
     assert!(holds(&store, 1) && !holds(&store, 2));
 }
@@ -202,8 +205,8 @@ fn drops_of_several_groups_are_made_all_or_none() {
         [(0, true, vec![3, 4]), (1, false, vec![0, 1, 2, 3, 4]), (2, true, vec![3, 4])]
     {
         let directory = tempfile::tempdir().expect("a directory");
-        let behaviour = TailBehaviour::default();
-        let store = open(directory.path(), &behaviour);
+        let tail = TailBehaviour::default();
+        let store = open(directory.path(), &tail);
         for name in 0..5 {
             let (sender, answer) = mpsc::channel();
             let change = StoreChange::Put(Document { id: id(name), fields: Vec::new() });
@@ -211,13 +214,13 @@ fn drops_of_several_groups_are_made_all_or_none() {
             answer.recv().expect("every write is answered").expect("acknowledged");
         }
         store.drop_groups(None, &[]).expect("nothing is dropped");
-        behaviour.store(behaviour, Ordering::SeqCst);
+        tail.store(behaviour, Ordering::SeqCst);
         let outcome = store.drop_groups(Some("mail"), &[0, 1, 2].map(group));
         assert_eq!(outcome.is_ok(), is_dropped, "{behaviour}: {outcome:?}");
-        behaviour.store(0, Ordering::SeqCst);
+        tail.store(0, Ordering::SeqCst);
         assert_eq!(left(&store), expected, "{behaviour}: at once");
         store.close();
-        let store = open(directory.path(), &behaviour);
+        let store = open(directory.path(), &tail);
         assert_eq!(left(&store), expected, "{behaviour}: after a new start");
         // Each mark has a time of its own: none hides another.
         store.seal().expect("sealed");
@@ -229,17 +232,17 @@ fn drops_of_several_groups_are_made_all_or_none() {
 #[test]
 fn a_sync_that_fails_is_not_tried_again() {
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
-    let store = open(directory.path(), &behaviour);
+    let tail = TailBehaviour::default();
+    let store = open(directory.path(), &tail);
     put(&store, 1).expect("acknowledged");
-    behaviour.store(1, Ordering::SeqCst);
+    tail.store(1, Ordering::SeqCst);
     assert!(matches!(put(&store, 2), Err(Error::Poisoned { .. })));
-    behaviour.store(0, Ordering::SeqCst);
+    tail.store(0, Ordering::SeqCst);
     assert!(matches!(put(&store, 3), Err(Error::Poisoned { .. })), "even when the disk works again");
     assert!(store.status().refusing.is_some_and(|reason| reason.contains("the sync failed")));
     assert!(holds(&store, 1) && !holds(&store, 2), "reads go on");
     store.close();
-    let store = open(directory.path(), &behaviour);
+    let store = open(directory.path(), &tail);
     put(&store, 4).expect("acknowledged after a new start");
     assert!(holds(&store, 1) && holds(&store, 4));
 }
@@ -247,42 +250,42 @@ fn a_sync_that_fails_is_not_tried_again() {
 #[test]
 fn a_full_log_gives_way_to_the_next() {
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
-    let store = open(directory.path(), &behaviour);
+    let tail = TailBehaviour::default();
+    let store = open(directory.path(), &tail);
     put(&store, 1).expect("acknowledged");
-    behaviour.store(2, Ordering::SeqCst);
+    tail.store(2, Ordering::SeqCst);
     assert!(matches!(put(&store, 2), Err(Error::DiskFull { .. })));
-    behaviour.store(0, Ordering::SeqCst);
+    tail.store(0, Ordering::SeqCst);
     // Writes are taken again as soon as a new generation stands, which is a matter of the background.
     poll("it recovers by itself", || put(&store, 3).is_ok());
     assert!(holds(&store, 1) && !holds(&store, 2) && holds(&store, 3));
     store.close();
-    let store = open(directory.path(), &behaviour);
+    let store = open(directory.path(), &tail);
     assert!(holds(&store, 1) && !holds(&store, 2) && holds(&store, 3));
 }
 
 #[test]
 fn a_write_that_is_on_its_way_while_the_tail_is_sealed_is_not_left_behind() {
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
-    let store = open(directory.path(), &behaviour);
+    let tail = TailBehaviour::default();
+    let store = open(directory.path(), &tail);
     put(&store, 1).expect("acknowledged");
-    behaviour.store(3, Ordering::SeqCst);
+    tail.store(3, Ordering::SeqCst);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| put(&store, 2));
-        while behaviour.load(Ordering::SeqCst) != 4 {
+        while tail.load(Ordering::SeqCst) != 4 {
             std::thread::yield_now();
         }
         let sealing = scope.spawn(|| store.seal());
         // Time for the threads of the background to seal what they must not seal yet.
         std::thread::sleep(std::time::Duration::from_millis(300));
-        behaviour.store(0, Ordering::SeqCst);
+        tail.store(0, Ordering::SeqCst);
         writing.join().expect("it ends").expect("acknowledged");
         sealing.join().expect("it ends").expect("sealed");
     });
     assert!(holds(&store, 1) && holds(&store, 2));
     store.close();
-    let store = open(directory.path(), &behaviour);
+    let store = open(directory.path(), &tail);
     assert!(holds(&store, 1) && holds(&store, 2));
 }
 
@@ -291,8 +294,8 @@ fn a_write_that_is_on_its_way_while_the_tail_is_sealed_is_not_left_behind() {
 fn a_single_write_does_not_wait_for_the_batches_before_it() {
     const LARGE: usize = 3 << 20;
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
-    let store = open(directory.path(), &behaviour);
+    let tail = TailBehaviour::default();
+    let store = open(directory.path(), &tail);
     let (sender, answered) = mpsc::channel();
     let write = |numbers: std::ops::Range<u32>, bytes: usize| {
         let first = numbers.start;
@@ -308,13 +311,13 @@ fn a_single_write_does_not_wait_for_the_batches_before_it() {
         let taken = store.write_batch(writes, crate::WriterId::default(), WriteDurability::Synced, done);
         assert!(taken.is_ok(), "the store takes batch {first} on");
     };
-    behaviour.store(3, Ordering::SeqCst);
+    tail.store(3, Ordering::SeqCst);
     write(0..2, 1);
-    poll("the first batch is being written", || behaviour.load(Ordering::SeqCst) == 4);
+    poll("the first batch is being written", || tail.load(Ordering::SeqCst) == 4);
     write(10..12, LARGE);
     write(20..22, LARGE);
     write(30..31, 1);
-    behaviour.store(0, Ordering::SeqCst);
+    tail.store(0, Ordering::SeqCst);
     let order: Vec<(u32, bool)> = answered.iter().take(4).collect();
     assert_eq!(order, [(0, true), (30, true), (10, true), (20, true)]);
 }
@@ -324,8 +327,8 @@ fn a_single_write_does_not_wait_for_the_batches_before_it() {
 #[test]
 fn a_single_write_and_a_batch_keep_the_order_of_a_document() {
     let directory = tempfile::tempdir().expect("a directory");
-    let behaviour = TailBehaviour::default();
-    let store = open(directory.path(), &behaviour);
+    let tail = TailBehaviour::default();
+    let store = open(directory.path(), &tail);
     let (sender, answered) = mpsc::channel();
     let write = |numbers: &[u32], value: i32| {
         let put = |number: &u32| {
@@ -340,16 +343,16 @@ fn a_single_write_and_a_batch_keep_the_order_of_a_document() {
         let taken = store.write_batch(writes, crate::WriterId::default(), WriteDurability::Synced, done);
         assert!(taken.is_ok(), "the store takes the writes on");
     };
-    behaviour.store(3, Ordering::SeqCst);
+    tail.store(3, Ordering::SeqCst);
     write(&[0], 0);
-    poll("the first write is being committed", || behaviour.load(Ordering::SeqCst) == 4);
+    poll("the first write is being committed", || tail.load(Ordering::SeqCst) == 4);
     write(&[1, 2], 1);
     write(&[1], 2);
     write(&[3], 3);
     write(&[3, 4], 4);
     write(&[1, 3], 5);
     write(&[1], 6);
-    behaviour.store(0, Ordering::SeqCst);
+    tail.store(0, Ordering::SeqCst);
     assert!(answered.iter().take(7).all(|is_written| is_written));
     let value = |number: u32| {
         let found = store.get(&id(number)).expect("the store reads").expect("it was written");
