@@ -234,7 +234,8 @@ async fn asked(
     let searches = question.as_ref().is_none_or(PromptRequest::searches);
     // A prompt without a search reads no documents, and names no group.
     let searched = std::iter::once(&query).chain(apart.iter().flat_map(SourceQueries::queries));
-    let permit = search::permit(&caller, searched.filter(|_| searches))?;
+    let permit = search::permit(&caller, searched.filter(|_| searches))
+        .map_err(|error| search::naming_index(error, node.node(), &caller, deployment, &query))?;
     if is_from_client && searches {
         node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?;
     }

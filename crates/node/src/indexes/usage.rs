@@ -470,6 +470,13 @@ pub(super) fn conditions(
     Ok(conditions)
 }
 
+impl IndexDefinition {
+    /// True if the index can answer a query over all groups.
+    pub(crate) fn answers(&self, plan: &Plan) -> bool {
+        conditions(self, plan).is_ok()
+    }
+}
+
 /// Leaves that every hit fulfils.
 fn required<'p>(node: &PlanNode, plan: &'p Plan, leaves: &mut Vec<&'p PlanLeaf>) {
     match node {

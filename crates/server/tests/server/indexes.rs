@@ -454,6 +454,11 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
         assert_eq!(found, status, "{method} {path}: {answer}");
         assert!(answer.to_string().contains(expected), "{method} {path}: {answer}");
     }
-    let (status, answer) = server.query(&[("yql", "select * from note where stars = 1")]);
-    assert_eq!(status, 400, "a query without a scope stays refused: {answer}");
+    // A query without a scope stays refused; if an index answers it over all groups, that is said.
+    for (condition, is_answered) in [("stars = 1", true), ("title contains 'note'", false)] {
+        let (status, answer) = server.query(&[("yql", &*format!("select * from note where {condition}"))]);
+        let text = answer.to_string();
+        assert!(status == 400 && text.contains("streaming.selection=true for all"), "{status} {text}");
+        assert_eq!(text.contains("for all, which index 'by-stars' answers"), is_answered, "{text}");
+    }
 }
