@@ -4,7 +4,7 @@ use millrace_document::DocumentValue;
 use millrace_linguistics::FieldAnalyzer;
 
 use crate::Error;
-use crate::value::{ESCAPE, ESCAPED, MISSING, PRESENT, write_value};
+use crate::value::{ESCAPE, ESCAPED, MISSING, PRESENT, read_value, write_value};
 
 /// Number of bytes of a folded text that a key has.
 pub const CUT_LENGTH: usize = 1024;
@@ -55,6 +55,21 @@ pub struct KeyComponent {
     pub descending: bool,
     /// True if a document can have several values, each with an entry.
     pub several: bool,
+}
+
+/// Value of a component, read from a key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ComponentValue {
+    /// The document has none.
+    Missing,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// Another number; -0 is 0.
+    Float(f64),
+    /// A text, folded where the component has an analyzer.
+    Text(String),
 }
 
 /// Components of the keys of an index.
@@ -135,6 +150,20 @@ impl KeyLayout {
             length += component.encoded_length(key.get(length..)?)?;
         }
         Some(length)
+    }
+}
+
+impl KeyLayout {
+    /// Values of the components of a key; `None` if a text was cut, and for an overflow entry.
+    pub fn values(&self, key: &[u8]) -> Option<Vec<ComponentValue>> {
+        let mut rest = key.strip_prefix(&[VALUES])?;
+        let mut values = Vec::with_capacity(self.components.len());
+        for component in &self.components {
+            let (part, after) = rest.split_at_checked(component.encoded_length(rest)?)?;
+            values.push(read_value(component.key_type, &component.ordered(part.to_vec()))?);
+            rest = after;
+        }
+        rest.is_empty().then_some(values)
     }
 }
 

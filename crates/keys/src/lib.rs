@@ -5,7 +5,8 @@
 //! of a document as the keys of its entries ([`KeyLayout::entries`]), and conditions on the leading
 //! components as [`KeyRange`]s ([`KeyLayout::ranges`]). Every document that fulfils the conditions has an
 //! entry in one of the ranges; a document with an entry there may fail them, since long text is cut
-//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides.
+//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides. Where nothing was cut or folded,
+//! the key has the values themselves ([`KeyLayout::values`]).
 //!
 //! | component | bytes |
 //! |---|---|
@@ -30,5 +31,5 @@ mod range;
 mod value;
 
 pub use error::Error;
-pub use layout::{CUT_LENGTH, DocumentKeys, ELEMENTS_MAX, KeyComponent, KeyLayout, KeyType};
+pub use layout::{CUT_LENGTH, ComponentValue, DocumentKeys, ELEMENTS_MAX, KeyComponent, KeyLayout, KeyType};
 pub use range::{ComponentCondition, KeyBound, KeyRange, overflow_range};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use millrace_document::DocumentValue;
 use millrace_keys::{
-    CUT_LENGTH, ComponentCondition, DocumentKeys, ELEMENTS_MAX, Error, KeyBound, KeyComponent, KeyLayout,
-    KeyType, overflow_range,
+    CUT_LENGTH, ComponentCondition, ComponentValue, DocumentKeys, ELEMENTS_MAX, Error, KeyBound,
+    KeyComponent, KeyLayout, KeyType, overflow_range,
 };
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use proptest::prelude::*;
@@ -56,6 +56,16 @@ fn compare(one: &DocumentValue, other: &DocumentValue) -> Ordering {
     }
 }
 
+fn component_value(value: &DocumentValue) -> ComponentValue {
+    match value {
+        DocumentValue::Bool(value) => ComponentValue::Bool(*value),
+        DocumentValue::Long(number) => ComponentValue::Integer(*number),
+        DocumentValue::Double(number) => ComponentValue::Float(*number),
+        DocumentValue::String(text) => ComponentValue::Text(text.clone()),
+        _ => unreachable!("it has the type of a component"),
+    }
+}
+
 const TYPES: [KeyType; 4] = [KeyType::Bool, KeyType::Integer, KeyType::Float, KeyType::Text];
 
 fn some_type() -> impl Strategy<Value = KeyType> {
@@ -102,6 +112,22 @@ proptest! {
         }
         prop_assert_eq!(both.length_of(&key[..key.len() - 1], 2), None);
         prop_assert_eq!(both.length_of(&overflow_range().low, 1), None);
+    }
+
+    #[test]
+    fn a_key_has_its_values((types, descending, one, _) in two_pairs()) {
+        let components = types.iter().zip(descending);
+        let components = components.map(|(key_type, descending)| KeyComponent { descending, ..component(*key_type) });
+        let layout = layout(components.collect());
+        let key = only(&layout, &[&one[0], &one[1]]);
+        let expected: Vec<ComponentValue> = one.iter().map(component_value).collect();
+        prop_assert_eq!(layout.values(&key), Some(expected));
+        let missing = layout.entries(&[vec![&one[0]], Vec::new()]).keys.remove(0);
+        let expected = vec![component_value(&one[0]), ComponentValue::Missing];
+        prop_assert_eq!(layout.values(&missing), Some(expected));
+        prop_assert_eq!(layout.values(&key[..key.len() - 1]), None);
+        prop_assert_eq!(layout.values(&[&key[..], &[0]].concat()), None);
+        prop_assert_eq!(layout.values(&overflow_range().low), None);
     }
 
     #[test]
@@ -181,6 +207,8 @@ fn long_text_is_cut_and_found() {
     assert!(ranges[0].contains(&key));
     let prefix = layout.ranges(&[ComponentCondition::Prefix(sought)]).expect("it is text");
     assert!(prefix[0].contains(&key));
+    assert_eq!(layout.values(&key), None, "the key does not have the text");
+    assert!(layout.values(&only(&layout, &[&exact])).is_some());
 }
 
 #[test]

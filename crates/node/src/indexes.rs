@@ -12,6 +12,7 @@
 //! is in a file of notes before it is in the store.
 
 mod choosing;
+mod covering;
 mod definition;
 mod erasing;
 mod feed;
@@ -33,6 +34,7 @@ mod tests;
 pub(crate) use choosing::IndexPlacing;
 pub(crate) use definition::definitions;
 
+pub use covering::CoveringEntries;
 pub use definition::IndexDefinition;
 pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};

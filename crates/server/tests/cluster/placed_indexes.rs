@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::indexes::{feed, first_hits, found, query};
+use crate::indexes::{feed, first_hits, found, query, values};
 use crate::nodes::{TestEtcd, count, node, node_with, put, services, until};
 use crate::support::{NOTE, TestServer};
 
@@ -37,6 +37,12 @@ fn check(nodes: &[&TestServer], index: &str, when: &str) {
                 streamed.is_some()
             });
             until(&format!("{when}: first hits"), &streamed, || first_hits(server, index));
+            let mut streamed = None;
+            until(&format!("{when}: values"), &true, || {
+                streamed = values(server, "none");
+                streamed.is_some()
+            });
+            until(&format!("{when}: values"), &streamed, || values(server, index));
         }
     }
 }

@@ -182,6 +182,75 @@ fn only_the_candidates_are_read() {
     assert!(answer.to_string().contains(&traced), "{answer}");
 }
 
+/// Queries by an index, and whether it has all that they use of the documents.
+const COVERED: [(&str, &str, bool); 12] = [
+    ("by-stars", "select stars from note where stars in (3, 7)", true),
+    ("by-stars", "select stars from note where stars > 3 and !(stars = 8) order by stars desc", true),
+    ("by-stars", "select stars from note where stars > 30", true),
+    (
+        "by-stars",
+        "select * from note where stars > 3 limit 0 \
+         | all(group(stars) order(max(stars)) each(output(count(), sum(stars))))",
+        true,
+    ),
+    ("by-weight", "select weight from note where weight > 2.1 and weight < 9", true),
+    ("by-code", "select code from note where code in ('C1', 'C3')", true),
+    ("by-code", "select stars from note where code contains 'C3'", false),
+    ("by-stars", "select * from note where stars = 7", false),
+    ("by-stars", "select stars from note where stars = 7 and weight > 10", false),
+    ("by-stars", "select stars from note where stars = 7 order by weight", false),
+    ("by-owner", "select stars from note where owner contains 'öwner 3'", false),
+    ("note.tags", "select tags from note where tags contains 't4'", false),
+];
+
+#[test]
+fn what_the_keys_have_is_answered_from_the_index_alone() {
+    let server = filled(300);
+    verify_all(&server, "fed");
+    let ask = |yql: &str, index: &str| {
+        let (status, answer) = server.query(&[
+            ("yql", yql),
+            ("hits", "400"),
+            ("streaming.selection", "true"),
+            ("index.use", index),
+            ("trace.level", "1"),
+        ]);
+        assert_eq!(status, 200, "{index}: {yql}: {answer}");
+        let mut found: Vec<String> = Vec::new();
+        for child in answer.pointer("/root/children").and_then(Value::as_array).into_iter().flatten() {
+            let mut child = child.clone();
+            without_relevance(&mut child);
+            found.push(child.to_string());
+        }
+        found.sort_unstable();
+        found.push(answer["root"]["fields"]["totalCount"].to_string());
+        (found, answer["trace"].to_string().contains("read from the index alone"))
+    };
+    let check = |when: &str| {
+        for (index, yql, is_covered) in COVERED {
+            let (streamed, _) = ask(yql, "none");
+            let (found, is_from_entries) = ask(yql, index);
+            assert_eq!(found, streamed, "{when}: {index}: {yql}");
+            assert_eq!(is_from_entries, is_covered, "{when}: {index}: {yql}");
+        }
+    };
+    check("fed");
+    for number in (0..300).step_by(3) {
+        put_as(&server, number, number + 1000);
+    }
+    for number in (0..300).step_by(7) {
+        let path = format!("/document/v1/n/note/group/{}/{number}", GROUPS[number % 10]);
+        assert_eq!(server.call(Method::DELETE, &path, "").0, 200);
+    }
+    // A text that is longer than a key is in the document alone.
+    check("changed");
+    let long = json!({ "code": format!("C1{}", "x".repeat(2000)), "stars": 5 });
+    server.put("/document/v1/n/note/group/ann/long", &long.to_string());
+    let yql = "select code from note where code contains ({prefix: true}'C1')";
+    assert!(ask("select code from note where code contains 'C1'", "by-code").1);
+    assert_eq!(ask(yql, "by-code"), (ask(yql, "none").0, false));
+}
+
 /// Indexes, and conditions and orders of which they have too many candidates to look at all. None of the
 /// orders has equal places.
 const ORDERS: [(&str, &str, &str); 9] = [

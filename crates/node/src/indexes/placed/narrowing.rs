@@ -14,6 +14,7 @@ use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
 use super::super::IndexDefinition;
+use super::super::covering::CoveringEntries;
 use super::super::in_order::{self, ordered_components, too_many_others};
 use super::super::service::{document_id, group_key};
 use super::super::usage::{
@@ -182,7 +183,13 @@ impl PlacedIndexes {
         if named.is_none() && own.len() as u64 > documents / STREAMED_SHARE {
             return Ok(None);
         }
-        Ok(Some(candidates_scope(index.name(), &own, queried)))
+        // What a copy lacks must not show: it may have no more than values of before.
+        let mut covering = patience.and_then(|_| CoveringEntries::new(&index.definition));
+        if let Some(covering) = &mut covering {
+            let own = entries.iter().filter(|(_, document, _)| queried.has(document));
+            own.for_each(|(key, document, _)| covering.push(key, document));
+        }
+        Ok(Some(NarrowedScope { entries: covering, ..candidates_scope(index.name(), &own, queried) }))
     }
 
     /// The index that answers a query best, or the named one.
@@ -485,7 +492,7 @@ fn candidates_scope(name: &str, keys: &[&[u8]], queried: QueriedBuckets) -> Narr
     if !queried.stale.is_empty() {
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
     }
-    NarrowedScope { parts, index_use, ordered: None }
+    NarrowedScope { parts, index_use, ordered: None, entries: None }
 }
 
 /// The entries of the pages of several slices of which none is missing, in their order: those whose leading
