@@ -26,6 +26,7 @@ mod service;
 mod stale;
 mod status;
 mod usage;
+mod uses;
 mod verify;
 
 #[cfg(test)]

@@ -328,6 +328,7 @@ impl PreparedQuery {
                 first = Some(ordered.more()?);
                 continue;
             }
+            node.indexes().count(&index_use);
             return Ok((JoinedView::of(views), Some(index_use)));
         }
     }

@@ -89,6 +89,9 @@ fn copies_are_placed_moved_and_made_again() {
     assert_eq!(placed.values().sum::<usize>(), 8, "{placed:?}");
     assert!(placed.len() == 3 && placed.values().all(|load| (2..=3).contains(load)), "{placed:?}");
     check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "fed");
+    let scans = nodes.iter().map(|node| node.metric("millrace_index_scan_duration_seconds_count"));
+    assert!(scans.sum::<f64>() > 0.0);
+    assert!(nodes.iter().all(|node| node.metric("millrace_index_queries_count") > 0.0));
     let (status, answer) = query(&nodes[0], "stars = 7", "late");
     assert!(status == 503 && answer.to_string().contains("deferred"), "{status} {answer}");
 

@@ -235,6 +235,11 @@ fn what_the_keys_have_is_answered_from_the_index_alone() {
         }
     };
     check("fed");
+    let covered = COVERED.iter().filter(|(.., is_covered)| *is_covered).count();
+    let counted = |name: &str| server.metric(&format!("millrace_index_{name}_count"));
+    assert_eq!((counted("queries"), counted("covered")), (COVERED.len() as f64, covered as f64));
+    assert!(counted("candidates") > counted("queries"));
+    assert_eq!(server.metric("millrace_index_waiting"), 0.0);
     for number in (0..300).step_by(3) {
         put_as(&server, number, number + 1000);
     }
