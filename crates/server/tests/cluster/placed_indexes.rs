@@ -171,7 +171,9 @@ fn nodes_with_copies_alone_have_no_documents() {
     let mut nodes: Vec<TestServer> =
         ["a", "b"].iter().map(|name| start(name, "gateway,content,controller")).collect();
     nodes.extend(["x", "y"].iter().map(|name| start(name, "gateway,index")));
-    let application = services(2).replace("</documents>", &format!("</documents>{INDEXES}"));
+    let tags = "<index name='by-tag' document='note'><key field='tags'/></index></index-service>";
+    let indexes = INDEXES.replace("</index-service>", tags);
+    let application = services(2).replace("</documents>", &format!("</documents>{indexes}"));
     let files = [("services.xml", &*application), ("schemas/note.sd", NOTE)];
     until("deployed", &200, || nodes[0].deploy(&files).0);
     until("x is a node", &true, || {
@@ -195,4 +197,19 @@ fn nodes_with_copies_alone_have_no_documents() {
     nodes[3].start_again();
     balanced(&nodes[0], "they are back");
     check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "they are back");
+
+    // Of two indexes that answer a query the one with fewer entries is asked.
+    let tagged = json!({ "fields": { "stars": 5, "tags": ["rare"] } }).to_string();
+    let path = "/document/v1/notes/note/group/g1/tagged";
+    until("written", &200, || nodes[0].call(Method::POST, path, &tagged).0);
+    until("found by the tag", &(true, false), || {
+        let (_, answer) = nodes[1].query(&[
+            ("yql", "select * from note where stars >= 0 and tags contains 'rare'"),
+            ("streaming.selection", "true"),
+            ("timeout", "60s"),
+            ("trace.level", "1"),
+        ]);
+        let trace = answer["trace"].to_string();
+        (trace.contains("index by-tag: 1 candidates"), trace.contains("index by-stars: "))
+    });
 }
