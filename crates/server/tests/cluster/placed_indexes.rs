@@ -47,9 +47,20 @@ fn check(nodes: &[&TestServer], index: &str, when: &str) {
     }
 }
 
-/// Numbers of copies of an index by the names of the nodes, once all copies are in their places.
+/// Numbers of copies of an index by the names of the nodes, once all copies are in their places: two of each
+/// of its four slices.
 #[track_caller]
 fn balanced(server: &TestServer, when: &str) -> BTreeMap<String, usize> {
+    balanced_as(server, when, (4, 2))
+}
+
+/// The same of an index with this many slices, and copies of each.
+#[track_caller]
+fn balanced_as(
+    server: &TestServer,
+    when: &str,
+    (slices_wanted, copies_wanted): (usize, usize),
+) -> BTreeMap<String, usize> {
     let mut loads = BTreeMap::new();
     until(&format!("{when}: balanced"), &true, || {
         loads.clear();
@@ -61,9 +72,9 @@ fn balanced(server: &TestServer, when: &str) -> BTreeMap<String, usize> {
         }
         let is_complete = |slice: &Value| {
             let copies = copies(slice);
-            copies.len() == 2 && copies.iter().all(|copy| copy["state"] == "ready")
+            copies.len() == copies_wanted && copies.iter().all(|copy| copy["state"] == "ready")
         };
-        slices.len() == 4
+        slices.len() == slices_wanted
             && slices.iter().all(is_complete)
             && server.config(Method::GET, "/index/v1/rebalance").1["balanced"] == true
     });
@@ -162,6 +173,60 @@ fn copies_are_placed_moved_and_made_again() {
     assert!(three.len() == 3 && three.values().sum::<usize>() == 8, "{three:?}");
     let compared = succeeds(&nodes[2], &["index", "verify", "by-stars"]);
     assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
+}
+
+/// Deploys the application with these indexes, each with eight slices.
+fn declare(server: &TestServer, copies: usize, names: &[&str]) {
+    let key = |name: &str| if name == "by-tag" { "tags" } else { "stars" };
+    let index =
+        |name: &&str| format!("<index name='{name}' document='note'><key field='{}'/></index>", key(name));
+    let indexes: String = names.iter().map(index).collect();
+    let service =
+        format!("<index-service placed='true' copies='{copies}' slices='8'>{indexes}</index-service>");
+    let application = services(2).replace("</documents>", &format!("</documents>{service}"));
+    let files = [("services.xml", &*application), ("schemas/note.sd", NOTE)];
+    until("deployed", &200, || server.deploy(&files).0);
+}
+
+#[test]
+fn declarations_change_while_copies_move() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    declare(&nodes[0], 1, &["by-stars", "other"]);
+    feed(&nodes[1], 0..160);
+    balanced_as(&nodes[0], "one copy", (8, 1));
+    let verified = |server: &TestServer, index: &str| {
+        let compared = succeeds(server, &["index", "verify", index]);
+        assert!(compared.starts_with(&format!("{index}: 0 differences")), "{compared}");
+    };
+
+    // A node is filled while an index comes, another goes, all get more copies, and operators interfere.
+    nodes.push(node(&etcd, "d"));
+    declare(&nodes[1], 2, &["by-stars", "by-tag"]);
+    for method in [Method::POST, Method::DELETE, Method::POST] {
+        let (status, answer) = nodes[2].config(method.clone(), "/index/v1/rebalance");
+        assert!([202, 409, 503].contains(&status), "{method}: {status} {answer}");
+    }
+    feed(&nodes[0], 160..200);
+    balanced_as(&nodes[0], "two copies", (8, 2));
+    until("the other has gone", &404, || nodes[1].config(Method::GET, "/index/v1/notes/other").0);
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "two copies");
+    verified(&nodes[0], "by-stars");
+    verified(&nodes[0], "by-tag");
+
+    // A node that has the only copies of some slices is lost: they are built from the documents.
+    declare(&nodes[2], 1, &["by-stars", "by-tag"]);
+    let loads = balanced_as(&nodes[0], "one copy again", (8, 1));
+    let names = ["a", "b", "c", "d"];
+    let lost = names.iter().position(|name| loads.contains_key(*name)).expect("a node has copies");
+    nodes[lost].kill();
+    let others: Vec<&TestServer> =
+        nodes.iter().enumerate().filter(|(at, _)| *at != lost).map(|(_, node)| node).collect();
+    until("made again", &true, || {
+        !balanced_as(others[0], "a node was lost", (8, 1)).contains_key(names[lost])
+    });
+    check(&others, "by-stars", "a node was lost");
+    verified(others[0], "by-stars");
 }
 
 #[test]
