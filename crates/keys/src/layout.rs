@@ -12,8 +12,8 @@ pub const CUT_LENGTH: usize = 1024;
 /// Number of elements of which a document has an entry each. Documents with more have one overflow entry.
 pub const ELEMENTS_MAX: usize = 10_000;
 
-/// Maximum number of components.
-pub(crate) const COMPONENTS_MAX: usize = 8;
+/// Maximum number of components: those that order the entries, and values that are beside them.
+pub(crate) const COMPONENTS_MAX: usize = 24;
 
 /// First byte of a key of values, and of an overflow entry.
 pub(crate) const VALUES: u8 = 0x10;

@@ -1,5 +1,5 @@
 //! Answers from the entries of an index alone, where a query uses nothing of the documents but the values of
-//! keys.
+//! keys and stored fields.
 //!
 //! The entries are shown to the query as documents that have these values and no others. A query that would
 //! read something else fails: it never takes a value that is not in the keys for one that is not there.
@@ -85,9 +85,9 @@ impl CoveringEntries {
 
     /// Field and type of each component of the keys that has the whole value of a field.
     fn covered<'s>(&self, schema: &'s Schema) -> Vec<Option<(&'s Arc<str>, &'s DataType)>> {
-        let keys = self.definition.config.keys.iter().zip(self.definition.layout.components());
-        let covered = keys.map(|(key, component)| {
-            let (name, field) = schema.fields.get_key_value(key.path.as_str())?;
+        let paths = self.definition.paths().zip(self.definition.layout.components());
+        let covered = paths.map(|(path, component)| {
+            let (name, field) = schema.fields.get_key_value(path)?;
             is_whole(&field.data_type, component).then_some((name, &field.data_type))
         });
         covered.collect()
