@@ -8,6 +8,7 @@ use millrace_plan::{Error as PlanError, Plan, PlanContext};
 use millrace_query::{Query, StreamingScope};
 
 use super::sources::ResolvedSources;
+use crate::indexes::IndexDefinition;
 use crate::{CompiledApplication, Error, Node};
 
 /// Names an index that would answer the query over all groups in the refusal of one without a scope, if its
@@ -49,8 +50,8 @@ fn answering_index(node: &Node, deployment: &CompiledApplication, query: &Query)
     let kinds = ResolvedSources::by(&query.sources, deployment).ok()?.kinds;
     kinds.iter().find_map(|asked| {
         let plan = Plan::new(Arc::clone(&over_all), &asked.kind.schema, &context).ok()?;
-        let immediate = deployment.indexes().iter().filter(|definition| !definition.config.deferred);
-        let mut answering = immediate.filter(|definition| definition.answers(&plan));
-        answering.next().map(|definition| definition.name().to_owned())
+        let mut indexes = deployment.indexes().iter();
+        let answers = |definition: &IndexDefinition| !definition.config.deferred && definition.answers(&plan);
+        indexes.find(|definition| answers(definition)).map(|definition| definition.name().to_owned())
     })
 }
