@@ -150,7 +150,8 @@ fn all_fields_are_known_where_features_read_those_that_they_name() {
         let schema = mails_by(score);
         let mut plan = plan(&schema, PlanNode::True, Vec::new());
         plan.hits = 0;
-        plan.sorting = vec![SortColumn { by: SortBy::Number("date".into()), descending: false, missing: None }];
+        plan.sorting =
+            vec![SortColumn { by: SortBy::Number("date".into()), descending: false, missing: None }];
         let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
         let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into());
         let fields = search.all_used_fields();
