@@ -25,8 +25,8 @@ const BYTES_MAX: usize = 16 << 20;
 /// Entries of candidates, one for each document.
 pub struct CoveringEntries {
     definition: Arc<IndexDefinition>,
-    /// Keys by the keys of the documents.
-    keys: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Keys of the documents, and those of the entries.
+    keys: Vec<(Vec<u8>, Vec<u8>)>,
     bytes: usize,
 }
 
@@ -36,7 +36,7 @@ impl CoveringEntries {
         let mut components = definition.layout.components().iter();
         components.all(|component| !component.several).then(|| CoveringEntries {
             definition: Arc::clone(definition),
-            keys: BTreeMap::new(),
+            keys: Vec::new(),
             bytes: 0,
         })
     }
@@ -45,7 +45,7 @@ impl CoveringEntries {
     pub(super) fn push(&mut self, key: &[u8], document: &[u8]) {
         self.bytes += key.len() + document.len();
         if self.bytes <= BYTES_MAX {
-            self.keys.insert(document.to_vec(), key.to_vec());
+            self.keys.push((document.to_vec(), key.to_vec()));
         }
     }
 
@@ -99,8 +99,11 @@ impl CoveringEntries {
         covered: &[Option<(&Arc<str>, &DataType)>],
         scope: &ViewScope,
     ) -> Option<Vec<Document>> {
-        let mut documents = Vec::with_capacity(self.keys.len());
-        for (document, key) in &self.keys {
+        // In the order of the documents, each once.
+        let keys: BTreeMap<&[u8], &[u8]> =
+            self.keys.iter().map(|(document, key)| (&document[..], &key[..])).collect();
+        let mut documents = Vec::with_capacity(keys.len());
+        for (document, key) in keys {
             let id = document_id(document)?;
             if !is_in_scope(&id, scope) {
                 continue;
