@@ -278,3 +278,48 @@ fn nodes_with_copies_alone_have_no_documents() {
         (trace.contains("index by-tag: 1 candidates"), trace.contains("index by-stars: "))
     });
 }
+
+/// Flips a byte in the middle of each file of entries of a node's copies. Returns their number.
+fn damage(server: &TestServer) -> usize {
+    let files = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let copies = files(server.data_dir().join("placed-indexes")).map(|entry| entry.path());
+    let runs = copies.filter(|path| path.is_dir()).flat_map(files).map(|entry| entry.path());
+    let mut damaged = 0;
+    for run in runs.filter(|path| path.extension().is_some_and(|end| end == "run")) {
+        let mut bytes = std::fs::read(&run).expect("a file");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 16;
+        std::fs::write(&run, bytes).expect("the disk takes it");
+        damaged += 1;
+    }
+    damaged
+}
+
+#[test]
+fn copies_outlive_restarts_damage_and_the_loss_of_etcd() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    declare(&nodes[0], 2, &["by-stars", "by-tag"]);
+    feed(&nodes[1], 0..160);
+    balanced_as(&nodes[0], "fed", (8, 2));
+    let all_agree = |nodes: &[TestServer], when: &str| {
+        check(&nodes.iter().collect::<Vec<_>>(), "by-stars", when);
+        until(&format!("{when}: no difference"), &true, || {
+            nodes[0].millrace(&["index", "verify", "by-stars"]).status.success()
+        });
+    };
+    for at in 0..3 {
+        nodes[at].restart();
+        let first = 160 + 10 * at as u32;
+        feed(&nodes[at], first..first + 10);
+        all_agree(&nodes, &format!("node {at} was restarted"));
+    }
+    // A node that stops has written its copies.
+    nodes[1].terminate();
+    assert!(damage(&nodes[1]) > 0);
+    nodes[1].start_again();
+    all_agree(&nodes, "the files of a node were damaged");
+    balanced_as(&nodes[0], "made again", (8, 2));
+    drop(etcd);
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "etcd is away");
+}
