@@ -5,8 +5,8 @@
 //! of a document as the keys of its entries ([`KeyLayout::entries`]), and conditions on the leading
 //! components as [`KeyRange`]s ([`KeyLayout::ranges`]). Every document that fulfils the conditions has an
 //! entry in one of the ranges; a document with an entry there may fail them, since long text is cut
-//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides. Where nothing was cut or folded,
-//! the key has the values themselves ([`KeyLayout::values`]).
+//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides. Where nothing was cut or
+//! folded, the key has the values themselves ([`KeyLayout::values`]).
 //!
 //! | component | bytes |
 //! |---|---|

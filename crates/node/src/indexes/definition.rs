@@ -208,8 +208,8 @@ fn component(key: &IndexKeyConfig, schema: &Schema) -> Option<KeyComponent> {
     Some(KeyComponent { key_type, analyzer, descending, several })
 }
 
-/// Component for the value of a stored field, as it is: it follows the keys, so it orders no entries but those
-/// of equal keys.
+/// Component for the value of a stored field, as it is: it follows the keys, so it orders no entries but
+/// those of equal keys.
 fn stored_component(path: &str, schema: &Schema) -> Option<KeyComponent> {
     let key = IndexKeyConfig { path: path.to_owned(), descending: false, several: false };
     Some(KeyComponent { analyzer: None, ..component(&key, schema)? })
