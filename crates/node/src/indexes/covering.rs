@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use millrace_bucket::{BucketId, LocationRange, reversed_location};
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey, MemoryView, ReadError, View, ViewChunk};
 use millrace_document::{DataType, Document, DocumentId, DocumentValue};
 use millrace_keys::{ComponentValue, KeyComponent, KeyType};
 use millrace_schema::Schema;
 use millrace_search::PreparedSearch;
-use millrace_store::ViewScope;
+use millrace_store::{Store, ViewScope};
 
 use super::IndexDefinition;
 use super::service::document_id;
@@ -49,13 +50,14 @@ impl CoveringEntries {
         }
     }
 
-    /// A view of the documents in a scope, as far as the keys have them; `None` if the search uses more than
-    /// these have.
+    /// A view of the documents in a scope, and in the buckets of a share of the query, as far as the keys have
+    /// them; `None` if the search uses more than these have.
     pub fn view(
         &self,
         search: &PreparedSearch,
         application: &CompiledApplication,
         scope: &ViewScope,
+        (store, within): (&Store, Option<&[BucketId]>),
     ) -> Option<Arc<dyn View>> {
         // Those of an earlier definition can have values of other types.
         let is_present = application.indexes().iter().any(|present| present.is_same(&self.definition));
@@ -69,7 +71,8 @@ impl CoveringEntries {
         if !search.all_used_fields()?.iter().all(|field| fields.contains(*field)) {
             return None;
         }
-        let documents = self.documents(&covered, scope)?;
+        let parts = within.map(|within| DividedParts::new(&store.buckets(), within));
+        let documents = self.documents(&covered, scope, parts.as_ref())?;
         let layout = application.layout();
         let mut keys = layout.columns(&schema.name)?;
         keys.retain(|key| fields.contains(key.root()));
@@ -98,6 +101,7 @@ impl CoveringEntries {
         &self,
         covered: &[Option<(&Arc<str>, &DataType)>],
         scope: &ViewScope,
+        parts: Option<&DividedParts>,
     ) -> Option<Vec<Document>> {
         // In the order of the documents, each once.
         let keys: BTreeMap<&[u8], &[u8]> =
@@ -105,7 +109,7 @@ impl CoveringEntries {
         let mut documents = Vec::with_capacity(keys.len());
         for (document, key) in keys {
             let id = document_id(document)?;
-            if !is_in_scope(&id, scope) {
+            if !is_in_scope(&id, scope) || parts.is_some_and(|parts| !parts.has(document)) {
                 continue;
             }
             let values = self.definition.layout.values(key)?;
@@ -152,6 +156,37 @@ fn is_in_scope(id: &DocumentId, scope: &ViewScope) -> bool {
     }
 }
 
+/// Parts of divided groups. A document of one is in its part alone, though the bucket that the group was in
+/// has the same locations.
+struct DividedParts {
+    /// Those of the store, in the order of locations.
+    stored: Vec<LocationRange>,
+    /// Those in which the query reads documents.
+    queried: Vec<LocationRange>,
+}
+
+impl DividedParts {
+    fn new(stored: &[BucketId], queried: &[BucketId]) -> Self {
+        let ranges = |buckets: &[BucketId]| {
+            let parts = buckets.iter().filter(|bucket| bucket.used_bits() > BucketId::GROUP_BITS);
+            let mut ranges: Vec<LocationRange> = parts.map(|part| part.reversed_range()).collect();
+            ranges.sort_unstable();
+            ranges
+        };
+        DividedParts { stored: ranges(stored), queried: ranges(queried) }
+    }
+
+    /// True if the query reads a document, given by its key, whose location is in its buckets.
+    fn has(&self, document: &[u8]) -> bool {
+        let location = reversed_location(document);
+        let is_in = |ranges: &[LocationRange]| {
+            let after = ranges.partition_point(|range| range.first <= location);
+            after.checked_sub(1).is_some_and(|at| ranges[at].contains(location))
+        };
+        !is_in(&self.stored) || is_in(&self.queried)
+    }
+}
+
 /// View of documents with the values of some fields.
 struct CoveredView {
     memory: MemoryView,
@@ -174,5 +209,35 @@ impl View for CoveredView {
             return Err(ReadError(reason));
         }
         self.memory.columns(key, range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_bucket::{DividedGroup, DocumentSortKey};
+    use millrace_document::DocumentGroup;
+
+    use super::*;
+
+    #[test]
+    fn a_document_of_a_divided_group_is_in_its_part_alone() {
+        let location = DocumentGroup::Number(5).location_bits().expect("a group");
+        let parts: Vec<BucketId> = DividedGroup { location, bits: 34 }.parts().collect();
+        let whole = BucketId::new(2, u64::from(location));
+        let ids: Vec<DocumentId> = (0..64)
+            .map(|number| DocumentId::parse(&format!("id:n:note:n=5:{number}")).expect("an id"))
+            .collect();
+        let beside = DocumentId::parse("id:n:note:n=9:1").expect("an id");
+        assert!(whole.contains(beside.location()));
+        let has = |divided: &DividedParts, id: &DocumentId| divided.has(DocumentSortKey::new(id).as_bytes());
+        let none = DividedParts::new(&parts, &[whole]);
+        let one = DividedParts::new(&parts, &[whole, parts[2]]);
+        for id in &ids {
+            assert!(!has(&none, id), "{id}");
+            assert_eq!(has(&one, id), parts[2].contains(id.location()), "{id}");
+            assert!(has(&DividedParts::new(&[whole], &[whole]), id), "the store has not divided it: {id}");
+        }
+        assert!(ids.iter().any(|id| has(&one, id)));
+        assert!(has(&none, &beside) && has(&one, &beside), "another group in the same bucket");
     }
 }

@@ -312,8 +312,9 @@ impl PreparedQuery {
                 return Ok((view(&NarrowedPart::Scope(scope.clone()))?, None));
             };
             let NarrowedScope { parts, mut index_use, ordered, entries } = narrowed;
-            let covered =
-                entries.and_then(|entries| entries.view(search, &self.request.deployment, &self.scope));
+            let place = (node.store(), within);
+            let covered = entries
+                .and_then(|entries| entries.view(search, &self.request.deployment, &self.scope, place));
             if covered.is_some() {
                 index_use.reading = CandidateReading::FromEntries;
             }
