@@ -19,6 +19,9 @@ pub(crate) const COMPONENTS_MAX: usize = 24;
 pub(crate) const VALUES: u8 = 0x10;
 pub(crate) const OVERFLOW: u8 = 0x20;
 
+/// Byte after the components of a key if a number in them is -0, which they have as 0.
+const NEGATIVE_ZERO: u8 = 0x30;
+
 /// Type of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
@@ -66,7 +69,7 @@ pub enum ComponentValue {
     Bool(bool),
     /// A whole number.
     Integer(i64),
-    /// Another number; -0 is 0.
+    /// Another number.
     Float(f64),
     /// A text, folded where the component has an analyzer.
     Text(String),
@@ -132,9 +135,23 @@ impl KeyLayout {
                 parts => keys.iter().flat_map(|key| parts.iter().map(|part| joined(key, part))).collect(),
             };
         }
+        if self.has_negative_zero(values) {
+            keys.iter_mut().for_each(|key| key.push(NEGATIVE_ZERO));
+        }
         keys.sort_unstable();
         keys.dedup();
         DocumentKeys { keys, overflowed: false }
+    }
+
+    /// True if a number is -0, of which a component does not have the sign.
+    fn has_negative_zero(&self, values: &[Vec<&DocumentValue>]) -> bool {
+        let components = self.components.iter().zip(values);
+        let floats = components.filter(|(component, _)| component.key_type == KeyType::Float);
+        floats.flat_map(|(_, values)| values).any(|value| match value {
+            DocumentValue::Float(number) => *number == 0.0 && number.is_sign_negative(),
+            DocumentValue::Double(number) => *number == 0.0 && number.is_sign_negative(),
+            _ => false,
+        })
     }
 }
 
@@ -154,7 +171,8 @@ impl KeyLayout {
 }
 
 impl KeyLayout {
-    /// Values of the components of a key; `None` if a text was cut, and for an overflow entry.
+    /// Values of the components of a key; `None` if a text was cut or a number is -0, and for an overflow
+    /// entry.
     pub fn values(&self, key: &[u8]) -> Option<Vec<ComponentValue>> {
         let mut rest = key.strip_prefix(&[VALUES])?;
         let mut values = Vec::with_capacity(self.components.len());

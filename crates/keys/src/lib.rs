@@ -17,7 +17,7 @@
 //! | text | `02`, then the text as in matching, each `00` as `00 ff`; end `00 01`, or `00 02` if it was cut |
 //!
 //! Doubles are big-endian, with all bits flipped if they are negative, else the sign bit. Texts are folded as
-//! in matching.
+//! in matching. If a number is -0, the byte `30` follows the components.
 //!
 //! All bytes of a descending component are inverted. The first byte of a key tells its kind: `10` for values,
 //! `20` for the entry of a document with more elements than [`ELEMENTS_MAX`], which is a candidate of every

@@ -85,6 +85,9 @@ fn ordered_bits(number: f64) -> u64 {
 
 /// Number with these ordered bits.
 fn number_of(bits: u64) -> f64 {
+    if bits == u64::MAX {
+        return f64::NAN;
+    }
     f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits })
 }
 

@@ -30,11 +30,12 @@ fn values(key_type: KeyType) -> BoxedStrategy<DocumentValue> {
     let near = prop_oneof![Just(i64::MIN), Just(i64::MAX), -3..3_i64, any::<i64>()];
     let floats = prop_oneof![
         Just(0.0),
-        Just(-0.0),
         Just(f64::INFINITY),
         Just(f64::NEG_INFINITY),
         Just(f64::MIN_POSITIVE),
-        any::<f64>().prop_filter("NaN is compared apart", |number| !number.is_nan())
+        any::<f64>().prop_filter("NaN and -0 are compared apart", |number| {
+            !number.is_nan() && number.to_bits() != (-0.0_f64).to_bits()
+        })
     ];
     match key_type {
         KeyType::Bool => any::<bool>().prop_map(DocumentValue::Bool).boxed(),
@@ -181,6 +182,31 @@ fn a_number_that_is_none_is_above_all_others() {
     let of = |number| only(&layout, &[&DocumentValue::Double(number)]);
     assert!(of(f64::NAN) > of(f64::INFINITY));
     assert_eq!(of(f64::NAN), of(-f64::NAN));
+    let values = layout.values(&of(-f64::NAN)).expect("the key has it");
+    let [ComponentValue::Float(number)] = values[..] else { unreachable!("the component is a number") };
+    assert_eq!(number.to_bits(), f64::NAN.to_bits());
+}
+
+#[test]
+fn negative_zero_is_found_as_zero_and_is_not_in_the_key() {
+    for descending in [false, true] {
+        let float = KeyComponent { descending, ..component(KeyType::Float) };
+        let layout = layout(vec![float.clone(), float]);
+        let (zero, double) = (DocumentValue::Double(0.0), DocumentValue::Double(-0.0));
+        let float = DocumentValue::Float(-0.0);
+        let key = only(&layout, &[&zero, &zero]);
+        assert_eq!(layout.values(&key), Some(vec![ComponentValue::Float(0.0); 2]));
+        let bound = KeyBound { number: 0.0, inclusive: true };
+        let range = ComponentCondition::FloatRange(bound, bound);
+        let ranges = layout.ranges(&[range]).expect("it fits the type");
+        for values in [[&double, &zero], [&zero, &double], [&float, &float]] {
+            let negative = only(&layout, &values);
+            assert_eq!(layout.length_of(&negative, 2), Some(key.len()));
+            assert_eq!(negative[..key.len()], key[..], "they are equal");
+            assert!(ranges[0].contains(&negative));
+            assert_eq!(layout.values(&negative), None);
+        }
+    }
 }
 
 #[test]

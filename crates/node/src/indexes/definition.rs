@@ -70,6 +70,9 @@ impl IndexDefinition {
             config.keys,
             config.selection.as_ref().map(|selection| &selection.value)
         );
+        if layout.components().iter().any(|component| component.key_type == KeyType::Float) {
+            text += " with -0";
+        }
         if !config.stored.is_empty() {
             let fields = config.stored.iter().map(|path| schema.field_or_part(path));
             let types: Vec<_> = fields.map(|field| field.map(|field| &field.data_type)).collect();
