@@ -25,8 +25,8 @@ impl ExecutionPaths {
 
 /// The documents of one type that a request may see, as of one instant.
 ///
-/// They are grouped in chunks; a chunk holds documents of one group. Superseded versions, removed documents
-/// and documents outside the scope are still in their chunk, but not live.
+/// They are in chunks; of a store, a chunk holds documents of one group. Superseded versions, removed
+/// documents and documents outside the scope are still in their chunk, but not live.
 pub trait View: Send + Sync {
     /// The chunks. Their numbers are stable for the lifetime of the view.
     fn chunks(&self) -> &[ViewChunk];

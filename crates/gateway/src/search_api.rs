@@ -238,7 +238,8 @@ async fn read_request(
     let searches = question.as_ref().is_none_or(PromptRequest::searches);
     // A prompt without a search reads no documents, and names no group.
     let searched = std::iter::once(&query).chain(apart.iter().flat_map(SourceQueries::queries));
-    let permit = search::permit(&caller, searched.filter(|_| searches))?;
+    let permit = search::permit(&caller, searched.filter(|_| searches))
+        .map_err(|error| search::naming_index(error, node.node(), &caller, deployment, &query))?;
     let turns = match is_from_client && searches {
         true => node.quotas().admit_scope(&search::scope(&query)?, started, node.metrics())?,
         false => Vec::new(),

@@ -34,7 +34,8 @@ pub struct NodeCopyReport {
     pub done: f64,
     /// Seconds that the work should still take, if that is known.
     pub seconds_left: Option<u64>,
-    /// Lag in seconds of a copy that has more than the settings accept.
+    /// Lag in seconds of a copy that has everything but the last changes, if it is long, or more than the
+    /// settings accept.
     pub lag: Option<u64>,
     /// The last comparison with the documents that has come to its end.
     pub verified: Option<VerifiedCopy>,

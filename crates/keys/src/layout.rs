@@ -4,7 +4,7 @@ use millrace_document::DocumentValue;
 use millrace_linguistics::FieldAnalyzer;
 
 use crate::Error;
-use crate::value::{ESCAPE, ESCAPED, MISSING, PRESENT, write_value};
+use crate::value::{ESCAPE, ESCAPED, MISSING, PRESENT, read_value, write_value};
 
 /// Number of bytes of a folded text that a key has.
 pub const CUT_LENGTH: usize = 1024;
@@ -12,12 +12,15 @@ pub const CUT_LENGTH: usize = 1024;
 /// Number of elements of which a document has an entry each. Documents with more have one overflow entry.
 pub const ELEMENTS_MAX: usize = 10_000;
 
-/// Maximum number of components.
-pub(crate) const COMPONENTS_MAX: usize = 8;
+/// Maximum number of components: those that order the entries, and values that are beside them.
+pub(crate) const COMPONENTS_MAX: usize = 24;
 
 /// First byte of a key of values, and of an overflow entry.
 pub(crate) const VALUES: u8 = 0x10;
 pub(crate) const OVERFLOW: u8 = 0x20;
+
+/// Byte after the components of a key if a number in them is -0, which they have as 0.
+const NEGATIVE_ZERO: u8 = 0x30;
 
 /// Type of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,21 @@ pub struct KeyComponent {
     pub descending: bool,
     /// True if a document can have several values, each with an entry.
     pub several: bool,
+}
+
+/// Value of a component, read from a key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ComponentValue {
+    /// The document has none.
+    Missing,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Float(f64),
+    /// A text, folded where the component has an analyzer.
+    Text(String),
 }
 
 /// Components of the keys of an index.
@@ -117,9 +135,23 @@ impl KeyLayout {
                 parts => keys.iter().flat_map(|key| parts.iter().map(|part| joined(key, part))).collect(),
             };
         }
+        if self.has_negative_zero(values) {
+            keys.iter_mut().for_each(|key| key.push(NEGATIVE_ZERO));
+        }
         keys.sort_unstable();
         keys.dedup();
         DocumentKeys { keys, overflowed: false }
+    }
+
+    /// True if a number is -0, of which a component does not have the sign.
+    fn has_negative_zero(&self, values: &[Vec<&DocumentValue>]) -> bool {
+        let components = self.components.iter().zip(values);
+        let floats = components.filter(|(component, _)| component.key_type == KeyType::Float);
+        floats.flat_map(|(_, values)| values).any(|value| match value {
+            DocumentValue::Float(number) => *number == 0.0 && number.is_sign_negative(),
+            DocumentValue::Double(number) => *number == 0.0 && number.is_sign_negative(),
+            _ => false,
+        })
     }
 }
 
@@ -135,6 +167,21 @@ impl KeyLayout {
             length += component.encoded_length(key.get(length..)?)?;
         }
         Some(length)
+    }
+}
+
+impl KeyLayout {
+    /// Values of the components of a key; `None` if a text was cut or a number is -0, and for an overflow
+    /// entry.
+    pub fn values(&self, key: &[u8]) -> Option<Vec<ComponentValue>> {
+        let mut rest = key.strip_prefix(&[VALUES])?;
+        let mut values = Vec::with_capacity(self.components.len());
+        for component in &self.components {
+            let (part, after) = rest.split_at_checked(component.encoded_length(rest)?)?;
+            values.push(read_value(component.key_type, &component.ordered(part.to_vec()))?);
+            rest = after;
+        }
+        rest.is_empty().then_some(values)
     }
 }
 

@@ -5,7 +5,8 @@
 //! of a document as the keys of its entries ([`KeyLayout::entries`]), and conditions on the leading
 //! components as [`KeyRange`]s ([`KeyLayout::ranges`]). Every document that fulfils the conditions has an
 //! entry in one of the ranges; a document with an entry there may fail them, since long text is cut
-//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides.
+//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides. Where nothing was cut or
+//! folded, the key has the values themselves ([`KeyLayout::values`]).
 //!
 //! | component | bytes |
 //! |---|---|
@@ -16,7 +17,7 @@
 //! | text | `02`, then the text as in matching, each `00` as `00 ff`; end `00 01`, or `00 02` if it was cut |
 //!
 //! Doubles are big-endian, with all bits flipped if they are negative, else the sign bit. Texts are folded as
-//! in matching.
+//! in matching. If a number is -0, the byte `30` follows the components.
 //!
 //! All bytes of a descending component are inverted. The first byte of a key tells its kind: `10` for values,
 //! `20` for the entry of a document with more elements than [`ELEMENTS_MAX`], which is a candidate of every
@@ -30,5 +31,5 @@ mod range;
 mod value;
 
 pub use error::Error;
-pub use layout::{CUT_LENGTH, DocumentKeys, ELEMENTS_MAX, KeyComponent, KeyLayout, KeyType};
+pub use layout::{CUT_LENGTH, ComponentValue, DocumentKeys, ELEMENTS_MAX, KeyComponent, KeyLayout, KeyType};
 pub use range::{ComponentCondition, KeyBound, KeyRange, overflow_range};

@@ -4,7 +4,7 @@ use millrace_document::DocumentValue;
 use millrace_linguistics::FieldAnalyzer;
 
 use crate::KeyType;
-use crate::layout::CUT_LENGTH;
+use crate::layout::{CUT_LENGTH, ComponentValue};
 
 /// First byte of a component without a value, and of one with a value.
 pub(crate) const MISSING: u8 = 1;
@@ -35,6 +35,35 @@ pub(crate) fn write_value(
     true
 }
 
+/// Reads the value of a component, with the bytes of ascending order; `None` if it was cut, or there is none.
+pub(crate) fn read_value(key_type: KeyType, part: &[u8]) -> Option<ComponentValue> {
+    let (first, rest) = part.split_first()?;
+    let bits = || rest.try_into().ok().map(u64::from_be_bytes);
+    match (*first, key_type) {
+        (MISSING, _) => Some(ComponentValue::Missing),
+        (PRESENT, KeyType::Bool) => rest.first().map(|byte| ComponentValue::Bool(*byte != 0)),
+        (PRESENT, KeyType::Integer) => bits().map(|bits| ComponentValue::Integer((bits ^ (1 << 63)) as i64)),
+        (PRESENT, KeyType::Float) => bits().map(|bits| ComponentValue::Float(number_of(bits))),
+        (PRESENT, KeyType::Text) => read_text(rest).map(ComponentValue::Text),
+        _ => None,
+    }
+}
+
+fn read_text(bytes: &[u8]) -> Option<String> {
+    let mut text = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.iter();
+    loop {
+        match *rest.next()? {
+            ESCAPE => match *rest.next()? {
+                ESCAPED => text.push(ESCAPE),
+                WHOLE => break String::from_utf8(text).ok(),
+                _ => break None,
+            },
+            byte => text.push(byte),
+        }
+    }
+}
+
 pub(crate) fn write_integer(number: i64, out: &mut Vec<u8>) {
     out.push(PRESENT);
     out.extend_from_slice(&((number as u64) ^ (1 << 63)).to_be_bytes());
@@ -52,6 +81,14 @@ fn ordered_bits(number: f64) -> u64 {
     }
     let bits = if number == 0.0 { 0 } else { number.to_bits() };
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// Number with these ordered bits.
+fn number_of(bits: u64) -> f64 {
+    if bits == u64::MAX {
+        return f64::NAN;
+    }
+    f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits })
 }
 
 /// The text as it is compared.

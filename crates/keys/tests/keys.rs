@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use millrace_document::DocumentValue;
 use millrace_keys::{
-    CUT_LENGTH, ComponentCondition, DocumentKeys, ELEMENTS_MAX, Error, KeyBound, KeyComponent, KeyLayout,
-    KeyType, overflow_range,
+    CUT_LENGTH, ComponentCondition, ComponentValue, DocumentKeys, ELEMENTS_MAX, Error, KeyBound,
+    KeyComponent, KeyLayout, KeyType, overflow_range,
 };
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use proptest::prelude::*;
@@ -30,11 +30,12 @@ fn values(key_type: KeyType) -> BoxedStrategy<DocumentValue> {
     let near = prop_oneof![Just(i64::MIN), Just(i64::MAX), -3..3_i64, any::<i64>()];
     let floats = prop_oneof![
         Just(0.0),
-        Just(-0.0),
         Just(f64::INFINITY),
         Just(f64::NEG_INFINITY),
         Just(f64::MIN_POSITIVE),
-        any::<f64>().prop_filter("NaN is compared apart", |number| !number.is_nan())
+        any::<f64>().prop_filter("NaN and -0 are compared apart", |number| {
+            !number.is_nan() && number.to_bits() != (-0.0_f64).to_bits()
+        })
     ];
     match key_type {
         KeyType::Bool => any::<bool>().prop_map(DocumentValue::Bool).boxed(),
@@ -53,6 +54,16 @@ fn compare(one: &DocumentValue, other: &DocumentValue) -> Ordering {
         }
         (DocumentValue::String(one), DocumentValue::String(other)) => one.as_bytes().cmp(other.as_bytes()),
         _ => unreachable!("both have the type of the component"),
+    }
+}
+
+fn component_value(value: &DocumentValue) -> ComponentValue {
+    match value {
+        DocumentValue::Bool(value) => ComponentValue::Bool(*value),
+        DocumentValue::Long(number) => ComponentValue::Integer(*number),
+        DocumentValue::Double(number) => ComponentValue::Float(*number),
+        DocumentValue::String(text) => ComponentValue::Text(text.clone()),
+        _ => unreachable!("it has the type of a component"),
     }
 }
 
@@ -102,6 +113,22 @@ proptest! {
         }
         prop_assert_eq!(both.length_of(&key[..key.len() - 1], 2), None);
         prop_assert_eq!(both.length_of(&overflow_range().low, 1), None);
+    }
+
+    #[test]
+    fn a_key_has_its_values((types, descending, one, _) in two_pairs()) {
+        let components = types.iter().zip(descending);
+        let components = components.map(|(key_type, descending)| KeyComponent { descending, ..component(*key_type) });
+        let layout = layout(components.collect());
+        let key = only(&layout, &[&one[0], &one[1]]);
+        let expected: Vec<ComponentValue> = one.iter().map(component_value).collect();
+        prop_assert_eq!(layout.values(&key), Some(expected));
+        let missing = layout.entries(&[vec![&one[0]], Vec::new()]).keys.remove(0);
+        let expected = vec![component_value(&one[0]), ComponentValue::Missing];
+        prop_assert_eq!(layout.values(&missing), Some(expected));
+        prop_assert_eq!(layout.values(&key[..key.len() - 1]), None);
+        prop_assert_eq!(layout.values(&[&key[..], &[0]].concat()), None);
+        prop_assert_eq!(layout.values(&overflow_range().low), None);
     }
 
     #[test]
@@ -155,6 +182,31 @@ fn a_number_that_is_none_is_above_all_others() {
     let of = |number| only(&layout, &[&DocumentValue::Double(number)]);
     assert!(of(f64::NAN) > of(f64::INFINITY));
     assert_eq!(of(f64::NAN), of(-f64::NAN));
+    let values = layout.values(&of(-f64::NAN)).expect("the key has it");
+    let [ComponentValue::Float(number)] = values[..] else { unreachable!("the component is a number") };
+    assert_eq!(number.to_bits(), f64::NAN.to_bits());
+}
+
+#[test]
+fn negative_zero_is_found_as_zero_and_is_not_in_the_key() {
+    for descending in [false, true] {
+        let float = KeyComponent { descending, ..component(KeyType::Float) };
+        let layout = layout(vec![float.clone(), float]);
+        let (zero, double) = (DocumentValue::Double(0.0), DocumentValue::Double(-0.0));
+        let float = DocumentValue::Float(-0.0);
+        let key = only(&layout, &[&zero, &zero]);
+        assert_eq!(layout.values(&key), Some(vec![ComponentValue::Float(0.0); 2]));
+        let bound = KeyBound { number: 0.0, inclusive: true };
+        let range = ComponentCondition::FloatRange(bound, bound);
+        let ranges = layout.ranges(&[range]).expect("it fits the type");
+        for values in [[&double, &zero], [&zero, &double], [&float, &float]] {
+            let negative = only(&layout, &values);
+            assert_eq!(layout.length_of(&negative, 2), Some(key.len()));
+            assert_eq!(negative[..key.len()], key[..], "they are equal");
+            assert!(ranges[0].contains(&negative));
+            assert_eq!(layout.values(&negative), None);
+        }
+    }
 }
 
 #[test]
@@ -181,6 +233,8 @@ fn long_text_is_cut_and_found() {
     assert!(ranges[0].contains(&key));
     let prefix = layout.ranges(&[ComponentCondition::Prefix(sought)]).expect("it is text");
     assert!(prefix[0].contains(&key));
+    assert_eq!(layout.values(&key), None, "the key does not have the text");
+    assert!(layout.values(&only(&layout, &[&exact])).is_some());
 }
 
 #[test]

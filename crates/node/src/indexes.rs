@@ -12,6 +12,7 @@
 //! is in a file of notes before it is in the store.
 
 mod choosing;
+mod covering;
 mod definition;
 mod erasing;
 mod feed;
@@ -25,6 +26,7 @@ mod service;
 mod stale;
 mod status;
 mod usage;
+mod uses;
 mod verify;
 
 #[cfg(test)]
@@ -33,6 +35,7 @@ mod tests;
 pub(crate) use choosing::IndexPlacing;
 pub(crate) use definition::definitions;
 
+pub use covering::CoveringEntries;
 pub use definition::IndexDefinition;
 pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};

@@ -15,6 +15,7 @@ mod share;
 mod sources;
 mod spread;
 mod targets;
+mod unscoped;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,6 +38,7 @@ pub use self::run::{
 pub use self::share::{StartedShare, start as start_share};
 pub use self::sources::{LackingSchema, SchemaPart, by_chain, is_chain};
 pub use self::spread::with_timeout;
+pub use self::unscoped::naming_index;
 use crate::models::QueryEmbeddings;
 use crate::{CompiledApplication, Error, Node};
 

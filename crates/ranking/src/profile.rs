@@ -54,6 +54,18 @@ pub(crate) struct CompiledPhase {
     pub rerank_count: usize,
 }
 
+/// Features that read no fields but those of conditions, and those that their parameters name.
+const NAMING_FEATURES: [&str; 8] = [
+    "attribute",
+    "firstPhase",
+    "nativeAttributeMatch",
+    "nativeFieldMatch",
+    "nativeProximity",
+    "nativeRank",
+    "now",
+    "query",
+];
+
 /// The best matches after the first phase.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BestHits {
@@ -244,6 +256,13 @@ impl CompiledProfile {
     pub fn feature_parameters(&self, plan: &Plan) -> impl Iterator<Item = &str> {
         let features = self.used_features(plan).map(move |feature| &self.features[feature].0);
         features.flat_map(|name| name.parameters.iter().map(String::as_str))
+    }
+
+    /// True if the profile, for a plan, certainly reads no fields but those of conditions, and those that
+    /// [`CompiledProfile::feature_parameters`] name.
+    pub fn reads_named_fields(&self, plan: &Plan) -> bool {
+        let mut features = self.used_features(plan).map(|feature| &self.features[feature].0);
+        self.diversity.is_none() && features.all(|name| NAMING_FEATURES.contains(&name.name.as_str()))
     }
 
     /// Score that a document must exceed in the first phase to be a hit: that of the request, else that

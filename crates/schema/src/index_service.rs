@@ -18,7 +18,7 @@ pub struct IndexConfig {
     pub document_type: Arc<str>,
     /// Keys, 1 to 8.
     pub keys: Vec<IndexKeyConfig>,
-    /// Paths of stored fields, at most 16.
+    /// Paths of stored fields with one value, at most 16.
     pub stored: Vec<String>,
     /// Selection of its documents; `None` for all.
     pub selection: Option<SourcedText<String>>,

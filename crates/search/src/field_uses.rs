@@ -94,6 +94,12 @@ impl PreparedSearch {
         }
         uses
     }
+
+    /// Fields of the schema that the query uses, if it certainly uses no others.
+    pub fn all_used_fields(&self) -> Option<BTreeSet<&str>> {
+        let fields = || self.field_uses().into_iter().map(|(field, _)| field).collect();
+        self.profile.reads_named_fields(&self.plan).then(fields)
+    }
 }
 
 /// Name of the field that a path begins with. The number of a position on a z-curve is of its field.

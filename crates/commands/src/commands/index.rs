@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Value, json};
 
@@ -230,7 +231,12 @@ fn state(index: &Value) -> String {
         }
         "deferred" => {}
         "ready" => {
-            line += &format!(" {} entries   {} bytes", index["entries"], index["bytes"]);
+            let count = |name: &str| index[name].as_u64().unwrap_or(0);
+            line += &format!(" {} entries   {}", HumanCount(count("entries")), HumanBytes(count("bytes")));
+            line += &index["lag"].as_u64().map_or_else(String::new, |lag| format!("   lags by {lag} s"));
+            if count("waiting") > 0 {
+                line += &format!("   {} changes wait", HumanCount(count("waiting")));
+            }
             line += &placed::missing(index);
             line += &placed::lacking_reason(index);
         }

@@ -103,12 +103,13 @@ fn any_node_shows_the_copies() {
             index["placed"],
             index["copies-ready"],
             index["entries"],
-            index["bytes"]
+            index["bytes"],
+            index["lag"]
         ])
     });
     assert_eq!(
         states.collect::<Vec<_>>(),
-        [json!(["due", "ready", true, 4, 160, 4_000]), json!(["later", "deferred", true, 0, 0, 0])]
+        [json!(["due", "ready", true, 4, 160, 4_000, 90]), json!(["later", "deferred", true, 0, 0, 0, null])]
     );
     let (_, index) = ask(&nodes, "GET /index/v1/notes/due", "");
     assert_eq!(index["keys"], json!([{ "field": "due", "order": "descending", "several": false }]));

@@ -9,6 +9,7 @@ use millrace_plan::Plan;
 use super::usage::choice;
 use super::{IndexChoice, NarrowedScope, PlacementLinks};
 use crate::cluster::NodeCluster;
+use crate::metrics::MetricGauge;
 use crate::{Error, Node};
 
 /// Places of the entries of indexes that are declared as placed.
@@ -58,6 +59,13 @@ impl Node {
     /// [`Node::joined`].
     pub fn follow_placement(self: &Arc<Self>, links: PlacementLinks) {
         self.placed_indexes().follow_table(self, links);
+    }
+
+    /// Gauges of the indexes; none where there are none.
+    pub(crate) fn index_gauges(&self) -> Vec<MetricGauge> {
+        let mut gauges = self.indexes().gauges(self.placed_indexes().places_any());
+        gauges.extend(self.placed_indexes().gauges());
+        gauges
     }
 
     /// Checks the parameters of a query about indexes. Reads no index.

@@ -52,21 +52,32 @@ impl IndexDefinition {
     fn new(config: &IndexConfig, content: &Arc<str>, schema: &Arc<Schema>) -> Result<Self, SchemaError> {
         let refuse = |reason: String| SchemaError::Invalid { place: config.place.clone(), reason };
         let selection = config.selection.as_ref().map(|text| selection(text, schema)).transpose()?;
-        let components = config.keys.iter().map(|key| component(key, schema)).collect::<Option<Vec<_>>>();
-        let components = components
-            .ok_or_else(|| refuse(format!("a key of index '{}' is not an attribute", config.name)))?;
+        let keys = config.keys.iter().map(|key| component(key, schema));
+        let stored = config.stored.iter().map(|path| stored_component(path, schema));
+        let components = keys.chain(stored).collect::<Option<Vec<_>>>();
+        let unfit =
+            || refuse(format!("a key or stored field of index '{}' is not an attribute", config.name));
+        let components = components.ok_or_else(unfit)?;
         let layout = KeyLayout::new(components).map_err(|error| refuse(error.to_string()))?;
         let matchings: Vec<_> = config
             .keys
             .iter()
             .map(|key| schema.field_or_part(&key.path).map(|field| (&field.data_type, &field.matching)))
             .collect();
-        let text = format!(
+        let mut text = format!(
             "{KEYS_VERSION} {content} {} {:?} {matchings:?} {:?}",
             config.document_type,
             config.keys,
             config.selection.as_ref().map(|selection| &selection.value)
         );
+        if layout.components().iter().any(|component| component.key_type == KeyType::Float) {
+            text += " with -0";
+        }
+        if !config.stored.is_empty() {
+            let fields = config.stored.iter().map(|path| schema.field_or_part(path));
+            let types: Vec<_> = fields.map(|field| field.map(|field| &field.data_type)).collect();
+            text += &format!(" {:?} {types:?}", config.stored);
+        }
         Ok(IndexDefinition {
             config: config.clone(),
             content: Arc::clone(content),
@@ -107,12 +118,12 @@ impl IndexDefinition {
         if self.selection.as_ref().is_some_and(|selection| !selection.matches(document, 0)) {
             return Vec::new();
         }
-        let has_group = self.config.keys.iter().any(|key| &*key.path == IndexKeyConfig::GROUP);
+        let has_group = self.paths().any(|path| path == IndexKeyConfig::GROUP);
         let group = has_group.then(|| DocumentValue::String(group_name(document)));
-        let mut values: Vec<Vec<&DocumentValue>> = Vec::with_capacity(self.config.keys.len());
-        for key in &self.config.keys {
+        let mut values: Vec<Vec<&DocumentValue>> = Vec::with_capacity(self.layout.components().len());
+        for path in self.paths() {
             let mut found = Vec::new();
-            match &*key.path {
+            match path {
                 IndexKeyConfig::GROUP => found.extend(&group),
                 path => {
                     let (field, rest) = path.split_once('.').unwrap_or((path, ""));
@@ -126,11 +137,17 @@ impl IndexDefinition {
         self.layout.entries(&values).keys
     }
 
+    /// Paths of the components of its keys: those that it declares as keys, then stored fields.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        let keys = self.config.keys.iter().map(|key| key.path.as_str());
+        keys.chain(self.config.stored.iter().map(String::as_str))
+    }
+
     /// Fields whose values the index needs.
     pub(super) fn fields(&self) -> Vec<String> {
         let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
-        let keys = self.config.keys.iter().filter(|key| key.path != IndexKeyConfig::GROUP);
-        let mut fields: BTreeSet<String> = keys.map(|key| first(&key.path)).collect();
+        let paths = self.paths().filter(|path| *path != IndexKeyConfig::GROUP);
+        let mut fields: BTreeSet<String> = paths.map(first).collect();
         let selected =
             self.selection.iter().flat_map(|selection| selection.fields(&self.config.document_type));
         fields.extend(selected.map(str::to_owned));
@@ -192,6 +209,13 @@ fn component(key: &IndexKeyConfig, schema: &Schema) -> Option<KeyComponent> {
     let is_folded = key_type == KeyType::Text && !field.matching.cased;
     let analyzer = is_folded.then(|| Arc::new(FieldAnalyzer::new(&field.matching, TextLanguage::Unknown)));
     Some(KeyComponent { key_type, analyzer, descending, several })
+}
+
+/// Component for the value of a stored field, as it is: it follows the keys, so it orders no entries but
+/// those of equal keys.
+fn stored_component(path: &str, schema: &Schema) -> Option<KeyComponent> {
+    let key = IndexKeyConfig { path: path.to_owned(), descending: false, several: false };
+    Some(KeyComponent { analyzer: None, ..component(&key, schema)? })
 }
 
 fn element_type(data_type: &DataType) -> &DataType {

@@ -239,7 +239,7 @@ pub(super) fn scope<'e>(
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(buckets.stale.clone())));
     }
     let ordered = OrderedEntries { name: definition.name().to_owned(), first, versions };
-    NarrowedScope { parts, index_use, ordered: (!is_whole).then_some(ordered) }
+    NarrowedScope { parts, index_use, ordered: (!is_whole).then_some(ordered), entries: None }
 }
 
 #[cfg(test)]

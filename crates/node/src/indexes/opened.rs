@@ -31,7 +31,8 @@ pub(super) struct OpenedIndex {
     ready: AtomicBool,
     /// Progress of reading, up to [`READ_WHOLE`].
     progress: AtomicU64,
-    pub began: Instant,
+    /// Time of the first page of the reading under way.
+    began: Mutex<Option<Instant>>,
     pub error: Mutex<Option<String>>,
 }
 
@@ -91,7 +92,7 @@ impl OpenedIndex {
             reading: Mutex::new(Some(ReadPosition { from, continuation: None, wanted, looks_up_drops })),
             ready: AtomicBool::new(false),
             progress: AtomicU64::new(0),
-            began: Instant::now(),
+            began: Mutex::default(),
             error: Mutex::new(None),
         })
     }
@@ -122,6 +123,13 @@ impl OpenedIndex {
         self.progress.load(Ordering::Relaxed) as f64 / READ_WHOLE
     }
 
+    /// Seconds that the reading under way should still take; known from 1 % on.
+    pub fn seconds_left(&self) -> Option<f64> {
+        let progress = self.progress();
+        let began = self.began.lock().filter(|_| progress >= 0.01)?;
+        Some(began.elapsed().as_secs_f64() * (1.0 - progress) / progress)
+    }
+
     fn position(&self) -> parking_lot::MutexGuard<'_, Option<ReadPosition>> {
         self.reading.lock()
     }
@@ -142,6 +150,7 @@ impl OpenedIndex {
         let wanted = position.as_ref().is_none_or(|position| position.wanted);
         let from = complete_from(&self.copy, late);
         *position = Some(ReadPosition { from, continuation: None, wanted, looks_up_drops: true });
+        self.progress.store(0, Ordering::Relaxed);
     }
 
     /// True if documents in the scopes of drops are to be looked up first.
@@ -161,6 +170,9 @@ impl OpenedIndex {
         let Some(position) = self.position().clone().filter(|position| position.wanted) else {
             return Ok(false);
         };
+        if position.continuation.is_none() {
+            *self.began.lock() = Some(Instant::now());
+        }
         let is_build = position.from == Timestamp(0);
         let visit = StoreVisit {
             from: position.from,

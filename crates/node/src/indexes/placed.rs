@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use millrace_env::RealDisk;
+use millrace_env::{LatencyHistogram, RealDisk};
 use millrace_index_placement::{CopyProgress, NodeCopyReport};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -192,7 +192,27 @@ impl PlacedIndexes {
                 "Bytes of changes that wait for nodes with copies, or are on their way",
                 self.source.queued_bytes() as f64,
             ),
+            MetricGauge::counted(
+                "millrace.index.feed.cut",
+                "Queues of such changes that ran over: the copies have read again what changed",
+                self.source.cuts.load(Ordering::Relaxed),
+            ),
+            gauge(
+                "millrace.index.lag_seconds",
+                "Lag of the copy that lags most, from 30 seconds or lag-max on; 0 below",
+                reports.copies.values().filter_map(|report| report.lag).max().unwrap_or(0) as f64,
+            ),
+            MetricGauge::counted(
+                "millrace.index.scans_behind",
+                "Scans of copies that had not taken everything in in time",
+                service.scans_behind.load(Ordering::Relaxed),
+            ),
         ]
+    }
+
+    /// Times of the scans of copies, if there were any.
+    pub(crate) fn scan_times(&self) -> Option<&LatencyHistogram> {
+        self.service.get().map(|service| &service.scans).filter(|times| times.count() > 0)
     }
 
     /// Ends the work, and writes what is in memory.

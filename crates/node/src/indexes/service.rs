@@ -21,6 +21,7 @@ use super::following::FollowerSwitch;
 use super::notes::{MARGIN_US, NotedChange};
 use super::opened::{OpenedIndex, remove_directory};
 use super::stale::overlap;
+use super::uses::IndexUseCounts;
 use crate::Error;
 
 /// Bytes of changes in memory after which an index is written to the disk.
@@ -48,6 +49,7 @@ const RETRY: Duration = Duration::from_secs(5);
 pub struct NodeIndexes {
     inner: Arc<IndexesInner>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    pub(super) uses: IndexUseCounts,
 }
 
 pub(super) struct IndexesInner {
@@ -103,7 +105,7 @@ impl NodeIndexes {
             // What changes before the indexes are open is noted.
             follower.set_own(Some(Arc::clone(&inner.feed) as Arc<_>));
         }
-        NodeIndexes { inner: Arc::new(inner), thread: Mutex::new(None) }
+        NodeIndexes { inner: Arc::new(inner), thread: Mutex::new(None), uses: IndexUseCounts::default() }
     }
 
     /// Keeps these indexes from now on: opens those that are new, builds them in the background, and removes

@@ -96,13 +96,11 @@ fn status(index: &OpenedIndex) -> IndexStatus {
         () if index.is_deferred() => IndexState::Deferred,
         () => IndexState::Building,
     };
-    let progress = index.progress();
-    let is_known = state == IndexState::Building && progress >= 0.01;
     IndexStatus {
         definition: Arc::clone(&index.definition),
         state,
-        progress,
-        seconds_left: is_known.then(|| index.began.elapsed().as_secs_f64() * (1.0 - progress) / progress),
+        progress: index.progress(),
+        seconds_left: index.seconds_left().filter(|_| state == IndexState::Building),
         entries: copy.entries,
         bytes: copy.bytes,
         runs: copy.runs,

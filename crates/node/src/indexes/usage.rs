@@ -18,6 +18,7 @@ use millrace_plan::{NumberRange, Plan, PlanLeaf, PlanNode, Predicate, StreamedSc
 use millrace_schema::IndexKeyConfig;
 use millrace_store::ViewScope;
 
+use super::covering::CoveringEntries;
 use super::in_order::{self, OrderedEntries};
 use super::opened::OpenedIndex;
 use super::service::{document_id, group_key};
@@ -75,6 +76,8 @@ pub enum CandidateReading {
     InOrder,
     /// All documents of the groups.
     ByGroup,
+    /// None: the entries have all that the query uses.
+    FromEntries,
 }
 
 impl fmt::Display for IndexUse {
@@ -83,6 +86,7 @@ impl fmt::Display for IndexUse {
             CandidateReading::ById => "read by id",
             CandidateReading::InOrder => "the first in the order of the hits, read by id",
             CandidateReading::ByGroup => "read by group",
+            CandidateReading::FromEntries => "read from the index alone",
         };
         write!(f, "index {}: {} candidates in {} groups, {read}", self.name, self.candidates, self.groups)?;
         if self.stale > 0 {
@@ -100,6 +104,8 @@ pub struct NarrowedScope {
     pub index_use: IndexUse,
     /// Entries that the first part is of, if later entries were not read. Then it must have enough hits.
     pub ordered: Option<OrderedEntries>,
+    /// Entries of the first part, if a query can be answered from them.
+    pub entries: Option<CoveringEntries>,
 }
 
 /// Documents that can be hits.
@@ -363,6 +369,7 @@ fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<Narrowed
     let by_id = first.continuation.is_none();
     let (mut documents, mut groups) = (BTreeSet::new(), BTreeSet::new());
     let (mut candidates, mut page) = (0, first);
+    let mut covering = CoveringEntries::new(&access.index.definition).filter(|_| by_id);
     loop {
         for entry in page.entries.iter().filter(|entry| buckets.has(&entry.document)) {
             candidates += 1;
@@ -370,6 +377,9 @@ fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<Narrowed
             groups.extend(key.and_then(DocumentGroup::from_key));
             if by_id {
                 documents.extend(document_id(&entry.document));
+            }
+            if let Some(covering) = &mut covering {
+                covering.push(&entry.key, &entry.document);
             }
         }
         let Some(next) = page.continuation.take() else { break };
@@ -389,7 +399,7 @@ fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<Narrowed
     if !buckets.stale.is_empty() {
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(buckets.stale.clone())));
     }
-    Ok(NarrowedScope { parts, index_use, ordered: None })
+    Ok(NarrowedScope { parts, index_use, ordered: None, entries: covering })
 }
 
 fn parameter<'p>(plan: &'p Plan, name: &str) -> Option<&'p str> {
@@ -468,6 +478,13 @@ pub(super) fn conditions(
         return Err(UnfitIndex::NoCondition(first.to_owned()));
     }
     Ok(conditions)
+}
+
+impl IndexDefinition {
+    /// True if the index can answer a query over all groups.
+    pub(crate) fn answers(&self, plan: &Plan) -> bool {
+        conditions(self, plan).is_ok()
+    }
 }
 
 /// Leaves that every hit fulfils.

@@ -24,7 +24,12 @@ impl Node {
             description: "Time from handing a write to its replicas until all that must have it have synced it",
             histogram: view.replication_times(),
         });
-        std::iter::once(synced).chain(replicated).collect()
+        let scanned = self.placed_indexes.scan_times().map(|times| DescribedHistogram {
+            name: "millrace_index_scan_duration_seconds",
+            description: "Time to read entries of a copy of a placed index, with the wait until it has everything",
+            histogram: times,
+        });
+        std::iter::once(synced).chain(replicated).chain(scanned).collect()
     }
 
     /// Gauges that are read when metrics are requested.
@@ -141,7 +146,7 @@ impl Node {
             let description = "Share of the memory of the machine, or of its limit, that the process uses";
             gauge("content.proton.resource_usage.memory", description, share)
         }));
-        gauges.extend(self.placed_indexes.gauges());
+        gauges.extend(self.index_gauges());
         gauges.extend(self.models.gauges());
         gauges.extend(self.cluster().member().map(|member| member.gauges()).unwrap_or_default());
         gauges.extend(self.cluster_view.get().map(|view| view.gauges()).unwrap_or_default());

@@ -28,7 +28,7 @@ use super::observer::QueryObserver;
 use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, beside, having};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
-use crate::indexes::{IndexUse, NarrowedPart, first_entries};
+use crate::indexes::{CandidateReading, IndexUse, NarrowedPart, NarrowedScope, first_entries};
 use crate::models::QueryEmbeddings;
 use crate::pool::{self, WorkFlow};
 use crate::{CompiledApplication, Error, Node};
@@ -311,9 +311,17 @@ impl PreparedQuery {
             let Some(narrowed) = narrowed.filter(|_| node.paths().is_fast()) else {
                 return Ok((view(&NarrowedPart::Scope(scope.clone()))?, None));
             };
-            let parts = narrowed.parts.into_iter().map(|part| common(part, &self.scope));
-            let views = parts.map(|part| Ok(view(&part)?)).collect::<Result<Vec<_>, Error>>()?;
-            if let (Some(ordered), Some(sought)) = (&narrowed.ordered, views.first())
+            let NarrowedScope { parts, mut index_use, ordered, entries } = narrowed;
+            let place = (node.store(), within);
+            let covered = entries
+                .and_then(|entries| entries.view(search, &self.request.deployment, &self.scope, place));
+            if covered.is_some() {
+                index_use.reading = CandidateReading::FromEntries;
+            }
+            let others = parts.into_iter().skip(usize::from(covered.is_some()));
+            let others = others.map(|part| Ok(view(&common(part, &self.scope))?));
+            let views = covered.map(Ok).into_iter().chain(others).collect::<Result<Vec<_>, Error>>()?;
+            if let (Some(ordered), Some(sought)) = (&ordered, views.first())
                 && let Some(matched) = search.matched(sought.as_ref(), &self.deadline)?
                 && matched.saturating_sub(ordered.changed(sought.as_ref())?)
                     < plan.offset.saturating_add(plan.hits) as u64
@@ -321,7 +329,8 @@ impl PreparedQuery {
                 first = Some(ordered.more()?);
                 continue;
             }
-            return Ok((JoinedView::of(views), Some(narrowed.index_use)));
+            node.indexes().count(&index_use);
+            return Ok((JoinedView::of(views), Some(index_use)));
         }
     }
 

@@ -75,7 +75,8 @@ pub(super) static ATTRIBUTE: KeywordTable<FieldDecl> = KeywordTable {
     block: "attribute",
     kind: "attribute property",
     rows: keywords! {
-        "fast-search", "fast-search", "No effect: every value is scanned.",
+        "fast-search", "fast-search",
+            "No effect by itself: every value is scanned. `<fast-search>` in services.xml keeps indexes of such fields.",
             |_, _, field| { settings(field).fast_search = true; Ok(()) };
         "fast-access", "fast-access", "No effect: documents can always be selected by the values.",
             |_, _, field| { settings(field).fast_access = true; Ok(()) };

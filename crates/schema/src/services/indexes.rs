@@ -129,7 +129,7 @@ static INDEX_CHILDREN: SettingTable<ChildReader<IndexFields>> = SettingTable {
     block: "Elements of index",
     rows: &[settings! {
         "key", "<key field='date' order='descending'/>", "A key.", key;
-        "stored", "<stored field='title'/>", "A stored field; checked, and without effect.", stored;
+        "stored", "<stored field='title'/>", "A stored field, for queries that use nothing but keys and such fields.", stored;
     }],
 };
 
@@ -294,9 +294,15 @@ fn key(reader: &mut IndexReader<'_, '_>, node: Node<'_, '_>, fields: &mut IndexF
 fn stored(reader: &mut IndexReader<'_, '_>, node: Node<'_, '_>, fields: &mut IndexFields) {
     let mut field = None;
     reader.attributes(node, &STORED, &mut field);
-    let Some((path, _)) = reader.field(node, field, &fields.schema) else { return };
+    let Some((path, several)) = reader.field(node, field, &fields.schema) else { return };
     if fields.stored.contains(&path) {
         reader.refuse(node, format!("the stored field '{path}' is given twice"));
+    }
+    if several {
+        let place = xml::place(reader.file, node);
+        let reason = "has several values, and is not kept in the entries: only single ones are";
+        reader.findings.warnings.push(format!("{place}: the stored field '{path}' {reason}"));
+        return;
     }
     fields.stored.push(path);
 }

@@ -77,12 +77,14 @@ fn declarations_are_read_from_both_places() {
   <index name='by-tag_1.x' document='note' slices='1' copies='1'><key field='tags' order='descending'/><key field='due' order='ascending'/></index>
   <index name='score' document='note'><key field='scores.key'/></index>
   <index name='name' document='note'><key field='people.name'/></index>
+  <index name='beside' document='note'><key field='due'/><stored field='tags'/><stored field='owner'/></index>
 </index-service>",
         &[
             "due note [due id.group] [\"owner\"] 'note.due > 0' true 3/16",
             "by-tag_1.x note [tags-* due] [] '' false 1/1",
             "score note [scores.key*] [] '' false 3/16",
             "name note [people.name*] [] '' false 3/16",
+            "beside note [due] [\"owner\"] '' false 3/16",
         ],
     );
     check(

@@ -33,6 +33,11 @@ fn summary(name: &str, fields: &[(&str, &str)]) -> DocumentSummary {
 
 /// A schema with a rank profile by a number and a text, and a summary that shows the text by another name.
 fn mails() -> Arc<Schema> {
+    mails_by("attribute(price) + fieldMatch(title)")
+}
+
+/// The same schema with another first phase.
+fn mails_by(score: &str) -> Arc<Schema> {
     let fields = vec![
         field("title", DataType::String, true),
         field("folder", DataType::String, false),
@@ -41,12 +46,11 @@ fn mails() -> Arc<Schema> {
         field("place", DataType::Position, false),
         field("unused", DataType::String, false),
     ];
-    let score = "attribute(price) + fieldMatch(title)".to_owned();
     let place = SourcePosition { file: "schemas/mail.sd".to_owned(), line: 1, column: 1 };
     let profile = RankProfile {
         name: "default".to_owned(),
         first_phase: RankPhase {
-            expression: Some(SourcedText { value: score, place }),
+            expression: Some(SourcedText { value: score.to_owned(), place }),
             ..RankPhase::default()
         },
         ..RankProfile::default()
@@ -138,4 +142,23 @@ fn a_field_is_shown_by_the_summary_that_hits_have() {
         grouped(plan, "all(group(folder) max(2) each(max(1) each(output(summary(dated)))))");
     };
     assert_eq!(uses(in_groups), "date shown, folder grouped, title not shown");
+}
+
+#[test]
+fn all_fields_are_known_where_features_read_those_that_they_name() {
+    let all = |score: &str| {
+        let schema = mails_by(score);
+        let mut plan = plan(&schema, PlanNode::True, Vec::new());
+        plan.hits = 0;
+        plan.sorting =
+            vec![SortColumn { by: SortBy::Number("date".into()), descending: false, missing: None }];
+        let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
+        let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into());
+        let fields = search.all_used_fields();
+        fields.map(|fields| fields.into_iter().collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(all("1").as_deref(), Some("date"));
+    assert_eq!(all("nativeRank + attribute(price)").as_deref(), Some("date price"));
+    // It reads the lengths of texts.
+    assert_eq!(all("attribute(price) + fieldMatch(title)"), None);
 }

@@ -73,6 +73,30 @@ pub fn first_hits(server: &TestServer, index: &str) -> Option<Vec<String>> {
     Some(hits.iter().filter_map(|hit| hit["id"].as_str().map(str::to_owned)).collect())
 }
 
+/// Values that the index has itself, of the documents that it finds; `None` if some documents could not be
+/// read, or the index was not used.
+pub fn values(server: &TestServer, index: &str) -> Option<Vec<String>> {
+    let (status, answer) = server.query(&[
+        ("yql", "select stars from note where stars > 150 order by stars"),
+        // The default profile reads the titles.
+        ("ranking", "unranked"),
+        ("hits", "400"),
+        ("streaming.selection", "true"),
+        ("timeout", "60s"),
+        ("trace.level", "1"),
+        ("index.use", index),
+    ]);
+    let is_covered = answer["trace"].to_string().contains("read from the index alone");
+    if status != 200
+        || answer.pointer("/root/coverage/full") != Some(&json!(true))
+        || is_covered != (index != "none")
+    {
+        return None;
+    }
+    let hits = answer.pointer("/root/children").and_then(Value::as_array).cloned().unwrap_or_default();
+    Some(hits.iter().map(|hit| format!("{} {}", hit["id"], hit["fields"]["stars"])).collect())
+}
+
 /// Checks that the nodes find by the index what they find without, and that it is on each node what the
 /// documents there say.
 #[track_caller]
@@ -92,6 +116,12 @@ fn check(nodes: &[&TestServer], when: &str) {
             streamed.is_some()
         });
         until(&format!("{when}: in order"), &streamed, || first_hits(server, "by-stars"));
+        let mut streamed = None;
+        until(&format!("{when}: values"), &true, || {
+            streamed = values(server, "none");
+            streamed.is_some()
+        });
+        until(&format!("{when}: values"), &streamed, || values(server, "by-stars"));
         let path = "/index/v1/notes/by-stars/verify";
         let mut compared = Value::Null;
         until(&format!("{when}: compared"), &true, || {

@@ -6,6 +6,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::elastic_types::scrolled;
+use crate::indexes::values;
 use crate::nodes::{TestEtcd, ideal_at, node, put, until, visited};
 use crate::support::{NOTE, SERVICES, TestServer};
 
@@ -19,6 +20,9 @@ const QUERIES: [&str; 4] = [
     "select * from note where stars > 900 order by stars limit 5 offset 3",
     "select * from note where true limit 0 | all(group(stars % 7) order(-count()) each(output(count(), sum(stars))))",
 ];
+
+const INDEXES: &str =
+    "<index-service><index name='by-stars' document='note'><key field='stars'/></index></index-service>";
 
 /// A number, so that a bucket of other groups has the same one.
 const LARGE_GROUP: &str = "3";
@@ -77,6 +81,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     let alone = TestServer::with_notes();
     let services = SERVICES
         .replace("<min-redundancy>1<", "<min-redundancy>2<")
+        .replace("</documents>", &format!("</documents>{INDEXES}"))
         .replace("</content>", "<tuning><bucket-splitting max-documents='1024'/></tuning></content>");
     until("deployed", &200, || nodes[0].deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]).0);
     let early = LARGE / 10;
@@ -103,6 +108,15 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     }
     until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
     nodes.iter().for_each(|server| check(server, "divided"));
+    // Each node answers by its index for its parts alone, though it has the entries of others.
+    for server in &nodes {
+        let mut streamed = None;
+        until("divided: streamed", &true, || {
+            streamed = values(server, "none");
+            streamed.is_some()
+        });
+        until("divided: from the entries", &streamed, || values(server, "by-stars"));
+    }
     nodes.iter().for_each(|server| check_visit(server, &begun, early));
     for server in &nodes {
         until("read beside it", &200, || server.get(&beside).0);

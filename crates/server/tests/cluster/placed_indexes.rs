@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::indexes::{feed, first_hits, found, query};
+use crate::indexes::{feed, first_hits, found, query, values};
 use crate::nodes::{TestEtcd, count, node, node_with, put, services, until};
 use crate::support::{NOTE, TestServer};
 
@@ -37,13 +37,30 @@ fn check(nodes: &[&TestServer], index: &str, when: &str) {
                 streamed.is_some()
             });
             until(&format!("{when}: first hits"), &streamed, || first_hits(server, index));
+            let mut streamed = None;
+            until(&format!("{when}: values"), &true, || {
+                streamed = values(server, "none");
+                streamed.is_some()
+            });
+            until(&format!("{when}: values"), &streamed, || values(server, index));
         }
     }
 }
 
-/// Numbers of copies of an index by the names of the nodes, once all copies are in their places.
+/// Numbers of copies of an index by the names of the nodes, once all copies are in their places: two of each
+/// of its four slices.
 #[track_caller]
 fn balanced(server: &TestServer, when: &str) -> BTreeMap<String, usize> {
+    balanced_as(server, when, (4, 2))
+}
+
+/// The same of an index with this many slices, and copies of each.
+#[track_caller]
+fn balanced_as(
+    server: &TestServer,
+    when: &str,
+    (slices_wanted, copies_wanted): (usize, usize),
+) -> BTreeMap<String, usize> {
     let mut loads = BTreeMap::new();
     until(&format!("{when}: balanced"), &true, || {
         loads.clear();
@@ -55,9 +72,9 @@ fn balanced(server: &TestServer, when: &str) -> BTreeMap<String, usize> {
         }
         let is_complete = |slice: &Value| {
             let copies = copies(slice);
-            copies.len() == 2 && copies.iter().all(|copy| copy["state"] == "ready")
+            copies.len() == copies_wanted && copies.iter().all(|copy| copy["state"] == "ready")
         };
-        slices.len() == 4
+        slices.len() == slices_wanted
             && slices.iter().all(is_complete)
             && server.config(Method::GET, "/index/v1/rebalance").1["balanced"] == true
     });
@@ -83,6 +100,9 @@ fn copies_are_placed_moved_and_made_again() {
     assert_eq!(placed.values().sum::<usize>(), 8, "{placed:?}");
     assert!(placed.len() == 3 && placed.values().all(|load| (2..=3).contains(load)), "{placed:?}");
     check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "fed");
+    let scans = nodes.iter().map(|node| node.metric("millrace_index_scan_duration_seconds_count"));
+    assert!(scans.sum::<f64>() > 0.0);
+    assert!(nodes.iter().all(|node| node.metric("millrace_index_queries_count") > 0.0));
     let (status, answer) = query(&nodes[0], "stars = 7", "late");
     assert!(status == 503 && answer.to_string().contains("deferred"), "{status} {answer}");
 
@@ -155,6 +175,60 @@ fn copies_are_placed_moved_and_made_again() {
     assert!(compared.starts_with("by-stars: 0 differences"), "{compared}");
 }
 
+/// Deploys the application with these indexes, each with eight slices.
+fn declare(server: &TestServer, copies: usize, names: &[&str]) {
+    let key = |name: &str| if name == "by-tag" { "tags" } else { "stars" };
+    let index =
+        |name: &&str| format!("<index name='{name}' document='note'><key field='{}'/></index>", key(name));
+    let indexes: String = names.iter().map(index).collect();
+    let service =
+        format!("<index-service placed='true' copies='{copies}' slices='8'>{indexes}</index-service>");
+    let application = services(2).replace("</documents>", &format!("</documents>{service}"));
+    let files = [("services.xml", &*application), ("schemas/note.sd", NOTE)];
+    until("deployed", &200, || server.deploy(&files).0);
+}
+
+#[test]
+fn declarations_change_while_copies_move() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    declare(&nodes[0], 1, &["by-stars", "other"]);
+    feed(&nodes[1], 0..160);
+    balanced_as(&nodes[0], "one copy", (8, 1));
+    let verified = |server: &TestServer, index: &str| {
+        let compared = succeeds(server, &["index", "verify", index]);
+        assert!(compared.starts_with(&format!("{index}: 0 differences")), "{compared}");
+    };
+
+    // A node is filled while an index comes, another goes, all get more copies, and operators interfere.
+    nodes.push(node(&etcd, "d"));
+    declare(&nodes[1], 2, &["by-stars", "by-tag"]);
+    for method in [Method::POST, Method::DELETE, Method::POST] {
+        let (status, answer) = nodes[2].config(method.clone(), "/index/v1/rebalance");
+        assert!([202, 409, 503].contains(&status), "{method}: {status} {answer}");
+    }
+    feed(&nodes[0], 160..200);
+    balanced_as(&nodes[0], "two copies", (8, 2));
+    until("the other has gone", &404, || nodes[1].config(Method::GET, "/index/v1/notes/other").0);
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "two copies");
+    verified(&nodes[0], "by-stars");
+    verified(&nodes[0], "by-tag");
+
+    // A node that has the only copies of some slices is lost: they are built from the documents.
+    declare(&nodes[2], 1, &["by-stars", "by-tag"]);
+    let loads = balanced_as(&nodes[0], "one copy again", (8, 1));
+    let names = ["a", "b", "c", "d"];
+    let lost = names.iter().position(|name| loads.contains_key(*name)).expect("a node has copies");
+    nodes[lost].kill();
+    let others: Vec<&TestServer> =
+        nodes.iter().enumerate().filter(|(at, _)| *at != lost).map(|(_, node)| node).collect();
+    until("made again", &true, || {
+        !balanced_as(others[0], "a node was lost", (8, 1)).contains_key(names[lost])
+    });
+    check(&others, "by-stars", "a node was lost");
+    verified(others[0], "by-stars");
+}
+
 #[test]
 fn nodes_with_copies_alone_have_no_documents() {
     let Some(etcd) = TestEtcd::start() else { return };
@@ -162,7 +236,9 @@ fn nodes_with_copies_alone_have_no_documents() {
     let mut nodes: Vec<TestServer> =
         ["a", "b"].iter().map(|name| start(name, "gateway,content,controller")).collect();
     nodes.extend(["x", "y"].iter().map(|name| start(name, "gateway,index")));
-    let application = services(2).replace("</documents>", &format!("</documents>{INDEXES}"));
+    let tags = "<index name='by-tag' document='note'><key field='tags'/></index></index-service>";
+    let indexes = INDEXES.replace("</index-service>", tags);
+    let application = services(2).replace("</documents>", &format!("</documents>{indexes}"));
     let files = [("services.xml", &*application), ("schemas/note.sd", NOTE)];
     until("deployed", &200, || nodes[0].deploy(&files).0);
     until("x is a node", &true, || {
@@ -186,4 +262,64 @@ fn nodes_with_copies_alone_have_no_documents() {
     nodes[3].start_again();
     balanced(&nodes[0], "they are back");
     check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "they are back");
+
+    // Of two indexes that answer a query the one with fewer entries is asked.
+    let tagged = json!({ "fields": { "stars": 5, "tags": ["rare"] } }).to_string();
+    let path = "/document/v1/notes/note/group/g1/tagged";
+    until("written", &200, || nodes[0].call(Method::POST, path, &tagged).0);
+    until("found by the tag", &(true, false), || {
+        let (_, answer) = nodes[1].query(&[
+            ("yql", "select * from note where stars >= 0 and tags contains 'rare'"),
+            ("streaming.selection", "true"),
+            ("timeout", "60s"),
+            ("trace.level", "1"),
+        ]);
+        let trace = answer["trace"].to_string();
+        (trace.contains("index by-tag: 1 candidates"), trace.contains("index by-stars: "))
+    });
+}
+
+/// Flips a byte in the middle of each file of entries of a node's copies. Returns their number.
+fn damage(server: &TestServer) -> usize {
+    let files = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let copies = files(server.data_dir().join("placed-indexes")).map(|entry| entry.path());
+    let runs = copies.filter(|path| path.is_dir()).flat_map(files).map(|entry| entry.path());
+    let mut damaged = 0;
+    for run in runs.filter(|path| path.extension().is_some_and(|end| end == "run")) {
+        let mut bytes = std::fs::read(&run).expect("a file");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 16;
+        std::fs::write(&run, bytes).expect("the disk takes it");
+        damaged += 1;
+    }
+    damaged
+}
+
+#[test]
+fn copies_outlive_restarts_damage_and_the_loss_of_etcd() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let mut nodes: Vec<TestServer> = ["a", "b", "c"].iter().map(|name| node(&etcd, name)).collect();
+    declare(&nodes[0], 2, &["by-stars", "by-tag"]);
+    feed(&nodes[1], 0..160);
+    balanced_as(&nodes[0], "fed", (8, 2));
+    let all_agree = |nodes: &[TestServer], when: &str| {
+        check(&nodes.iter().collect::<Vec<_>>(), "by-stars", when);
+        until(&format!("{when}: no difference"), &true, || {
+            nodes[0].millrace(&["index", "verify", "by-stars"]).status.success()
+        });
+    };
+    for at in 0..3 {
+        nodes[at].restart();
+        let first = 160 + 10 * at as u32;
+        feed(&nodes[at], first..first + 10);
+        all_agree(&nodes, &format!("node {at} was restarted"));
+    }
+    // A node that stops has written its copies.
+    nodes[1].terminate();
+    assert!(damage(&nodes[1]) > 0);
+    nodes[1].start_again();
+    all_agree(&nodes, "the files of a node were damaged");
+    balanced_as(&nodes[0], "made again", (8, 2));
+    drop(etcd);
+    check(&nodes.iter().collect::<Vec<_>>(), "by-stars", "etcd is away");
 }

@@ -25,7 +25,7 @@ const NOTE: &str = "schema note {
 }";
 
 const INDEXES: &str = "<index-service copies='1' slices='1'>
-  <index name='by-owner' document='note'><key field='owner'/><key field='stars' order='descending'/></index>
+  <index name='by-owner' document='note'><key field='owner'/><key field='stars' order='descending'/><stored field='owner'/><stored field='weight'/></index>
   <index name='by-stars' document='note'><key field='stars'/></index>
   <index name='by-weight' document='note'><key field='weight' order='descending'/></index>
   <index name='by-code' document='note'><key field='code'/><key field='id.group'/></index>
@@ -180,6 +180,93 @@ fn only_the_candidates_are_read() {
     assert_eq!(answer["root"]["coverage"]["documents"], json!(candidates), "{answer}");
     let traced = format!("index by-stars: {candidates} candidates in 10 groups, read by id");
     assert!(answer.to_string().contains(&traced), "{answer}");
+}
+
+/// Queries by an index, and whether it has all that they use of the documents.
+const COVERED: [(&str, &str, bool); 14] = [
+    ("by-stars", "select stars from note where stars in (3, 7)", true),
+    ("by-stars", "select stars from note where stars > 3 and !(stars = 8) order by stars desc", true),
+    ("by-stars", "select stars from note where stars > 30", true),
+    (
+        "by-stars",
+        "select * from note where stars > 3 limit 0 \
+         | all(group(stars) order(max(stars)) each(output(count(), sum(stars))))",
+        true,
+    ),
+    ("by-weight", "select weight from note where weight > 2.1 and weight < 9", true),
+    ("by-code", "select code from note where code in ('C1', 'C3')", true),
+    ("by-code", "select stars from note where code contains 'C3'", false),
+    ("by-stars", "select * from note where stars = 7", false),
+    ("by-stars", "select stars from note where stars = 7 and weight > 10", false),
+    ("by-stars", "select stars from note where stars = 7 order by weight", false),
+    ("by-owner", "select owner, stars from note where owner contains 'OWNER 3' and weight > 2", true),
+    (
+        "by-owner",
+        "select * from note where owner contains ({prefix: true}'öw') limit 0 \
+         | all(group(owner) order(min(weight)) each(output(count(), sum(stars), max(weight))))",
+        true,
+    ),
+    ("by-owner", "select code from note where owner contains 'öwner 3'", false),
+    ("note.tags", "select tags from note where tags contains 't4'", false),
+];
+
+#[test]
+fn what_the_keys_have_is_answered_from_the_index_alone() {
+    let server = filled(300);
+    verify_all(&server, "fed");
+    let ask = |yql: &str, index: &str| {
+        let (status, answer) = server.query(&[
+            ("yql", yql),
+            ("hits", "400"),
+            ("streaming.selection", "true"),
+            ("index.use", index),
+            ("trace.level", "1"),
+        ]);
+        assert_eq!(status, 200, "{index}: {yql}: {answer}");
+        let mut found: Vec<String> = Vec::new();
+        for child in answer.pointer("/root/children").and_then(Value::as_array).into_iter().flatten() {
+            let mut child = child.clone();
+            without_relevance(&mut child);
+            found.push(child.to_string());
+        }
+        found.sort_unstable();
+        found.push(answer["root"]["fields"]["totalCount"].to_string());
+        (found, answer["trace"].to_string().contains("read from the index alone"))
+    };
+    let check = |when: &str| {
+        for (index, yql, is_covered) in COVERED {
+            let (streamed, _) = ask(yql, "none");
+            let (found, is_from_entries) = ask(yql, index);
+            assert_eq!(found, streamed, "{when}: {index}: {yql}");
+            assert_eq!(is_from_entries, is_covered, "{when}: {index}: {yql}");
+        }
+    };
+    check("fed");
+    let covered = COVERED.iter().filter(|(.., is_covered)| *is_covered).count();
+    let counted = |name: &str| server.metric(&format!("millrace_index_{name}_count"));
+    assert_eq!((counted("queries"), counted("covered")), (COVERED.len() as f64, covered as f64));
+    assert!(counted("candidates") > counted("queries"));
+    assert_eq!(server.metric("millrace_index_waiting"), 0.0);
+    for number in (0..300).step_by(3) {
+        put_as(&server, number, number + 1000);
+    }
+    for number in (0..300).step_by(7) {
+        let path = format!("/document/v1/n/note/group/{}/{number}", GROUPS[number % 10]);
+        assert_eq!(server.call(Method::DELETE, &path, "").0, 200);
+    }
+    // A text that is longer than a key is in the document alone.
+    check("changed");
+    let long = json!({ "code": format!("C1{}", "x".repeat(2000)), "stars": 5 });
+    server.put("/document/v1/n/note/group/ann/long", &long.to_string());
+    let yql = "select code from note where code contains ({prefix: true}'C1')";
+    assert!(ask("select code from note where code contains 'C1'", "by-code").1);
+    assert_eq!(ask(yql, "by-code"), (ask(yql, "none").0, false));
+    // So is the sign of -0.
+    server.put("/document/v1/n/note/group/ann/zero", r#"{"weight":-0.0}"#);
+    let yql = "select weight from note where weight > -1 and weight < 1";
+    let found = ask(yql, "by-weight");
+    assert!(found.0.iter().any(|hit| hit.contains("-0.0")), "{found:?}");
+    assert_eq!(found, (ask(yql, "none").0, false));
 }
 
 /// Indexes, and conditions and orders of which they have too many candidates to look at all. None of the
@@ -454,6 +541,11 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
         assert_eq!(found, status, "{method} {path}: {answer}");
         assert!(answer.to_string().contains(expected), "{method} {path}: {answer}");
     }
-    let (status, answer) = server.query(&[("yql", "select * from note where stars = 1")]);
-    assert_eq!(status, 400, "a query without a scope stays refused: {answer}");
+    // A query without a scope stays refused; if an index answers it over all groups, that is said.
+    for (condition, is_answered) in [("stars = 1", true), ("title contains 'note'", false)] {
+        let (status, answer) = server.query(&[("yql", &*format!("select * from note where {condition}"))]);
+        let text = answer.to_string();
+        assert!(status == 400 && text.contains("streaming.selection=true for all"), "{status} {text}");
+        assert_eq!(text.contains("for all, which index 'by-stars' answers"), is_answered, "{text}");
+    }
 }

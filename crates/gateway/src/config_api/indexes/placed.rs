@@ -373,7 +373,7 @@ impl<'a> IndexView<'a> {
             Some((number, index)) => self.figures(number, index),
             None => json!({
                 "state": "waiting", "progress": 0.0, "seconds-left": null, "entries": 0, "bytes": 0, "copies-ready": 0,
-                "copies-wanted": 0, "replaces": false, "reason": self.waiting_reason(),
+                "copies-wanted": 0, "replaces": false, "lag": null, "reason": self.waiting_reason(),
             }),
         };
         value["placed"] = json!(true);
@@ -419,7 +419,7 @@ impl<'a> IndexView<'a> {
     fn figures(&self, number: IndexNumber, index: &PlacedIndex) -> Value {
         let usable = self.overview.table.usable(&index.content, &index.name);
         let (mut done, mut ready, mut entries, mut bytes) = (0.0, 0_u64, 0_u64, 0_u64);
-        let mut seconds_left: Option<u64> = None;
+        let (mut seconds_left, mut lag): (Option<u64>, Option<u64>) = (None, None);
         let mut failed = None;
         for copies in &index.slices {
             let wanted = usize::from(index.copies);
@@ -441,6 +441,7 @@ impl<'a> IndexView<'a> {
                     PlacedCopyState::Ready if node.is_none_or(|node| node.state == NodeState::Down) => {}
                     PlacedCopyState::Ready => {
                         ready += 1;
+                        lag = lag.max(report.and_then(|report| report.lag));
                         shares.push(1.0);
                     }
                     PlacedCopyState::Made { replacing, .. } => {
@@ -472,6 +473,7 @@ impl<'a> IndexView<'a> {
             "copies-ready": ready,
             "copies-wanted": wanted,
             "replaces": usable.is_some_and(|usable| usable != number),
+            "lag": lag,
             "reason": failed.or_else(|| self.lacks(number).next().map(of_slice)),
         })
     }

@@ -96,6 +96,7 @@ pub(super) enum ImportOutcome {
 struct NodeCopy {
     slice: SliceId,
     stage: CopyStage,
+    /// Beginning of the stage.
     began: Instant,
     /// Time at which the table said first that it leaves.
     leaving: Option<Instant>,
@@ -309,6 +310,7 @@ impl NodeCopies {
     fn set_stage(&mut self, id: CopyId, stage: CopyStage) {
         if let Some(copy) = self.copies.get_mut(&id) {
             copy.stage = stage;
+            copy.began = Instant::now();
         }
     }
 

@@ -1,6 +1,7 @@
 //! Use of a placed index by a node's share of a query over all groups: the entries of one copy of each slice
 //! name the documents that can be hits.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use millrace_store::ViewScope;
 use tokio::task::JoinSet;
 
 use super::super::IndexDefinition;
+use super::super::covering::CoveringEntries;
 use super::super::in_order::{self, ordered_components, too_many_others};
 use super::super::service::{document_id, group_key};
 use super::super::usage::{
@@ -35,6 +37,12 @@ const STREAMED_SHARE: u64 = 5;
 
 /// Time for a copy that is not to be fresh.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Indexes whose numbers of entries for a query are compared, the entries that are counted, and the time for
+/// that.
+const COMPARED_MAX: usize = 8;
+const COUNTED_MAX: usize = 20_000;
+const COMPARING: Duration = Duration::from_millis(500);
 
 /// Smallest page of a slice of which the first entries are read.
 const FIRST_MIN: usize = 256;
@@ -152,7 +160,8 @@ impl PlacedIndexes {
             return Ok(None);
         };
         let limit = usize::try_from(candidates_max(plan)?).unwrap_or(usize::MAX).min(SOUGHT_MAX);
-        let Some(index) = self.usable(service, plan, named)? else { return Ok(None) };
+        let usable = self.usable(service, plan, named)?;
+        let Some(index) = service.wait_for_fewest(usable, within, limit) else { return Ok(None) };
         let patience = patience(plan);
         if named.is_some()
             && let Some((first, components)) = first.zip(index.ordered)
@@ -182,10 +191,16 @@ impl PlacedIndexes {
         if named.is_none() && own.len() as u64 > documents / STREAMED_SHARE {
             return Ok(None);
         }
-        Ok(Some(candidates_scope(index.name(), &own, queried)))
+        // What a copy lacks must not show: it may have no more than values of before.
+        let mut covering = patience.and_then(|_| CoveringEntries::new(&index.definition));
+        if let Some(covering) = &mut covering {
+            let own = entries.iter().filter(|(_, document, _)| queried.has(document));
+            own.for_each(|(key, document, _)| covering.push(key, document));
+        }
+        Ok(Some(NarrowedScope { entries: covering, ..candidates_scope(index.name(), &own, queried) }))
     }
 
-    /// The index that answers a query best, or the named one.
+    /// Indexes that can answer a query, those that have more of its conditions first; or the named one.
     ///
     /// # Errors
     /// The named one is not ready.
@@ -194,13 +209,13 @@ impl PlacedIndexes {
         service: &PlacedService,
         plan: &Plan,
         named: Option<&str>,
-    ) -> Result<Option<UsableIndex>, Error> {
+    ) -> Result<Vec<UsableIndex>, Error> {
         let not_ready = |name: &str| {
             let progress = "some of its slices have no copy that is ready; see 'millrace index show'";
             Error::IndexNotReady(format!("index '{name}' is being built: {progress}"))
         };
         let Some(table) = service.table.borrow().clone() else {
-            return named.map_or(Ok(None), |name| Err(not_ready(name)));
+            return named.map_or(Ok(Vec::new()), |name| Err(not_ready(name)));
         };
         let wanted = self.definitions.all();
         let wanted = wanted.iter().filter(|definition| named.is_none_or(|name| definition.name() == name));
@@ -232,8 +247,10 @@ impl PlacedIndexes {
             let (slices, conditions) = (placed.slices.len(), conditions.len());
             found.push(UsableIndex { definition, number, slices, ranges, conditions, ordered });
         }
-        // Of as many conditions the first that is declared.
-        Ok(found.into_iter().rev().max_by_key(|index| index.conditions))
+        // Of as many conditions those first that are declared first.
+        found.sort_by_key(|index| Reverse(index.conditions));
+        found.truncate(COMPARED_MAX);
+        Ok(found)
     }
 }
 
@@ -265,6 +282,46 @@ impl FirstEntries {
 }
 
 impl PlacedService {
+    /// The index with the fewest entries for a query, as far as its copies say so soon; the first one if none
+    /// does, or all have more than are counted.
+    pub fn wait_for_fewest(
+        self: &Arc<Self>,
+        usable: Vec<UsableIndex>,
+        within: &[BucketId],
+        limit: usize,
+    ) -> Option<UsableIndex> {
+        if usable.len() < 2 {
+            return usable.into_iter().next();
+        }
+        wait_without_place(|| self.runtime.block_on(self.with_fewest(usable, within, limit)))
+    }
+
+    async fn with_fewest(
+        self: &Arc<Self>,
+        usable: Vec<UsableIndex>,
+        within: &[BucketId],
+        limit: usize,
+    ) -> Option<UsableIndex> {
+        let deadline = Instant::now() + COMPARING;
+        let (mut fewest, mut other, mut most) = (None, None, limit.min(COUNTED_MAX));
+        for index in usable {
+            let page = most.saturating_add(1);
+            let scan = SlicesScan { ranges: &index.ranges, page, most, count: true };
+            let counted = self.scan_pages(&index, within, &scan, None, deadline).await;
+            match counted.ok().filter(|pages| !pages.is_over) {
+                Some(pages) => {
+                    fewest = Some(index);
+                    let Some(fewer) = pages.count.checked_sub(1) else { break };
+                    most = fewer;
+                }
+                None => {
+                    other.get_or_insert(index);
+                }
+            }
+        }
+        fewest.or(other)
+    }
+
     /// [`PlacedService::scan_slices`] on a thread of the pool: while it waits for copies, which may be
     /// behind or on nodes that do not answer, others have its place.
     ///
@@ -490,7 +547,7 @@ fn candidates_scope(name: &str, keys: &[&[u8]], queried: QueriedBuckets) -> Narr
     if !queried.stale.is_empty() {
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
     }
-    NarrowedScope { parts, index_use, ordered: None }
+    NarrowedScope { parts, index_use, ordered: None, entries: None }
 }
 
 /// The entries of the pages of several slices of which none is missing, in their order: those whose leading

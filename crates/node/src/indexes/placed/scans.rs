@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
@@ -30,6 +31,20 @@ impl PlacedService {
     /// The node does not have the copy, or it does not have all of that in time, or lags by more than the
     /// settings accept; a file cannot be read.
     pub async fn scan(self: &Arc<Self>, scan: CopyScan) -> Result<CopyScanned, Error> {
+        let began = Instant::now();
+        let scanned = self.scan_in_time(scan).await;
+        self.scans.record(began.elapsed());
+        let is_behind = match &scanned {
+            Ok(scanned) => !scanned.missing.is_empty(),
+            Err(error) => matches!(error, Error::IndexNotReady(_)),
+        };
+        if is_behind {
+            self.scans_behind.fetch_add(1, Ordering::Relaxed);
+        }
+        scanned
+    }
+
+    async fn scan_in_time(self: &Arc<Self>, scan: CopyScan) -> Result<CopyScanned, Error> {
         let missing = || Error::Unsettled(format!("copy {} of {} is not here", scan.copy.0, scan.slice));
         let (copy, slice) = (scan.copy, scan.slice);
         let found = self.look(move |copies| copies.readable(copy, slice)).await?.ok_or_else(missing)?;

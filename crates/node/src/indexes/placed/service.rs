@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_cluster::NodeKey;
 use millrace_document::Timestamp;
-use millrace_env::{Disk, unix_time};
+use millrace_env::{Disk, LatencyHistogram, unix_time};
 use millrace_index::{BlockCache, Error as CopyError, HeldExports};
 use millrace_index_feed::OwnerPosition;
 use millrace_index_placement::{CopyId, PlacementSettings, PlacementTable};
@@ -131,6 +131,10 @@ pub(super) struct PlacedService {
     pub verifying: Arc<tokio::sync::Mutex<()>>,
     /// Number of documents that verifications have repaired.
     pub repaired: AtomicU64,
+    /// Times of the scans of copies.
+    pub scans: LatencyHistogram,
+    /// Number of scans of copies that lacked something, or lagged.
+    pub scans_behind: AtomicU64,
     is_stopped: AtomicBool,
 }
 
@@ -161,6 +165,8 @@ impl PlacedService {
             turn: AtomicUsize::new(0),
             verifying: Arc::default(),
             repaired: AtomicU64::new(0),
+            scans: LatencyHistogram::new(),
+            scans_behind: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
             runtime: runtime.clone(),
         });

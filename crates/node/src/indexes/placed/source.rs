@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::{BucketId, reversed_location};
@@ -71,6 +72,8 @@ pub(super) struct PlacedSource {
     arrived: watch::Sender<()>,
     reads: Arc<Semaphore>,
     waiting_reads: Arc<Semaphore>,
+    /// Number of queues that were cut.
+    pub cuts: AtomicU64,
 }
 
 /// Types of the documents whose changes the store is to pass on.
@@ -172,6 +175,7 @@ impl PlacedSource {
             arrived: watch::Sender::new(()),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             waiting_reads: Arc::new(Semaphore::new(READS_WAITING)),
+            cuts: AtomicU64::new(0),
         }
     }
 
@@ -375,6 +379,7 @@ impl PlacedSource {
         self.arrived.send_replace(());
         let cuts = self.inner.lock().feed.take_cuts();
         for (follower, cut) in cuts {
+            self.cuts.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%follower, "an index node did not take changes in fast enough; it reads again");
             let told = cluster.ask(follower, PlacedQuestion::Cut { owner: cluster.own(), cut });
             // One that does not hear it is told with its next request.

@@ -11,6 +11,10 @@ use super::super::service;
 use super::{CopyStage, NodeCopies, NodeCopy, number};
 use crate::Error;
 
+/// Lag that is reported, also where the settings accept it: owners say every few seconds how far they have
+/// everything, so a copy that keeps up is always some seconds behind.
+const LAG_TOLD: Duration = Duration::from_secs(30);
+
 impl NodeCopies {
     /// Reports about all copies.
     pub fn reports(&self) -> NodeCopyReports {
@@ -45,10 +49,10 @@ impl NodeCopies {
         };
         let verified =
             verification.repaired.map(|repaired| VerifiedCopy { ended_ms: verification.from_ms, repaired });
-        let lag = self
-            .lag_max
-            .filter(|_| progress == CopyProgress::CaughtUp)
-            .and_then(|most| self.lag(id, service::now()).filter(|lag| *lag > most).map(|lag| lag.as_secs()));
+        let told = self.lag_max.map_or(LAG_TOLD, |most| most.min(LAG_TOLD));
+        let lag = (progress == CopyProgress::CaughtUp)
+            .then(|| self.lag(id, service::now()).filter(|lag| *lag > told).map(|lag| lag.as_secs()))
+            .flatten();
         let elapsed = now.saturating_duration_since(copy.began).as_secs_f64();
         let is_known = progress == CopyProgress::Working && done >= 0.01;
         let seconds_left = is_known.then(|| (elapsed * (1.0 - done) / done).ceil() as u64);
