@@ -504,6 +504,11 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
     check("stars = 1", &[("index.use", "by-owner")], "its first key 'owner' has no condition");
     check("title contains 'note'", &[("index.use", "by-stars")], "its first key 'stars' has no condition");
     check("stars = 1", &[("index.use", "open")], "give streaming.selection the same text");
+    let grouped = "stars = 1 limit 0 | all(where(true) group(stars) each(output(count())))";
+    check(grouped, &[("index.use", "by-stars")], "where(true) groups all documents");
+    let groups = |more: &[(&str, &str)]| refused(grouped, more).1.matches("\"count()\"").count();
+    assert_eq!(groups(&[]), groups(&[("index.use", "none")]), "no index is chosen");
+    assert!(groups(&[]) > 2);
     check("stars > 0", &[("index.use", "by-stars"), ("index.candidates-max", "5")], "more than 5 candidates");
     check(
         "stars > 0",
