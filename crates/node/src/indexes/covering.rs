@@ -83,6 +83,8 @@ impl CoveringEntries {
             return None;
         }
         keys.push(ColumnKey::id());
+        // Columns of the store are in a cache of bounded size, and these are in memory as long as the query.
+        search.plan().memory.take(self.bytes).ok()?;
         let mut memory = MemoryView::new();
         for chunk in documents.chunks(CHUNK_DOCS) {
             let of_chunk: Vec<&Document> = chunk.iter().collect();
