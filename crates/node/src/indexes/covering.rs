@@ -50,8 +50,8 @@ impl CoveringEntries {
         }
     }
 
-    /// A view of the documents in a scope, and in the buckets of a share of the query, as far as the keys have
-    /// them; `None` if the search uses more than these have.
+    /// A view of the documents in a scope, and in the buckets of a share of the query, as far as the keys
+    /// have them; `None` if the search uses more than these have.
     pub fn view(
         &self,
         search: &PreparedSearch,
