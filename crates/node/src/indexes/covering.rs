@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, LocationRange, reversed_location};
-use millrace_column::{CHUNK_DOCS, Column, ColumnKey, MemoryView, ReadError, View, ViewChunk};
+use millrace_column::{CHUNK_DOCS, Column, ColumnForm, ColumnKey, MemoryView, ReadError, View, ViewChunk};
 use millrace_document::{DataType, Document, DocumentId, DocumentValue};
 use millrace_keys::{ComponentValue, KeyComponent, KeyType};
 use millrace_schema::Schema;
@@ -50,8 +50,8 @@ impl CoveringEntries {
         }
     }
 
-    /// A view of the documents in a scope, and in the buckets of a share of the query, as far as the keys have
-    /// them; `None` if the search uses more than these have.
+    /// A view of the documents in a scope, and in the buckets of a share of the query, as far as the keys
+    /// have them; `None` if the search uses more than these have.
     pub fn view(
         &self,
         search: &PreparedSearch,
@@ -68,7 +68,8 @@ impl CoveringEntries {
         let covered = self.covered(schema);
         let fields: BTreeSet<Arc<str>> =
             covered.iter().flatten().map(|(name, _)| Arc::clone(*name)).collect();
-        if !search.all_used_fields()?.iter().all(|field| fields.contains(*field)) {
+        let used = search.all_used_fields()?;
+        if !used.iter().all(|field| fields.contains(*field)) {
             return None;
         }
         let parts = within.map(|within| DividedParts::new(&store.buckets(), within));
@@ -76,7 +77,14 @@ impl CoveringEntries {
         let layout = application.layout();
         let mut keys = layout.columns(&schema.name)?;
         keys.retain(|key| fields.contains(key.root()));
+        // Another field can say in which language the words of a text are stemmed.
+        let has_words = |key: &ColumnKey| key.form == ColumnForm::Tokens && used.contains(key.root());
+        if schema.sets_languages() && keys.iter().any(has_words) {
+            return None;
+        }
         keys.push(ColumnKey::id());
+        // Columns of the store are in a cache of bounded size, and these are in memory as long as the query.
+        search.plan().memory.take(self.bytes).ok()?;
         let mut memory = MemoryView::new();
         for chunk in documents.chunks(CHUNK_DOCS) {
             let of_chunk: Vec<&Document> = chunk.iter().collect();

@@ -427,6 +427,8 @@ pub(super) enum UnfitIndex {
     OtherType(String),
     #[error("it has only documents with {0}: give streaming.selection the same text")]
     Selection(String),
+    #[error("where(true) groups all documents, not the hits alone")]
+    AllDocuments,
     #[error("its first key '{0}' has no condition that an index can answer")]
     NoCondition(String),
 }
@@ -454,6 +456,9 @@ pub(super) fn conditions(
         if !is_same {
             return Err(UnfitIndex::Selection(own.to_owned()));
         }
+    }
+    if plan.groupings.iter().flatten().any(|grouping| grouping.all_documents()) {
+        return Err(UnfitIndex::AllDocuments);
     }
     let mut leaves = Vec::new();
     required(&plan.root, plan, &mut leaves);

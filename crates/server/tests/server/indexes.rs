@@ -269,6 +269,41 @@ fn what_the_keys_have_is_answered_from_the_index_alone() {
     assert_eq!(found, (ask(yql, "none").0, false));
 }
 
+#[test]
+fn words_whose_language_another_field_says_are_read_from_the_documents() {
+    let server = TestServer::start();
+    let note = "schema note { document note {
+        field lang type string { indexing: set_language }
+        field text type string { indexing: summary | index | attribute }
+        field stars type int { indexing: summary | attribute }
+    } }";
+    let indexes = "<index-service><index name='by-stars' document='note'>
+        <key field='stars'/><stored field='text'/></index></index-service>";
+    let (status, answer) = server.deploy(&[("services.xml", &services(indexes)), ("schemas/note.sd", note)]);
+    assert_eq!(status, 200, "{answer}");
+    let fields = json!({ "lang": "de", "text": "alte Häuser", "stars": 5 });
+    server.put("/document/v1/n/note/group/ann/1", &fields.to_string());
+    let waited = server.millrace(&["index", "wait", "--timeout", "60"]);
+    assert!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stdout));
+    let ask = |condition: &str, index: &str| {
+        let (status, answer) = server.query(&[
+            ("yql", &*format!("select stars from note where stars = 5{condition}")),
+            ("model.language", "de"),
+            ("ranking", "unranked"),
+            ("streaming.selection", "true"),
+            ("index.use", index),
+            ("trace.level", "1"),
+        ]);
+        assert_eq!(status, 200, "{condition}: {answer}");
+        let is_from_entries = answer["trace"].to_string().contains("read from the index alone");
+        (answer["root"]["fields"]["totalCount"].clone(), is_from_entries)
+    };
+    assert_eq!(ask("", "by-stars"), (json!(1), true));
+    let words = " and text contains 'haus'";
+    assert_eq!(ask(words, "none").0, json!(1));
+    assert_eq!(ask(words, "by-stars"), (json!(1), false));
+}
+
 /// Indexes, and conditions and orders of which they have too many candidates to look at all. None of the
 /// orders has equal places.
 const ORDERS: [(&str, &str, &str); 9] = [
@@ -504,6 +539,11 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
     check("stars = 1", &[("index.use", "by-owner")], "its first key 'owner' has no condition");
     check("title contains 'note'", &[("index.use", "by-stars")], "its first key 'stars' has no condition");
     check("stars = 1", &[("index.use", "open")], "give streaming.selection the same text");
+    let grouped = "stars = 1 limit 0 | all(where(true) group(stars) each(output(count())))";
+    check(grouped, &[("index.use", "by-stars")], "where(true) groups all documents");
+    let groups = |more: &[(&str, &str)]| refused(grouped, more).1.matches("\"count()\"").count();
+    assert_eq!(groups(&[]), groups(&[("index.use", "none")]), "no index is chosen");
+    assert!(groups(&[]) > 2);
     check("stars > 0", &[("index.use", "by-stars"), ("index.candidates-max", "5")], "more than 5 candidates");
     check(
         "stars > 0",
