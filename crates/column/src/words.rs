@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
-/// Words that are kept for the next column. With more, it begins without.
+/// Words that are kept for the next column, one for each stemmer that has it. With more, it begins without.
 const KEPT_WORDS: usize = 1 << 16;
 /// Bytes of words and stems that are kept.
 const KEPT_BYTES: usize = 1 << 20;
@@ -38,7 +38,7 @@ impl KeptWords {
     }
 
     fn keep(&self, words: WordInterner) {
-        let is_small = words.words.words.len() <= KEPT_WORDS && words.words.bytes.len() <= KEPT_BYTES;
+        let is_small = words.known.len() <= KEPT_WORDS && words.words.bytes.len() <= KEPT_BYTES;
         let mut kept = self.0.lock();
         if is_small && kept.len() < *KEPT_MAX {
             kept.push(words);
@@ -495,6 +495,20 @@ mod tests {
         let mut words = kept.take();
         for number in 0..=KEPT_WORDS as u32 {
             words.number(&number.to_be_bytes(), b"");
+        }
+        kept.keep(words);
+        assert!(kept.0.lock().is_empty(), "the next column begins with none");
+    }
+
+    #[test]
+    fn a_word_counts_for_each_of_its_stemmers() {
+        let kept = known_words();
+        let mut words = kept.take();
+        for number in 0..=KEPT_WORDS as u32 / 2 {
+            let word = number.to_be_bytes();
+            for stemmer in 1..3 {
+                words.number_by(stemmer, &word, word.len(), || &word[..]);
+            }
         }
         kept.keep(words);
         assert!(kept.0.lock().is_empty(), "the next column begins with none");

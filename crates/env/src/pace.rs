@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 /// Length of a portion: far longer than a switch of threads, and too short to be noticed.
 const PORTION: Duration = Duration::from_micros(200);
 
-/// Maximum number of steps from one look at the clock to the next: a look takes as long as some steps do.
+/// Maximum number of short steps from one look at the clock to the next: a look takes as long as some do.
 const STEPS_MAX: u32 = 8;
-/// Time of so many steps below which the clock is looked at less often.
+/// Time of short steps below which the clock is looked at less often.
 const SHORT: Duration = Duration::from_micros(10);
 
 /// Function that returns the rest of a thread after this time of work; zero: it continues. It must not call
@@ -27,9 +27,9 @@ struct ThreadPace {
     began: Instant,
     /// The last look at the clock.
     looked: Instant,
-    /// Number of steps from that look to the next.
+    /// Number of short steps from that look to the next.
     steps: u32,
-    /// Number of steps before the next look.
+    /// Number of short steps before the next look.
     left: u32,
     /// Time of all rests.
     rested: Duration,
@@ -42,13 +42,14 @@ impl ThreadPace {
     }
 
     /// Takes a step. Returns the time of work in the current portion, if the clock is looked at.
-    fn step(&mut self) -> Option<Duration> {
-        if let Some(left) = self.left.checked_sub(1) {
+    fn step(&mut self, is_short: bool) -> Option<Duration> {
+        if is_short && let Some(left) = self.left.checked_sub(1) {
             self.left = left;
             return None;
         }
         let now = Instant::now();
-        self.steps = if now - self.looked < SHORT { STEPS_MAX.min(self.steps * 2) } else { 1 };
+        let took = now.saturating_duration_since(self.looked);
+        self.steps = if took < SHORT { STEPS_MAX.min(self.steps * 2) } else { 1 };
         self.left = self.steps - 1;
         self.looked = now;
         Some(now - self.began)
@@ -83,12 +84,21 @@ pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
 }
 
 /// Point between two steps of work, each far shorter than a millisecond if possible. A thread with a pace may
-/// rest here, so it must not hold a lock that others wait for; on all other threads nothing happens. Between
-/// short steps the clock is not looked at each time, so that a portion is at most some steps longer.
+/// rest here, so it must not hold a lock that others wait for; on all other threads nothing happens.
 pub fn step() {
+    step_of(false);
+}
+
+/// Point between two steps of a few microseconds, as those of a row mostly are: [`step`], but the clock is
+/// not looked at after each, so that a portion is some of them longer at most.
+pub fn short_step() {
+    step_of(true);
+}
+
+fn step_of(is_short: bool) {
     PACE.with_borrow_mut(|pace| {
         let Some(pace) = pace else { return };
-        let Some(worked) = pace.step().filter(|worked| *worked >= PORTION) else { return };
+        let Some(worked) = pace.step(is_short).filter(|worked| *worked >= PORTION) else { return };
         let rest = (pace.rest)(worked);
         if rest.is_zero() {
             return pace.begin();
@@ -133,6 +143,24 @@ mod tests {
         let has_pace = || PACE.with_borrow(|pace| pace.is_some());
         assert!(during(Box::new(|_| Duration::ZERO), has_pace), "this thread does for a while");
         assert!(!has_pace(), "and then no more");
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_after_each_step_that_is_not_short() {
+        let mut pace = ThreadPace::new(Box::new(|_| Duration::ZERO));
+        // The last look is yet to come: no time has passed since.
+        let mut short_steps_until_a_look = || {
+            pace.looked = Instant::now() + Duration::from_secs(3600);
+            (1..).find(|_| pace.step(true).is_some())
+        };
+        let counts: Vec<Option<i32>> = (0..5).map(|_| short_steps_until_a_look()).collect();
+        assert_eq!(counts, [1, 2, 4, 8, 8].map(Some));
+        for _ in 0..20 {
+            assert!(pace.step(false).is_some(), "a step may be long after short ones");
+        }
+        std::thread::sleep(SHORT);
+        assert!(pace.step(false).is_some());
+        assert!(pace.step(true).is_some(), "those before it were long");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl StoreLayout for DocumentColumns {
             (ColumnForm::Value, Some(field)) => {
                 let mut builder = ValueBuilder::new(&field.data_type);
                 for document in documents {
-                    pace::step();
+                    pace::short_step();
                     builder.push(document.get(&key.field));
                 }
                 builder.finish()
@@ -89,7 +89,7 @@ impl StoreLayout for DocumentColumns {
                 let mut of = TextLanguage::Unknown;
                 let path = field.path_in_value(key);
                 for document in documents {
-                    pace::step();
+                    pace::short_step();
                     let language = field.spoken.of(document);
                     if language != of {
                         (analyzer, of) = (field.analyzer(language), language);
@@ -128,7 +128,7 @@ impl StoreLayout for DocumentColumns {
         let path = field.path_in_value(key);
         let mut builder = TokensBuilder::new();
         for index in 0..values.len() {
-            pace::step();
+            pace::short_step();
             add_document(&analyzer, value(values, &whole.data_type, index).as_ref(), &path, &mut builder);
         }
         Some(Column::Tokens(builder.finish()))

@@ -57,7 +57,7 @@ impl TypeOutput<'_> {
         let mut location = group.0;
         let mut known: Option<(usize, u64)> = None;
         loop {
-            pace::step();
+            pace::short_step();
             // Rows without a group end where a group begins.
             let newest = newest_of_first_key(cursors).filter(|&newest| cursors[newest].stands_in(group));
             let Some(newest) = newest else { break };

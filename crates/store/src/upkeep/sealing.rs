@@ -330,7 +330,7 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
     // No bucket yet: the first row begins one.
     let mut current: Option<&Arc<StoredBucket>> = None;
     snapshot.shared_rows(&mut |row| {
-        pace::step();
+        pace::short_step();
         let key = RowKey::parse(row.key())?;
         let place = key.reversed_location();
         if !current.is_some_and(|bucket| bucket.has(place)) {
@@ -452,7 +452,7 @@ impl SealRun<'_> {
     ) -> Result<(), Error> {
         let mut chunk: Option<ChunkRows> = None;
         for row in &self.run.rows {
-            pace::step();
+            pace::short_step();
             let key = RowKey::parse(row.key())?;
             if (self.run.types.len() > 1 && key.document_type() != document_type)
                 || key.timestamp.0 <= self.marks.dropped(document_type, key.reversed_location(), key.group)

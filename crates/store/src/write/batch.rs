@@ -20,8 +20,8 @@ pub struct RefusedBatch {
 /// Callback for the outcomes of a batch, in the order of its writes.
 pub(crate) type BatchCallback = Box<dyn FnOnce(Vec<Result<CommittedWrite, Error>>) + Send>;
 
-/// Writes that are counted in, until this is dropped. A batch is counted as a whole: threads that take writes
-/// on and the one that answers them would otherwise contend for the counters.
+/// Writes that are counted in, until this is dropped. A batch is counted in as a whole, and out in a few
+/// steps: threads that take writes on and the one that answers them would otherwise contend for the counters.
 pub(crate) struct WritesInFlight {
     shared: Arc<StoreContext>,
     writes: usize,
@@ -35,12 +35,18 @@ impl WritesInFlight {
         shared.counters.bytes_in_flight.fetch_add(bytes, Ordering::Relaxed);
         WritesInFlight { shared: Arc::clone(shared), writes, bytes }
     }
+
+    /// Counts all but so many writes with these bytes out.
+    fn keep(&mut self, writes: usize, bytes: usize) {
+        self.shared.counters.writes_in_flight.fetch_sub(self.writes - writes, Ordering::Relaxed);
+        self.shared.counters.bytes_in_flight.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        (self.writes, self.bytes) = (writes, bytes);
+    }
 }
 
 impl Drop for WritesInFlight {
     fn drop(&mut self) {
-        self.shared.counters.writes_in_flight.fetch_sub(self.writes, Ordering::Relaxed);
-        self.shared.counters.bytes_in_flight.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.keep(0, 0);
     }
 }
 
@@ -51,24 +57,36 @@ struct OpenOutcomes {
     outcomes: Vec<Result<CommittedWrite, Error>>,
     /// Number of outcomes that have not come yet.
     missing: usize,
+    /// Bytes of their writes.
+    missing_bytes: usize,
     end: Option<(WritesInFlight, BatchCallback)>,
 }
 
 impl BatchOutcomes {
     /// Waits for the outcomes of writes, at least one, that were counted in.
     pub fn new(counted: WritesInFlight, done: BatchCallback) -> Arc<Self> {
-        let missing = counted.writes;
+        let (missing, missing_bytes) = (counted.writes, counted.bytes);
         assert!(missing > 0, "a batch without writes is answered at once");
         let outcomes = vec![Err(Error::Closed); missing];
-        Arc::new(BatchOutcomes(Mutex::new(OpenOutcomes { outcomes, missing, end: Some((counted, done)) })))
+        let end = Some((counted, done));
+        Arc::new(BatchOutcomes(Mutex::new(OpenOutcomes { outcomes, missing, missing_bytes, end })))
     }
 
-    /// Takes the outcome of the write at `index`. The last one answers the batch.
-    pub fn set(&self, index: usize, outcome: Result<CommittedWrite, Error>) {
+    /// Takes the outcome of the write at `index`, which was counted in with these bytes. The last one answers
+    /// the batch.
+    pub fn set(&self, index: usize, bytes: usize, outcome: Result<CommittedWrite, Error>) {
         let mut open = self.0.lock();
         open.outcomes[index] = outcome;
         open.missing -= 1;
-        if open.missing > 0 {
+        open.missing_bytes -= bytes;
+        let (missing, missing_bytes) = (open.missing, open.missing_bytes);
+        if missing > 0 {
+            // One that takes long must not hold the room of all. At most half of those that count are done.
+            if missing.is_power_of_two()
+                && let Some((counted, _)) = &mut open.end
+            {
+                counted.keep(missing, missing_bytes);
+            }
             return;
         }
         let (outcomes, end) = (std::mem::take(&mut open.outcomes), open.end.take());

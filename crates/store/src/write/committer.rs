@@ -11,9 +11,9 @@
 //! Versions that come with their timestamps ([`PendingWrites::apply`]) take the same path without a lane: the
 //! giver of the timestamps has ordered them.
 //!
-//! A batch ([`PendingWrites::accept_batch`]) is admitted and queued as a whole, and answered when its last
-//! write is. A batch of one write is a single write, which overtakes the batches that wait, unless they have
-//! an earlier write of its document.
+//! A batch ([`PendingWrites::accept_batch`]) is admitted and queued as a whole, counted out as its writes are
+//! done, and answered when the last one is. A batch of one write is a single write, which overtakes the
+//! batches that wait, unless they have an earlier write of its document.
 //!
 //! Both queues are bounded by the limits of step 1.
 //!
@@ -196,7 +196,7 @@ impl PendingWrites {
         let outcomes = BatchOutcomes::new(WritesInFlight::count(&self.shared, encoded.len(), held), done);
         let mut bytes = 0;
         for (index, encoded) in encoded.into_iter().enumerate() {
-            let reply = WriterReply::batched(&outcomes, index, began);
+            let reply = WriterReply::batched(&outcomes, index, encoded.bytes(), began);
             let accepted = encoded.accepted(durability, is_batched, reply);
             if let Err(error) = check_key(&accepted.key) {
                 accepted.reply.send(Err(error));
@@ -523,8 +523,8 @@ struct WriterReply {
 /// Receiver of an answer.
 enum OwedAnswer {
     Single(WritesInFlight, CommitCallback),
-    /// The batch of the write, and its index there.
-    Batched(Arc<BatchOutcomes>, usize),
+    /// The batch of the write, its index there, and its bytes that were counted in.
+    Batched(Arc<BatchOutcomes>, usize, usize),
 }
 
 impl WriterReply {
@@ -534,8 +534,8 @@ impl WriterReply {
         WriterReply { began: shared.note_use(), owed: Some(OwedAnswer::Single(counted, done)) }
     }
 
-    fn batched(batch: &Arc<BatchOutcomes>, index: usize, began: Instant) -> Self {
-        WriterReply { began, owed: Some(OwedAnswer::Batched(Arc::clone(batch), index)) }
+    fn batched(batch: &Arc<BatchOutcomes>, index: usize, bytes: usize, began: Instant) -> Self {
+        WriterReply { began, owed: Some(OwedAnswer::Batched(Arc::clone(batch), index, bytes)) }
     }
 
     fn send(mut self, outcome: Result<CommittedWrite, Error>) {
@@ -549,7 +549,7 @@ impl WriterReply {
                 drop(counted);
                 done(outcome);
             }
-            OwedAnswer::Batched(batch, index) => batch.set(index, outcome),
+            OwedAnswer::Batched(batch, index, bytes) => batch.set(index, bytes, outcome),
         };
         // A writer's fault must not end the thread that all writers need.
         if catch_unwind(AssertUnwindSafe(tell)).is_err() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_store::{
     CommittedWrite, DocumentWrite, Error, RefusedBatch, Store, StoreChange, StoreModification, StoreOptions,
@@ -106,6 +106,38 @@ fn modifications_of_a_batch_see_those_before_them() {
         assert_eq!(get(&store, &id_of(at)), Some(4));
     }
     assert_eq!(store.status().writes_in_flight, 0);
+}
+
+/// The limits of the queue are below the batch: another write is taken on as soon as most of it is done.
+#[test]
+fn a_modification_that_waits_does_not_hold_the_room_of_its_batch() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(StoreOptions { queue_writes: 20, queue_bytes: 4000, ..options(directory.path()) });
+    let (release, released) = mpsc::channel();
+    let change = StoreChange::Modify(Box::new(move |_| {
+        released.recv().expect("the test releases it");
+        Ok(StoreModification::Put(document("id:n:mail:g=ann:slow", "text", 7)))
+    }));
+    let slow = DocumentWrite { id: id("id:n:mail:g=ann:slow"), change };
+    let puts = (0..300).map(|number| put(&format!("id:n:mail:g=ann:{number}"), number));
+    let writes = [slow].into_iter().chain(puts).collect();
+    let (sender, outcomes) = mpsc::channel();
+    let send = move |all: Vec<_>| sender.send(all).expect("the test waits");
+    store
+        .write_batch(writes, WriterId::default(), WriteDurability::Synced, send)
+        .expect("the queue is empty");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while store.status().writes_in_flight > 1 {
+        assert!(Instant::now() < deadline, "writes that are done count: {:?}", store.status());
+        std::thread::yield_now();
+    }
+    assert!(commit(&store, vec![put("id:n:mail:g=ann:other", 1)])[0].is_ok());
+    assert!(outcomes.try_recv().is_err() && store.status().writes_in_flight == 1, "one is not done");
+    release.send(()).expect("it waits");
+    let all: Vec<Result<CommittedWrite, Error>> =
+        outcomes.recv_timeout(Duration::from_secs(120)).expect("the batch is answered");
+    assert!(all.len() == 301 && all.iter().all(Result::is_ok), "{all:?}");
+    assert_eq!((get(&store, "id:n:mail:g=ann:slow"), store.status().writes_in_flight), (Some(7), 0));
 }
 
 #[test]
