@@ -181,7 +181,7 @@ impl LeafTable {
         }
     }
 
-    /// As [`LeafTable::count`], of at most `N` sets.
+    /// Counts as [`LeafTable::count`] does, of at most `N` sets.
     fn count_few<const N: usize>(
         &self,
         ids: &[u16],
