@@ -292,8 +292,7 @@ impl ReadyLeaf {
         self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), weighted, listed)
     }
 
-    /// As [`ReadyLeaf::values`], for documents whose values in their wire form have been read, if they have
-    /// it.
+    /// Matches values of documents; `encoded` has those of them that have a wire form, if there is one.
     fn values_of(
         &self,
         column: &Column,

@@ -181,7 +181,7 @@ impl LeafTable {
         }
     }
 
-    /// As [`LeafTable::count`], of at most `N` sets.
+    /// Counts as [`LeafTable::count`] does, of at most `N` sets.
     fn count_few<const N: usize>(
         &self,
         ids: &[u16],
@@ -275,6 +275,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::LeafMatches;
     use crate::words::{self, DocumentRows};
 
     proptest! {
@@ -340,6 +341,53 @@ mod tests {
                 prop_assert_eq!(found, alone);
             }
             prop_assert_eq!(find_any(&all, &tokens, &live), any);
+        }
+    }
+
+    #[test]
+    fn words_of_long_documents_are_counted() {
+        // More than all counters of a word hold that are cleared at once.
+        const OFTEN: u32 = 300_000;
+        let word = |number: usize| format!("w{number}");
+        let mut builder = TokensBuilder::new();
+        (0..OFTEN).for_each(|_| builder.word(word(0).as_bytes()));
+        builder.end_document();
+        builder.end_document();
+        for _ in 0..2 {
+            (0..120).for_each(|at| builder.word(word(at % 40).as_bytes()));
+            builder.end_document();
+        }
+        let tokens = builder.finish();
+        let mut dead = DocumentBits::NONE;
+        dead.set(2);
+        let live = DocumentBits::first(4).without(&dead);
+        // Of 40 words there are more sets than can be counted.
+        for (wanted, is_counted) in [(8, true), (20, true), (40, false)] {
+            // The last word is in no document.
+            let patterns = (0..wanted).chain([99]).map(|number| WordPattern::Exact(word(number)));
+            let matchers: Vec<WordMatcher> = patterns
+                .map(|pattern| WordMatcher::new("f", &pattern).expect("not a regular expression"))
+                .collect();
+            let all: Vec<&WordMatcher> = matchers.iter().collect();
+            let mut taken = 0;
+            let mut take = |bytes| {
+                taken += bytes;
+                Ok(())
+            };
+            let found = find_each(&all, &tokens, &live, false, &mut take).expect("there is room");
+            assert_eq!(found.len(), wanted + 1);
+            for (number, found) in found.iter().enumerate() {
+                assert_eq!(matches!(found, LeafOutcome::Counts(_)), is_counted, "{wanted} words");
+                let counts = match found.extract(&DocumentRows::new(&[0, 1, 2, 3]), false) {
+                    LeafMatches::Words(occurrences) => occurrences.counts,
+                    _ => vec![0; 4],
+                };
+                let often = if number == 0 { OFTEN } else { 0 };
+                let expected = if number < wanted { [often, 0, 0, 3] } else { [0; 4] };
+                assert_eq!(counts, expected, "word {number} of {wanted}");
+            }
+            let numbers = if is_counted { wanted * 4 } else { OFTEN as usize + 40 * 3 };
+            assert_eq!(taken, numbers * size_of::<u32>(), "{wanted} words");
         }
     }
 

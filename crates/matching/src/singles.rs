@@ -119,8 +119,8 @@ impl SingleValueReader {
         self.for_each_of(read.as_ref(), column, documents, paths, each);
     }
 
-    /// As [`SingleValueReader::for_each`], of what [`SingleValueReader::read`] gave for the same documents:
-    /// several passes need one reading.
+    /// Calls `each` as [`SingleValueReader::for_each`] does, with what [`SingleValueReader::read`] gave for
+    /// the same documents: several passes need one reading.
     pub fn for_each_of(
         &self,
         read: Option<&LeafColumn<'_>>,

@@ -37,8 +37,8 @@ impl ShortText {
         Some(ShortText(bytes | (length as u128) << (8 * Self::BYTES_MAX)))
     }
 
-    /// A number of which few texts have the same highest bits, unless they were chosen for that: for caches and
-    /// filters, where those cost time alone.
+    /// A number of which few texts have the same highest bits, unless they were chosen for that: for caches
+    /// and filters, where those cost time alone.
     #[inline]
     pub fn mixed(self) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -60,8 +60,9 @@ impl ShortText {
     }
 }
 
-/// Filter of texts that are looked up among a few: most that are not among them are known by one bit, without
-/// a look into a hash table. It decides nothing alone, so that texts that share a bit cost time, and no answer.
+/// Filter of texts that are looked up among a few: most that are not among them are known by one bit,
+/// without a look into a hash table. It decides nothing alone, so that texts that share a bit cost time, and
+/// no answer.
 #[derive(Debug, Clone, Default)]
 pub struct ShortTextFilter {
     /// A power of two of bits; none without texts.

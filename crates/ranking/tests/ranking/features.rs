@@ -357,7 +357,7 @@ fn what_makes_tensors() {
 }
 
 #[test]
-fn structs_become_tensors_of_each_cell_type() {
+fn structs_and_their_members_become_tensors() {
     let member = |name: &str, data_type| DocumentField { name: name.into(), data_type };
     let members =
         vec![member("x", DataType::String), member("y", DataType::Int), member("w", DataType::Float)];
@@ -374,9 +374,8 @@ fn structs_become_tensors_of_each_cell_type() {
     let values = vec![value("a", 1, 9.0), value("b", 2, 5.0), value("a", 1, 2.75)];
     let mut documents = documents();
     documents[0].insert("points", DocumentValue::Array(values));
-    let scores = |cell: &str| {
-        let made = "sum(tensorFromStructs(attribute(points),y,x,w,CELL) * tensor(x{},y{}):{{x:a,y:1}:1})";
-        let mut schema = schema([profile(&made.replace("CELL", cell))]);
+    let scores = |expression: &str| {
+        let mut schema = schema([profile(expression)]);
         schema.fields.insert("points".into(), points.clone());
         let compiled = CompiledProfile::compile(&schema, "default").map_err(|error| error.to_string())?;
         let view = view(&schema, &documents);
@@ -386,10 +385,15 @@ fn structs_become_tensors_of_each_cell_type() {
             compiled.first_phase(&plan, &view, &matches, &|| false).map_err(|error| error.to_string())?;
         Ok::<Vec<f64>, String>(first.scores.into_iter().flatten().collect())
     };
+    let made = "sum(tensorFromStructs(attribute(points),y,x,w,CELL) * tensor(x{},y{}):{{x:a,y:1}:1})";
     for (cell, expected) in [("double", 2.75), ("float", 2.75), ("bfloat16", 2.75), ("int8", 2.0)] {
-        assert_eq!(scores(cell), Ok(vec![expected, 0.0, 0.0]), "{cell}");
+        assert_eq!(scores(&made.replace("CELL", cell)), Ok(vec![expected, 0.0, 0.0]), "{cell}");
     }
-    let error = scores("half").expect_err("it is not a type of cells");
+    // Features of two members of the same structs, each with its own values.
+    let members = "sum(tensorFromLabels(attribute(points.x), n) * tensor(n{}):{b:3,2:50}) \
+        + sum(tensorFromLabels(attribute(points.y), n) * tensor(n{}):{b:70,2:4})";
+    assert_eq!(scores(members), Ok(vec![7.0, 0.0, 0.0]));
+    let error = scores(&made.replace("CELL", "half")).expect_err("it is not a type of cells");
     assert!(error.contains("double, float, bfloat16 or int8, found 'half'"), "{error}");
 }
 
