@@ -239,34 +239,34 @@ fn scripted(key: &str) -> Option<&str> {
     key.strip_prefix("rankingExpression(")?.strip_suffix(").rankingScript")
 }
 
-/// Sets the elements of a profile for which its properties, inherited ones too, stand.
+/// The profile with the elements set for which its properties, inherited ones too, stand.
 ///
 /// # Errors
 /// A value is invalid.
-pub(super) fn apply(profile: &mut RankProfile, name: &Name) -> Result<(), Error> {
-    let properties = profile.properties.clone();
+pub(super) fn applied(profile: &RankProfile, name: &Name) -> Result<RankProfile, Error> {
+    let mut applied = profile.clone();
     for (known, effect) in ENGINE_PROPERTIES {
         let Element(set) = effect else { continue };
-        for (key, value) in &properties {
+        for (key, value) in &profile.properties {
             if let Some(rest) = rest_of(key, known) {
-                set(profile, &EngineProperty { profile: name, key, rest, value })?;
+                set(&mut applied, &EngineProperty { profile: name, key, rest, value })?;
             }
         }
     }
-    for (key, value) in &properties {
+    for (key, value) in &profile.properties {
         let Some(script) = scripted(key) else { continue };
         let text = SourcedText { value: value.clone(), place: name.place.clone() };
         match script {
-            "firstphase" => profile.first_phase.expression = Some(text),
-            "secondphase" => profile.second_phase.expression = Some(text),
-            "globalphase" => profile.global_phase.expression = Some(text),
+            "firstphase" => applied.first_phase.expression = Some(text),
+            "secondphase" => applied.second_phase.expression = Some(text),
+            "globalphase" => applied.global_phase.expression = Some(text),
             function => {
                 let function_def = FunctionDef { parameters: Vec::new(), body: text, inline: false };
-                profile.functions.insert(function.to_owned(), function_def);
+                applied.functions.insert(function.to_owned(), function_def);
             }
         }
     }
-    Ok(())
+    Ok(applied)
 }
 
 /// Warnings of a profile's own properties without an effect.

@@ -91,6 +91,22 @@ fn a_property_takes_precedence_over_the_element_and_is_inherited() {
 }
 
 #[test]
+fn elements_are_inherited_without_what_properties_set() {
+    let child = profile(
+        "a { second-phase { rerank-count: 5 } }
+        rank-profile b inherits a {
+            rank-properties { vespa.hitcollector.heapsize: 7\n vespa.summary.feature: bm25(f)\n }
+        }
+        rank-profile p inherits a, b",
+        "rank-properties { vespa.summary.feature: fieldLength(f)\n }",
+    );
+    let child = child.expect("the property of one parent does not contradict the element of the other");
+    assert_eq!(child.second_phase.rerank_count, Some(7));
+    let features: Vec<&str> = child.summary_features.iter().map(|feature| feature.value.as_str()).collect();
+    assert_eq!(features, ["fieldLength(f)"]);
+}
+
+#[test]
 fn wrong_values_are_refused_with_the_profile() {
     for (property, expected) in [
         ("vespa.hitcollector.heapsize: -1", "must be a whole number, found '-1'"),
