@@ -214,8 +214,12 @@ impl EngineProperty<'_> {
         Ok(())
     }
 
+    /// Sets the score of a phase. `rankingExpression(firstphase)` is the one that the first phase has.
     fn score(&self, phase: &mut RankPhase) -> Result<(), Error> {
-        phase.expression = Some(self.text());
+        let script = self.value.strip_prefix("rankingExpression(").and_then(|rest| rest.strip_suffix(')'));
+        if script != self.key.rsplit('.').next() {
+            phase.expression = Some(self.text());
+        }
         Ok(())
     }
 
@@ -245,14 +249,6 @@ fn scripted(key: &str) -> Option<&str> {
 /// A value is invalid.
 pub(super) fn applied(profile: &RankProfile, name: &Name) -> Result<RankProfile, Error> {
     let mut applied = profile.clone();
-    for (known, effect) in ENGINE_PROPERTIES {
-        let Element(set) = effect else { continue };
-        for (key, value) in &profile.properties {
-            if let Some(rest) = rest_of(key, known) {
-                set(&mut applied, &EngineProperty { profile: name, key, rest, value })?;
-            }
-        }
-    }
     for (key, value) in &profile.properties {
         let Some(script) = scripted(key) else { continue };
         let text = SourcedText { value: value.clone(), place: name.place.clone() };
@@ -263,6 +259,14 @@ pub(super) fn applied(profile: &RankProfile, name: &Name) -> Result<RankProfile,
             function => {
                 let function_def = FunctionDef { parameters: Vec::new(), body: text, inline: false };
                 applied.functions.insert(function.to_owned(), function_def);
+            }
+        }
+    }
+    for (known, effect) in ENGINE_PROPERTIES {
+        let Element(set) = effect else { continue };
+        for (key, value) in &profile.properties {
+            if let Some(rest) = rest_of(key, known) {
+                set(&mut applied, &EngineProperty { profile: name, key, rest, value })?;
             }
         }
     }

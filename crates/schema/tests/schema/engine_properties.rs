@@ -58,6 +58,15 @@ const ELEMENTS: &[(&str, &str)] = &[
         "diversity { attribute: n\n min-groups: 3\n }",
     ),
     ("vespa.rank.firstphase: bm25(f)", "first-phase { expression: bm25(f)\n }"),
+    (
+        "vespa.rank.firstphase: bm25(f)\n rankingExpression(firstphase).rankingScript: 2 * bm25(f)",
+        "first-phase { expression: bm25(f)\n }",
+    ),
+    (
+        "vespa.rank.firstphase: rankingExpression(firstphase)\n \
+         rankingExpression(firstphase).rankingScript: 2 * bm25(f)",
+        "first-phase { expression: 2 * bm25(f)\n }",
+    ),
     ("vespa.rank.secondphase: bm25(f)", "second-phase { expression: bm25(f)\n }"),
     ("vespa.rank.globalphase: bm25(f)", "global-phase { expression: bm25(f)\n }"),
     ("rankingExpression(firstphase).rankingScript: 2 * bm25(f)", "first-phase { expression: 2 * bm25(f)\n }"),
