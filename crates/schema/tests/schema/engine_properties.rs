@@ -131,9 +131,16 @@ fn wrong_values_are_refused_with_the_profile() {
 
 #[test]
 fn names_of_the_engine_are_known_in_any_case() {
-    for name in
-        ["bm25(f).k1", "mine", "vespa", "vespa.now", "Vespa.HitCollector.heapsize", "vespa.term.3.connexity"]
-    {
+    for name in [
+        "bm25(f).k1",
+        "mine",
+        "vespa",
+        "vespa.now",
+        "Vespa.HitCollector.heapsize",
+        "vespa.term.3.connexity",
+        "vespa.matching.split_unpacking_iterators",
+        "vespa.matchphase.diversity.cutoffstrategy",
+    ] {
         assert_eq!(unknown_engine_property(name), None, "{name}");
     }
     for (name, hint) in [
