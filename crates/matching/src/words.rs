@@ -394,12 +394,12 @@ impl NearConstraint {
         self.spans_by(places, excluded, move |first, last| document.distance(first, last, self.element_gap))
     }
 
-    /// As [`NearConstraint::holds`], for places of one element, which has no boundary inside.
+    /// [`NearConstraint::holds`] for places of one element, which has no boundary inside.
     pub(crate) fn holds_in_element(self, places: &[&[u32]], excluded: &[&[u32]]) -> bool {
         self.spans_in_element(places, excluded).next().is_some()
     }
 
-    /// As [`NearConstraint::spans`], for places of one element, which has no boundary inside.
+    /// [`NearConstraint::spans`] for places of one element, which has no boundary inside.
     pub(crate) fn spans_in_element<'p>(
         self,
         places: &'p [&'p [u32]],
