@@ -417,7 +417,7 @@ impl NearConstraint {
         self.spans_in_element(places, excluded).next().is_some()
     }
 
-    /// As [`NearConstraint::spans`], for places of one element, which has no boundary inside.
+    /// [`NearConstraint::spans`] for places of one element, which has no boundary inside.
     pub(crate) fn spans_in_element<'p>(
         self,
         places: &'p [&'p [u32]],

@@ -175,6 +175,36 @@ static ENGINE_PROPERTIES: &[(&str, PropertyEffect)] = &[
     ("vespa.type.query.", Without("declare the type in inputs, as in inputs { query(a) tensor(x[3]) }")),
 ];
 
+/// Names that tune other versions of Vespa, or that its own tests send.
+static TUNING_ELSEWHERE: &[&str] = &[
+    "vespa.matching.acorn_one.exploration",
+    "vespa.matching.acorn_one.lower_limit",
+    "vespa.matching.acorn_one.upper_limit",
+    "vespa.matching.always_mark_phrase_expensive",
+    "vespa.matching.anntimebudget",
+    "vespa.matching.anntimeout.enable",
+    "vespa.matching.anntimeout.factor",
+    "vespa.matching.create_postinglist_when_non_strict",
+    "vespa.matching.delay_unpacking_iterators",
+    "vespa.matching.diskindex.bitvector_limit",
+    "vespa.matching.global_filter_limit",
+    "vespa.matching.nearest_neighbor.brute_force_limit",
+    "vespa.matching.nns.acorn_one_exploration",
+    "vespa.matching.nns.acorn_one_upper_limit",
+    "vespa.matching.nns.adaptive_beam_search_slack",
+    "vespa.matching.sort_blueprints_by_estimate",
+    "vespa.matching.split_unpacking_iterators",
+    "vespa.matching.use_estimate_for_fetch_postings",
+    "vespa.matching.use_thread_bundle_for_fetch_postings",
+    "vespa.matching.weakand.stop_word_limit",
+    "vespa.matching.weakand.stop_word_score_limit",
+    "vespa.matching.weakand.stop_word_strategy",
+    "vespa.matchphase.diversity.cutofffactor",
+    "vespa.matchphase.diversity.cutoffstrategy",
+    "vespa.temporary.enable_nested_multivalue_grouping",
+    "vespa.weakand.range",
+];
+
 /// A property of a profile.
 struct EngineProperty<'a> {
     profile: &'a Name,
@@ -214,8 +244,12 @@ impl EngineProperty<'_> {
         Ok(())
     }
 
+    /// Sets the score of a phase. `rankingExpression(firstphase)` is the one that the first phase has.
     fn score(&self, phase: &mut RankPhase) -> Result<(), Error> {
-        phase.expression = Some(self.text());
+        let script = self.value.strip_prefix("rankingExpression(").and_then(|rest| rest.strip_suffix(')'));
+        if script != self.key.rsplit('.').next() {
+            phase.expression = Some(self.text());
+        }
         Ok(())
     }
 
@@ -239,34 +273,34 @@ fn scripted(key: &str) -> Option<&str> {
     key.strip_prefix("rankingExpression(")?.strip_suffix(").rankingScript")
 }
 
-/// Sets the elements of a profile for which its properties, inherited ones too, stand.
+/// The profile with the elements set for which its properties, inherited ones too, stand.
 ///
 /// # Errors
 /// A value is invalid.
-pub(super) fn apply(profile: &mut RankProfile, name: &Name) -> Result<(), Error> {
-    let properties = profile.properties.clone();
-    for (known, effect) in ENGINE_PROPERTIES {
-        let Element(set) = effect else { continue };
-        for (key, value) in &properties {
-            if let Some(rest) = rest_of(key, known) {
-                set(profile, &EngineProperty { profile: name, key, rest, value })?;
-            }
-        }
-    }
-    for (key, value) in &properties {
+pub(super) fn applied(profile: &RankProfile, name: &Name) -> Result<RankProfile, Error> {
+    let mut applied = profile.clone();
+    for (key, value) in &profile.properties {
         let Some(script) = scripted(key) else { continue };
         let text = SourcedText { value: value.clone(), place: name.place.clone() };
         match script {
-            "firstphase" => profile.first_phase.expression = Some(text),
-            "secondphase" => profile.second_phase.expression = Some(text),
-            "globalphase" => profile.global_phase.expression = Some(text),
+            "firstphase" => applied.first_phase.expression = Some(text),
+            "secondphase" => applied.second_phase.expression = Some(text),
+            "globalphase" => applied.global_phase.expression = Some(text),
             function => {
                 let function_def = FunctionDef { parameters: Vec::new(), body: text, inline: false };
-                profile.functions.insert(function.to_owned(), function_def);
+                applied.functions.insert(function.to_owned(), function_def);
             }
         }
     }
-    Ok(())
+    for (known, effect) in ENGINE_PROPERTIES {
+        let Element(set) = effect else { continue };
+        for (key, value) in &profile.properties {
+            if let Some(rest) = rest_of(key, known) {
+                set(&mut applied, &EngineProperty { profile: name, key, rest, value })?;
+            }
+        }
+    }
+    Ok(applied)
 }
 
 /// Warnings of a profile's own properties without an effect.
@@ -289,9 +323,10 @@ pub(super) fn warnings(decl: &ProfileDecl) -> impl Iterator<Item = String> {
 /// `None` for all others.
 pub fn unknown_engine_property(key: &str) -> Option<String> {
     let is_of_engine = key.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("vespa."));
-    if !is_of_engine || ENGINE_PROPERTIES.iter().any(|(known, _)| rest_of(key, known).is_some()) {
+    let names = ENGINE_PROPERTIES.iter().map(|(known, _)| *known);
+    let mut all = names.clone().chain(TUNING_ELSEWHERE.iter().copied());
+    if !is_of_engine || all.any(|known| rest_of(key, known).is_some()) {
         return None;
     }
-    let names = ENGINE_PROPERTIES.iter().map(|(known, _)| *known);
     Some(format!("the engine has no such rank property{}", did_you_mean(key, names)))
 }

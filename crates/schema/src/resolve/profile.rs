@@ -58,13 +58,13 @@ pub(super) fn resolve(
         faults.broken.profiles.add(HYBRID);
     }
     let names: Vec<&str> = pending.keys().copied().collect();
-    let mut resolver =
-        ProfileResolver { pending, inherited, done: BTreeMap::new(), sources, place, hybrid, faults };
+    let (done, applied) = (BTreeMap::new(), BTreeMap::new());
+    let mut resolver = ProfileResolver { pending, inherited, done, applied, sources, place, hybrid, faults };
     for name in names {
         resolver.declared(name, &mut Vec::new());
     }
     let mut profiles = inherited.of_schema.clone();
-    profiles.extend(resolver.done);
+    profiles.extend(resolver.applied);
     for name in ["default", "unranked"] {
         profiles.entry(name.to_owned()).or_insert_with(|| built_in(name, place));
     }
@@ -107,7 +107,10 @@ fn waits(decl: &ProfileDecl, within: &[&str]) -> Result<(), Error> {
 struct ProfileResolver<'a, 'f> {
     pending: BTreeMap<&'a str, &'a ProfileDecl>,
     inherited: &'a InheritedProfiles<'a>,
+    /// Resolved profiles without what their properties set: those that inherit them have the properties, too.
     done: Profiles,
+    /// The same profiles with what their properties set.
+    applied: Profiles,
     sources: &'a PackageSources<'a>,
     place: &'a SourcePosition,
     hybrid: &'a dyn Fn() -> Result<String, String>,
@@ -137,12 +140,15 @@ impl<'a> ProfileResolver<'a, '_> {
             return;
         }
         let parents = decl.inherits.iter().map(|parent| self.parent(parent, name));
-        let combined =
-            parents.collect::<Result<Vec<_>, _>>().and_then(|parents| self.combine(decl, &parents));
+        let combined = parents.collect::<Result<Vec<_>, _>>().and_then(|parents| {
+            let profile = self.combine(decl, &parents)?;
+            Ok((engine_properties::applied(&profile, &decl.name)?, profile))
+        });
         match self.faults.findings.keep(combined) {
-            Some(profile) => {
+            Some((applied, profile)) => {
                 self.faults.findings.warnings.extend(engine_properties::warnings(decl));
                 self.pending.remove(name);
+                self.applied.insert(name.to_owned(), applied);
                 self.done.insert(name.to_owned(), profile);
             }
             None => self.faults.broken.profiles.add(name),
@@ -247,7 +253,6 @@ impl<'a> ProfileResolver<'a, '_> {
             .unwrap_or_else(|| parents.iter().any(|parent| parent.use_significance_model));
         profile.ignore_default_rank_features = decl.ignore_default_rank_features
             || parents.iter().any(|parent| parent.ignore_default_rank_features);
-        engine_properties::apply(&mut profile, &decl.name)?;
         Ok(profile)
     }
 

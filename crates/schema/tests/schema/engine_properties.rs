@@ -58,6 +58,15 @@ const ELEMENTS: &[(&str, &str)] = &[
         "diversity { attribute: n\n min-groups: 3\n }",
     ),
     ("vespa.rank.firstphase: bm25(f)", "first-phase { expression: bm25(f)\n }"),
+    (
+        "vespa.rank.firstphase: bm25(f)\n rankingExpression(firstphase).rankingScript: 2 * bm25(f)",
+        "first-phase { expression: bm25(f)\n }",
+    ),
+    (
+        "vespa.rank.firstphase: rankingExpression(firstphase)\n \
+         rankingExpression(firstphase).rankingScript: 2 * bm25(f)",
+        "first-phase { expression: 2 * bm25(f)\n }",
+    ),
     ("vespa.rank.secondphase: bm25(f)", "second-phase { expression: bm25(f)\n }"),
     ("vespa.rank.globalphase: bm25(f)", "global-phase { expression: bm25(f)\n }"),
     ("rankingExpression(firstphase).rankingScript: 2 * bm25(f)", "first-phase { expression: 2 * bm25(f)\n }"),
@@ -91,6 +100,22 @@ fn a_property_takes_precedence_over_the_element_and_is_inherited() {
 }
 
 #[test]
+fn elements_are_inherited_without_what_properties_set() {
+    let child = profile(
+        "a { second-phase { rerank-count: 5 } }
+        rank-profile b inherits a {
+            rank-properties { vespa.hitcollector.heapsize: 7\n vespa.summary.feature: bm25(f)\n }
+        }
+        rank-profile p inherits a, b",
+        "rank-properties { vespa.summary.feature: fieldLength(f)\n }",
+    );
+    let child = child.expect("the property of one parent does not contradict the element of the other");
+    assert_eq!(child.second_phase.rerank_count, Some(7));
+    let features: Vec<&str> = child.summary_features.iter().map(|feature| feature.value.as_str()).collect();
+    assert_eq!(features, ["fieldLength(f)"]);
+}
+
+#[test]
 fn wrong_values_are_refused_with_the_profile() {
     for (property, expected) in [
         ("vespa.hitcollector.heapsize: -1", "must be a whole number, found '-1'"),
@@ -106,9 +131,16 @@ fn wrong_values_are_refused_with_the_profile() {
 
 #[test]
 fn names_of_the_engine_are_known_in_any_case() {
-    for name in
-        ["bm25(f).k1", "mine", "vespa", "vespa.now", "Vespa.HitCollector.heapsize", "vespa.term.3.connexity"]
-    {
+    for name in [
+        "bm25(f).k1",
+        "mine",
+        "vespa",
+        "vespa.now",
+        "Vespa.HitCollector.heapsize",
+        "vespa.term.3.connexity",
+        "vespa.matching.split_unpacking_iterators",
+        "vespa.matchphase.diversity.cutoffstrategy",
+    ] {
         assert_eq!(unknown_engine_property(name), None, "{name}");
     }
     for (name, hint) in [
