@@ -262,7 +262,7 @@ fn what_the_keys_have_is_answered_from_the_index_alone() {
     assert!(ask("select code from note where code contains 'C1'", "by-code").1);
     assert_eq!(ask(yql, "by-code"), (ask(yql, "none").0, false));
     // So is the sign of -0.
-    server.put("/document/v1/n/note/group/ann/zero", r#"{"weight":-0.0}"#);
+    server.put("/document/v1/n/note/group/ann/zero", r#"{"weight":"-0.0"}"#);
     let yql = "select weight from note where weight > -1 and weight < 1";
     let found = ask(yql, "by-weight");
     assert!(found.0.iter().any(|hit| hit.contains("-0.0")), "{found:?}");
