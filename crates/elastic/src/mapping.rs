@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::fitting::{LenientFit, fit_in_place, inferred, misfits, observe};
+pub(crate) use self::fitting::{FieldRoom, LenientFit, fit_in_place, inferred, misfits, observe};
 pub(crate) use self::layers::lay_over;
 use crate::Error;
 use crate::dates::DateText;
@@ -174,8 +174,13 @@ pub(crate) fn check_limit(
     mappings: &Map<String, Value>,
     settings: &BTreeMap<String, Value>,
 ) -> Result<(), Error> {
+    check_number(mappings, limit_of(settings))
+}
+
+/// Number of the fields that an index may have by its settings.
+fn limit_of(settings: &BTreeMap<String, Value>) -> usize {
     let named = settings.get(FIELDS_LIMIT).and_then(Value::as_str).and_then(|limit| limit.parse().ok());
-    check_number(mappings, named.map_or(FIELDS_BY_DEFAULT, |limit: usize| limit.min(FIELDS_MAX)))
+    named.map_or(FIELDS_BY_DEFAULT, |limit: usize| limit.min(FIELDS_MAX))
 }
 
 fn check_number(mappings: &Map<String, Value>, limit: usize) -> Result<(), Error> {
