@@ -65,11 +65,20 @@ const TYPES: [&str; 34] = [
 ];
 
 /// Definition of the field at a path, with the name of the field in documents that has its values; `None` if
-/// the mapping lacks it.
+/// the mapping lacks it. A field that stands for another is that one, which stands for itself.
 pub(crate) fn field_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
+    let found = declared_at(mappings, path)?;
+    if type_of(found.0) != "alias" {
+        return Some(found);
+    }
+    let target = found.0.get("path").and_then(Value::as_str).unwrap_or_default();
+    declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")
+}
+
+fn declared_at<'m>(mappings: &'m Map<String, Value>, path: &str) -> Option<(&'m Map<String, Value>, String)> {
     let mut properties = mappings.get("properties")?.as_object()?;
     let parts: Vec<&str> = path.split('.').collect();
     let mut from = 0;
@@ -80,10 +89,6 @@ pub(crate) fn field_at<'m>(
                 continue;
             };
             if to == parts.len() {
-                if field.get("type").and_then(Value::as_str) == Some("alias") {
-                    let target = field.get("path").and_then(Value::as_str).unwrap_or_default();
-                    return if target == path { None } else { field_at(mappings, target) };
-                }
                 return Some((field, path.to_owned()));
             }
             if let Some(below) = field.get("properties").and_then(Value::as_object) {

@@ -107,3 +107,20 @@ fn an_index_has_as_many_fields_as_its_settings_allow() {
     door.get("PUT /b/_settings", r#"{"index.mapping.total_fields.limit":"3002"}"#);
     door.get("PUT /b/_mapping", &added);
 }
+
+/// A field that stands for another is searched as that one; those that stand for each other have no values.
+#[test]
+fn fields_stand_for_others_and_not_for_each_other() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"n":{"type":"long"},"m":{"type":"alias","path":"n"},
+            "x":{"type":"alias","path":"y"},"y":{"type":"alias","path":"x"},"z":{"type":"alias","path":"z"}}}}"#,
+    );
+    door.get("PUT /a/_doc/1", r#"{"n":7}"#);
+    for (field, expected) in [("n", 1), ("m", 1), ("x", 0), ("y", 0), ("z", 0)] {
+        let body = json!({ "query": { "term": { field: 7 } } }).to_string();
+        assert_eq!(door.get("GET /a/_count", &body)["count"], expected, "{field}");
+    }
+}
