@@ -3,7 +3,7 @@
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
 
-use super::{TYPES, type_of};
+use super::{check_properties, type_of};
 use crate::Error;
 use crate::dates::DateText;
 use crate::fields::names_of;
@@ -143,10 +143,13 @@ impl DynamicRules {
                 (fill_text(member, name, type_of(plain)), fill(value, name, type_of(plain)))
             })
             .collect();
-        if !field.contains_key("type")
-            && let Some(kind) = plain.get("type")
-        {
-            field.insert("type".to_owned(), kind.clone());
+        // An object has its fields instead of a type.
+        if !field.contains_key("type") {
+            for (member, value) in
+                plain.iter().filter(|(member, _)| ["type", "properties"].contains(&member.as_str()))
+            {
+                field.entry(member.clone()).or_insert_with(|| value.clone());
+            }
         }
         if type_of(&field) == "date"
             && !field.contains_key("format")
@@ -154,7 +157,7 @@ impl DynamicRules {
         {
             field.insert("format".to_owned(), format.clone());
         }
-        Some(if field.is_empty() { plain.clone() } else { field })
+        Some(field)
     }
 }
 
@@ -266,10 +269,13 @@ fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error
     let Some(mapping) = template.get("mapping").and_then(Value::as_object) else {
         return refuse("[mapping] is missing or not an object".to_owned());
     };
-    match mapping.get("type").and_then(Value::as_str) {
-        Some(kind) if !TYPES.contains(&kind) && !TYPE_PLACEHOLDERS.contains(&kind) => {
-            refuse(format!("the type [{kind}] is not known; docs/elastic.md lists the types"))
-        }
-        _ => Ok(()),
-    }
+    // A field of the template, with what is below it.
+    let mut field: Map<String, Value> = mapping
+        .iter()
+        .map(|(member, value)| (fill_text(member, "field", "keyword"), fill(value, "field", "keyword")))
+        .collect();
+    field.entry("type").or_insert("keyword".into());
+    let mut fields = Map::new();
+    fields.insert("field".to_owned(), Value::Object(field));
+    check_properties(Some(&Value::Object(fields)), 0).or_else(|error| refuse(error.to_string()))
 }
