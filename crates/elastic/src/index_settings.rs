@@ -14,6 +14,7 @@ use crate::kept_hits::take_answer;
 use crate::log_settings;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
+use crate::query::text_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 
 /// Values that hold for an index which does not name the setting.
@@ -102,6 +103,7 @@ fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<Stri
 pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
     let flat = flat(settings);
     check_counts(&flat)?;
+    check_flags(&flat)?;
     log_settings::is_logs_mode(&flat)?;
     Ok(())
 }
@@ -112,11 +114,27 @@ pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(
 /// A value is malformed.
 pub(crate) fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
     check_counts(settings)?;
-    let is_set = |name: &&str| settings.get(*name).is_some_and(|value| value == "true");
-    if let Some(name) = ["index.blocks.read", "index.blocks.metadata"].iter().find(|name| is_set(name)) {
-        return Err(Error::unsupported(&format!("[{name}]")));
-    }
+    check_flags(settings)?;
     log_settings::check(settings)
+}
+
+/// Checks blocks and other settings that are true or false: another text would be taken, and block nothing.
+fn check_flags(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
+    const UNSUPPORTED: [&str; 2] = ["index.blocks.read", "index.blocks.metadata"];
+    let blocks = BLOCKS.iter().map(|(name, ..)| *name);
+    for name in blocks.chain(UNSUPPORTED).chain(["index.hidden"]) {
+        let Some(value) = settings.get(name).filter(|value| !value.is_null()) else { continue };
+        if value != "true" && value != "false" {
+            return Err(Error::IllegalArgument(format!(
+                "Failed to parse value [{}] as only [true] or [false] are allowed.",
+                text_of(value)
+            )));
+        }
+        if value == "true" && UNSUPPORTED.contains(&name) {
+            return Err(Error::unsupported(&format!("[{name}]")));
+        }
+    }
+    Ok(())
 }
 
 fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {

@@ -120,4 +120,19 @@ fn blocks_refuse_writes_and_nothing_else() {
     assert_eq!(door.ask("PUT /a/_block/read", "").0, 400);
     assert_eq!(door.ask("PUT /none/_block/write", "").0, 404);
     assert_eq!(door.ask("PUT /a/_settings", &put("read", true)).0, 400);
+    let yes = json!({ "index.blocks.write": "yes" });
+    assert_eq!(door.ask("PUT /a/_settings", &yes.to_string()).0, 400);
+    let template =
+        |settings: Value| json!({ "index_patterns": ["t*"], "template": { "settings": settings } });
+    for (settings, expected) in [
+        (yes, 400),
+        (json!({ "index.blocks.read": true }), 400),
+        (json!({ "index.blocks.write": true }), 200),
+    ] {
+        let (status, answer) = door.ask("PUT /_index_template/t", &template(settings).to_string());
+        assert_eq!(status, expected, "{answer}");
+    }
+    // The write that makes an index is refused, too.
+    assert_eq!(door.ask("PUT /t/_doc/1", "{}").0, 403);
+    assert_eq!(door.ask("PUT /t/_doc/1", "{}").0, 403);
 }
