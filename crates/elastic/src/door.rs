@@ -150,7 +150,9 @@ impl ElasticDoor {
 
     /// True if an expression names document types, and nothing else.
     fn are_types(&self, expression: &str) -> Result<bool, Error> {
-        let found = names::resolve(&*self.catalog.read()?, expression, NameOptions::LENIENT);
+        // A parameter may have patterns find hidden and closed indexes.
+        let all = NameOptions { closed: true, hidden: true, forbid_closed: false, ..NameOptions::LENIENT };
+        let found = names::resolve(&*self.catalog.read()?, expression, all);
         Ok(found.is_ok_and(|found| !found.is_empty() && found.iter().all(|index| index.typed.is_some())))
     }
 
