@@ -4,7 +4,7 @@ mod dynamic;
 mod fitting;
 mod layers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -168,7 +168,38 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
     }
     mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
     check_properties(mappings.get("properties"), 0)?;
+    check_objects(mappings)?;
     check_number(mappings, FIELDS_MAX)
+}
+
+/// Refuses a field that is an object by the names of others, and has a type of its own: one of the two would be
+/// lost.
+fn check_objects(mappings: &Map<String, Value>) -> Result<(), Error> {
+    fn walk(
+        properties: Option<&Value>,
+        before: &str,
+        objects: &mut Vec<String>,
+        others: &mut HashSet<String>,
+    ) {
+        for (name, field) in properties.and_then(Value::as_object).into_iter().flatten() {
+            let Some(field) = field.as_object() else { continue };
+            let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
+            if !matches!(type_of(field), "object" | "nested") {
+                others.insert(path.clone());
+            }
+            let ends = path.match_indices('.').map(|(end, _)| end).filter(|end| *end > before.len());
+            objects.extend(ends.map(|end| path[..end].to_owned()));
+            walk(field.get("properties"), &path, objects, others);
+        }
+    }
+    let (mut objects, mut others) = (Vec::new(), HashSet::new());
+    walk(mappings.get("properties"), "", &mut objects, &mut others);
+    match objects.iter().find(|path| others.contains(*path)) {
+        Some(path) => Err(Error::IllegalArgument(format!(
+            "can't merge a non object mapping [{path}] with an object mapping"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Checks the number of the fields of an index by its settings.
