@@ -22,6 +22,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("index.hidden", "false"),
     ("index.mapping.depth.limit", "20"),
     ("index.mapping.total_fields.limit", "1000"),
+    ("index.max_docvalue_fields_search", "100"),
     ("index.max_regex_length", "1000"),
     ("index.max_result_window", "10000"),
     ("index.max_slices_per_scroll", "1024"),
@@ -41,6 +42,11 @@ const BLOCKS: [(&str, &str, u16); 3] = [
 ];
 
 impl OpenIndex {
+    /// Number in a setting of the index.
+    pub(crate) fn number_of(&self, name: &str, otherwise: u64) -> u64 {
+        self.setting(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    }
+
     /// Checks that no setting of the index refuses writes of documents.
     ///
     /// # Errors
@@ -142,6 +148,8 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
         ("number_of_shards", 1, 1024),
         ("number_of_replicas", 0, 1024),
         ("mapping.total_fields.limit", 1, i64::MAX),
+        ("max_docvalue_fields_search", 0, i64::MAX),
+        ("max_slices_per_scroll", 1, i64::MAX),
     ] {
         let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
         match value.parse::<i64>() {

@@ -461,6 +461,7 @@ fn search_body(
     }
     let options = NameOptions::LENIENT.with(parameters)?;
     alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut request)?;
+    request.check_limits(&indexes)?;
     if let Some(kept_ms) = scroll {
         return scrolls::open(door, indexes, request, kept_ms, began_ms);
     }

@@ -78,6 +78,41 @@ fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
     }
 }
 
+/// Of several indexes, the one that allows the least counts.
+#[test]
+fn searches_have_as_much_as_their_indexes_allow() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", "{}");
+    door.get(
+        "PUT /b",
+        r#"{"settings":{"index.max_slices_per_scroll":2000,"index.max_docvalue_fields_search":2}}"#,
+    );
+    let slices = |max: u64| json!({ "slice": { "id": 0, "max": max } });
+    let fields = |count: usize| json!({ "docvalue_fields": vec!["n"; count] });
+    for (indexes, body, expected) in [
+        ("a", slices(1_024), 200),
+        ("a", slices(1_025), 400),
+        ("b", slices(2_000), 200),
+        ("b", slices(2_001), 400),
+        ("a,b", slices(2_000), 400),
+        ("a", fields(100), 200),
+        ("a", fields(101), 400),
+        ("b", fields(2), 200),
+        ("a,b", fields(3), 400),
+    ] {
+        let (status, answer) = door.ask(&format!("POST /{indexes}/_search?scroll=1m"), &body.to_string());
+        assert_eq!(status, expected, "{indexes} {body}: {answer}");
+    }
+    for (max, expected) in [(1_024, 200), (1_025, 400)] {
+        let mut body = slices(max);
+        body["query"] = json!({ "match_all": {} });
+        let (status, answer) = door.ask("POST /a/_delete_by_query", &body.to_string());
+        assert_eq!(status, expected, "{max}: {answer}");
+    }
+    assert_eq!(door.ask("PUT /a/_settings", r#"{"index.max_slices_per_scroll":0}"#).0, 400);
+}
+
 #[test]
 fn blocks_refuse_writes_and_nothing_else() {
     let directory = directory();
