@@ -172,8 +172,8 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
     check_number(mappings, FIELDS_MAX)
 }
 
-/// Refuses a field that is an object by the names of others, and has a type of its own: one of the two would be
-/// lost.
+/// Refuses a field that is an object by the names of others, and has a type of its own: one of the two would
+/// be lost.
 fn check_objects(mappings: &Map<String, Value>) -> Result<(), Error> {
     fn walk(
         properties: Option<&Value>,

@@ -32,8 +32,8 @@ pub(crate) struct LenientFit {
     pub(crate) ignored: Vec<(String, String)>,
 }
 
-/// Room of a mapping for new fields. It is kept beside the mapping, whose fields are not counted again for each
-/// document.
+/// Room of a mapping for new fields. It is kept beside the mapping, whose fields are not counted again for
+/// each document.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FieldRoom {
     /// Number of fields that the mapping may have.
