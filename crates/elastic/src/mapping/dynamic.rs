@@ -19,6 +19,9 @@ const KINDS: [&str; 8] = ["object", "string", "long", "double", "boolean", "date
 /// Members of a template that are one pattern, or a list of them.
 const PATTERNS: [&str; 4] = ["match", "unmatch", "path_match", "path_unmatch"];
 
+/// Those of them that are about paths.
+const PATHS: [&str; 2] = ["path_match", "path_unmatch"];
+
 /// Placeholder in templates for the type that a field would have without one.
 const TYPE_PLACEHOLDERS: [&str; 2] = ["{dynamic_type}", "{dynamicType}"];
 
@@ -169,23 +172,33 @@ fn template_of(listed: &Value) -> Option<(&String, &Map<String, Value>)> {
 
 /// True if a template is for a new field. One without conditions is for none.
 fn matches(template: &Map<String, Value>, name: &str, path: &str, kind: &str) -> bool {
+    /// Conditions, with what they have to be; those that cost less are first.
+    const CONDITIONS: [(&str, bool); 6] = [
+        ("match_mapping_type", true),
+        ("unmatch_mapping_type", false),
+        ("match", true),
+        ("unmatch", false),
+        ("path_match", true),
+        ("path_unmatch", false),
+    ];
     let is_regex = template.get("match_pattern").is_some_and(|pattern| pattern == "regex");
-    // None where the template does not have the member.
-    let any = |member: &str, text: &str| {
-        let patterns = names_of(template.get(member)?);
-        Some(patterns.iter().any(|pattern| match is_regex {
-            true => whole(pattern).is_ok_and(|regex| regex.is_match(text)),
-            false => glob(pattern, text),
-        }))
-    };
-    let of_kind = |member: &str| {
-        let kinds = names_of(template.get(member)?);
-        Some(kinds.iter().any(|one| one == "*" || one == kind))
-    };
-    let wanted = [any("match", name), any("path_match", path), of_kind("match_mapping_type")];
-    let unwanted = [any("unmatch", name), any("path_unmatch", path), of_kind("unmatch_mapping_type")];
-    let has_conditions = wanted.iter().chain(&unwanted).any(Option::is_some);
-    has_conditions && !wanted.contains(&Some(false)) && !unwanted.contains(&Some(true))
+    let mut has_conditions = false;
+    for (member, wanted) in CONDITIONS {
+        let Some(patterns) = template.get(member).map(names_of) else { continue };
+        has_conditions = true;
+        let is_met = patterns.iter().any(|pattern| {
+            let text = if PATHS.contains(&member) { path } else { name };
+            match (PATTERNS.contains(&member), is_regex) {
+                (false, _) => pattern == "*" || pattern == kind,
+                (true, true) => whole(pattern).is_ok_and(|regex| regex.is_match(text)),
+                (true, false) => glob(pattern, text),
+            }
+        });
+        if is_met != wanted {
+            return false;
+        }
+    }
+    has_conditions
 }
 
 /// Compiles a regular expression that matches whole names.
