@@ -268,6 +268,7 @@ fn search_of(
     let indexes = indexes_of(door, parameters, expression)?;
     let options = NameOptions::LENIENT.with(parameters)?;
     alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut search)?;
+    search.check_limits(&indexes)?;
     Ok((indexes, search))
 }
 

@@ -278,10 +278,11 @@ impl CatTable {
             lines.push(shown.iter().map(|(_, name)| name.as_str()).collect());
         }
         lines.extend(self.rows.iter().map(|row| shown.iter().map(|(at, _)| row[*at].as_str()).collect()));
+        let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..shown.len()).map(width).collect();
         let mut text = String::new();
         for line in &lines {
-            for (at, cell) in line.iter().enumerate() {
-                let width = lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+            for (at, (cell, &width)) in line.iter().zip(&widths).enumerate() {
                 let separator = if at > 0 { " " } else { "" };
                 text.push_str(&format!("{separator}{cell:<width$}"));
             }

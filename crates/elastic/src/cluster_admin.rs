@@ -160,23 +160,32 @@ pub(crate) fn field_caps(
             let kind = type_of(field);
             let is_leaf = kind != "object" && kind != "nested";
             let can = |name: &str| is_leaf && field.get(name) != Some(&Value::Bool(false));
+            let is_aggregatable = can("doc_values") && kind != "text" && kind != "match_only_text";
             let of_path = fields.entry(path).or_insert_with(|| json!({}));
             if of_path.get(kind).is_none() {
-                let aggregatable = can("doc_values") && kind != "text" && kind != "match_only_text";
                 of_path[kind] = json!({
-                    "type": kind, "searchable": can("index"), "aggregatable": aggregatable, "indices": [],
+                    "type": kind, "searchable": true, "aggregatable": true, "indices": [],
+                    "non_searchable_indices": [], "non_aggregatable_indices": [],
                 });
                 take_answer(&door.answer_memory, &of_path[kind])?;
             }
-            if let Some(of) = of_path[kind]["indices"].as_array_mut() {
+            let lists = [
+                ("indices", true),
+                ("non_searchable_indices", !can("index")),
+                ("non_aggregatable_indices", !is_aggregatable),
+            ];
+            for (list, _) in lists.into_iter().filter(|(_, has_index)| *has_index) {
                 let name: Value = index.entry.name.as_str().into();
                 take_answer(&door.answer_memory, &name)?;
-                of.push(name);
+                if let Some(of) = of_path[kind][list].as_array_mut() {
+                    of.push(name);
+                }
             }
         }
     }
     for (path, of_path) in &mut fields {
         let Value::Object(kinds) = of_path else { continue };
+        kinds.values_mut().filter_map(Value::as_object_mut).for_each(summarize);
         if has_unmapped {
             let lacks = |index: &&OpenIndex| crate::mapping::field_at(&index.entry.mappings, path).is_none();
             let lacking: Vec<&str> =
@@ -198,6 +207,24 @@ pub(crate) fn field_caps(
     }
     let names: Vec<&str> = indexes.iter().map(|index| index.entry.name.as_str()).collect();
     DoorReply::ok(json!({ "indices": names, "fields": fields }))
+}
+
+/// Says of a field of a type whether all its indexes can do something. Those that cannot are listed if others
+/// can.
+fn summarize(capability: &mut Map<String, Value>) {
+    let count = |capability: &Map<String, Value>, list: &str| {
+        capability.get(list).and_then(Value::as_array).map_or(0, Vec::len)
+    };
+    let all = count(capability, "indices");
+    for (flag, list) in
+        [("searchable", "non_searchable_indices"), ("aggregatable", "non_aggregatable_indices")]
+    {
+        let without = count(capability, list);
+        capability.insert(flag.to_owned(), (without == 0).into());
+        if without == 0 || without == all {
+            capability.remove(list);
+        }
+    }
 }
 
 /// Indexes with a document that the member `index_filter` of a body matches; all without one.

@@ -150,7 +150,9 @@ impl ElasticDoor {
 
     /// True if an expression names document types, and nothing else.
     fn are_types(&self, expression: &str) -> Result<bool, Error> {
-        let found = names::resolve(&*self.catalog.read()?, expression, NameOptions::LENIENT);
+        // A parameter may have patterns find hidden and closed indexes.
+        let all = NameOptions { closed: true, hidden: true, forbid_closed: false, ..NameOptions::LENIENT };
+        let found = names::resolve(&*self.catalog.read()?, expression, all);
         Ok(found.is_ok_and(|found| !found.is_empty() && found.iter().all(|index| index.typed.is_some())))
     }
 
@@ -311,20 +313,18 @@ impl ElasticDoor {
         if demand.data_stream && !leads_to_stream(&entries, name) {
             return Err(lacks("require_data_stream", "a data stream"));
         }
-        let found = match existing(&entries, name, action)? {
-            Some(index) => index,
-            None => {
-                // A delete of a document makes no index, unless it brings a version of its own.
-                names::check_index_name(name)?;
-                if action == WriteAction::Delete {
-                    return Err(Error::no_index(name));
-                }
-                auto_creation::check(&entries, name)?;
-                drop(entries);
-                return self.create_for_write(name, action);
+        let found = existing(&entries, name, action)?;
+        if found.is_none() {
+            // A delete of a document makes no index, unless it brings a version of its own.
+            names::check_index_name(name)?;
+            if action == WriteAction::Delete {
+                return Err(Error::no_index(name));
             }
-        };
+            auto_creation::check(&entries, name)?;
+        }
         drop(entries);
+        // The templates of a new one may block its writes.
+        let found = found.map_or_else(|| self.create_for_write(name, action), Ok)?;
         if found.entry.is_closed {
             return Err(Error::Closed(found.entry.name.clone()));
         }
@@ -360,9 +360,8 @@ impl ElasticDoor {
             let mut change = self.catalog.change()?;
             // Another request may have made it meanwhile.
             if existing(&change, stream, WriteAction::Create)?.is_none() {
-                let index = templates::create_record_stream(&mut change, stream)?;
+                templates::create_record_stream(&mut change, stream)?;
                 change.commit()?;
-                return Ok(index);
             }
         }
         self.write_index(stream, WriteAction::Create, NameDemand::default())

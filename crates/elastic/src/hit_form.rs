@@ -30,6 +30,13 @@ pub(crate) struct HitForm {
     pub(crate) names_parts: bool,
 }
 
+/// Error of a total that is asked for as a number, and is counted up to a limit.
+pub(crate) fn inexact_total(limit: u64) -> Error {
+    Error::IllegalArgument(format!(
+        "[rest_total_hits_as_int] cannot be used if the tracking of total hits is not accurate, got {limit}"
+    ))
+}
+
 impl HitForm {
     /// Reads the parameters of a request.
     pub(crate) fn parameters(&mut self, parameters: &DoorParameters) -> Result<(), Error> {
@@ -59,13 +66,10 @@ impl HitForm {
                 }
             },
         }
-        if self.total_as_number && self.total_limit.is_some() {
-            return Err(Error::IllegalArgument(format!(
-                "[rest_total_hits_as_int] cannot be used if the tracking of total hits is not accurate, got {}",
-                self.total_limit.unwrap_or(0)
-            )));
+        match self.total_limit.filter(|_| self.total_as_number) {
+            Some(limit) => Err(inexact_total(limit)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Reads a member of a body; false if it is none of the form.

@@ -228,13 +228,8 @@ impl HitScan<'_> {
 
     /// True if a document is in the slice and the shards that are searched.
     fn reaches(&self, index: &OpenIndex, stored: &StoredSource) -> bool {
-        if let Some((id, max)) = self.request.slice {
-            let digest = stored.id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
-                (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-            if digest % max != id {
-                return false;
-            }
+        if self.request.slice.is_some_and(|slice| !slice.has(index, stored)) {
+            return false;
         }
         let is_elsewhere = self.request.routing_of(&index.entry.name).is_some_and(|routing| {
             let own = stored.routing.as_deref().unwrap_or(&stored.id);

@@ -14,6 +14,7 @@ use crate::kept_hits::take_answer;
 use crate::log_settings;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
+use crate::query::text_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 
 /// Values that hold for an index which does not name the setting.
@@ -21,6 +22,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("index.hidden", "false"),
     ("index.mapping.depth.limit", "20"),
     ("index.mapping.total_fields.limit", "1000"),
+    ("index.max_docvalue_fields_search", "100"),
     ("index.max_regex_length", "1000"),
     ("index.max_result_window", "10000"),
     ("index.max_slices_per_scroll", "1024"),
@@ -40,6 +42,11 @@ const BLOCKS: [(&str, &str, u16); 3] = [
 ];
 
 impl OpenIndex {
+    /// Number in a setting of the index.
+    pub(crate) fn number_of(&self, name: &str, otherwise: u64) -> u64 {
+        self.setting(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    }
+
     /// Checks that no setting of the index refuses writes of documents.
     ///
     /// # Errors
@@ -102,6 +109,7 @@ fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<Stri
 pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
     let flat = flat(settings);
     check_counts(&flat)?;
+    check_flags(&flat)?;
     log_settings::is_logs_mode(&flat)?;
     Ok(())
 }
@@ -112,11 +120,27 @@ pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(
 /// A value is malformed.
 pub(crate) fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
     check_counts(settings)?;
-    let is_set = |name: &&str| settings.get(*name).is_some_and(|value| value == "true");
-    if let Some(name) = ["index.blocks.read", "index.blocks.metadata"].iter().find(|name| is_set(name)) {
-        return Err(Error::unsupported(&format!("[{name}]")));
-    }
+    check_flags(settings)?;
     log_settings::check(settings)
+}
+
+/// Checks blocks and other settings that are true or false: another text would be taken, and block nothing.
+fn check_flags(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
+    const UNSUPPORTED: [&str; 2] = ["index.blocks.read", "index.blocks.metadata"];
+    let blocks = BLOCKS.iter().map(|(name, ..)| *name);
+    for name in blocks.chain(UNSUPPORTED).chain(["index.hidden"]) {
+        let Some(value) = settings.get(name).filter(|value| !value.is_null()) else { continue };
+        if value != "true" && value != "false" {
+            return Err(Error::IllegalArgument(format!(
+                "Failed to parse value [{}] as only [true] or [false] are allowed.",
+                text_of(value)
+            )));
+        }
+        if value == "true" && UNSUPPORTED.contains(&name) {
+            return Err(Error::unsupported(&format!("[{name}]")));
+        }
+    }
+    Ok(())
 }
 
 fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
@@ -124,6 +148,8 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
         ("number_of_shards", 1, 1024),
         ("number_of_replicas", 0, 1024),
         ("mapping.total_fields.limit", 1, i64::MAX),
+        ("max_docvalue_fields_search", 0, i64::MAX),
+        ("max_slices_per_scroll", 1, i64::MAX),
     ] {
         let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
         match value.parse::<i64>() {

@@ -80,6 +80,7 @@ mod shelf;
 mod simple_text;
 mod simulation;
 mod single;
+mod slices;
 mod slot_picking;
 mod sort_keys;
 mod sorting;

@@ -4,11 +4,11 @@ mod dynamic;
 mod fitting;
 mod layers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::fitting::{LenientFit, fit_in_place, inferred, misfits, observe};
+pub(crate) use self::fitting::{FieldRoom, LenientFit, fit_in_place, inferred, misfits, observe};
 pub(crate) use self::layers::lay_over;
 use crate::Error;
 use crate::dates::DateText;
@@ -65,14 +65,23 @@ const TYPES: [&str; 34] = [
 ];
 
 /// Definition of the field at a path, with the name of the field in documents that has its values; `None` if
-/// the mapping lacks it.
+/// the mapping lacks it. A field that stands for another is that one, which stands for itself.
 pub(crate) fn field_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
+    let found = declared_at(mappings, path)?;
+    if type_of(found.0) != "alias" {
+        return Some(found);
+    }
+    let target = found.0.get("path").and_then(Value::as_str).unwrap_or_default();
+    declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")
+}
+
+fn declared_at<'m>(mappings: &'m Map<String, Value>, path: &str) -> Option<(&'m Map<String, Value>, String)> {
     let mut properties = mappings.get("properties")?.as_object()?;
     if let Some(field) = properties.get(path).and_then(Value::as_object) {
-        return found_at(mappings, field, path);
+        return Some((field, path.to_owned()));
     }
     let parts: Vec<&str> = path.split('.').collect();
     let mut from = 0;
@@ -83,7 +92,7 @@ pub(crate) fn field_at<'m>(
                 continue;
             };
             if to == parts.len() {
-                return found_at(mappings, field, path);
+                return Some((field, path.to_owned()));
             }
             if let Some(below) = field.get("properties").and_then(Value::as_object) {
                 properties = below;
@@ -104,19 +113,6 @@ pub(crate) fn field_at<'m>(
         return None;
     }
     None
-}
-
-/// A field that is declared at a path, or the field that it is another name of.
-fn found_at<'m>(
-    mappings: &'m Map<String, Value>,
-    field: &'m Map<String, Value>,
-    path: &str,
-) -> Option<(&'m Map<String, Value>, String)> {
-    if type_of(field) != "alias" {
-        return Some((field, path.to_owned()));
-    }
-    let target = field.get("path").and_then(Value::as_str).unwrap_or_default();
-    if target == path { None } else { field_at(mappings, target) }
 }
 
 /// Type of a field by its definition.
@@ -175,7 +171,38 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
     }
     mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
     check_properties(mappings.get("properties"), 0)?;
+    check_objects(mappings)?;
     check_number(mappings, FIELDS_MAX)
+}
+
+/// Refuses a field that is an object by the names of others, and has a type of its own: one of the two would
+/// be lost.
+fn check_objects(mappings: &Map<String, Value>) -> Result<(), Error> {
+    fn walk(
+        properties: Option<&Value>,
+        before: &str,
+        objects: &mut Vec<String>,
+        others: &mut HashSet<String>,
+    ) {
+        for (name, field) in properties.and_then(Value::as_object).into_iter().flatten() {
+            let Some(field) = field.as_object() else { continue };
+            let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
+            if !matches!(type_of(field), "object" | "nested") {
+                others.insert(path.clone());
+            }
+            let ends = path.match_indices('.').map(|(end, _)| end).filter(|end| *end > before.len());
+            objects.extend(ends.map(|end| path[..end].to_owned()));
+            walk(field.get("properties"), &path, objects, others);
+        }
+    }
+    let (mut objects, mut others) = (Vec::new(), HashSet::new());
+    walk(mappings.get("properties"), "", &mut objects, &mut others);
+    match objects.iter().find(|path| others.contains(*path)) {
+        Some(path) => Err(Error::IllegalArgument(format!(
+            "can't merge a non object mapping [{path}] with an object mapping"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Checks the number of the fields of an index by its settings.
@@ -186,8 +213,13 @@ pub(crate) fn check_limit(
     mappings: &Map<String, Value>,
     settings: &BTreeMap<String, Value>,
 ) -> Result<(), Error> {
+    check_number(mappings, limit_of(settings))
+}
+
+/// Number of the fields that an index may have by its settings.
+fn limit_of(settings: &BTreeMap<String, Value>) -> usize {
     let named = settings.get(FIELDS_LIMIT).and_then(Value::as_str).and_then(|limit| limit.parse().ok());
-    check_number(mappings, named.map_or(FIELDS_BY_DEFAULT, |limit: usize| limit.min(FIELDS_MAX)))
+    named.map_or(FIELDS_BY_DEFAULT, |limit: usize| limit.min(FIELDS_MAX))
 }
 
 fn check_number(mappings: &Map<String, Value>, limit: usize) -> Result<(), Error> {

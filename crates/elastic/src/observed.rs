@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 
 use crate::catalog::{IndexEntry, OpenIndex};
+use crate::mapping::FieldRoom;
 use crate::single::parsed;
 use crate::{Error, mapping, partitions};
 
@@ -55,7 +56,8 @@ impl ObservedFields {
         self.entry(own);
         let mut state = self.state.write();
         let ObservedState { fields, shown } = &mut *state;
-        if mapping::observe(fields, document).is_changed {
+        let mut room = FieldRoom::of(fields, &own.settings);
+        if mapping::observe(fields, &mut room, document).is_changed {
             *shown = None;
         }
     }

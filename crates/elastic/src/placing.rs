@@ -10,7 +10,7 @@ use crate::catalog::{IndexEntry, OpenIndex};
 use crate::dated_names::with_dates;
 use crate::door::ElasticDoor;
 use crate::log_writes::LogPlace;
-use crate::mapping::LenientFit;
+use crate::mapping::{FieldRoom, LenientFit};
 use crate::names::NameDemand;
 use crate::request::check_tree;
 use crate::writing::{self, SingleWrite, WriteAction};
@@ -47,6 +47,8 @@ struct FittedMapping {
     /// The index as it was copied; `None` if the copy is to be made before it is used.
     entry: Option<Arc<IndexEntry>>,
     mappings: Map<String, Value>,
+    /// Room for fields in `logs` mode, once it is known.
+    room: Option<FieldRoom>,
 }
 
 impl<'d> WritePlacer<'d> {
@@ -120,7 +122,9 @@ impl<'d> WritePlacer<'d> {
     /// documents are counted, and none is refused.
     fn place_log(&mut self, index: &OpenIndex, document: &Map<String, Value>) -> (LogPlace, Option<String>) {
         let fitted = self.copy_of(index, || index.live.observed.entry(&index.entry).mappings.clone());
-        let LenientFit { is_changed, ignored } = mapping::observe(&mut fitted.mappings, document);
+        let FittedMapping { mappings, room, .. } = fitted;
+        let room = room.get_or_insert_with(|| FieldRoom::of(mappings, &index.entry.settings));
+        let LenientFit { is_changed, ignored } = mapping::observe(mappings, room, document);
         if is_changed {
             index.live.observed.note(&index.entry, document);
         }
@@ -140,7 +144,7 @@ impl<'d> WritePlacer<'d> {
         let entry = &index.entry;
         let fitted = self.fitted.entry(entry.number).or_default();
         if fitted.entry.as_ref().is_none_or(|copied| !Arc::ptr_eq(copied, entry)) {
-            *fitted = FittedMapping { entry: Some(Arc::clone(entry)), mappings: mappings() };
+            *fitted = FittedMapping { entry: Some(Arc::clone(entry)), mappings: mappings(), room: None };
         }
         fitted
     }

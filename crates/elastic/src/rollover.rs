@@ -170,6 +170,9 @@ fn roll_alias(
         let given = aliases.entry(alias.to_owned()).or_default();
         if is_named {
             given.insert("is_write_index".to_owned(), true.into());
+        } else if given.get("is_write_index") == Some(&Value::Bool(false)) {
+            // The alias would take no writes any more.
+            given.remove("is_write_index");
         }
         if let Some(is_hidden) = options.get("is_hidden") {
             given.insert("is_hidden".to_owned(), is_hidden.clone());

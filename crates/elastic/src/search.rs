@@ -28,7 +28,7 @@ use crate::shelf::StoredSource;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
-use crate::{alias_scope, cluster_admin, lookups, scrolls};
+use crate::{alias_scope, cluster_admin, hit_form, lookups, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -496,6 +496,7 @@ fn search_body(
     }
     let options = NameOptions::LENIENT.with(parameters)?;
     alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut request)?;
+    request.check_limits(&indexes)?;
     if let Some(kept_ms) = scroll {
         return scrolls::open(door, indexes, request, kept_ms, began_ms);
     }
@@ -563,6 +564,7 @@ pub(crate) fn multi_search(
     index: Option<&str>,
 ) -> Result<DoorReply, Error> {
     let began_ms = now_ms();
+    let has_plain_totals = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
     let lines = request.body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let lines: Vec<&[u8]> = lines.collect();
     let mut answers = Vec::new();
@@ -574,6 +576,11 @@ pub(crate) fn multi_search(
             ));
         };
         let (head, body) = (object_of(head)?, object_of(body)?);
+        // The form of the totals is that of the whole answer.
+        if let Some(limit) = body.get("track_total_hits").and_then(Value::as_u64).filter(|_| has_plain_totals)
+        {
+            return Err(hit_form::inexact_total(limit));
+        }
         let named = head.get("index").map(names_of).unwrap_or_default().join(",");
         let expression = if named.is_empty() { index.unwrap_or_default() } else { &named };
         let of_head = head.get("routing").map(names_of).unwrap_or_default().join(",");

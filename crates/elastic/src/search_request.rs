@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::aggregations::{self, AskedAggregation};
+use crate::catalog::OpenIndex;
 use crate::collapse::HitCollapse;
 use crate::highlighting::HitHighlighting;
 use crate::hit_form::HitForm;
@@ -13,6 +14,7 @@ use crate::kept_hits;
 use crate::query::{self, SearchQuery};
 use crate::request::DoorParameters;
 use crate::scan_limit::ScanLimit;
+use crate::slices::HitSlice;
 use crate::sorting::HitOrder;
 
 /// Hits that a page can reach.
@@ -33,7 +35,7 @@ pub(crate) struct HitSearch {
     /// Routing values by indexes, of the aliases that name them. They count if the search has none.
     pub(crate) alias_routing: BTreeMap<String, Vec<String>>,
     pub(crate) collapse: Option<HitCollapse>,
-    pub(crate) slice: Option<(u64, u64)>,
+    pub(crate) slice: Option<HitSlice>,
     pub(crate) minimum_score: Option<f64>,
     pub(crate) tracks_scores: bool,
     pub(crate) limit: ScanLimit,
@@ -49,6 +51,12 @@ const WITHOUT_EFFECT: [&str; 3] = ["stats", "preference", "batched_reduce_size"]
 
 /// Members of a body that are read elsewhere.
 const READ_ELSEWHERE: [&str; 4] = ["query", "timeout", "terminate_after", "allow_partial_search_results"];
+
+/// Setting with the number of fields from values that a search of an index may ask for.
+const DOC_FIELDS_LIMIT: &str = "index.max_docvalue_fields_search";
+
+/// Fields from values in a search of an index whose settings name no number.
+const DOC_FIELDS_BY_DEFAULT: u64 = 100;
 
 impl HitSearch {
     /// Parses the body and the parameters of a search.
@@ -154,28 +162,29 @@ impl HitSearch {
                     }
                 },
             },
-            "slice" => {
-                let part = |name: &str| value.get(name).and_then(Value::as_u64);
-                match (part("id"), part("max")) {
-                    (Some(id), Some(max)) if max > 1 && id < max => {
-                        if max > 1_024 {
-                            return Err(Error::IllegalArgument(format!(
-                                "The number of slices [{max}] is too large. It must be less than [1024]. This limit can be set by changing the \
-                                 [index.max_slices_per_scroll] index level setting."
-                            )));
-                        }
-                        self.slice = Some((id, max));
-                    }
-                    _ => {
-                        return Err(Error::IllegalArgument("[slice] max must be greater than id".to_owned()));
-                    }
-                }
-            }
+            "slice" => self.slice = Some(HitSlice::parse(value)?),
             _ if self.form.member(name, value)? => {}
             known if WITHOUT_EFFECT.contains(&known) || READ_ELSEWHERE.contains(&known) => {}
             other => return Err(Error::unknown(&format!("unknown key [{other}] in a search"))),
         }
         Ok(())
+    }
+
+    /// Checks the search by the settings of its indexes.
+    ///
+    /// # Errors
+    /// It has more slices, or fields from values, than one of them allows.
+    pub(crate) fn check_limits(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        self.slice.map_or(Ok(()), |slice| slice.check(indexes))?;
+        let asked = self.form.doc_fields.len() as u64;
+        let limits = indexes.iter().map(|index| index.number_of(DOC_FIELDS_LIMIT, DOC_FIELDS_BY_DEFAULT));
+        match limits.min().unwrap_or(DOC_FIELDS_BY_DEFAULT) {
+            limit if asked > limit => Err(Error::IllegalArgument(format!(
+                "Trying to retrieve too many docvalue_fields. Must be less than or equal to: [{limit}] but was [{asked}]. This limit can \
+                 be set by changing the [{DOC_FIELDS_LIMIT}] index level setting."
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn check_window(&self, is_scroll: bool) -> Result<(), Error> {

@@ -66,6 +66,20 @@ impl SortNumber {
         }
     }
 
+    /// The nearest number that a half float has, of those within their range.
+    fn rounded_to_half(self) -> Self {
+        const LARGEST: f64 = 65_504.0;
+        let real = match self.0 {
+            NumberForm::Whole(number) => number as f64,
+            NumberForm::Real(number) => number,
+        };
+        // There are ten bits behind the first one, and fewer below the least exponent.
+        let exponent = real.abs().log2().floor().max(-14.0);
+        let step = 2_f64.powi(exponent as i32 - 10);
+        let nearest = (real / step).round_ties_even() * step;
+        SortNumber::of_real(nearest).filter(|_| nearest.abs() <= LARGEST).unwrap_or(self)
+    }
+
     fn shown(self) -> Value {
         match self.0 {
             NumberForm::Whole(number) => match (i64::try_from(number), u64::try_from(number)) {
@@ -123,6 +137,14 @@ impl HitSortKey {
             }),
             (FieldValueKind::Text | FieldValueKind::Keyword, text) => HitSortKey::Text(text_of(text)),
         })
+    }
+
+    /// The key in a field of half floats, which keep fewer digits.
+    pub(crate) fn rounded_to_half(self) -> Self {
+        match self {
+            HitSortKey::Number(number) => HitSortKey::Number(number.rounded_to_half()),
+            other => other,
+        }
     }
 
     /// Key as the answer shows it.
@@ -230,6 +252,25 @@ mod tests {
                 let turned = if is_placed { expected } else { expected.reverse() };
                 assert_eq!(left.compare(right, true), turned, "{left:?} {right:?}, descending");
             }
+        }
+    }
+
+    #[test]
+    fn half_floats_keep_eleven_bits() {
+        for (number, expected) in [
+            (json!(184.4), 184.375),
+            (json!(-164.4), -164.375),
+            (json!("0.1"), 0.099_975_585_937_5),
+            (json!(5), 5.0),
+            (json!(2_049), 2_048.0),
+            (json!(2_051), 2_052.0),
+            (json!(1e-7), 1.192_092_895_507_812_5e-7),
+            (json!(0), 0.0),
+            (json!(65_504), 65_504.0),
+            (json!(1e9), 1e9),
+        ] {
+            let key = HitSortKey::of_kind(&number, FieldValueKind::Number, &[]).expect("a number");
+            assert_eq!(key.rounded_to_half().shown(), json!(expected), "{number}");
         }
     }
 

@@ -196,6 +196,9 @@ impl HitOrderKey {
         let kind = kind_of(type_of(definition));
         let key = |value: &&Value| match kind {
             FieldValueKind::Date => DateText::parse_value(value, own_format).map(|millis| self.date(millis)),
+            _ if type_of(definition) == "half_float" => {
+                HitSortKey::of_kind(value, kind, &[]).map(HitSortKey::rounded_to_half)
+            }
             _ => HitSortKey::of_kind(value, kind, &[]),
         };
         let values = all_at(&hit.document, &place);

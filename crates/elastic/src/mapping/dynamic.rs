@@ -3,7 +3,7 @@
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
 
-use super::{TYPES, type_of};
+use super::{check_properties, type_of};
 use crate::Error;
 use crate::dates::DateText;
 use crate::fields::names_of;
@@ -18,6 +18,9 @@ const KINDS: [&str; 8] = ["object", "string", "long", "double", "boolean", "date
 
 /// Members of a template that are one pattern, or a list of them.
 const PATTERNS: [&str; 4] = ["match", "unmatch", "path_match", "path_unmatch"];
+
+/// Those of them that are about paths.
+const PATHS: [&str; 2] = ["path_match", "path_unmatch"];
 
 /// Placeholder in templates for the type that a field would have without one.
 const TYPE_PLACEHOLDERS: [&str; 2] = ["{dynamic_type}", "{dynamicType}"];
@@ -143,10 +146,13 @@ impl DynamicRules {
                 (fill_text(member, name, type_of(plain)), fill(value, name, type_of(plain)))
             })
             .collect();
-        if !field.contains_key("type")
-            && let Some(kind) = plain.get("type")
-        {
-            field.insert("type".to_owned(), kind.clone());
+        // An object has its fields instead of a type.
+        if !field.contains_key("type") {
+            for (member, value) in
+                plain.iter().filter(|(member, _)| ["type", "properties"].contains(&member.as_str()))
+            {
+                field.entry(member.clone()).or_insert_with(|| value.clone());
+            }
         }
         if type_of(&field) == "date"
             && !field.contains_key("format")
@@ -154,7 +160,7 @@ impl DynamicRules {
         {
             field.insert("format".to_owned(), format.clone());
         }
-        Some(if field.is_empty() { plain.clone() } else { field })
+        Some(field)
     }
 }
 
@@ -166,23 +172,33 @@ fn template_of(listed: &Value) -> Option<(&String, &Map<String, Value>)> {
 
 /// True if a template is for a new field. One without conditions is for none.
 fn matches(template: &Map<String, Value>, name: &str, path: &str, kind: &str) -> bool {
+    /// Conditions, with what they have to be; those that cost less are first.
+    const CONDITIONS: [(&str, bool); 6] = [
+        ("match_mapping_type", true),
+        ("unmatch_mapping_type", false),
+        ("match", true),
+        ("unmatch", false),
+        ("path_match", true),
+        ("path_unmatch", false),
+    ];
     let is_regex = template.get("match_pattern").is_some_and(|pattern| pattern == "regex");
-    // None where the template does not have the member.
-    let any = |member: &str, text: &str| {
-        let patterns = names_of(template.get(member)?);
-        Some(patterns.iter().any(|pattern| match is_regex {
-            true => whole(pattern).is_ok_and(|regex| regex.is_match(text)),
-            false => glob(pattern, text),
-        }))
-    };
-    let of_kind = |member: &str| {
-        let kinds = names_of(template.get(member)?);
-        Some(kinds.iter().any(|one| one == "*" || one == kind))
-    };
-    let wanted = [any("match", name), any("path_match", path), of_kind("match_mapping_type")];
-    let unwanted = [any("unmatch", name), any("path_unmatch", path), of_kind("unmatch_mapping_type")];
-    let has_conditions = wanted.iter().chain(&unwanted).any(Option::is_some);
-    has_conditions && !wanted.contains(&Some(false)) && !unwanted.contains(&Some(true))
+    let mut has_conditions = false;
+    for (member, wanted) in CONDITIONS {
+        let Some(patterns) = template.get(member).map(names_of) else { continue };
+        has_conditions = true;
+        let is_met = patterns.iter().any(|pattern| {
+            let text = if PATHS.contains(&member) { path } else { name };
+            match (PATTERNS.contains(&member), is_regex) {
+                (false, _) => pattern == "*" || pattern == kind,
+                (true, true) => whole(pattern).is_ok_and(|regex| regex.is_match(text)),
+                (true, false) => glob(pattern, text),
+            }
+        });
+        if is_met != wanted {
+            return false;
+        }
+    }
+    has_conditions
 }
 
 /// Compiles a regular expression that matches whole names.
@@ -266,10 +282,13 @@ fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error
     let Some(mapping) = template.get("mapping").and_then(Value::as_object) else {
         return refuse("[mapping] is missing or not an object".to_owned());
     };
-    match mapping.get("type").and_then(Value::as_str) {
-        Some(kind) if !TYPES.contains(&kind) && !TYPE_PLACEHOLDERS.contains(&kind) => {
-            refuse(format!("the type [{kind}] is not known; docs/elastic.md lists the types"))
-        }
-        _ => Ok(()),
-    }
+    // A field of the template, with what is below it.
+    let mut field: Map<String, Value> = mapping
+        .iter()
+        .map(|(member, value)| (fill_text(member, "field", "keyword"), fill(value, "field", "keyword")))
+        .collect();
+    field.entry("type").or_insert("keyword".into());
+    let mut fields = Map::new();
+    fields.insert("field".to_owned(), Value::Object(field));
+    check_properties(Some(&Value::Object(fields)), 0).or_else(|error| refuse(error.to_string()))
 }

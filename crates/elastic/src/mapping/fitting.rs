@@ -1,11 +1,12 @@
 //! Documents beside a mapping: they fit it, or are refused; in `logs` mode none is refused.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::dynamic::DynamicRules;
-use super::{DEPTH_MAX, FIELDS_BY_DEFAULT, check_value, count_fields, type_of};
+use super::{DEPTH_MAX, check_value, count_fields, limit_of, type_of};
 use crate::Error;
 use crate::few::sort_few;
 use crate::unread::{has_unread, unread_text};
@@ -31,29 +32,54 @@ pub(crate) struct LenientFit {
     pub(crate) ignored: Vec<(String, String)>,
 }
 
+/// Room of a mapping for new fields. It is kept beside the mapping, whose fields are not counted again for
+/// each document.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FieldRoom {
+    /// Number of fields that the mapping may have.
+    limit: usize,
+    /// Number of fields that may be added.
+    left: usize,
+}
+
+impl FieldRoom {
+    /// Room of the mapping of an index with settings.
+    pub(crate) fn of(mappings: &Map<String, Value>, settings: &BTreeMap<String, Value>) -> Self {
+        let limit = limit_of(settings);
+        FieldRoom { limit, left: limit.saturating_sub(count_fields(mappings)) }
+    }
+}
+
 /// Adds the new fields of a document to a mapping, as far as it has room for them. No document is refused.
-pub(crate) fn observe(mappings: &mut Map<String, Value>, document: &Map<String, Value>) -> LenientFit {
-    let room = FIELDS_BY_DEFAULT.saturating_sub(count_fields(mappings));
+pub(crate) fn observe(
+    mappings: &mut Map<String, Value>,
+    room: &mut FieldRoom,
+    document: &Map<String, Value>,
+) -> LenientFit {
     fit_leniently(mappings, document, room)
 }
 
 /// Fields of a document that do not fit a mapping, or that it lacks.
 pub(crate) fn misfits(mappings: &Map<String, Value>, document: &Map<String, Value>) -> Vec<String> {
     // Without room nothing is added.
-    let ignored = fit_leniently(&mut mappings.clone(), document, 0).ignored.into_iter();
+    let mut none = FieldRoom::default();
+    let ignored = fit_leniently(&mut mappings.clone(), document, &mut none).ignored.into_iter();
     ignored.map(|(path, _)| path).collect()
 }
 
 fn fit_leniently(
     mappings: &mut Map<String, Value>,
     document: &Map<String, Value>,
-    room: usize,
+    room: &mut FieldRoom,
 ) -> LenientFit {
-    let leniency = Some(FitLeniency { room, ignored: Vec::new() });
+    let leniency = Some(FitLeniency { room: *room, ignored: Vec::new() });
     let mut pass = MappingPass { rules: DynamicRules::take(mappings), changed: false, leniency };
     let outcome = pass.object(mappings, document, "", &DynamicMode::True, 0);
     pass.rules.give_back(mappings);
-    let mut ignored = pass.leniency.map(|leniency| leniency.ignored).unwrap_or_default();
+    let mut ignored = Vec::new();
+    if let Some(leniency) = pass.leniency {
+        (*room, ignored) = (leniency.room, leniency.ignored);
+    }
     debug_assert!(outcome.is_ok(), "a lenient pass goes on after each error");
     sort_few(&mut ignored, Ord::cmp);
     ignored.dedup_by(|(one, _), (other, _)| one == other);
@@ -102,8 +128,7 @@ struct MappingPass {
 
 /// Rules of a pass that refuses nothing.
 struct FitLeniency {
-    /// Number of fields that may be added.
-    room: usize,
+    room: FieldRoom,
     /// Fields that were passed over, with the reasons.
     ignored: Vec<(String, String)>,
 }
@@ -120,15 +145,11 @@ impl MappingPass {
         }
     }
 
-    /// True if a pass has room for a new field; takes it.
-    fn has_room(&mut self, field: &Map<String, Value>) -> bool {
-        let Some(leniency) = &mut self.leniency else { return true };
-        let needed = 1 + field.get("fields").and_then(Value::as_object).map_or(0, Map::len);
-        let has_room = leniency.room >= needed;
-        if has_room {
-            leniency.room -= needed;
-        }
-        has_room
+    /// Takes room for new fields. In a lenient pass, the limit of their number is the error if there is none.
+    fn take_room(&mut self, needed: usize) -> Result<(), usize> {
+        let Some(FitLeniency { room, .. }) = &mut self.leniency else { return Ok(()) };
+        room.left = room.left.checked_sub(needed).ok_or(room.limit)?;
+        Ok(())
     }
 
     /// Fits an object, whose definition has `properties`.
@@ -204,7 +225,14 @@ impl MappingPass {
             DynamicMode::True | DynamicMode::TemplatesOrFalse | DynamicMode::TemplatesOrStrict => {}
         }
         let Some((kind, plain)) = self.rules.infer(value) else { return Ok(()) };
-        let mut field = match (self.rules.by_template(place.name, place.path, kind, &plain), mode) {
+        // A field without room for it is refused below: its template need not be searched.
+        let is_full = *mode == DynamicMode::True
+            && self.leniency.as_ref().is_some_and(|leniency| leniency.room.left == 0);
+        let templated = match is_full {
+            true => None,
+            false => self.rules.by_template(place.name, place.path, kind, &plain),
+        };
+        let mut field = match (templated, mode) {
             (Some(field), _) => field,
             (None, DynamicMode::TemplatesOrFalse) => return Ok(()),
             (None, DynamicMode::TemplatesOrStrict) => {
@@ -212,8 +240,9 @@ impl MappingPass {
             }
             (None, _) => plain,
         };
-        if !self.has_room(&field) {
-            let reason = format!("Limit of total fields [{FIELDS_BY_DEFAULT}] has been exceeded");
+        // A template may have fields below its own.
+        if let Err(limit) = self.take_room(1 + count_fields(&field)) {
+            let reason = format!("Limit of total fields [{limit}] has been exceeded");
             return self.refuse(place.path, Error::IllegalArgument(reason));
         }
         self.known(&mut field, &place, value, mode)?;

@@ -92,3 +92,22 @@ fn answers_of_many_parts_end_when_their_client_has_left() {
         assert_eq!(door.ask_gone(request, body).0, 408, "{request}");
     }
 }
+
+/// The form of the totals is that of all answers of a request.
+#[test]
+fn totals_are_plain_numbers_only_where_they_are_exact() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a/_doc/1", "{}");
+    for (body, plain, full) in [("{}", 200, 200), (r#"{"track_total_hits":1}"#, 400, 200)] {
+        let lines = format!("{{}}\n{{}}\n{{}}\n{body}\n");
+        for (parameter, expected) in [("?rest_total_hits_as_int=true", plain), ("", full)] {
+            let (status, answer) = door.ask(&format!("POST /a/_msearch{parameter}"), &lines);
+            assert_eq!(status, expected, "{body} {parameter}: {answer}");
+            let (status, answer) = door.ask(&format!("POST /a/_search{parameter}"), body);
+            assert_eq!(status, expected, "{body} {parameter}: {answer}");
+        }
+    }
+    let answer = door.get("POST /a/_msearch?rest_total_hits_as_int=true", "{}\n{}\n");
+    assert_eq!(answer["responses"][0]["hits"]["total"], 1);
+}

@@ -347,6 +347,12 @@ fn every_refusal_has_its_type_and_status() {
         ("PUT /x", r#"{"mappings":{"properties":{"a":{"type":"what"}}}}"#, 400, "mapper_parsing_exception"),
         ("PUT /x", r#"{"mappings":{"properties":{"":{"type":"long"}}}}"#, 400, "illegal_argument_exception"),
         ("PUT /c/_mapping", r#"{"properties":{"a..b":{"type":"long"}}}"#, 400, "illegal_argument_exception"),
+        (
+            "PUT /x",
+            r#"{"mappings":{"properties":{"a.b":{"properties":{"c.d":{"type":"long"}}},"a":{"properties":{"b.c":{"type":"ip"}}}}}}"#,
+            400,
+            "illegal_argument_exception",
+        ),
         ("PUT /x", "{", 400, "json_parse_exception"),
         ("PUT /x", r#"{"settings":{"number_of_shards":0}}"#, 400, "illegal_argument_exception"),
         ("GET /none", "", 404, "index_not_found_exception"),

@@ -88,6 +88,12 @@ fn the_first_template_that_matches_defines_a_new_field() {
             "n.m",
             r#"{"type":"boolean","store":true}"#,
         ),
+        (
+            r#"{"match_mapping_type":"*","mapping":{"index":false}}"#,
+            r#"{"n":{"m":1}}"#,
+            "n",
+            r#"{"index":false,"properties":{"m":{"index":false,"type":"long"}}}"#,
+        ),
         // By name and by path.
         (r#"{"match":"n*","mapping":{"type":"keyword"}}"#, r#"{"o":{"nn":1}}"#, "o.nn", keyword),
         (r#"{"match":["x","n"],"mapping":{"type":"keyword"}}"#, r#"{"n":1}"#, "n", keyword),
@@ -176,6 +182,8 @@ fn templates_of_fields_are_kept_and_checked() {
         r#"[{"x":{"mapping":{}},"y":{"mapping":{}}}]"#,
         r#"[{"x":{"match":"*"}}]"#,
         r#"[{"x":{"match":"*","mapping":{"type":"bogus"}}}]"#,
+        r#"[{"x":{"match":"*","mapping":{"properties":{"y":{"type":"bogus"}}}}}]"#,
+        r#"[{"x":{"match":"*","mapping":{"type":"text","fields":{"y":{"type":"bogus"}}}}}]"#,
         r#"[{"x":{"match":"*","mapping":{},"what":1}}]"#,
         r#"[{"x":{"match_mapping_type":"text","mapping":{}}}]"#,
         r#"[{"x":{"match_pattern":"regex","match":"(","mapping":{}}}]"#,

@@ -234,6 +234,40 @@ fn fields_beyond_the_limit_are_kept_and_found() {
     assert!(before["hits"]["hits"][0].get("_ignored").is_none(), "{before}");
 }
 
+/// The settings say how many fields there may be, those of dynamic templates among them; templates that do not
+/// suit the values refuse no document.
+#[test]
+fn templates_of_fields_define_them_within_the_limit_of_the_settings() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    let limit = json!({ "index.mapping.total_fields.limit": 6 });
+    let mut body: Value = serde_json::from_str(&template(limit)).expect("JSON");
+    let nested =
+        json!({ "type": "object", "properties": { "x": { "type": "long" }, "y": { "type": "long" } } });
+    body["template"]["mappings"] = json!({ "dynamic_templates": [
+        { "objects": { "match": "o*", "mapping": nested } },
+        { "numbers": { "match": "n_*", "mapping": { "type": "long" } } },
+    ] });
+    door.get("PUT /_index_template/logs", &body.to_string());
+    let documents = [
+        json!({ "n": 0, "n_a": "no number", "o1": { "x": 7 } }),
+        json!({ "n": 1, "o2": { "x": 7 }, "o1": "no object" }),
+        json!({ "n": 2, "n_b": 5, "n_c": 5 }),
+    ];
+    for document in documents {
+        write(&door, "logs-a/_bulk", &[document]);
+    }
+    let mapping = door.get("GET /logs-a/_mapping", "");
+    let fields = mapping[".ds-logs-a-000001"]["mappings"]["properties"].as_object().expect("fields");
+    let mut names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["@timestamp", "n", "n_a", "o1"], "{mapping}");
+    let answer = door.get("GET /logs-a/_search?sort=n", "");
+    let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
+    let ignored: Vec<&Value> = hits.map(|hit| &hit["_ignored"]).collect();
+    assert_eq!(json!(ignored), json!([["n_a"], ["o1", "o2"], ["n_b", "n_c"]]));
+}
+
 #[test]
 fn documents_are_never_changed() {
     let directory = directory();

@@ -107,3 +107,59 @@ fn an_index_has_as_many_fields_as_its_settings_allow() {
     door.get("PUT /b/_settings", r#"{"index.mapping.total_fields.limit":"3002"}"#);
     door.get("PUT /b/_mapping", &added);
 }
+
+/// A field that stands for another is searched as that one; those that stand for each other have no values.
+#[test]
+fn fields_stand_for_others_and_not_for_each_other() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"n":{"type":"long"},"m":{"type":"alias","path":"n"},
+            "x":{"type":"alias","path":"y"},"y":{"type":"alias","path":"x"},"z":{"type":"alias","path":"z"}}}}"#,
+    );
+    door.get("PUT /a/_doc/1", r#"{"n":7}"#);
+    for (field, expected) in [("n", 1), ("m", 1), ("x", 0), ("y", 0), ("z", 0)] {
+        let body = json!({ "query": { "term": { field: 7 } } }).to_string();
+        assert_eq!(door.get("GET /a/_count", &body)["count"], expected, "{field}");
+    }
+}
+
+/// Of a field of a type, the indexes that cannot do what others can are listed.
+#[test]
+fn capabilities_name_the_indexes_without_them() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    for (index, x, y, z) in [
+        (
+            "a",
+            r#"{"type":"long","index":false}"#,
+            r#"{"type":"long","doc_values":false}"#,
+            r#"{"type":"long"}"#,
+        ),
+        (
+            "b",
+            r#"{"type":"long"}"#,
+            r#"{"type":"long","doc_values":false}"#,
+            r#"{"type":"ip","index":false}"#,
+        ),
+    ] {
+        let body = format!(r#"{{"mappings":{{"properties":{{"x":{x},"y":{y},"z":{z}}}}}}}"#);
+        door.get(&format!("PUT /{index}"), &body);
+    }
+    let fields = door.get("GET /a,b/_field_caps?fields=*", "")["fields"].take();
+    let able = |kind: &str| json!({ "type": kind, "searchable": true, "aggregatable": true });
+    let with = |mut capability: Value, members: Value| {
+        let all = capability.as_object_mut().expect("an object");
+        all.extend(members.as_object().cloned().unwrap_or_default());
+        capability
+    };
+    for (pointer, expected) in [
+        ("/x/long", with(able("long"), json!({ "searchable": false, "non_searchable_indices": ["a"] }))),
+        ("/y/long", with(able("long"), json!({ "aggregatable": false }))),
+        ("/z/long", with(able("long"), json!({ "indices": ["a"] }))),
+        ("/z/ip", with(able("ip"), json!({ "searchable": false, "indices": ["b"] }))),
+    ] {
+        assert_eq!(fields.pointer(pointer), Some(&expected), "{pointer}");
+    }
+}

@@ -80,13 +80,20 @@ fn an_alias_moves_to_its_next_index() {
         assert!(index["aliases"][alias].is_object() && index["aliases"]["also"].is_object(), "{index}");
         assert_eq!(door.get(&format!("PUT /{alias}/_doc/1"), r#"{"n":1}"#)["_index"], new);
     }
+    // What a request or a template says of the alias does not keep it from writes.
+    for alias in ["moved", "named"] {
+        let body = json!({ "aliases": { alias: { "is_write_index": false } } }).to_string();
+        let new = format!("{alias}-last");
+        door.get(&format!("POST /{alias}/_rollover/{new}"), &body);
+        assert_eq!(door.get(&format!("PUT /{alias}/_doc/2"), r#"{"n":1}"#)["_index"], new.as_str());
+    }
     let aliases = |index: &str| door.get(&format!("GET /{index}/_alias"), "")[index]["aliases"].take();
     assert_eq!(aliases("moved-9"), json!({ "other": {} }));
     assert_eq!(
         aliases("named-1"),
         json!({ "named": { "is_write_index": false, "filter": { "term": { "n": 1 } } } })
     );
-    assert_eq!(aliases("named-x")["named"], json!({ "is_write_index": true }));
+    assert_eq!(aliases("named-last")["named"], json!({ "is_write_index": true }));
 }
 
 #[test]

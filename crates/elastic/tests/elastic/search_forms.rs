@@ -299,6 +299,22 @@ fn equal_hits_are_in_the_order_of_their_writes() {
 }
 
 #[test]
+fn hits_are_sorted_by_half_floats_as_these_are_kept() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", r#"{"mappings":{"properties":{"h":{"type":"half_float"}}}}"#);
+    for (id, document) in [("1", r#"{"h":184.4}"#), ("2", r#"{"h":"194.4"}"#), ("3", r#"{"h":184.35}"#)] {
+        door.get(&format!("PUT /a/_doc/{id}"), document);
+    }
+    let answer = door.get("GET /a/_search", r#"{"sort":["h","_id"]}"#);
+    let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
+    let sorted: Vec<&Value> = hits.map(|hit| &hit["sort"]).collect();
+    assert_eq!(json!(sorted), json!([[184.375, "1"], [184.375, "3"], [194.375, "2"]]));
+    let after = r#"{"sort":["h"],"search_after":[184.375]}"#;
+    assert_eq!(ids(&door.get("GET /a/_search", after)["hits"]), "2");
+}
+
+#[test]
 fn pages_go_on_after_each_kind_of_values() {
     let directory = directory();
     let door = TestDoor::open(&directory);

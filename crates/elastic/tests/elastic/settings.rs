@@ -78,6 +78,41 @@ fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
     }
 }
 
+/// Of several indexes, the one that allows the least counts.
+#[test]
+fn searches_have_as_much_as_their_indexes_allow() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get("PUT /a", "{}");
+    door.get(
+        "PUT /b",
+        r#"{"settings":{"index.max_slices_per_scroll":2000,"index.max_docvalue_fields_search":2}}"#,
+    );
+    let slices = |max: u64| json!({ "slice": { "id": 0, "max": max } });
+    let fields = |count: usize| json!({ "docvalue_fields": vec!["n"; count] });
+    for (indexes, body, expected) in [
+        ("a", slices(1_024), 200),
+        ("a", slices(1_025), 400),
+        ("b", slices(2_000), 200),
+        ("b", slices(2_001), 400),
+        ("a,b", slices(2_000), 400),
+        ("a", fields(100), 200),
+        ("a", fields(101), 400),
+        ("b", fields(2), 200),
+        ("a,b", fields(3), 400),
+    ] {
+        let (status, answer) = door.ask(&format!("POST /{indexes}/_search?scroll=1m"), &body.to_string());
+        assert_eq!(status, expected, "{indexes} {body}: {answer}");
+    }
+    for (max, expected) in [(1_024, 200), (1_025, 400)] {
+        let mut body = slices(max);
+        body["query"] = json!({ "match_all": {} });
+        let (status, answer) = door.ask("POST /a/_delete_by_query", &body.to_string());
+        assert_eq!(status, expected, "{max}: {answer}");
+    }
+    assert_eq!(door.ask("PUT /a/_settings", r#"{"index.max_slices_per_scroll":0}"#).0, 400);
+}
+
 #[test]
 fn blocks_refuse_writes_and_nothing_else() {
     let directory = directory();
@@ -120,4 +155,19 @@ fn blocks_refuse_writes_and_nothing_else() {
     assert_eq!(door.ask("PUT /a/_block/read", "").0, 400);
     assert_eq!(door.ask("PUT /none/_block/write", "").0, 404);
     assert_eq!(door.ask("PUT /a/_settings", &put("read", true)).0, 400);
+    let yes = json!({ "index.blocks.write": "yes" });
+    assert_eq!(door.ask("PUT /a/_settings", &yes.to_string()).0, 400);
+    let template =
+        |settings: Value| json!({ "index_patterns": ["t*"], "template": { "settings": settings } });
+    for (settings, expected) in [
+        (yes, 400),
+        (json!({ "index.blocks.read": true }), 400),
+        (json!({ "index.blocks.write": true }), 200),
+    ] {
+        let (status, answer) = door.ask("PUT /_index_template/t", &template(settings).to_string());
+        assert_eq!(status, expected, "{answer}");
+    }
+    // The write that makes an index is refused, too.
+    assert_eq!(door.ask("PUT /t/_doc/1", "{}").0, 403);
+    assert_eq!(door.ask("PUT /t/_doc/1", "{}").0, 403);
 }

@@ -359,6 +359,9 @@ fn callers_of_groups_reach_types_alone() {
     let door = door(&directory);
     door.get("PUT /logs/_doc/1", r#"{"ids":["1"]}"#);
     door.get("PUT /note/_doc/1?routing=ann", "{}");
+    door.get("PUT /hidden", r#"{"settings":{"index.hidden":true}}"#);
+    door.get("PUT /closed", "{}");
+    door.get("POST /closed/_close", "");
     let lookup = r#"{"query":{"terms":{"stars":{"index":"logs","id":"1","path":"ids"}}}}"#;
     for (request, body, expected) in [
         ("GET /note/_mapping", "", "200"),
@@ -381,6 +384,14 @@ fn callers_of_groups_reach_types_alone() {
         ("HEAD /logs", "", "403"),
         ("HEAD /nothing", "", "403"),
         ("GET /*", "", "403"),
+        ("GET /note/_mapping/field/*", "", "200"),
+        ("GET /note,hid*/_mapping?expand_wildcards=all", "", "403"),
+        ("GET /note,hid*/_mapping/field/*?expand_wildcards=all", "", "403"),
+        ("GET /note,clo*/_settings", "", "403"),
+        ("GET /note/_alias", "", "403"),
+        ("PUT /note/_block/write", "", "403"),
+        ("POST /note/_rollover", "", "403"),
+        ("POST /_index_template/_simulate_index/x", "", "403"),
         ("GET /logs/_settings", "", "403"),
         ("PUT /note/_settings", "{}", "403"),
         ("POST /logs/_refresh", "", "403"),
