@@ -213,6 +213,9 @@ fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str
 impl CatTable {
     /// Position of a column by its name or short name.
     fn position(&self, name: &str) -> Option<usize> {
+        if let Some(exact) = self.columns.iter().position(|column| *column == name) {
+            return Some(exact);
+        }
         let long = match name {
             "i" | "idx" => "index",
             "h" => "health",

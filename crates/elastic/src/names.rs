@@ -119,8 +119,11 @@ pub(crate) fn resolve(
         }
         if is_pattern(part) {
             had_pattern = true;
+            // All indexes are found by their own names: a hidden one does not appear by its alias.
+            let of_all = NameOptions { aliases: false, ..options };
             let matched: Vec<OpenIndex> = match part {
-                "_all" => named(entries, "*", options).cloned().collect(),
+                "_all" => named(entries, "*", of_all).cloned().collect(),
+                "*" if expression == "*" => named(entries, "*", of_all).cloned().collect(),
                 pattern => named(entries, pattern, options).cloned().collect(),
             };
             if matched.is_empty() && !options.allow_no_indices {
