@@ -95,7 +95,7 @@ impl ReadFields {
     }
 
     /// True if a member of a document has one of the fields, or a part of one.
-    fn has(&self, member: &str) -> bool {
+    pub(crate) fn has(&self, member: &str) -> bool {
         let is_above = |place: &String| {
             let rest = place.strip_prefix(member);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -494,7 +494,7 @@ fn decide(
     result.seq_no = next_seq_no();
     let after = StoredSource {
         id: id.to_owned(),
-        source,
+        source: source.into(),
         version: result.version,
         seq_no: result.seq_no,
         routing: write.routing.clone(),
@@ -510,6 +510,8 @@ fn decide(
 /// Those of [`ShownUpdate::get`].
 fn shown_after(write: &SingleWrite, after: &StoredSource) -> Result<Option<Value>, Error> {
     let Some(shown) = ShownUpdate::of(write) else { return Ok(None) };
-    let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source) else { return Ok(None) };
+    let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source.text()?) else {
+        return Ok(None);
+    };
     shown.get(after.seq_no, &document).map(Some)
 }
