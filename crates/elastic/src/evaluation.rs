@@ -227,9 +227,10 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return Ok(ignored(self.mappings, self.source, self.is_log).contains(&text_of(value)));
         }
-        let Some((definition, place)) = self.field(field) else {
-            return Ok(self.meta(field).is_some_and(|own| own == text_of(value)));
-        };
+        if let Some(own) = self.meta(field) {
+            return Ok(own == text_of(value));
+        }
+        let Some((definition, place)) = self.field(field) else { return Ok(false) };
         let definition = &*definition;
         let kind = kind_of(type_of(definition));
         let wanted = text_of(value);

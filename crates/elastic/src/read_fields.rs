@@ -9,9 +9,8 @@ use crate::mapping::field_at;
 use crate::query::SearchQuery;
 use crate::unread;
 
-/// Parts of a hit that are not in the text of its document.
-const BESIDE_DOCUMENTS: [&str; 8] =
-    ["_id", "_index", "_routing", "_version", "_seq_no", "_score", "_doc", "_shard_doc"];
+/// Parts of a hit that are not in the text of its document, unless its mapping has a field of the name.
+const BESIDE_DOCUMENTS: [&str; 5] = ["_id", "_index", "_routing", "_version", "_seq_no"];
 
 /// Fields of the documents of an index.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +43,7 @@ impl ReadFields {
 
     /// Adds a field by the name that a search has for it.
     pub(crate) fn add(&mut self, mappings: &Map<String, Value>, field: &str) {
-        if BESIDE_DOCUMENTS.contains(&field) {
+        if BESIDE_DOCUMENTS.contains(&field) && field_at(mappings, field).is_none() {
             return;
         }
         // Patterns name several fields, and others with an underscore depend on the whole document.
@@ -215,7 +214,7 @@ mod tests {
         let mappings = json!({ "properties": {
             "t": { "type": "text", "fields": { "raw": { "type": "keyword" } } },
             "other": { "type": "alias", "path": "o.p" },
-            "o": { "properties": { "p": { "type": "long" } } },
+            "o": { "properties": { "p": { "type": "long" } } }, "_version": { "type": "long" },
         } });
         let mappings = mappings.as_object().expect("an object");
         let query = |query: Value| {
@@ -231,6 +230,8 @@ mod tests {
             (json!({ "match_all": {} }), ""),
             (json!({ "ids": { "values": ["1"] } }), ""),
             (json!({ "term": { "_id": "1" } }), ""),
+            (json!({ "term": { "_version": 1 } }), "t o u"),
+            (json!({ "term": { "_score": 1 } }), "t o u"),
             (json!({ "term": { "t.raw": "1" } }), "t"),
             (json!({ "range": { "other": { "gt": 1 } } }), "o"),
             (json!({ "exists": { "field": "u" } }), "u"),
