@@ -12,6 +12,9 @@ use crate::unread;
 /// Parts of a hit that are not in the text of its document, unless its mapping has a field of the name.
 const BESIDE_DOCUMENTS: [&str; 5] = ["_id", "_index", "_routing", "_version", "_seq_no"];
 
+/// Places that are read apart from others. To compare each member with more takes as long as reading it.
+const PLACES_MAX: usize = 32;
+
 /// Fields of the documents of an index.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ReadFields {
@@ -34,7 +37,7 @@ impl ReadFields {
     pub(crate) fn with(self, other: Self) -> Self {
         match (self, other) {
             (ReadFields::At(mut places), ReadFields::At(others)) => {
-                places.extend(others);
+                add_new(&mut places, others);
                 ReadFields::At(places)
             }
             _ => ReadFields::All,
@@ -52,8 +55,11 @@ impl ReadFields {
             *self = ReadFields::All;
             return;
         }
-        places.push(field.to_owned());
-        places.extend(field_at(mappings, field).map(|(_, place)| place));
+        let place = field_at(mappings, field).map(|(_, place)| place);
+        add_new(places, std::iter::once(field.to_owned()).chain(place));
+        if places.len() > PLACES_MAX {
+            *self = ReadFields::All;
+        }
     }
 
     /// Adds the fields of a query.
@@ -122,6 +128,15 @@ impl ReadFields {
             Ok(members) => Ok(members),
             // Parts of it may be what no tree of values can hold.
             Err(_) => unread::read_document(text),
+        }
+    }
+}
+
+/// Adds the places that a list does not have.
+fn add_new(places: &mut Vec<String>, others: impl IntoIterator<Item = String>) {
+    for place in others {
+        if !places.contains(&place) {
+            places.push(place);
         }
     }
 }
@@ -246,5 +261,11 @@ mod tests {
         ] {
             assert_eq!(read(&query(asked.clone())), expected, "{asked}");
         }
+        let of_many = |name: &dyn Fn(usize) -> String| {
+            let clauses = (0..100).map(|n| json!({ "exists": { "field": name(n) } }));
+            read(&query(json!({ "bool": { "should": clauses.collect::<Vec<_>>() } })))
+        };
+        assert_eq!(of_many(&|_| "u".to_owned()), "u", "each place is looked for once");
+        assert_eq!(of_many(&|n| format!("f{n}")), "t o u", "of many fields all are read");
     }
 }
