@@ -330,26 +330,29 @@ impl EffectByQuery {
     }
 
     /// The write of a document.
-    fn write(&self, hit: &SearchHit) -> SingleWrite {
+    ///
+    /// # Errors
+    /// Its text cannot be written.
+    fn write(&self, hit: &SearchHit) -> Result<SingleWrite, Error> {
         let stored = &hit.stored;
         let unchanged = WriteConditions {
             if_seq_no: Some(stored.seq_no),
             if_primary_term: Some(1),
             ..WriteConditions::default()
         };
-        let kept = || (stored.routing.clone(), Arc::clone(&stored.source));
+        let kept = || Ok::<_, Error>((stored.routing.clone(), stored.source.text()?));
         let (action, conditions, (routing, source)) = match self {
             EffectByQuery::Delete => {
                 (WriteAction::Delete, unchanged, (stored.routing.clone(), Arc::from("")))
             }
-            EffectByQuery::Rewrite => (WriteAction::Index, unchanged, kept()),
+            EffectByQuery::Rewrite => (WriteAction::Index, unchanged, kept()?),
             EffectByQuery::Copy(target) => {
                 let version = (target.rule != VersionRule::Internal).then_some(stored.version);
                 let conditions = WriteConditions { version, rule: target.rule, ..WriteConditions::default() };
-                (target.action, conditions, target.copied(hit, kept()))
+                (target.action, conditions, target.copied(hit, kept()?))
             }
         };
-        SingleWrite {
+        Ok(SingleWrite {
             action,
             id: Some(stored.id.clone()),
             routing,
@@ -359,7 +362,7 @@ impl EffectByQuery {
             shown: None,
             answer: None,
             size: None,
-        }
+        })
     }
 }
 
@@ -437,7 +440,7 @@ impl WritesByQuery<'_> {
     ) -> Result<Vec<Result<WriteResult, Error>>, Error> {
         let (mut placed, mut refused) = (Vec::with_capacity(hits.len()), Vec::new());
         for (at, hit) in hits.iter().enumerate() {
-            match placer.place(self.effect.index(hit), self.effect.write(hit), NameDemand::default()) {
+            match placer.place(self.effect.index(hit), self.effect.write(hit)?, NameDemand::default()) {
                 Ok(place) => placed.push(place),
                 Err(error) => refused.push((at, error)),
             }

@@ -441,29 +441,30 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     let mut count = 0_u64;
     let mut pending = PendingChange::Nothing;
     shelf::scan(node, ShelfGroup::CATALOG, |stored| {
+        let text = stored.source.text()?;
         let damaged = |error: serde_json::Error| {
             Error::Internal(format!("the entry {} of the catalog is damaged: {error}", stored.id))
         };
         if stored.id.starts_with(INDEX_PREFIX) {
-            let entry: IndexEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
+            let entry: IndexEntry = serde_json::from_str(&text).map_err(damaged)?;
             let live = UnflushedState::after(entry.seq_no_reserved);
             let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live), typed: None };
             entries.indexes.insert(index.entry.name.clone(), index);
         } else if stored.id.starts_with(STREAM_PREFIX) {
-            let stream: StreamEntry = serde_json::from_str(&stored.source).map_err(damaged)?;
+            let stream: StreamEntry = serde_json::from_str(&text).map_err(damaged)?;
             entries.streams.insert(stream.name.clone(), stream);
         } else if stored.id.starts_with(PARTITION_PREFIX) {
-            partitions.push(serde_json::from_str(&stored.source).map_err(damaged)?);
+            partitions.push(serde_json::from_str(&text).map_err(damaged)?);
         } else if let Some(number) = stored.id.strip_prefix(DELETION_PREFIX) {
             deleted.extend(number.parse::<u32>().ok());
         } else if stored.id == ID_WRITER {
-            entries.id_writer = IdWriterEntry::of(&stored.source);
+            entries.id_writer = IdWriterEntry::of(&text);
         } else if stored.id == PENDING {
-            pending = PendingChange::of(&stored.source).map_err(damaged)?;
+            pending = PendingChange::of(&text).map_err(damaged)?;
         } else {
             for kind in NamedKind::ALL {
                 if let Some(name) = stored.id.strip_prefix(kind.prefix()) {
-                    let value = serde_json::from_str(&stored.source).map_err(damaged)?;
+                    let value = serde_json::from_str(&text).map_err(damaged)?;
                     entries.named.insert((kind, name.to_owned()), Arc::new(value));
                 }
             }

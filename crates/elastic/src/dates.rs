@@ -31,7 +31,7 @@ impl DateText {
     /// Milliseconds since 1970 of a value, by the format of its field.
     pub(crate) fn parse_value(value: &Value, format: Option<&str>) -> Option<i64> {
         match value {
-            Value::Number(number) if format.is_none() && number.as_u64().is_some_and(is_no_calendar_date) => {
+            Value::Number(number) if format.is_none() && number.as_u64().is_none_or(is_no_calendar_date) => {
                 number.as_f64().map(|millis| millis as i64)
             }
             Value::Number(number) => Self::parse(&number.to_string(), format),
@@ -99,7 +99,10 @@ impl DateText {
         let local = |civil: DateTime| in_zone(civil, zone);
         let digits = |from: usize, to: usize| text.get(from..to).and_then(|part| part.parse::<i16>().ok());
         match text.len() {
-            4 => local(Date::new(digits(0, 4)?, 1, 1).ok()?.at(0, 0, 0, 0)),
+            // A sign makes a number of it.
+            4 if text.as_bytes()[0].is_ascii_digit() => {
+                local(Date::new(digits(0, 4)?, 1, 1).ok()?.at(0, 0, 0, 0))
+            }
             7 if text.as_bytes()[4] == b'-' => {
                 local(Date::new(digits(0, 4)?, digits(5, 7)? as i8, 1).ok()?.at(0, 0, 0, 0))
             }
@@ -351,14 +354,19 @@ mod tests {
             assert_eq!(DateText::parse(text, None), Some(millis), "{text}");
         }
         assert_eq!(DateText::parse("yesterday", None), None);
-        for number in [0, 7, 999, 1_971, 9_999, 19_700_102, 19_701_302, 123_456_789, 1_700_000_000_000_u64] {
-            let (value, text) = (Value::from(number), number.to_string());
+        let numbers = "0 7 999 1971 9999 19700102 19701302 123456789 1700000000000 9007199254740993 \
+                       18446744073709551615 -1 -123 -1971 -19700102 -1234567 -1700000000000 12.5 1e16 1.5e-10 \
+                       1971.0 19700102.0 1700000000000.75 -123.0 -1.7e12";
+        for number in numbers.split_whitespace() {
+            let value: Value = serde_json::from_str(number).expect("a number");
+            let text = value.to_string();
             let by_name = DateText::parse(&text, Some("strict_date_optional_time||epoch_millis"));
             assert!(by_name.is_some(), "{number}");
             assert_eq!(DateText::parse_value(&value, None), by_name, "{number}");
             assert_eq!(DateText::parse(&text, None), by_name, "{number}");
         }
         assert_eq!(DateText::parse("19700102", None), Some(86_400_000));
+        assert_eq!(DateText::parse("-123", None), Some(-123), "a number with a sign is not a year");
         assert_eq!(DateText::parse("31/12/1970", Some("dd/MM/yyyy")), Some(364 * 86_400_000));
         let write = |format| DateText::write(1_500, format, &TimeZone::UTC);
         assert_eq!(write(None), "1970-01-01T00:00:01.500Z");

@@ -14,7 +14,7 @@ use crate::ignored::ignored;
 use crate::mapping::{self, all_fields, check_value, field_at, type_of};
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
-use crate::query_ranges::is_range;
+use crate::query_ranges::{DateEnds, is_range};
 
 /// A document that is searched.
 pub(crate) struct SearchedDocument<'d> {
@@ -26,6 +26,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) mappings: &'d Map<String, Value>,
     pub(crate) source: &'d Map<String, Value>,
     pub(crate) now_ms: i64,
+    /// Ends of ranges of dates in the query that were read before.
+    pub(crate) ends: &'d [DateEnds<'d>],
     /// True in `logs` mode: fields that the mapping lacks are searched, too.
     pub(crate) is_log: bool,
 }
@@ -227,9 +229,10 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return Ok(ignored(self.mappings, self.source, self.is_log).contains(&text_of(value)));
         }
-        let Some((definition, place)) = self.field(field) else {
-            return Ok(self.meta(field).is_some_and(|own| own == text_of(value)));
-        };
+        if let Some(own) = self.meta(field) {
+            return Ok(own == text_of(value));
+        }
+        let Some((definition, place)) = self.field(field) else { return Ok(false) };
         let definition = &*definition;
         let kind = kind_of(type_of(definition));
         let wanted = text_of(value);
@@ -414,6 +417,8 @@ mod tests {
     use super::*;
     use crate::read_fields::ReadFields;
 
+    const NOW_MS: i64 = 1_709_528_767_000;
+
     #[track_caller]
     fn check(query: Value, expected: bool) {
         let source = json!({
@@ -432,7 +437,8 @@ mod tests {
             seq_no: 0,
             mappings,
             source,
-            now_ms: 1_709_528_767_000,
+            now_ms: NOW_MS,
+            ends: &[],
             is_log: false,
         };
         let parsed = crate::query::parse(&query).expect("the query is one");
@@ -441,7 +447,8 @@ mod tests {
         let mut fields = ReadFields::NONE;
         fields.add_query(mappings, &parsed);
         let read = fields.read(&Value::Object(source.clone()).to_string()).expect("a document");
-        let document = SearchedDocument { source: &read, ..document };
+        let ends = DateEnds::of_query(&parsed, mappings, NOW_MS);
+        let document = SearchedDocument { source: &read, ends: &ends, ..document };
         let by_fields = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
         assert_eq!(by_fields, score, "{query} reads its fields alone");
     }

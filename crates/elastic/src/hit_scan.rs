@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use millrace_document::DocumentId;
 use millrace_node::metrics::CountedMetric;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
@@ -16,6 +16,7 @@ use crate::index_admin::shards_of;
 use crate::log_settings::{RoutingSlots, ShardSet};
 use crate::partitions::TimeSpan;
 use crate::query::SearchQuery;
+use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
 use crate::scan_limit::ScanProgress;
 use crate::search::SearchHit;
@@ -97,6 +98,10 @@ struct VisitedIndex<'v> {
     of_query: &'v ReadFields,
     /// Fields that the query or the sink reads.
     fields: &'v ReadFields,
+    /// Time that the query takes for now.
+    now_ms: i64,
+    /// Ends of its ranges of dates.
+    ends: &'v [DateEnds<'v>],
 }
 
 /// A visit of the documents that match.
@@ -116,16 +121,28 @@ pub(crate) struct HitScan<'s> {
 
 /// A hit as a document that is searched.
 pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
+    searched_document(&hit.index, &hit.stored, &hit.document, now_ms() as i64, &[])
+}
+
+/// A document of an index as one that is searched.
+fn searched_document<'d>(
+    index: &'d OpenIndex,
+    stored: &'d StoredSource,
+    source: &'d Map<String, Value>,
+    now_ms: i64,
+    ends: &'d [DateEnds<'d>],
+) -> SearchedDocument<'d> {
     SearchedDocument {
-        index: &hit.index.entry.name,
-        id: &hit.stored.id,
-        routing: hit.stored.routing.as_deref(),
-        version: hit.stored.version,
-        seq_no: hit.stored.seq_no,
-        mappings: &hit.index.entry.mappings,
-        source: &hit.document,
-        now_ms: now_ms() as i64,
-        is_log: hit.index.is_log(),
+        index: &index.entry.name,
+        id: &stored.id,
+        routing: stored.routing.as_deref(),
+        version: stored.version,
+        seq_no: stored.seq_no,
+        mappings: &index.entry.mappings,
+        source,
+        now_ms,
+        ends,
+        is_log: index.is_log(),
     }
 }
 
@@ -149,7 +166,9 @@ impl HitScan<'_> {
         let mut of_query = ReadFields::NONE;
         of_query.add_query(&index.entry.mappings, self.query);
         let fields = &of_query.clone().with(sink.fields(index));
-        let visited = VisitedIndex { ordinal, index, of_query: &of_query, fields };
+        let now_ms = now_ms() as i64;
+        let ends = &DateEnds::of_query(self.query, &index.entry.mappings, now_ms);
+        let visited = VisitedIndex { ordinal, index, of_query: &of_query, fields, now_ms, ends };
         if let Some(binding) = &index.typed {
             let document = after.map(|after| after.document.as_str());
             let routing = self.request.routing_of(&index.entry.name);
@@ -159,7 +178,7 @@ impl HitScan<'_> {
             return Ok(0);
         }
         if let Some(time_field) = &index.entry.time_field {
-            let span = time_bounds::of_query(self.query, index, time_field);
+            let span = time_bounds::of_query(self.query, index, time_field, now_ms);
             return self.visit_partitions(visited, span, after, progress, sink);
         }
         let node = &self.door.node;
@@ -200,30 +219,29 @@ impl HitScan<'_> {
         }
         let fields = if sink.reads_documents() { visited.fields } else { visited.of_query };
         let document = if fields.is_empty() { Map::new() } else { parsed_fields(&stored, fields)? };
-        let mut hit = SearchHit {
-            index: visited.index.clone(),
+        let mut matched = Vec::new();
+        let VisitedIndex { index, now_ms, ends, .. } = visited;
+        let searched = searched_document(index, &stored, &document, now_ms, ends);
+        let score = searched.score(self.query, &mut matched)?;
+        let Some(score) = score.filter(|score| self.minimum_score.is_none_or(|least| *score >= least)) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let hit = SearchHit {
+            index: index.clone(),
             ordinal: at.ordinal,
             stored,
             document,
-            score: 1.0,
-            matched: Vec::new(),
+            score,
+            matched,
             sort: Vec::new(),
             place: None,
             collapsed: None,
             inner: Map::new(),
         };
-        let mut matched = Vec::new();
-        let score = searched(&hit).score(self.query, &mut matched)?;
-        match score {
-            Some(score) if self.minimum_score.is_none_or(|least| score >= least) => {
-                (hit.score, hit.matched) = (score, matched);
-                if sink.add(hit, at)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-                Ok(progress.count())
-            }
-            _ => Ok(ControlFlow::Continue(())),
+        if sink.add(hit, at)?.is_break() {
+            return Ok(ControlFlow::Break(()));
         }
+        Ok(progress.count())
     }
 
     /// True if a document is in the slice and the shards that are searched.

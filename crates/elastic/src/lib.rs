@@ -85,6 +85,7 @@ mod slot_picking;
 mod sort_keys;
 mod sorting;
 mod source;
+mod source_text;
 mod templates;
 mod time_bounds;
 mod typed;

@@ -245,7 +245,7 @@ impl PartitionShare {
             }
             let stored = StoredSource {
                 id: id.clone(),
-                source: Arc::clone(&write.source),
+                source: Arc::clone(&write.source).into(),
                 version: 1,
                 seq_no: index.live.next_seq_no(),
                 routing: write.routing.clone(),
@@ -262,7 +262,7 @@ impl PartitionShare {
                     get: None,
                 },
             ));
-            prepared.added.documents.push((stored.document(group.id(id)?), write.id.is_some()));
+            prepared.added.documents.push((stored.document(group.id(id)?)?, write.id.is_some()));
         }
         self.hold.give_back(unwritten);
         Ok(prepared)

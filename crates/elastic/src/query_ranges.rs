@@ -10,8 +10,11 @@ use crate::Error;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::{FieldValueKind, SearchedDocument, compare_numbers, kind_of, number_of};
 use crate::fields::{all_at, each_at};
-use crate::mapping::type_of;
-use crate::query::{RangeBounds, text_of};
+use crate::mapping::{field_at, type_of};
+use crate::query::{RangeBounds, SearchQuery, text_of};
+
+/// Ranges of dates of one query whose ends are read before the documents.
+const ENDS_MAX: usize = 16;
 
 /// Relation of a range in a document to that of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -178,6 +181,75 @@ impl EndReading<'_> {
     }
 }
 
+/// Ends of a range of dates in milliseconds. They are the same for all documents of an index.
+#[derive(Debug)]
+pub(crate) struct DateEnds<'q> {
+    bounds: &'q RangeBounds,
+    from: Option<(Value, bool)>,
+    to: Option<(Value, bool)>,
+}
+
+impl<'q> DateEnds<'q> {
+    /// Ends of the ranges of a query whose fields are dates in an index, as far as they can be read: of the
+    /// first ones, since those of a range are looked for one by one.
+    pub(crate) fn of_query(query: &'q SearchQuery, mappings: &Map<String, Value>, now_ms: i64) -> Vec<Self> {
+        let mut all = Vec::new();
+        Self::add(query, mappings, now_ms, &mut all);
+        all
+    }
+
+    fn add(query: &'q SearchQuery, mappings: &Map<String, Value>, now_ms: i64, all: &mut Vec<Self>) {
+        if all.len() >= ENDS_MAX {
+            return;
+        }
+        let mut each = |queries: &'q [SearchQuery]| {
+            queries.iter().for_each(|query| Self::add(query, mappings, now_ms, all));
+        };
+        match query {
+            SearchQuery::Range { field, bounds } => {
+                let definition = field_at(mappings, field).map(|(definition, _)| definition);
+                let date = definition.filter(|field| kind_of(type_of(field)) == FieldValueKind::Date);
+                all.extend(date.and_then(|definition| Self::read(definition, bounds, now_ms).ok()));
+            }
+            SearchQuery::Bool(query) => {
+                each(&query.must);
+                each(&query.filter);
+                each(&query.must_not);
+                each(&query.should);
+            }
+            SearchQuery::Best { queries, .. } => each(queries),
+            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => {
+                Self::add(query, mappings, now_ms, all);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads the ends of a range of a date field.
+    ///
+    /// # Errors
+    /// One is no date.
+    fn read(definition: &Map<String, Value>, bounds: &'q RangeBounds, now_ms: i64) -> Result<Self, Error> {
+        let format = bounds.format.as_deref().or_else(|| definition.get("format").and_then(Value::as_str));
+        let utc = TimeZone::UTC;
+        let zone = bounds.zone.as_ref().unwrap_or(&utc);
+        let end = |bound: &Option<(Value, bool)>, is_upper: bool| -> Result<Option<(Value, bool)>, Error> {
+            let Some((value, includes)) = bound else { return Ok(None) };
+            let text = text_of(value);
+            // The end of a rounded date counts for its upper end, and for what comes after it.
+            let round_up = is_upper == *includes;
+            match DateText::resolve(&text, &DateReading { format, now_ms, zone, round_up }) {
+                Some(millis) => Ok(Some((millis.into(), *includes))),
+                None => Err(Error::Parsing(format!(
+                    "failed to parse date field [{text}] with format [{}]",
+                    format.unwrap_or("strict_date_optional_time||epoch_millis")
+                ))),
+            }
+        };
+        Ok(DateEnds { bounds, from: end(&bounds.from, false)?, to: end(&bounds.to, true)? })
+    }
+}
+
 impl SearchedDocument<'_> {
     /// True if a range of the document has the relation that is asked for.
     fn has_range(
@@ -228,27 +300,17 @@ impl SearchedDocument<'_> {
         }
         let kind = kind_of(type_of(definition));
         let is_flat = matches!(type_of(definition), "flattened" | "flat_object");
-        let format = bounds.format.as_deref().or_else(|| definition.get("format").and_then(Value::as_str));
-        let limit = |bound: &Option<(Value, bool)>, is_upper: bool| -> Result<Option<(Value, bool)>, Error> {
-            let Some((value, includes)) = bound else { return Ok(None) };
-            if kind != FieldValueKind::Date {
-                return Ok(Some((value.clone(), *includes)));
+        let read;
+        let (from, to) = match self.ends.iter().find(|ends| std::ptr::eq(ends.bounds, bounds)) {
+            Some(ends) => (&ends.from, &ends.to),
+            None if kind == FieldValueKind::Date => {
+                read = DateEnds::read(definition, bounds, self.now_ms)?;
+                (&read.from, &read.to)
             }
-            let text = text_of(value);
-            // The end of a rounded date counts for its upper end, and for what comes after it.
-            let round_up = is_upper == *includes;
-            let zone = &bounds.zone.clone().unwrap_or(TimeZone::UTC);
-            match DateText::resolve(&text, &DateReading { format, now_ms: self.now_ms, zone, round_up }) {
-                Some(millis) => Ok(Some((millis.into(), *includes))),
-                None => Err(Error::Parsing(format!(
-                    "failed to parse date field [{text}] with format [{}]",
-                    format.unwrap_or("strict_date_optional_time||epoch_millis")
-                ))),
-            }
+            None => (&bounds.from, &bounds.to),
         };
-        let (from, to) = (limit(&bounds.from, false)?, limit(&bounds.to, true)?);
         if kind == FieldValueKind::Number {
-            [&from, &to].into_iter().flatten().try_for_each(|(value, _)| check_number(value))?;
+            [from, to].into_iter().flatten().try_for_each(|(value, _)| check_number(value))?;
         }
         let own_format = definition.get("format").and_then(Value::as_str);
         let compare = |own: &Value, bound: &Value| match kind {
@@ -267,7 +329,7 @@ impl SearchedDocument<'_> {
         };
         let mut found = false;
         each_at(self.source, &place, &mut |own| {
-            found |= is_between(&from, &to, |bound| compare(own, bound));
+            found |= is_between(from, to, |bound| compare(own, bound));
         });
         Ok(found)
     }

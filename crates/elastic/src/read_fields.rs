@@ -9,9 +9,11 @@ use crate::mapping::field_at;
 use crate::query::SearchQuery;
 use crate::unread;
 
-/// Parts of a hit that are not in the text of its document.
-const BESIDE_DOCUMENTS: [&str; 8] =
-    ["_id", "_index", "_routing", "_version", "_seq_no", "_score", "_doc", "_shard_doc"];
+/// Parts of a hit that are not in the text of its document, unless its mapping has a field of the name.
+const BESIDE_DOCUMENTS: [&str; 5] = ["_id", "_index", "_routing", "_version", "_seq_no"];
+
+/// Places that are read apart from others. To compare each member with more takes as long as reading it.
+const PLACES_MAX: usize = 32;
 
 /// Fields of the documents of an index.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +37,7 @@ impl ReadFields {
     pub(crate) fn with(self, other: Self) -> Self {
         match (self, other) {
             (ReadFields::At(mut places), ReadFields::At(others)) => {
-                places.extend(others);
+                add_new(&mut places, others);
                 ReadFields::At(places)
             }
             _ => ReadFields::All,
@@ -44,7 +46,7 @@ impl ReadFields {
 
     /// Adds a field by the name that a search has for it.
     pub(crate) fn add(&mut self, mappings: &Map<String, Value>, field: &str) {
-        if BESIDE_DOCUMENTS.contains(&field) {
+        if BESIDE_DOCUMENTS.contains(&field) && field_at(mappings, field).is_none() {
             return;
         }
         // Patterns name several fields, and others with an underscore depend on the whole document.
@@ -53,8 +55,11 @@ impl ReadFields {
             *self = ReadFields::All;
             return;
         }
-        places.push(field.to_owned());
-        places.extend(field_at(mappings, field).map(|(_, place)| place));
+        let place = field_at(mappings, field).map(|(_, place)| place);
+        add_new(places, std::iter::once(field.to_owned()).chain(place));
+        if places.len() > PLACES_MAX {
+            *self = ReadFields::All;
+        }
     }
 
     /// Adds the fields of a query.
@@ -95,7 +100,7 @@ impl ReadFields {
     }
 
     /// True if a member of a document has one of the fields, or a part of one.
-    fn has(&self, member: &str) -> bool {
+    pub(crate) fn has(&self, member: &str) -> bool {
         let is_above = |place: &String| {
             let rest = place.strip_prefix(member);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -123,6 +128,15 @@ impl ReadFields {
             Ok(members) => Ok(members),
             // Parts of it may be what no tree of values can hold.
             Err(_) => unread::read_document(text),
+        }
+    }
+}
+
+/// Adds the places that a list does not have.
+fn add_new(places: &mut Vec<String>, others: impl IntoIterator<Item = String>) {
+    for place in others {
+        if !places.contains(&place) {
+            places.push(place);
         }
     }
 }
@@ -215,7 +229,7 @@ mod tests {
         let mappings = json!({ "properties": {
             "t": { "type": "text", "fields": { "raw": { "type": "keyword" } } },
             "other": { "type": "alias", "path": "o.p" },
-            "o": { "properties": { "p": { "type": "long" } } },
+            "o": { "properties": { "p": { "type": "long" } } }, "_version": { "type": "long" },
         } });
         let mappings = mappings.as_object().expect("an object");
         let query = |query: Value| {
@@ -231,6 +245,8 @@ mod tests {
             (json!({ "match_all": {} }), ""),
             (json!({ "ids": { "values": ["1"] } }), ""),
             (json!({ "term": { "_id": "1" } }), ""),
+            (json!({ "term": { "_version": 1 } }), "t o u"),
+            (json!({ "term": { "_score": 1 } }), "t o u"),
             (json!({ "term": { "t.raw": "1" } }), "t"),
             (json!({ "range": { "other": { "gt": 1 } } }), "o"),
             (json!({ "exists": { "field": "u" } }), "u"),
@@ -245,5 +261,11 @@ mod tests {
         ] {
             assert_eq!(read(&query(asked.clone())), expected, "{asked}");
         }
+        let of_many = |name: &dyn Fn(usize) -> String| {
+            let clauses = (0..100).map(|n| json!({ "exists": { "field": name(n) } }));
+            read(&query(json!({ "bool": { "should": clauses.collect::<Vec<_>>() } })))
+        };
+        assert_eq!(of_many(&|_| "u".to_owned()), "u", "each place is looked for once");
+        assert_eq!(of_many(&|n| format!("f{n}")), "t o u", "of many fields all are read");
     }
 }

@@ -30,7 +30,7 @@ use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
 use crate::query::text_of;
 use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
 use crate::scan_limit::{ScanProgress, duration_of};
-use crate::search::{SearchFacts, SearchHit, answer, run_span};
+use crate::search::{SearchFacts, SearchHit, answer, read_whole, run_span};
 use crate::search_request::HitSearch;
 use crate::shelf;
 
@@ -240,6 +240,7 @@ impl ScrollState {
             *has_more = found.is_cut;
         }
         let count = size.min(waiting.len());
+        read_whole(&mut waiting.make_contiguous()[..count], &door.node.query_memory())?;
         let page: Vec<SearchHit> = waiting.drain(..count).collect();
         if let Some(hit) = page.last() {
             *last = Some(HitRank::of(hit));

@@ -52,7 +52,8 @@ pub(crate) struct SearchHit {
 
 /// Result of a search.
 pub(crate) struct FoundHits {
-    /// The first hits in their order: those that the search keeps.
+    /// The first hits in their order: those that the search keeps. Of their documents they have the fields that
+    /// it has read.
     pub(crate) hits: Vec<SearchHit>,
     /// True if there are more after them.
     pub(crate) is_cut: bool,
@@ -194,7 +195,7 @@ impl HitSink for SearchSink<'_> {
     }
 }
 
-/// Runs a search over indexes, and keeps the hits that its page reaches.
+/// Runs a search over indexes. The hits are those of its page, with their whole documents.
 pub(crate) fn run(
     door: &ElasticDoor,
     indexes: &[OpenIndex],
@@ -206,7 +207,11 @@ pub(crate) fn run(
     };
     let most = request.from.saturating_add(request.size);
     let span = KeptSpan { after, most, least: most, bytes_max: usize::MAX };
-    run_span(door, indexes, request, span, None)
+    let mut found = run_span(door, indexes, request, span, None)?;
+    found.hits.truncate(most);
+    found.hits.drain(..request.from.min(found.hits.len()));
+    read_whole(&mut found.hits, &door.node.query_memory())?;
+    Ok(found)
 }
 
 /// Runs a search, and keeps other hits than those of its page. `seq_nos_end` has for each index the sequence
@@ -267,7 +272,6 @@ pub(crate) fn run_span(
     let SearchSink { kept, streamed, aggregated, total, .. } = sink;
     facts.total = total;
     let (mut hits, values, is_cut) = kept.finish();
-    read_whole(&mut hits, &memory)?;
     facts.aggregations = match streamed {
         Some(streamed) => Some(finish_streamed(door, request, indexes, streamed, &mut facts.is_timed_out)?),
         None if request.aggregations.is_empty() => None,
@@ -279,16 +283,14 @@ pub(crate) fn run_span(
     Ok(FoundHits { hits, is_cut, facts })
 }
 
-/// Reads the documents of hits, of which the visit has read the fields that it needed.
+/// Reads the whole documents of hits that are shown. The visit has read the fields that it needed.
 ///
 /// # Errors
 /// A document is damaged, or there is no memory for one.
-fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
+pub(crate) fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
     for hit in hits {
-        let document = parsed(&hit.stored)?;
-        let before = kept_hits::members_bytes(&hit.document);
-        kept_hits::take(memory, kept_hits::members_bytes(&document).saturating_sub(before))?;
-        hit.document = document;
+        hit.document = parsed(&hit.stored)?;
+        kept_hits::take(memory, kept_hits::bytes_of(hit))?;
     }
     Ok(())
 }
@@ -501,9 +503,7 @@ fn search_body(
         return scrolls::open(door, indexes, request, kept_ms, began_ms);
     }
     let found = run(door, &indexes, &request)?;
-    let from = request.from.min(found.hits.len());
-    let to = request.from.saturating_add(request.size).min(found.hits.len());
-    answer(&request, &found.facts, &found.hits[from..to], began_ms, &door.answer_memory)
+    answer(&request, &found.facts, &found.hits, began_ms, &door.answer_memory)
 }
 
 fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {

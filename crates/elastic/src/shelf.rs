@@ -45,6 +45,7 @@ pub(crate) use self::areas::{
 pub(crate) use self::drops::{drop_group, drop_groups, drop_waits, newest_version};
 pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
 use crate::Error;
+use crate::source_text::SourceText;
 
 /// Document type of the door. A name with a dot is not valid in a schema.
 pub(crate) const DOOR_TYPE: &str = "elastic.document";
@@ -141,11 +142,10 @@ fn name_of(id: &DocumentId) -> String {
 }
 
 /// A stored document with its version.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct StoredSource {
     pub(crate) id: String,
-    /// JSON text of the document.
-    pub(crate) source: Arc<str>,
+    pub(crate) source: SourceText,
     pub(crate) version: i64,
     pub(crate) seq_no: i64,
     pub(crate) routing: Option<String>,
@@ -153,16 +153,19 @@ pub(crate) struct StoredSource {
 
 impl StoredSource {
     /// Creates the document for the store.
-    pub(crate) fn document(&self, id: DocumentId) -> Document {
+    ///
+    /// # Errors
+    /// Its text cannot be written.
+    pub(crate) fn document(&self, id: DocumentId) -> Result<Document, Error> {
         let mut fields = vec![
-            ("source".into(), DocumentValue::String(self.source.to_string())),
+            ("source".into(), DocumentValue::String(self.source.text()?.to_string())),
             ("version".into(), DocumentValue::Long(self.version)),
             ("seq_no".into(), DocumentValue::Long(self.seq_no)),
         ];
         if let Some(routing) = &self.routing {
             fields.push(("routing".into(), DocumentValue::String(routing.clone())));
         }
-        Document { id, fields }
+        Ok(Document { id, fields })
     }
 
     /// Reads a document of the store.
@@ -310,7 +313,7 @@ fn write_of(group: ShelfGroup, name: &str, source: Option<&str>) -> Result<Docum
                 seq_no: 0,
                 routing: None,
             };
-            StoreChange::Put(stored.document(id.clone()))
+            StoreChange::Put(stored.document(id.clone())?)
         }
     };
     Ok(DocumentWrite { id, change })

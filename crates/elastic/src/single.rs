@@ -206,9 +206,10 @@ pub(crate) fn parsed(stored: &StoredSource) -> Result<Map<String, Value>, Error>
 
 /// Members of a document that have one of the fields.
 pub(crate) fn parsed_fields(stored: &StoredSource, fields: &ReadFields) -> Result<Map<String, Value>, Error> {
-    fields
-        .read(&stored.source)
-        .map_err(|error| Error::Internal(format!("the document [{}] is damaged: {error}", stored.id)))
+    stored.source.members(fields).map_err(|error| match error {
+        Error::Internal(reason) => Error::Internal(format!("[{}]: {reason}", stored.id)),
+        other => other,
+    })
 }
 
 /// A document for another request; `None` if it does not exist.

@@ -64,9 +64,9 @@ impl HitOrder {
         Ok((!keys.is_empty()).then_some(HitOrder { keys }))
     }
 
-    /// Fields of its keys.
+    /// Fields of documents that are its keys.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().map(|key| key.field.as_str())
+        self.keys.iter().filter(|key| key.own_kind().is_none()).map(|key| key.field.as_str())
     }
 
     /// True if the score is a key.

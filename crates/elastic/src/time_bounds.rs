@@ -3,22 +3,19 @@
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
-use crate::catalog::{OpenIndex, now_ms};
+use crate::catalog::OpenIndex;
 use crate::dates::{DateReading, DateText};
 use crate::mapping::field_at;
 use crate::partitions::{TimeSpan, joined};
 use crate::query::{RangeBounds, SearchQuery, text_of};
 use crate::query_ranges::RangeRelation;
 
-/// Time in milliseconds by which `now` goes on at most while a search runs.
-const NOW_STEP_MS: i64 = 120_000;
-
-/// Span of times with which a document can match; `None` if the query does not restrict them. An empty span
-/// ends before it begins.
-pub(crate) fn of_query(query: &SearchQuery, index: &OpenIndex, field: &str) -> Option<TimeSpan> {
+/// Span of times with which a document can match, at a time in milliseconds; `None` if the query does not
+/// restrict them. An empty span ends before it begins.
+pub(crate) fn of_query(query: &SearchQuery, index: &OpenIndex, field: &str, now_ms: i64) -> Option<TimeSpan> {
     let definition = field_at(&index.entry.mappings, field).map(|(definition, _)| definition);
     let format = definition.and_then(|definition| definition.get("format")).and_then(Value::as_str);
-    TimeBounds { field, format, now_ms: now_ms() as i64 }.of(query)
+    TimeBounds { field, format, now_ms }.of(query)
 }
 
 /// Times of documents in `logs` mode: those of their time field that can be read.
@@ -73,11 +70,8 @@ impl TimeBounds<'_> {
             let Some((value, includes)) = bound else { return Some(None) };
             let text = text_of(value);
             let round_up = is_upper == *includes;
-            let time =
-                DateText::resolve(&text, &DateReading { format, now_ms: self.now_ms, zone, round_up })?;
-            // The documents are compared with a later time.
-            let step = if is_upper && text.contains("now") { NOW_STEP_MS } else { 0 };
-            Some(Some(time.saturating_add(step)))
+            let reading = DateReading { format, now_ms: self.now_ms, zone, round_up };
+            Some(Some(DateText::resolve(&text, &reading)?))
         };
         let (from, to) = (end(&bounds.from, false)?, end(&bounds.to, true)?);
         Some((from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX)))
@@ -100,7 +94,7 @@ mod tests {
             (range(5, 9), Some((5, 9))),
             (json!({ "range": { "other": { "gte": 5 } } }), None),
             (json!({ "range": { "@timestamp": { "gt": 5 } } }), Some((5, i64::MAX))),
-            (json!({ "range": { "@timestamp": { "lt": "now" } } }), Some((i64::MIN, 10_120_000))),
+            (json!({ "range": { "@timestamp": { "lt": "now" } } }), Some((i64::MIN, 10_000_000))),
             (json!({ "range": { "@timestamp": { "lte": "1970-01-02" } } }), Some((i64::MIN, 172_799_999))),
             (json!({ "range": { "@timestamp": { "lte": "soon" } } }), None),
             (json!({ "bool": { "must": range(1, 9), "filter": range(4, 20) } }), Some((4, 9))),

@@ -13,9 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_document::{Document, DocumentGroup, DocumentId, DocumentType, FieldSet, Timestamp, json};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentType, Timestamp};
 use millrace_node::deployment::CompiledDocumentType;
-use millrace_tensor::json::{CellNumbers, TensorFormat};
 use serde_json::{Map, Value};
 
 pub(crate) use self::owned_writes::write_at_owners;
@@ -25,6 +24,7 @@ use crate::Error;
 use crate::catalog::{IndexEntry, OpenIndex};
 use crate::door::ElasticDoor;
 use crate::shelf::StoredSource;
+use crate::source_text::{SourceText, TypedDocument};
 
 /// A document type that an index stands for.
 pub(crate) struct TypeBinding {
@@ -151,25 +151,16 @@ impl TypeBinding {
         if is_short { id.name().to_owned() } else { id.to_string() }
     }
 
-    /// Text of a document: the fields that its type shows.
-    fn text(&self, document: &Document) -> Result<String, Error> {
-        // Feeding it again yields the same values.
-        let tensors = TensorFormat::default().with_numbers(CellNumbers::Exact);
-        let fields = json::fields(document, Some(self.document_type()), &FieldSet::Document, tensors);
-        serde_json::to_string(&fields).map_err(|error| Error::Internal(error.to_string()))
-    }
-
     /// A document of the store as it is shown here.
-    fn source(&self, mut document: Document, timestamp: Timestamp) -> Result<StoredSource, Error> {
-        self.kind.show_only(&mut document);
+    fn source(&self, document: Document, timestamp: Timestamp) -> StoredSource {
         let version = version_of(timestamp);
-        Ok(StoredSource {
+        StoredSource {
             id: self.shown_id(&document.id),
-            source: self.text(&document)?.into(),
             version,
             seq_no: version,
             routing: routing_of(document.id.group()),
-        })
+            source: SourceText::OfType(Arc::new(TypedDocument::new(&self.kind, document))),
+        }
     }
 }
 

@@ -131,7 +131,7 @@ pub(crate) fn apply(
             None => Err(Error::NoDocument { id: id.to_owned(), index: index.entry.name.clone() }),
         };
     };
-    let mut document: Map<String, Value> = serde_json::from_str(&stored.source)
+    let mut document: Map<String, Value> = serde_json::from_str(&stored.source.text()?)
         .map_err(|error| Error::Internal(format!("the document [{id}] is damaged: {error}")))?;
     let changed = body.doc.as_ref().is_some_and(|doc| merge(&mut document, doc));
     if !changed && body.detect_noop {

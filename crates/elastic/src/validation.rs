@@ -75,6 +75,7 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
         mappings: &index.entry.mappings,
         source: &source,
         now_ms: now_ms() as i64,
+        ends: &[],
         is_log: index.is_log(),
     };
     document.score(query, &mut Vec::new()).map(drop)

@@ -409,7 +409,7 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
             if index.hides_writes() {
                 index.live.hide(&name, None);
             }
-            let change = StoreChange::Put(after.document(id.clone()));
+            let change = StoreChange::Put(after.document(id.clone())?);
             let slot = Arc::new(Mutex::new(Some(Ok(result))));
             return Ok(DecidedWrite { write: DocumentWrite { id, change }, slot });
         }
@@ -421,15 +421,22 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
     let change = StoreChange::Modify(Box::new(move |stored| {
         let stored = stored.map(|(document, _)| StoredSource::of(&document));
         let decision = decide(&index, &name, &write, stored.as_ref(), seq_no);
-        let modification = match &decision {
-            Ok((_, Some(Some(after)))) => StoreModification::Put(after.document(stored_id)),
-            Ok((_, Some(None))) => StoreModification::Remove,
-            Ok((_, None)) | Err(_) => StoreModification::Nothing,
+        let decision = decision.and_then(|(result, effect)| {
+            let modification = match effect {
+                Some(Some(after)) => StoreModification::Put(after.document(stored_id)?),
+                Some(None) => StoreModification::Remove,
+                None => StoreModification::Nothing,
+            };
+            Ok((result, modification))
+        });
+        let (result, modification) = match decision {
+            Ok((result, modification)) => (Ok(result), modification),
+            Err(error) => (Err(error), StoreModification::Nothing),
         };
         if index.hides_writes() && !matches!(modification, StoreModification::Nothing) {
             index.live.hide(&name, stored);
         }
-        *decided.lock() = Some(decision.map(|(result, _)| result));
+        *decided.lock() = Some(result);
         Ok(modification)
     }));
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
@@ -494,7 +501,7 @@ fn decide(
     result.seq_no = next_seq_no();
     let after = StoredSource {
         id: id.to_owned(),
-        source,
+        source: source.into(),
         version: result.version,
         seq_no: result.seq_no,
         routing: write.routing.clone(),
@@ -510,6 +517,8 @@ fn decide(
 /// Those of [`ShownUpdate::get`].
 fn shown_after(write: &SingleWrite, after: &StoredSource) -> Result<Option<Value>, Error> {
     let Some(shown) = ShownUpdate::of(write) else { return Ok(None) };
-    let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source) else { return Ok(None) };
+    let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source.text()?) else {
+        return Ok(None);
+    };
     shown.get(after.seq_no, &document).map(Some)
 }

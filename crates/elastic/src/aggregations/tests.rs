@@ -146,7 +146,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         let run = |pace: &SearchPace<'_>| run_over(&hits, pace);
         let mut fields = ReadFields::NONE;
         fields.add_aggregations(&indexes[0].entry.mappings, &asked);
-        let document = fields.read(&hit.stored.source).expect("a document");
+        let document = hit.stored.source.members(&fields).expect("a document");
         let by_fields = SearchHit { document, ..hit.clone() };
         let endless_pace = SearchPace::begin(&endless, &here);
         assert_eq!(

@@ -26,7 +26,7 @@ pub(crate) fn find(
     let permit = door.caller.permit(id.group())?;
     door.caller.admit_group(id.group())?;
     let found = shelf::get_document(&door.node, &permit, &id)?;
-    found.map(|(document, timestamp)| binding.source(document, timestamp)).transpose()
+    Ok(found.map(|(document, timestamp)| binding.source(document, timestamp)))
 }
 
 /// Calls `visit` with each document after a place of the groups that routing values name, until it breaks off
@@ -43,7 +43,7 @@ pub(crate) fn scan(
 ) -> Result<(), Error> {
     let each = |document: Document, timestamp: Timestamp| {
         let id = document.id.clone();
-        visit(binding.source(document, timestamp)?, &id)
+        visit(binding.source(document, timestamp), &id)
     };
     match scope_of(door, binding, routing)? {
         Some(groups) => {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use millrace_document::json::ParseOptions;
 use millrace_document::{
-    Document, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind, Timestamp, json,
+    Document, DocumentId, DocumentOperation, DocumentUpdate, FieldSet, OperationAction, OperationKind,
+    Timestamp, json,
 };
 use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
@@ -18,6 +19,7 @@ use crate::catalog::random_text;
 use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
 use crate::shelf;
+use crate::source_text::typed_text;
 use crate::update::{UpdateBody, merge};
 use crate::writing::{
     DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
@@ -346,7 +348,8 @@ impl TypedReader {
 
     /// Fields of a document as they are shown.
     fn members(&self, document: &Document) -> Result<Map<String, Value>, Error> {
-        let text = self.binding.text(&self.binding.kind.shown(document))?;
+        let kind = &self.binding.kind;
+        let text = typed_text(kind, &kind.shown(document), &FieldSet::Document)?;
         serde_json::from_str(&text).map_err(|error| Error::Internal(error.to_string()))
     }
 

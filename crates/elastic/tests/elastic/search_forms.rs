@@ -480,3 +480,65 @@ fn words_of_texts_are_shown_as_searches_compare_them() {
     }
     assert_eq!(door.ask("POST /none/_analyze", r#"{"text":"a","field":"t"}"#).0, 404);
 }
+
+#[test]
+fn hits_show_whole_documents_whatever_a_search_reads() {
+    let directory = directory();
+    let door = TestDoor::open(&directory);
+    door.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"t":{"type":"text","fields":{"raw":{"type":"keyword"}}},
+            "other":{"type":"alias","path":"o.p"},"short":{"type":"keyword","ignore_above":3},
+            "c":{"type":"nested"}}}}"#,
+    );
+    let document = |n: i64| {
+        json!({
+            "t": "quick fox", "n": n, "o": { "p": -n }, "o.r": n, "short": "long", "c": [{ "q": n }],
+            "_version": 10 - n,
+        })
+    };
+    for n in 1..=4 {
+        door.get(&format!("PUT /a/_doc/{n}"), &document(n).to_string());
+    }
+    let check = |answer: &Value, expected: &str, asked: &str| {
+        assert_eq!(ids(&answer["hits"]), expected, "{asked}");
+        for hit in answer["hits"]["hits"].as_array().expect("hits") {
+            let n = hit["_id"].as_str().and_then(|id| id.parse().ok()).expect("a number");
+            assert_eq!((&hit["_source"], &hit["_ignored"]), (&document(n), &json!(["short"])), "{asked}");
+        }
+    };
+    for (body, expected) in [
+        (json!({ "sort": "n", "size": 2 }), "1 2"),
+        (json!({ "sort": "n", "from": 1, "size": 2 }), "2 3"),
+        (json!({ "sort": "n", "from": 4, "size": 2 }), ""),
+        (json!({ "sort": "other", "size": 2 }), "4 3"),
+        (json!({ "sort": { "o.r": "desc" }, "size": 2 }), "4 3"),
+        (json!({ "sort": "_version", "size": 2 }), "4 3"),
+        (json!({ "sort": "_doc", "size": 2 }), "1 2"),
+        (json!({ "sort": ["t.raw", { "n": "desc" }], "size": 1 }), "4"),
+        (json!({ "sort": "n", "search_after": [3] }), "4"),
+        (json!({ "sort": "n", "query": { "term": { "_version": 1 } } }), "1 2 3 4"),
+        (json!({ "query": { "ids": { "values": ["2"] } } }), "2"),
+        (json!({ "query": { "exists": { "field": "_ignored" } }, "sort": "n", "size": 1 }), "1"),
+        (
+            json!({ "query": { "term": { "t.raw": "quick fox" } },
+            "post_filter": { "range": { "other": { "lte": -3 } } }, "sort": "n" }),
+            "3 4",
+        ),
+        (json!({ "sort": "n", "size": 1, "aggs": { "m": { "max": { "field": "other" } } } }), "1"),
+        (json!({ "sort": "n", "collapse": { "field": "t.raw" } }), "1"),
+        (
+            json!({ "query": { "nested": { "path": "c", "query": { "term": { "c.q": 2 } }, "inner_hits": {} } } }),
+            "2",
+        ),
+    ] {
+        check(&door.get("GET /a/_search", &body.to_string()), expected, &body.to_string());
+    }
+    let shown = r#"{"query":{"term":{"n":3}},"docvalue_fields":["other"],"fields":["t*"]}"#;
+    let fields = &door.get("GET /a/_search", shown)["hits"]["hits"][0]["fields"];
+    assert_eq!((&fields["other"], &fields["t.raw"]), (&json!([-3]), &json!(["quick fox"])));
+    let first = door.get("GET /a/_search?scroll=1m&size=3&sort=n", "");
+    check(&first, "1 2 3", "the first page of a scroll");
+    let next = json!({ "scroll_id": first["_scroll_id"] }).to_string();
+    check(&door.get("POST /_search/scroll", &next), "4", "the second one");
+}

@@ -225,15 +225,21 @@ fn documents_are_found_and_shown_with_their_fields() {
         (r#"{"range":{"stars":{"gte":4}}}"#, "2"),
         (r#"{"exists":{"field":"tag"}}"#, "1"),
         (r#"{"exists":{"field":"author.name"}}"#, "1"),
+        (r#"{"exists":{"field":"weights.x"}}"#, "1"),
+        (r#"{"exists":{"field":"shout"}}"#, ""),
         (r#"{"term":{"author.age":30}}"#, "1"),
         (r#"{"term":{"lines":"two"}}"#, "1"),
         (r#"{"ids":{"values":["2"]}}"#, "2"),
     ] {
         let body = format!("{{\"query\":{query},\"sort\":\"stars\"}}");
         let answer = door.get("POST /note/_search?routing=ann", &body);
-        let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
-        let ids: Vec<&str> = hits.filter_map(|hit| hit["_id"].as_str()).collect();
+        let hits = answer["hits"]["hits"].as_array().expect("hits");
+        let ids: Vec<&str> = hits.iter().filter_map(|hit| hit["_id"].as_str()).collect();
         assert_eq!(ids.join(" "), expected, "{query}");
+        for (id, hit) in ids.iter().zip(hits) {
+            let whole = door.get(&format!("GET /note/_doc/{id}?routing=ann"), "");
+            assert_eq!(hit["_source"], whole["_source"], "{query}");
+        }
     }
     let of = |path: &str| door.get(path, "")["hits"]["total"]["value"].clone();
     assert_eq!(of("GET /note/_search?routing=ann,bob"), 3, "several groups");
