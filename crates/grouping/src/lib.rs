@@ -34,6 +34,7 @@ mod parse;
 mod request;
 mod source;
 mod table;
+mod values;
 mod zone;
 
 pub use check::Settings;

@@ -40,7 +40,7 @@ const KEYS: [&str; 26] = [
 ];
 
 /// Expressions over whole fields, of one or of several.
-const EXPRESSIONS: [&str; 14] = [
+const EXPRESSIONS: [&str; 28] = [
     "strlen(customer)",
     "strcat(customer, \"x\", customer)",
     "strcat(customer, price)",
@@ -55,6 +55,20 @@ const EXPRESSIONS: [&str; 14] = [
     "math.sqrt(tax)",
     "price + relevance()",
     "array.at(tags, price)",
+    "strcat(docidnsspecific(), \"-\", tax, price)",
+    "strcat(customer, tags)",
+    "cat(price, customer, tax)",
+    "toraw(customer)",
+    "time.date(price * 100000)",
+    "normalizesubject(strcat(\"Re[2]: fwd:\", customer))",
+    "predefined(customer, bucket(\"a\", \"b\"), bucket(\"b\", \"c\"))",
+    "strlen(strcat(customer, price)) + price",
+    "md5(cat(price, tax), 128)",
+    "xorbit(docidnsspecific(), 16)",
+    "uca(strcat(customer, price), \"en\", \"TERTIARY\")",
+    "strcat(\"a\", 1)",
+    "min(price, strlen(customer))",
+    "strcat(price + tax, relevance())",
 ];
 
 /// Aggregates inside the groups, with and without a bound element.
@@ -69,13 +83,16 @@ const AGGREGATES: [&str; 8] = [
     "sum(marks), max(votes), avg(curve)",
 ];
 
-const FILTERS: [&str; 6] = [
+const FILTERS: [&str; 9] = [
     "",
     "filter(range(0, 2, sizes))",
     "filter(regex(\"a\", tags))",
     "filter(range(1, 3, parts.count))",
     "filter(not range(1, 3, stock.value) or regex(\"b\", shelves.value.name))",
     "filter(istrue(parts.size.heavy))",
+    "filter(regex(\"a.*\", customer))",
+    "filter(not range(0, 2, price) or regex(\".*b1\", strcat(customer, price)))",
+    "filter(range(0, 2, customer) or regex(\"a\", tags) and range(0, 1, tax))",
 ];
 
 fn text() -> impl Strategy<Value = DocumentValue> {
@@ -199,15 +216,30 @@ proptest! {
     #[test]
     fn groups_of_expressions_are_those_of_each_document(
         purchases in purchases(),
-        (outer, inner) in (0..EXPRESSIONS.len(), 0..EXPRESSIONS.len()),
+        (outer, inner, filter) in (0..EXPRESSIONS.len(), 0..EXPRESSIONS.len(), 0..FILTERS.len()),
     ) {
-        let (outer, inner) = (EXPRESSIONS[outer], EXPRESSIONS[inner]);
-        compare(&format!("all(group({outer}) each(output(count(), max(tax))))"), &purchases);
+        let (outer, inner, filter) = (EXPRESSIONS[outer], EXPRESSIONS[inner], FILTERS[filter]);
+        compare(&format!("all(group({outer}) {filter} each(output(count(), max(tax))))"), &purchases);
         compare(
-            &format!("all(group({outer}) each(output(count()) all(group({inner}) each(output(sum(price))))))"),
+            &format!(
+                "all(group({outer}) each(output(count()) all(group({inner}) {filter} each(output(sum(price))))))"
+            ),
             &purchases,
         );
+        compare("all(output(max(strcat(customer, price)), min(toraw(customer)), sum(customer)))", &purchases);
     }
+}
+
+#[test]
+fn texts_that_are_too_long_to_be_joined_have_groups() {
+    let purchase = |index: usize| {
+        let text = DocumentValue::String(["a", "b"][index % 2].repeat(1 << 20));
+        TestPurchase { name: index.to_string(), score: 0.0, fields: vec![("customer", text)] }
+    };
+    let purchases: Vec<TestPurchase> = (0..5).map(purchase).collect();
+    let lengths = "all(group(strcat(customer, customer, \"-\")) each(output(count())))";
+    let found = compare(lengths, &purchases).replace("aa", "").replace("bb", "");
+    assert!(found.ends_with("['-'{count()=3}  '-'{count()=2}]"), "{found}");
 }
 
 #[test]

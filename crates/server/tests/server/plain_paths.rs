@@ -310,11 +310,23 @@ fn query(chance: &mut RandomChoice) -> Vec<(&'static str, String)> {
             sorted = true;
         }
         2 | 3 => {
-            let key = chance.one(&["kind", "stars", "number", "done", "tags", "people.age", "stars % 3"]);
-            let key = key.replace("stars % 3", "math.floor(stars / 3)");
+            let key = chance.one(&[
+                "kind",
+                "stars",
+                "number",
+                "done",
+                "tags",
+                "people.age",
+                "math.floor(stars / 3)",
+                "strcat(kind, \"-\", stars)",
+                "time.date(number * 10000)",
+                "md5(kind, 64)",
+            ]);
+            let filter =
+                chance.one(&["", "", "filter(regex(\"[a-m].*\", kind))", "filter(range(1, 4, stars))"]);
             let _ = write!(
                 yql,
-                " | all(group({key}) max({}) order(-count()) each(output(count(), sum(stars), max(number)) \
+                " | all(group({key}) {filter} max({}) order(-count()) each(output(count(), sum(stars), max(number)) \
                  max(2) each(output(summary(short)))))",
                 chance.below(6) + 1
             );
