@@ -1,5 +1,7 @@
 //! Passes over columns with one value for each document.
 
+use std::ops::Range;
+
 use millrace_column::{BytesColumn, Column, FixedColumn};
 use millrace_plan::NumberRange;
 use regex::Regex;
@@ -254,31 +256,44 @@ pub(crate) fn text_weights(test: &ValueTest, column: &BytesColumn, within: &Docu
 /// Documents whose part of a text matches a regular expression, by one scan over all of them.
 fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
     let mut bits = DocumentBits::NONE;
-    let (mut from, mut document) = (0, 0);
+    let part = |document: usize| offsets[document] as usize..offsets[document + 1] as usize;
+    matching_parts(regex, all, offsets.len() - 1, part, |document| bits.set(document));
+    bits
+}
+
+/// Calls `each` with the parts of a text that have a match of a regular expression, by one scan over all of
+/// them. `part` returns where each of the `count` parts lies, ascending. A match must not be empty, nor
+/// depend on the text around it.
+pub(crate) fn matching_parts(
+    regex: &Regex,
+    all: &str,
+    count: usize,
+    part: impl Fn(usize) -> Range<usize>,
+    mut each: impl FnMut(usize),
+) {
+    let (mut from, mut at) = (0, 0);
     while let Some(found) = regex.find_at(all, from) {
-        while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
-            document += 1;
+        while at + 1 < count && part(at + 1).start <= found.start() {
+            at += 1;
         }
-        // A match that extends into the next document does not count; this document may have another one that
-        // ends earlier.
-        let mut next = document;
+        // A match that extends into the next part does not count; this part may have another one that ends
+        // earlier.
         loop {
-            let (start, end) = (offsets[next] as usize, offsets[next + 1] as usize);
-            let inside = start <= found.start() && found.end() <= end;
-            if inside || regex.is_match(&all[start..end]) {
-                bits.set(next);
+            let here = part(at);
+            let inside = here.start <= found.start() && found.end() <= here.end;
+            if inside || regex.is_match(&all[here]) {
+                each(at);
             }
-            next += 1;
-            if next + 1 >= offsets.len() || offsets[next] as usize >= found.end() {
+            at += 1;
+            if at >= count || part(at).start >= found.end() {
                 break;
             }
         }
-        if next + 1 >= offsets.len() {
+        if at >= count {
             break;
         }
-        (document, from) = (next, offsets[next] as usize);
+        from = part(at).start;
     }
-    bits
 }
 
 #[cfg(test)]
