@@ -4,8 +4,7 @@ mod activity;
 mod element_leaves;
 mod element_words;
 mod narrowing;
-
-use std::collections::HashMap;
+mod together;
 
 use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, View};
 use millrace_document::DataType;
@@ -14,13 +13,12 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, compares_places, narrowings};
+use self::together::{RangeLeaves, ranges_together, words_together};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
-use crate::many::{MANY_WORDS, find_each};
 use crate::nearest::SmallestDistances;
 use crate::nested::{NestedValue, ValueElement, elements};
 use crate::outcome::LeafOutcome;
-use crate::pattern::WordMatcher;
 use crate::window::ColumnWindow;
 use crate::words::{ChunkPositions, DocumentRows, NearConstraint};
 use crate::{Error, LeafMatches, RankingDemands};
@@ -84,7 +82,9 @@ pub(crate) struct ReadyPlan<'p> {
     /// True if leaves may take no part in a document that matches.
     has_idle_parts: bool,
     /// Leaves of one word each in the same field, where there are many: they are searched together.
-    together: Vec<Vec<LeafId>>,
+    words: Vec<Vec<LeafId>>,
+    /// Leaves of one range each of the same field, where there are many: they are searched together, too.
+    ranges: Vec<RangeLeaves>,
     /// True if the places of words are read, and not only their number.
     reads_places: bool,
 }
@@ -100,12 +100,14 @@ impl<'p> ReadyPlan<'p> {
             narrowings: Vec::new(),
             nearest: Vec::new(),
             has_idle_parts: activity::has_idle_parts(&plan.root),
-            together: Vec::new(),
+            words: Vec::new(),
+            ranges: Vec::new(),
             reads_places: demands.positions || compares_places(&plan.root),
         };
         ready.narrowings = narrowings(&ready);
         ready.collect_nearest(&plan.root);
-        ready.together = together(&ready);
+        ready.words = words_together(&ready);
+        ready.ranges = ranges_together(&ready);
         Ok(ready)
     }
 
@@ -165,17 +167,6 @@ fn take(plan: &Plan, taken: &mut usize, bytes: usize) -> Result<(), QueryMemoryE
     plan.memory.take(bytes)?;
     *taken += bytes;
     Ok(())
-}
-
-/// Groups the leaves of one word each by their field, and keeps the large groups.
-fn together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
-    let mut groups: HashMap<&ColumnKey, Vec<LeafId>> = HashMap::new();
-    if ready.paths.is_fast() {
-        for (leaf, of) in ready.leaves.iter().enumerate().filter(|(_, leaf)| leaf.single_word().is_some()) {
-            groups.entry(&of.field.key).or_default().push(LeafId(leaf));
-        }
-    }
-    groups.into_values().filter(|leaves| leaves.len() >= MANY_WORDS).collect()
 }
 
 /// State of matching a plan to one chunk.
@@ -262,10 +253,16 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };
-        if self.found[leaf.0].is_none()
-            && let Some(leaves) = self.ready.together.iter().find(|leaves| leaves.contains(&leaf))
-        {
-            return self.seek_together(leaves);
+        let all = self.ready;
+        if self.found[leaf.0].is_none() {
+            if let Some(leaves) = all.words.iter().find(|leaves| leaves.contains(&leaf)) {
+                return self.seek_words(leaves);
+            }
+            if let Some(ranges) = all.ranges.iter().find(|ranges| ranges.leaves.contains(&leaf))
+                && self.seek_ranges(ranges, within)?
+            {
+                return Ok(());
+            }
         }
         if self.found[leaf.0].is_none() || !missing.is_empty() {
             let column = self.column(leaf, &missing)?;
@@ -278,26 +275,6 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                 }
                 none => *none = Some(EvaluatedLeaf { within: missing, found: more }),
             }
-        }
-        Ok(())
-    }
-
-    /// Evaluates leaves of one word each, all of one field, in all live documents.
-    fn seek_together(&mut self, leaves: &[LeafId]) -> Result<(), Error> {
-        let live = self.live;
-        let matchers: Vec<&WordMatcher> =
-            leaves.iter().filter_map(|leaf| self.ready.leaves[leaf.0].single_word()).collect();
-        let found = match self.column(leaves[0], &live)? {
-            Some(Column::Tokens(tokens)) => {
-                let (plan, taken) = (self.ready.plan, &mut self.taken);
-                let located = self.ready.reads_places;
-                find_each(&matchers, &tokens, &live, located, &mut |bytes| take(plan, taken, bytes))?
-            }
-            _ => matchers.iter().map(|_| ChunkPositions::default()).collect(),
-        };
-        assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
-        for (leaf, places) in leaves.iter().zip(found) {
-            self.found[leaf.0] = Some(EvaluatedLeaf { within: live, found: LeafOutcome::Places(places) });
         }
         Ok(())
     }
