@@ -48,8 +48,8 @@ pub(crate) struct GroupingBatch<'d> {
     pub(crate) scores: &'d [f64],
     reads: &'d GroupingReads,
     columns: &'d GroupingColumns,
-    /// By field: the values of `documents`, decoded on first use.
-    decoded: Vec<OnceCell<Vec<Option<DocumentValue>>>>,
+    /// By field: the values of `documents`, each decoded on its first use.
+    decoded: Vec<OnceCell<Vec<OnceCell<Option<DocumentValue>>>>>,
     /// By path: the values of `documents` at its end, read on first use.
     leaves: Vec<OnceCell<Option<LeafColumn<'d>>>>,
 }
@@ -185,14 +185,10 @@ impl<'d> GroupingBatch<'d> {
 
     /// Decoded value of a field in the document of `row`.
     pub(crate) fn value(&self, field: &CheckedField, row: usize) -> Option<&DocumentValue> {
-        let values = self.decoded[field.column].get_or_init(|| {
-            let column = self.column(field);
-            let decode = |document: &u16| {
-                column.and_then(|cells| value(cells, &field.data_type, usize::from(*document)))
-            };
-            self.documents.iter().map(decode).collect()
-        });
-        values.get(row).and_then(Option::as_ref)
+        let decode = || value(self.column(field)?, &field.data_type, usize::from(self.documents[row]));
+        let values = self.decoded[field.column]
+            .get_or_init(|| self.documents.iter().map(|_| OnceCell::new()).collect());
+        values.get(row)?.get_or_init(decode).as_ref()
     }
 
     /// Values at the end of a path in all rows, if they are read in place.
