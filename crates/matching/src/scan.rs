@@ -236,7 +236,11 @@ pub(crate) fn texts(test: &ValueTest, column: &BytesColumn, within: &DocumentBit
     if let Some((regex, all)) = test.free_regex().zip(texts.ascii()) {
         return anywhere(regex, all, offsets).and(&present);
     }
-    for document in present.iter() {
+    let candidates = match test.prefilter() {
+        Some(prefilter) if texts.all.is_some() => prefilter.narrow(column, &present),
+        _ => present,
+    };
+    for document in candidates.iter() {
         if texts.get(document).is_some_and(|text| test.text(text, &mut buffer).is_some()) {
             bits.set(document);
         }
