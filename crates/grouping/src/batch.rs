@@ -128,8 +128,8 @@ impl<'d> GroupingBatch<'d> {
         }
     }
 
-    /// What `of` makes of the bytes of a field in these rows. `None` if they have no column, or as soon as
-    /// `of` returns it.
+    /// Results of `of` over the bytes of a field in these rows. `None` if the column is not of bytes, or as
+    /// soon as `of` returns it.
     fn bytes<'s, T>(
         &'s self,
         field: &CheckedField,

@@ -32,7 +32,7 @@ pub(crate) enum RowValues<'a> {
 #[derive(Debug)]
 pub(crate) struct JoinedRows<B> {
     joined: B,
-    /// Where each row ends.
+    /// End of each row.
     ends: Vec<usize>,
 }
 
