@@ -116,7 +116,8 @@ impl<'d> GroupingBatch<'d> {
         field.take(self.value(field, row), element, key_of)
     }
 
-    /// Values of a field in these rows; `None` unless it has one number, text or raw value a document.
+    /// Values of a field in these rows; `None` unless it has one number, text or raw value a document, whole
+    /// or in a struct.
     pub(crate) fn values(&self, field: &CheckedField, rows: &[u32]) -> Option<RowValues<'_>> {
         match layout(&field.data_type) {
             ValueLayout::Number(cell) => self.numbers(field, cell, rows).map(RowValues::Numbers),
@@ -124,7 +125,8 @@ impl<'d> GroupingBatch<'d> {
                 self.bytes(field, rows, |text| std::str::from_utf8(text).ok()).map(RowValues::Texts)
             }
             ValueLayout::Raw => self.bytes(field, rows, Some).map(RowValues::Raws),
-            ValueLayout::Dense(_) | ValueLayout::Encoded => None,
+            ValueLayout::Encoded => self.member_values(field, rows),
+            ValueLayout::Dense(_) => None,
         }
     }
 

@@ -90,8 +90,12 @@ pub(crate) enum GroupingFunctionCode {
     Fold(NumberPairCode),
     /// Of one value; a list is one value.
     Whole(for<'a> fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>),
-    /// Of two values; a list is one value.
-    Pair(for<'a> fn(ExpressionDatum<'a>, ExpressionDatum<'a>) -> ExpressionDatum<'a>),
+    /// Number of elements of a list; 1 for anything else.
+    Size,
+    /// Element of a list at a place.
+    ElementAt,
+    /// Interpolated place of a number among the elements of a list.
+    Lookup,
 }
 
 impl std::fmt::Debug for GroupingFunctionCode {
@@ -130,8 +134,15 @@ impl GroupingFunction {
                 made_bytes(|out| code(&first.to_raw(), bits, out))
             }
             GroupingFunctionCode::Whole(code) => code(first),
-            GroupingFunctionCode::Pair(code) => {
-                code(first, arguments.next().unwrap_or(ExpressionDatum::Null))
+            GroupingFunctionCode::Size => ExpressionDatum::Long(match first {
+                ExpressionDatum::List(list) => list.len() as i64,
+                _ => 1,
+            }),
+            GroupingFunctionCode::ElementAt => {
+                element_at(first, &arguments.next().unwrap_or(ExpressionDatum::Null))
+            }
+            GroupingFunctionCode::Lookup => {
+                interpolated_lookup(&first, &arguments.next().unwrap_or(ExpressionDatum::Null))
             }
             GroupingFunctionCode::Fold(code) => match arguments.next() {
                 None => match first {
@@ -161,7 +172,9 @@ impl GroupingFunction {
             | GroupingFunctionCode::JoinedBytes
             | GroupingFunctionCode::Digest(_)
             | GroupingFunctionCode::Whole(_)
-            | GroupingFunctionCode::Pair(_) => false,
+            | GroupingFunctionCode::Size
+            | GroupingFunctionCode::ElementAt
+            | GroupingFunctionCode::Lookup => false,
         }
     }
 }
@@ -269,9 +282,9 @@ pub static FUNCTIONS: &[GroupingFunction] = {
         function("cat", (1, MANY), Bytes, Raw, GroupingFunctionCode::JoinedBytes, "The binary representations one after another, those of a list too: whole numbers in as many bytes as their type has, most significant first."),
         function("md5", (2, 2), Bytes, Raw, GroupingFunctionCode::Digest(append_md5), "The first bits, as many as the second argument says, of the MD5 of the binary representation."),
         function("xorbit", (2, 2), Bytes, Raw, GroupingFunctionCode::Digest(append_xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
-        function("array.at", (2, 2), ListThenNumbers, Element, GroupingFunctionCode::Pair(array_at), "The element at a place; places outside are the nearest end."),
-        function("interpolatedlookup", (2, 2), ListThenNumbers, Double, GroupingFunctionCode::Pair(interpolated_lookup), "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
-        function("size", (1, 1), Any, Long, GroupingFunctionCode::Whole(|value| ExpressionDatum::Long(match value { ExpressionDatum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
+        function("array.at", (2, 2), ListThenNumbers, Element, GroupingFunctionCode::ElementAt, "The element at a place; places outside are the nearest end."),
+        function("interpolatedlookup", (2, 2), ListThenNumbers, Double, GroupingFunctionCode::Lookup, "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
+        function("size", (1, 1), Any, Long, GroupingFunctionCode::Size, "How many elements a list has; 1 for anything else."),
         function("sort", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.sort_by(ExpressionDatum::order); ExpressionDatum::List(list) } value => value }), "A list in ascending order."),
         function("reverse", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.reverse(); ExpressionDatum::List(list) } value => value }), "A list from its end to its beginning."),
         function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Date(append_date), "The date, as Vespa writes it: 2009-1-10."),
@@ -346,7 +359,7 @@ fn append_xorbit(bytes: &[u8], bits: i64, out: &mut Vec<u8>) {
     }
 }
 
-fn array_at<'a>(list: ExpressionDatum<'a>, place: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+fn element_at<'a>(list: ExpressionDatum<'a>, place: &ExpressionDatum<'_>) -> ExpressionDatum<'a> {
     let ExpressionDatum::List(mut list) = list else { return list };
     if list.is_empty() {
         return ExpressionDatum::Null;
@@ -355,18 +368,22 @@ fn array_at<'a>(list: ExpressionDatum<'a>, place: ExpressionDatum<'a>) -> Expres
     list.swap_remove(place as usize)
 }
 
-fn interpolated_lookup<'a>(list: ExpressionDatum<'a>, sought: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+fn interpolated_lookup(list: &ExpressionDatum<'_>, sought: &ExpressionDatum<'_>) -> ExpressionDatum<'static> {
     let ExpressionDatum::List(list) = list else { return ExpressionDatum::Double(0.0) };
-    let sought = sought.to_double();
-    let first_not_below = list.iter().position(|item| double_order(item.to_double(), sought).is_ge());
-    ExpressionDatum::Double(match first_not_below {
+    let list: Vec<f64> = list.iter().map(ExpressionDatum::to_double).collect();
+    ExpressionDatum::Double(interpolated(&list, sought.to_double()))
+}
+
+/// Number of elements of an ascending list that are smaller than the sought number, interpolated between two.
+pub(crate) fn interpolated(list: &[f64], sought: f64) -> f64 {
+    match list.iter().position(|item| double_order(*item, sought).is_ge()) {
         None => list.len().saturating_sub(1) as f64,
         Some(0) => 0.0,
         Some(index) => {
-            let (low, high) = (list[index - 1].to_double(), list[index].to_double());
+            let (low, high) = (list[index - 1], list[index]);
             index as f64 - 1.0 + (sought - low) / (high - low)
         }
-    })
+    }
 }
 
 /// Collects every second bit, from the lowest, into a signed 32-bit number.

@@ -27,6 +27,7 @@ mod finish;
 mod functions;
 mod level;
 mod lexer;
+mod lists;
 mod nesting;
 mod node;
 mod numbers;

@@ -184,7 +184,9 @@ impl GroupingFunction {
             | GroupingFunctionCode::JoinedBytes
             | GroupingFunctionCode::Digest(_)
             | GroupingFunctionCode::Whole(_)
-            | GroupingFunctionCode::Pair(_) => None,
+            | GroupingFunctionCode::Size
+            | GroupingFunctionCode::ElementAt
+            | GroupingFunctionCode::Lookup => None,
         }
     }
 }

@@ -140,7 +140,10 @@ impl GroupingFunction {
                     code(&of.datum(index).to_raw(), bits.datum(index).to_long(), out);
                 })
             }
-            GroupingFunctionCode::Whole(_) | GroupingFunctionCode::Pair(_) => None,
+            GroupingFunctionCode::Whole(_)
+            | GroupingFunctionCode::Size
+            | GroupingFunctionCode::ElementAt
+            | GroupingFunctionCode::Lookup => None,
         }
     }
 }
@@ -166,6 +169,9 @@ impl GroupingNode {
                 Some(RowValues::Texts(names.collect()))
             }
             GroupingNode::Call { function, arguments } => {
+                if let Some(values) = function.apply_to_lists(arguments, batch, zone, rows) {
+                    return Some(values);
+                }
                 let arguments = arguments.iter().map(|argument| argument.values(batch, zone, rows));
                 function.apply_rows(arguments.collect::<Option<_>>()?, zone, rows.len())
             }

@@ -40,7 +40,7 @@ const KEYS: [&str; 26] = [
 ];
 
 /// Expressions over whole fields, of one or of several.
-const EXPRESSIONS: [&str; 28] = [
+const EXPRESSIONS: [&str; 35] = [
     "strlen(customer)",
     "strcat(customer, \"x\", customer)",
     "strcat(customer, price)",
@@ -69,6 +69,13 @@ const EXPRESSIONS: [&str; 28] = [
     "strcat(\"a\", 1)",
     "min(price, strlen(customer))",
     "strcat(price + tax, relevance())",
+    "size(tags) + size(customer)",
+    "array.at(sizes, price)",
+    "array.at(parts.name, 1)",
+    "interpolatedlookup(curve, tax)",
+    "interpolatedlookup(sizes, price)",
+    "strcat(array.at(tags, 0), size(votes))",
+    "strcat(case.name, case.count, case.size.width)",
 ];
 
 /// Aggregates inside the groups, with and without a bound element.
