@@ -302,8 +302,11 @@ pub(crate) fn matching_parts(
 
 #[cfg(test)]
 mod tests {
-    use millrace_column::{CellKind, FixedBuilder, FixedColumn};
-    use millrace_plan::{NumberRange, Predicate};
+    use millrace_column::{BytesBuilder, CellKind, FixedBuilder, FixedColumn};
+    use millrace_document::DataType;
+    use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+    use millrace_plan::{NumberRange, Predicate, WordPattern};
+    use proptest::prelude::*;
 
     use super::{ClosedRange, integers, marked, number_weights, numbers};
     use crate::bits::DocumentBits;
@@ -345,6 +348,48 @@ mod tests {
             }
         }
         column.finish()
+    }
+
+    /// Conditions on whole texts, and expressions that depend on the text around a match, or go over lines.
+    fn patterns() -> Vec<WordPattern> {
+        let shapes: [fn(String) -> WordPattern; 4] =
+            [WordPattern::Exact, WordPattern::Prefix, WordPattern::Suffix, WordPattern::Substring];
+        let words = ["ab", "kb", "b"].into_iter().flat_map(|word| shapes.map(|shape| shape(word.to_owned())));
+        let expressions = [
+            "ab", "a.*b", "(?s)a.*b", "(?s)a.+", "[^a]b", "[^k]*b", "a\\s*b", "\\n", "\\x00", "^ab", "ab$",
+            "^ab$", "(?m)^ab$", "\\bab\\b", "a\\B", "kb|ab", "b*",
+        ];
+        words.chain(expressions.map(|text| WordPattern::Regex(text.to_owned()))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn texts_of_a_column_match_as_each_by_itself(
+            texts in prop::collection::vec(prop::option::of("[abkAÉ\u{212A}\n\u{0}]{0,5}"), 1..80),
+            is_ascii in any::<bool>(),
+            pattern in prop::sample::select(patterns()),
+            cased in any::<bool>(),
+            part in prop::sample::select(vec![1, 2, 16]),
+        ) {
+            let mut texts = texts;
+            if is_ascii {
+                texts.iter_mut().flatten().for_each(|text| text.retain(|c| c.is_ascii()));
+            }
+            let matching = millrace_fixtures::field("f", DataType::String, false).matching;
+            let analyzer = || FieldAnalyzer::new(&matching, TextLanguage::Unknown);
+            let predicate = Predicate::Value { pattern: pattern.clone(), cased };
+            let test = ValueTest::new("f", &predicate, analyzer).expect("it is valid").expect("it is on values");
+            let mut column = BytesBuilder::new();
+            texts.iter().for_each(|text| column.push(text.as_deref().map(str::as_bytes)));
+            let within = texts.len() / part;
+            let found = super::texts(&test, &column.finish(), &DocumentBits::first(within));
+            let mut buffer = String::new();
+            let mut matches = |text: &Option<String>| {
+                text.as_ref().is_some_and(|text| test.text(text, &mut buffer).is_some())
+            };
+            let alone: Vec<usize> = (0..within).filter(|at| matches(&texts[*at])).collect();
+            prop_assert_eq!(found.iter().collect::<Vec<_>>(), alone, "{:?} in {:?}", pattern, texts);
+        }
     }
 
     #[test]

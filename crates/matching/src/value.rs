@@ -437,8 +437,11 @@ mod tests {
     proptest! {
         #[test]
         fn texts_are_scanned_together_as_each_by_itself(
-            texts in prop::collection::vec("[abkAÉ\n]{0,5}", 0..40),
-            pattern in prop::sample::select(vec!["ab", "a.*b", "[^a]", "a\\s*b", "(?:a|bb)k", "b+", "\\n", "^a", "k*"]),
+            texts in prop::collection::vec("[abkAÉ\n\u{0}]{0,5}", 0..40),
+            pattern in prop::sample::select(vec![
+                "ab", "a.*b", "[^a]", "a\\s*b", "(?:a|bb)k", "b+", "\\n", "\\x00", "(?s)a.*b", "(?s)a.", "(?m)^b$", "^a",
+                "a$", "\\bb", "k*",
+            ]),
             cased in any::<bool>(),
             length in prop::sample::select(vec![0, 10_000]),
         ) {
