@@ -137,13 +137,15 @@ mod tests {
 
     use super::*;
 
-    const LOCALES: [&str; 14] = [
+    const LOCALES: [&str; 17] = [
         "en_US",
         "en_US_POSIX",
         "de",
         "de-u-co-phonebk",
+        "de_AT",
         "fr_CA",
         "es",
+        "es_MX",
         "es-u-co-trad",
         "id",
         "it",
@@ -151,6 +153,7 @@ mod tests {
         "pt_BR",
         "en-u-kn",
         "sv",
+        "da",
         "cs",
     ];
 
@@ -160,7 +163,7 @@ mod tests {
         #[test]
         fn a_table_of_ranks_orders_texts_as_the_collation_does(
             locale in prop::sample::select(LOCALES.to_vec()),
-            strength in prop::sample::select(vec!["PRIMARY", "SECONDARY", "TERTIARY", "IDENTICAL"]),
+            strength in prop::sample::select(vec!["PRIMARY", "SECONDARY", "TERTIARY", "QUATERNARY", "IDENTICAL"]),
             (shared, a, b) in ("[ -~]{0,3}", "[ -~a-dhln\u{e9}\u{301}\u{303}\u{0}\u{7f}]{0,4}", "[ -~A-DHLN\u{f1}\u{301}\u{303}\n]{0,4}"),
         ) {
             let collation = LocaleCollation::new(locale, strength).expect("ICU knows it");
