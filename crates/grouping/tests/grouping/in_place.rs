@@ -40,7 +40,7 @@ const KEYS: [&str; 26] = [
 ];
 
 /// Expressions over whole fields, of one or of several.
-const EXPRESSIONS: [&str; 35] = [
+const EXPRESSIONS: [&str; 49] = [
     "strlen(customer)",
     "strcat(customer, \"x\", customer)",
     "strcat(customer, price)",
@@ -76,6 +76,20 @@ const EXPRESSIONS: [&str; 35] = [
     "interpolatedlookup(sizes, price)",
     "strcat(array.at(tags, 0), size(votes))",
     "strcat(case.name, case.count, case.size.width)",
+    "digest",
+    "paid",
+    "cat(digest, paid, level, rating)",
+    "md5(digest, 64)",
+    "xorbit(digest, 16)",
+    "strcat(rating, \"-\", paid, level, date)",
+    "tostring(rating)",
+    "max(rating, tax)",
+    "mul(date, date)",
+    "div(date, price)",
+    "mod(date, 4)",
+    "neg(date)",
+    "fixedwidth(date, 10)",
+    "fixedwidth(rating, 0.5)",
 ];
 
 /// Aggregates inside the groups, with and without a bound element.
@@ -90,7 +104,7 @@ const AGGREGATES: [&str; 8] = [
     "sum(marks), max(votes), avg(curve)",
 ];
 
-const FILTERS: [&str; 9] = [
+const FILTERS: [&str; 11] = [
     "",
     "filter(range(0, 2, sizes))",
     "filter(regex(\"a\", tags))",
@@ -100,6 +114,8 @@ const FILTERS: [&str; 9] = [
     "filter(regex(\"a.*\", customer))",
     "filter(not range(0, 2, price) or regex(\".*b1\", strcat(customer, price)))",
     "filter(range(0, 2, customer) or regex(\"a\", tags) and range(0, 1, tax))",
+    "filter(istrue(paid) or range(0, 6, rating))",
+    "filter(not regex(\"-?[0-9]\", strcat(level)))",
 ];
 
 fn text() -> impl Strategy<Value = DocumentValue> {
@@ -162,10 +178,17 @@ fn purchase() -> impl Strategy<Value = Vec<(&'static str, DocumentValue)>> {
     let tags = prop_oneof![19 => array(text()).boxed(), 1 => array(int()).boxed()];
     let decimal = (-2..3i8).prop_map(|number| DocumentValue::Double(f64::from(number) / 2.0));
     let long = (-1..4i64).prop_map(DocumentValue::Long);
+    let rating = prop::sample::select(vec![-0.0, 0.0, 5.9, f32::NAN, f32::INFINITY]);
+    let date = prop::sample::select(vec![i64::MIN, -7, 0, 5, i64::MAX]);
     let fields: Vec<(&str, BoxedStrategy<DocumentValue>)> = vec![
         ("customer", text().boxed()),
         ("price", int().boxed()),
         ("tax", prop::sample::select(vec![-0.0, 0.0, 0.5]).prop_map(DocumentValue::Double).boxed()),
+        ("rating", rating.prop_map(DocumentValue::Float).boxed()),
+        ("date", date.prop_map(DocumentValue::Long).boxed()),
+        ("level", (-1..12i8).prop_map(DocumentValue::Byte).boxed()),
+        ("paid", any::<bool>().prop_map(DocumentValue::Bool).boxed()),
+        ("digest", vec(0..2u8, 0..18).prop_map(DocumentValue::Raw).boxed()),
         ("tags", tags.boxed()),
         ("sizes", array(int()).boxed()),
         ("curve", array(decimal).boxed()),
@@ -234,6 +257,7 @@ proptest! {
             &purchases,
         );
         compare("all(output(max(strcat(customer, price)), min(toraw(customer)), sum(customer)))", &purchases);
+        compare("all(output(max(digest), xor(digest), min(rating), sum(date), max(strcat(paid))))", &purchases);
     }
 }
 
