@@ -14,6 +14,9 @@ use crate::zone::GroupingZone;
 /// Maximum number of bytes that are made for many rows at once. Longer values are made row by row.
 const MADE_MAX: usize = 4 << 20;
 
+/// Maximum memory in bytes of the values of all arguments of a function. With more, it is applied row by row.
+const ARGUMENTS_MAX: usize = 16 << 20;
+
 /// Values of an expression in some rows: one in each, and none of them a list.
 #[derive(Debug)]
 pub(crate) enum RowValues<'a> {
@@ -59,6 +62,19 @@ impl RowValues<'_> {
         }
     }
 
+    fn memory_bytes(&self) -> usize {
+        match self {
+            RowValues::Same(_) => 0,
+            RowValues::Numbers(NumberColumn::Bools(values)) => size_of_val(&**values),
+            RowValues::Numbers(NumberColumn::Longs(values)) => size_of_val(&**values),
+            RowValues::Numbers(NumberColumn::Doubles(values)) => size_of_val(&**values),
+            RowValues::Texts(texts) => size_of_val(&**texts),
+            RowValues::Raws(raws) => size_of_val(&**raws),
+            RowValues::MadeTexts(made) => made.joined.len() + size_of_val(&*made.ends),
+            RowValues::MadeRaws(made) => made.joined.len() + size_of_val(&*made.ends),
+        }
+    }
+
     /// The numbers of `rows` rows; `None` if the values are not numbers.
     pub(crate) fn into_numbers(self, rows: usize) -> Option<NumberColumn> {
         match self {
@@ -97,45 +113,60 @@ fn made_raws(rows: usize, append: impl Fn(usize, &mut Vec<u8>)) -> Option<RowVal
     Some(RowValues::MadeRaws(JoinedRows { joined, ends }))
 }
 
+/// The values of all arguments of a function; `None` as soon as one has none, or they take too much memory.
+fn bounded<'b>(arguments: impl Iterator<Item = Option<RowValues<'b>>>) -> Option<Vec<RowValues<'b>>> {
+    let mut bytes = 0;
+    let within = |values: Option<RowValues<'b>>| {
+        let values = values?;
+        bytes += values.memory_bytes();
+        (bytes <= ARGUMENTS_MAX).then_some(values)
+    };
+    arguments.map(within).collect()
+}
+
 impl GroupingFunction {
     /// Applies the function to the arguments of `rows` rows, with the results of [`GroupingFunction::apply`].
-    /// `None` if it is of lists, or if the results are too long, or of several kinds.
-    fn apply_rows(
+    /// `None` if it is of lists, or if the results or arguments are too long, or of several kinds. Arguments
+    /// are evaluated on the way, so that numbers of no more than two are in memory.
+    fn apply_rows<'b>(
         &self,
-        arguments: Vec<RowValues<'_>>,
+        arguments: impl Iterator<Item = Option<RowValues<'b>>>,
         zone: &GroupingZone,
         rows: usize,
     ) -> Option<RowValues<'static>> {
+        let mut arguments = arguments;
         match &self.code {
             GroupingFunctionCode::Number(_) | GroupingFunctionCode::Fold(_) => {
-                let numbers = arguments.into_iter().map(|argument| argument.into_numbers(rows));
+                let numbers = arguments.map(|argument| argument?.into_numbers(rows));
                 self.apply_columns(numbers, zone).map(RowValues::Numbers)
             }
             GroupingFunctionCode::Date(code) => {
-                let seconds = arguments.into_iter().next()?.into_numbers(rows)?.into_longs();
+                let seconds = arguments.next()??.into_numbers(rows)?.into_longs();
                 made_texts(rows, |index, out| code(zone.civil(seconds[index]), out))
             }
             GroupingFunctionCode::TextNumber(code) => {
-                let of = arguments.first()?;
+                let of = arguments.next()??;
                 let number = |index| code(&of.datum(index).to_text());
                 Some(RowValues::Numbers(NumberColumn::Longs((0..rows).map(number).collect())))
             }
             GroupingFunctionCode::Text(code) => {
-                let of = arguments.first()?;
+                let of = arguments.next()??;
                 made_texts(rows, |index, out| code(&of.datum(index), out))
             }
             GroupingFunctionCode::Bytes(code) => {
-                let of = arguments.first()?;
+                let of = arguments.next()??;
                 made_raws(rows, |index, out| code(&of.datum(index), out))
             }
-            GroupingFunctionCode::JoinedTexts => made_texts(rows, |index, out| {
-                arguments.iter().for_each(|of| of.datum(index).append_text(out));
-            }),
-            GroupingFunctionCode::JoinedBytes => made_raws(rows, |index, out| {
-                arguments.iter().for_each(|of| append_bytes(&of.datum(index), out));
-            }),
+            GroupingFunctionCode::JoinedTexts => {
+                let all = bounded(arguments)?;
+                made_texts(rows, |index, out| all.iter().for_each(|of| of.datum(index).append_text(out)))
+            }
+            GroupingFunctionCode::JoinedBytes => {
+                let all = bounded(arguments)?;
+                made_raws(rows, |index, out| all.iter().for_each(|of| append_bytes(&of.datum(index), out)))
+            }
             GroupingFunctionCode::Digest(code) => {
-                let (of, bits) = (arguments.first()?, arguments.get(1)?);
+                let (of, bits) = (arguments.next()??, arguments.next()??);
                 made_raws(rows, |index, out| {
                     code(&of.datum(index).to_raw(), bits.datum(index).to_long(), out);
                 })
@@ -173,7 +204,7 @@ impl GroupingNode {
                     return Some(values);
                 }
                 let arguments = arguments.iter().map(|argument| argument.values(batch, zone, rows));
-                function.apply_rows(arguments.collect::<Option<_>>()?, zone, rows.len())
+                function.apply_rows(arguments, zone, rows.len())
             }
             GroupingNode::Narrow { input, to } => {
                 let numbers = input.values(batch, zone, rows)?.into_numbers(rows.len())?;
@@ -231,5 +262,24 @@ impl FilterNode {
                 a.into_iter().zip(b).map(|(a, b)| a || b).collect()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ARGUMENTS_MAX, NumberColumn, RowValues, bounded};
+
+    #[test]
+    fn arguments_are_evaluated_until_they_take_too_much_memory() {
+        let mut evaluated = 0;
+        let arguments = std::iter::repeat_with(|| {
+            evaluated += 1;
+            Some(RowValues::Numbers(NumberColumn::Longs(vec![0; ARGUMENTS_MAX / 32])))
+        });
+        assert!(bounded(arguments.take(100)).is_none());
+        assert_eq!(evaluated, 5, "four take all of the memory");
+        let few = || Some(RowValues::Texts(vec!["text"; 3]));
+        assert!(bounded([few(), few()].into_iter()).is_some_and(|all| all.len() == 2));
+        assert!(bounded([few(), None].into_iter()).is_none());
     }
 }
