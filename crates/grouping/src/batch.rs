@@ -14,6 +14,7 @@ use crate::datum::ExpressionDatum;
 use crate::field::{CheckedField, FieldReach, position_of};
 use crate::level::{CheckedGrouping, GroupingFieldPath, GroupingReads};
 use crate::numbers::NumberColumn;
+use crate::values::RowValues;
 
 /// The columns of one chunk that a grouping reads.
 pub(crate) struct GroupingColumns {
@@ -47,8 +48,8 @@ pub(crate) struct GroupingBatch<'d> {
     pub(crate) scores: &'d [f64],
     reads: &'d GroupingReads,
     columns: &'d GroupingColumns,
-    /// By field: the values of `documents`, decoded on first use.
-    decoded: Vec<OnceCell<Vec<Option<DocumentValue>>>>,
+    /// By field: the values of `documents`, each decoded on its first use.
+    decoded: Vec<OnceCell<Vec<OnceCell<Option<DocumentValue>>>>>,
     /// By path: the values of `documents` at its end, read on first use.
     leaves: Vec<OnceCell<Option<LeafColumn<'d>>>>,
 }
@@ -70,13 +71,13 @@ impl<'d> GroupingBatch<'d> {
     }
 
     /// User-specified part of the document id in `row`.
-    pub(crate) fn document_name(&self, row: usize) -> ExpressionDatum<'_> {
+    pub(crate) fn document_name(&self, row: usize) -> &str {
         let id = match &self.columns.ids {
             Some(Column::Bytes(ids)) => ids.get(usize::from(self.documents[row])),
             _ => None,
         };
         let id = id.and_then(|id| std::str::from_utf8(id).ok()).unwrap_or_default();
-        ExpressionDatum::Text(Cow::Borrowed(id.splitn(5, ':').nth(4).unwrap_or_default()))
+        id.splitn(5, ':').nth(4).unwrap_or_default()
     }
 
     /// The value column of a field, if the chunk has it.
@@ -115,9 +116,39 @@ impl<'d> GroupingBatch<'d> {
         field.take(self.value(field, row), element, key_of)
     }
 
-    /// Values of a field in these rows; `None` unless it has one number a document.
-    pub(crate) fn numbers(&self, field: &CheckedField, rows: &[u32]) -> Option<NumberColumn> {
-        let ValueLayout::Number(cell) = layout(&field.data_type) else { return None };
+    /// Values of a field in these rows; `None` unless it has one number, text or raw value a document, whole
+    /// or in a struct.
+    pub(crate) fn values(&self, field: &CheckedField, rows: &[u32]) -> Option<RowValues<'_>> {
+        match layout(&field.data_type) {
+            ValueLayout::Number(cell) => self.numbers(field, cell, rows).map(RowValues::Numbers),
+            ValueLayout::Text => {
+                self.bytes(field, rows, |text| std::str::from_utf8(text).ok()).map(RowValues::Texts)
+            }
+            ValueLayout::Raw => self.bytes(field, rows, Some).map(RowValues::Raws),
+            ValueLayout::Encoded => self.member_values(field, rows),
+            ValueLayout::Dense(_) => None,
+        }
+    }
+
+    /// Results of `of` over the bytes of a field in these rows. `None` if the column is not of bytes, or as
+    /// soon as `of` returns it.
+    fn bytes<'s, T>(
+        &'s self,
+        field: &CheckedField,
+        rows: &[u32],
+        of: impl Fn(&'s [u8]) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let column = match self.column(field) {
+            None => None,
+            Some(Column::Bytes(column)) => Some(column),
+            Some(_) => return None,
+        };
+        let document = |row: &u32| usize::from(self.documents[*row as usize]);
+        let bytes = |row| column.and_then(|column| column.get(document(row))).unwrap_or_default();
+        rows.iter().map(|row| of(bytes(row))).collect()
+    }
+
+    fn numbers(&self, field: &CheckedField, cell: CellKind, rows: &[u32]) -> Option<NumberColumn> {
         let column = match self.column(field) {
             None => return NumberColumn::repeat(&field.undefined(), rows.len()),
             Some(Column::Fixed(column)) if column.cell() == cell && column.width() == 1 => column,
@@ -156,14 +187,10 @@ impl<'d> GroupingBatch<'d> {
 
     /// Decoded value of a field in the document of `row`.
     pub(crate) fn value(&self, field: &CheckedField, row: usize) -> Option<&DocumentValue> {
-        let values = self.decoded[field.column].get_or_init(|| {
-            let column = self.column(field);
-            let decode = |document: &u16| {
-                column.and_then(|cells| value(cells, &field.data_type, usize::from(*document)))
-            };
-            self.documents.iter().map(decode).collect()
-        });
-        values.get(row).and_then(Option::as_ref)
+        let decode = || value(self.column(field)?, &field.data_type, usize::from(self.documents[row]));
+        let values = self.decoded[field.column]
+            .get_or_init(|| self.documents.iter().map(|_| OnceCell::new()).collect());
+        values.get(row)?.get_or_init(decode).as_ref()
     }
 
     /// Values at the end of a path in all rows, if they are read in place.

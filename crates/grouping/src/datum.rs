@@ -74,6 +74,15 @@ impl<'a> ExpressionDatum<'a> {
         }
     }
 
+    /// The value, with its text or bytes borrowed.
+    pub(crate) fn borrowed(&self) -> ExpressionDatum<'_> {
+        match self {
+            ExpressionDatum::Text(text) => ExpressionDatum::Text(Cow::Borrowed(text)),
+            ExpressionDatum::Raw(bytes) => ExpressionDatum::Raw(Cow::Borrowed(bytes)),
+            value => value.clone(),
+        }
+    }
+
     /// Converts to text.
     pub(crate) fn to_text(&self) -> Cow<'_, str> {
         match self {
@@ -83,6 +92,14 @@ impl<'a> ExpressionDatum<'a> {
             ExpressionDatum::Double(value) => Cow::Owned(DisplayDouble(*value).to_string()),
             ExpressionDatum::Raw(bytes) => String::from_utf8_lossy(bytes),
             _ => Cow::Borrowed(""),
+        }
+    }
+
+    /// Appends the text.
+    pub(crate) fn append_text(&self, out: &mut String) {
+        match self {
+            ExpressionDatum::Long(value) => append_decimal(*value, out),
+            value => out.push_str(&value.to_text()),
         }
     }
 
@@ -191,6 +208,38 @@ pub(crate) fn double_order(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
 }
 
+/// Appends a whole number in decimal digits, several times as fast as formatting.
+pub(crate) fn append_decimal(number: i64, out: &mut String) {
+    let mut digits = ['0'; 20];
+    let (mut start, mut rest) = (digits.len(), number.unsigned_abs());
+    loop {
+        start -= 1;
+        digits[start] = char::from(b'0' + (rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push('-');
+    }
+    out.extend(&digits[start..]);
+}
+
 fn last_eight(bytes: &[u8]) -> u64 {
     bytes.iter().rev().take(8).rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::append_decimal;
+
+    #[test]
+    fn whole_numbers_are_written_as_formatting_writes_them() {
+        for number in [0, 7, -1, 10, -10, 1_234_567_890, i64::MAX, i64::MIN] {
+            let mut text = "x".to_owned();
+            append_decimal(number, &mut text);
+            assert_eq!(text, format!("x{number}"));
+        }
+    }
 }

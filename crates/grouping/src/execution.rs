@@ -12,10 +12,10 @@ use crate::batch::{GroupingBatch, GroupingColumns};
 use crate::datum::ExpressionDatum;
 use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
 use crate::nesting;
-use crate::node::{GroupingNode, RowContext};
-use crate::numbers::NumberColumn;
+use crate::node::{FilterNode, GroupingNode, RowContext};
 use crate::source::SourceGroups;
 use crate::table::GroupTable;
+use crate::values::RowValues;
 
 /// Maximum number of groups that one request keeps in memory, independent of its output: some hundred bytes
 /// each.
@@ -318,6 +318,22 @@ fn keep_best(hits: &mut Vec<HitRef>, count: usize, when: usize) {
     }
 }
 
+/// The keys of a list's groups.
+struct GroupKeys<'b> {
+    by: &'b GroupingNode,
+    /// True if rows inside keep the index of the list element they come from.
+    binds: bool,
+    /// The filter that the rows have not passed yet.
+    filter: Option<&'b FilterNode>,
+}
+
+impl GroupKeys<'_> {
+    /// True if each row is in a group for each of its keys, and nothing else is kept of it.
+    fn takes_all(&self, rows: &GroupedRows) -> bool {
+        self.filter.is_none() && !self.binds && rows.width == 0
+    }
+}
+
 /// Assignment of one batch's rows to groups.
 struct BatchCollector<'b, 'd> {
     batch: &'b GroupingBatch<'d>,
@@ -347,8 +363,13 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
             }
             match &aggregate.input {
                 None => accumulator.count(&rows.groups),
-                Some(input) => match self.numbers(input, rows) {
-                    Some(numbers) => accumulator.take_numbers(&rows.groups, numbers),
+                Some(input) => match self.values(input, rows) {
+                    Some(RowValues::Numbers(numbers)) => accumulator.take_numbers(&rows.groups, numbers),
+                    Some(values) => {
+                        for (index, group) in rows.groups.iter().enumerate() {
+                            accumulator.take(*group, values.datum(index));
+                        }
+                    }
                     None => {
                         for (index, group) in rows.groups.iter().enumerate() {
                             let context = self.context(rows.rows[index], rows.elements(index));
@@ -386,12 +407,22 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
         RowContext { batch: self.batch, zone: &self.grouping.zone, row: row as usize, elements }
     }
 
-    /// Fast path for expressions over numbers: their values in all rows.
-    fn numbers(&self, node: &GroupingNode, rows: &GroupedRows) -> Option<NumberColumn> {
+    /// Fast path for expressions without lists: their values in all rows.
+    fn values(&self, node: &'b GroupingNode, rows: &GroupedRows) -> Option<RowValues<'b>> {
         if !self.paths.is_fast() {
             return None;
         }
-        node.numbers(self.batch, &self.grouping.zone, &rows.rows)
+        node.values(self.batch, &self.grouping.zone, &rows.rows)
+    }
+
+    /// Fast path for a filter that reads no bound element: the rows that pass it.
+    fn passing(&self, filter: &FilterNode, rows: &GroupedRows) -> GroupedRows {
+        let passing = filter.passing(self.batch, &self.grouping.zone, &rows.rows);
+        let mut kept = GroupedRows::default();
+        for (index, _) in passing.iter().enumerate().filter(|(_, passes)| **passes) {
+            kept.push(rows.rows[index], rows.groups[index]);
+        }
+        kept
     }
 
     /// Assigns each row to its groups in a list.
@@ -407,15 +438,25 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
         let table = &mut state.table;
         let width = rows.width + usize::from(list.binds);
         let mut inner = GroupedRows { width, ..GroupedRows::default() };
-        if self.paths.is_fast() && self.assign_column(list, table, rows, &mut inner) {
+        let mut keys = GroupKeys { by: &list.by, binds: list.binds, filter: list.filter.as_ref() };
+        let kept = match keys.filter {
+            Some(filter) if self.paths.is_fast() && width == 0 => Some(self.passing(filter, rows)),
+            _ => None,
+        };
+        if kept.is_some() {
+            keys.filter = None;
+        }
+        let rows = kept.as_ref().unwrap_or(rows);
+        if self.paths.is_fast() && self.assign_column(&keys, table, rows, &mut inner) {
             return Ok(inner);
         }
-        if self.assign_elements(list, table, rows, &mut inner)?
-            || self.assign_numbers(list, table, rows, &mut inner)?
-        {
+        if self.assign_elements(&keys, table, rows, &mut inner)? {
             return Ok(inner);
         }
-        if self.paths.is_fast() && self.assign_sources(list, table, &mut state.sources, rows, &mut inner)? {
+        if self.paths.is_fast() && self.assign_sources(&keys, table, &mut state.sources, rows, &mut inner)? {
+            return Ok(inner);
+        }
+        if self.assign_values(&keys, table, rows, &mut inner)? {
             return Ok(inner);
         }
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
@@ -426,7 +467,7 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
                 value => (Vec::new(), Some(value)),
             };
             for (place, value) in values.iter().chain(&one).enumerate() {
-                if self.admits(list, row, outer, place, &mut inner) {
+                if self.admits(&keys, row, outer, place, &mut inner) {
                     inner.push(row, table.number(group, value));
                 }
             }

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::fmt::Write as _;
 
 use md5::{Digest, Md5};
 
-use crate::datum::{ExpressionDatum, double_order};
+use crate::datum::{ExpressionDatum, append_decimal, double_order};
 use crate::numbers::{NumberCode, NumberPairCode};
 use crate::zone::{CivilTime, GroupingZone};
 
@@ -70,21 +69,33 @@ pub enum ReturnKind {
 
 /// Implementation of a function.
 pub(crate) enum GroupingFunctionCode {
-    /// Of one value; for a list, applied to each element.
-    Each(for<'a> fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>),
     /// Of one number; for a list, applied to each element.
     Number(NumberCode),
-    /// Text of a time in a zone; for a list, applied to each element.
-    Date(fn(CivilTime) -> ExpressionDatum<'static>),
+    /// Whole number of one text; for a list, applied to each element.
+    TextNumber(fn(&str) -> i64),
+    /// Text of one value, appended; for a list, applied to each element.
+    Text(fn(&ExpressionDatum<'_>, &mut String)),
+    /// Bytes of one value, appended; for a list, applied to each element.
+    Bytes(fn(&ExpressionDatum<'_>, &mut Vec<u8>)),
+    /// Text of a time in a zone, appended; for a list, applied to each element.
+    Date(fn(CivilTime, &mut String)),
+    /// Texts of all arguments one after another, with lists flattened.
+    JoinedTexts,
+    /// Bytes of all arguments one after another, with lists flattened.
+    JoinedBytes,
+    /// Of the bytes of one value, and a number of bits, appended; a list is one value.
+    Digest(fn(&[u8], i64, &mut Vec<u8>)),
     /// Fold from left to right. One list is folded over its elements. Several arguments are folded element by
     /// element, with shorter ones repeated.
     Fold(NumberPairCode),
     /// Of one value; a list is one value.
     Whole(for<'a> fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>),
-    /// Of two values; a list is one value.
-    Pair(for<'a> fn(ExpressionDatum<'a>, ExpressionDatum<'a>) -> ExpressionDatum<'a>),
-    /// Fold from left to right over all arguments, with lists flattened; starts with nothing.
-    Chain(for<'a> fn(ExpressionDatum<'a>, &ExpressionDatum<'a>) -> ExpressionDatum<'a>),
+    /// Number of elements of a list; 1 for anything else.
+    Size,
+    /// Element of a list at a place.
+    ElementAt,
+    /// Interpolated place of a number among the elements of a list.
+    Lookup,
 }
 
 impl std::fmt::Debug for GroupingFunctionCode {
@@ -103,22 +114,36 @@ impl GroupingFunction {
         let mut arguments = arguments;
         let first = arguments.next().unwrap_or(ExpressionDatum::Null);
         match &self.code {
-            GroupingFunctionCode::Each(code) => each(first, code),
             GroupingFunctionCode::Number(code) => each(first, &|value| code.of(&value, zone)),
-            GroupingFunctionCode::Date(code) => each(first, &|value| code(zone.civil(value.to_long()))),
-            GroupingFunctionCode::Whole(code) => code(first),
-            GroupingFunctionCode::Pair(code) => {
-                code(first, arguments.next().unwrap_or(ExpressionDatum::Null))
+            GroupingFunctionCode::TextNumber(code) => {
+                each(first, &|value| ExpressionDatum::Long(code(&value.to_text())))
             }
-            GroupingFunctionCode::Chain(append) => std::iter::once(first).chain(arguments).fold(
-                ExpressionDatum::Null,
-                |done, value| match &value {
-                    ExpressionDatum::List(list) => {
-                        list.iter().fold(append(done, &ExpressionDatum::Null), append)
-                    }
-                    value => append(done, value),
-                },
-            ),
+            GroupingFunctionCode::Text(code) => each(first, &|value| made_text(|out| code(&value, out))),
+            GroupingFunctionCode::Bytes(code) => each(first, &|value| made_bytes(|out| code(&value, out))),
+            GroupingFunctionCode::Date(code) => {
+                each(first, &|value| made_text(|out| code(zone.civil(value.to_long()), out)))
+            }
+            GroupingFunctionCode::JoinedTexts => made_text(|out| {
+                flattened(std::iter::once(first).chain(arguments), |value| value.append_text(out));
+            }),
+            GroupingFunctionCode::JoinedBytes => made_bytes(|out| {
+                flattened(std::iter::once(first).chain(arguments), |value| append_bytes(value, out));
+            }),
+            GroupingFunctionCode::Digest(code) => {
+                let bits = arguments.next().unwrap_or(ExpressionDatum::Null).to_long();
+                made_bytes(|out| code(&first.to_raw(), bits, out))
+            }
+            GroupingFunctionCode::Whole(code) => code(first),
+            GroupingFunctionCode::Size => ExpressionDatum::Long(match first {
+                ExpressionDatum::List(list) => list.len() as i64,
+                _ => 1,
+            }),
+            GroupingFunctionCode::ElementAt => {
+                element_at(first, &arguments.next().unwrap_or(ExpressionDatum::Null))
+            }
+            GroupingFunctionCode::Lookup => {
+                interpolated_lookup(&first, &arguments.next().unwrap_or(ExpressionDatum::Null))
+            }
             GroupingFunctionCode::Fold(code) => match arguments.next() {
                 None => match first {
                     ExpressionDatum::List(list) => {
@@ -137,13 +162,44 @@ impl GroupingFunction {
     /// True if the elements of the result list correspond to those of the argument list one by one.
     pub(crate) fn maps_elements(&self, arguments: usize) -> bool {
         match self.code {
-            GroupingFunctionCode::Each(_)
-            | GroupingFunctionCode::Number(_)
+            GroupingFunctionCode::Number(_)
+            | GroupingFunctionCode::TextNumber(_)
+            | GroupingFunctionCode::Text(_)
+            | GroupingFunctionCode::Bytes(_)
             | GroupingFunctionCode::Date(_) => true,
             GroupingFunctionCode::Fold(_) => arguments > 1,
-            GroupingFunctionCode::Whole(_)
-            | GroupingFunctionCode::Pair(_)
-            | GroupingFunctionCode::Chain(..) => false,
+            GroupingFunctionCode::JoinedTexts
+            | GroupingFunctionCode::JoinedBytes
+            | GroupingFunctionCode::Digest(_)
+            | GroupingFunctionCode::Whole(_)
+            | GroupingFunctionCode::Size
+            | GroupingFunctionCode::ElementAt
+            | GroupingFunctionCode::Lookup => false,
+        }
+    }
+}
+
+fn made_text(append: impl FnOnce(&mut String)) -> ExpressionDatum<'static> {
+    let mut text = String::new();
+    append(&mut text);
+    ExpressionDatum::text(text)
+}
+
+fn made_bytes(append: impl FnOnce(&mut Vec<u8>)) -> ExpressionDatum<'static> {
+    let mut bytes = Vec::new();
+    append(&mut bytes);
+    ExpressionDatum::Raw(Cow::Owned(bytes))
+}
+
+/// Calls `of` for each value, and for each element of a list.
+fn flattened<'a>(
+    values: impl Iterator<Item = ExpressionDatum<'a>>,
+    mut of: impl FnMut(&ExpressionDatum<'a>),
+) {
+    for value in values {
+        match &value {
+            ExpressionDatum::List(list) => list.iter().for_each(&mut of),
+            value => of(value),
         }
     }
 }
@@ -216,22 +272,22 @@ pub static FUNCTIONS: &[GroupingFunction] = {
         function("and", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(NumberPairCode::Long(|a, b| a & b)), "Bitwise and."),
         function("or", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(NumberPairCode::Long(|a, b| a | b)), "Bitwise or."),
         function("xor", (1, MANY), Numbers, Long, GroupingFunctionCode::Fold(NumberPairCode::Long(|a, b| a ^ b)), "Bitwise exclusive or."),
-        function("strlen", (1, 1), Texts, Long, GroupingFunctionCode::Each(|value| ExpressionDatum::Long(value.to_text().len() as i64)), "The length of a text in bytes."),
-        function("strcat", (1, MANY), Texts, Text, GroupingFunctionCode::Chain(append_text), "The texts one after another, those of a list too."),
-        function("normalizesubject", (1, 1), Any, Text, GroupingFunctionCode::Each(normalize_subject), "The subject of a mail without the marks of replies and forwards before it."),
+        function("strlen", (1, 1), Texts, Long, GroupingFunctionCode::TextNumber(|text| text.len() as i64), "The length of a text in bytes."),
+        function("strcat", (1, MANY), Texts, Text, GroupingFunctionCode::JoinedTexts, "The texts one after another, those of a list too."),
+        function("normalizesubject", (1, 1), Any, Text, GroupingFunctionCode::Text(append_subject), "The subject of a mail without the marks of replies and forwards before it."),
         function("todouble", (1, 1), Any, Double, GroupingFunctionCode::Number(NumberCode::Double(|a| a)), "As a float."),
         function("tolong", (1, 1), Any, Long, GroupingFunctionCode::Number(NumberCode::Long(|a| a)), "As a whole number."),
-        function("tostring", (1, 1), Texts, Text, GroupingFunctionCode::Each(|value| ExpressionDatum::text(value.to_text().into_owned())), "As text."),
-        function("toraw", (1, 1), Any, Raw, GroupingFunctionCode::Each(|value| ExpressionDatum::Raw(Cow::Owned(value.to_raw().into_owned()))), "As bytes."),
-        function("cat", (1, MANY), Bytes, Raw, GroupingFunctionCode::Chain(append_bytes), "The binary representations one after another, those of a list too: whole numbers in as many bytes as their type has, most significant first."),
-        function("md5", (2, 2), Bytes, Raw, GroupingFunctionCode::Pair(md5), "The first bits, as many as the second argument says, of the MD5 of the binary representation."),
-        function("xorbit", (2, 2), Bytes, Raw, GroupingFunctionCode::Pair(xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
-        function("array.at", (2, 2), ListThenNumbers, Element, GroupingFunctionCode::Pair(array_at), "The element at a place; places outside are the nearest end."),
-        function("interpolatedlookup", (2, 2), ListThenNumbers, Double, GroupingFunctionCode::Pair(interpolated_lookup), "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
-        function("size", (1, 1), Any, Long, GroupingFunctionCode::Whole(|value| ExpressionDatum::Long(match value { ExpressionDatum::List(list) => list.len() as i64, _ => 1 })), "How many elements a list has; 1 for anything else."),
+        function("tostring", (1, 1), Texts, Text, GroupingFunctionCode::Text(|value, out| value.append_text(out)), "As text."),
+        function("toraw", (1, 1), Any, Raw, GroupingFunctionCode::Bytes(|value, out| value.append_raw(out)), "As bytes."),
+        function("cat", (1, MANY), Bytes, Raw, GroupingFunctionCode::JoinedBytes, "The binary representations one after another, those of a list too: whole numbers in as many bytes as their type has, most significant first."),
+        function("md5", (2, 2), Bytes, Raw, GroupingFunctionCode::Digest(append_md5), "The first bits, as many as the second argument says, of the MD5 of the binary representation."),
+        function("xorbit", (2, 2), Bytes, Raw, GroupingFunctionCode::Digest(append_xorbit), "The binary representation in pieces of as many bits as the second argument says (whole bytes), combined by exclusive or."),
+        function("array.at", (2, 2), ListThenNumbers, Element, GroupingFunctionCode::ElementAt, "The element at a place; places outside are the nearest end."),
+        function("interpolatedlookup", (2, 2), ListThenNumbers, Double, GroupingFunctionCode::Lookup, "How many elements of an ascending list are smaller than the second argument, interpolated between two."),
+        function("size", (1, 1), Any, Long, GroupingFunctionCode::Size, "How many elements a list has; 1 for anything else."),
         function("sort", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.sort_by(ExpressionDatum::order); ExpressionDatum::List(list) } value => value }), "A list in ascending order."),
         function("reverse", (1, 1), Any, Same, GroupingFunctionCode::Whole(|value| match value { ExpressionDatum::List(mut list) => { list.reverse(); ExpressionDatum::List(list) } value => value }), "A list from its end to its beginning."),
-        function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Date(date), "The date, as Vespa writes it: 2009-1-10."),
+        function("time.date", (1, 1), Numbers, Text, GroupingFunctionCode::Date(append_date), "The date, as Vespa writes it: 2009-1-10."),
         function("time.year", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.year)), "The year."),
         function("time.monthofyear", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.month)), "The month, 1 to 12."),
         function("time.dayofmonth", (1, 1), Numbers, Long, GroupingFunctionCode::Number(NumberCode::Time(|time| time.day)), "The day of the month, 1 to 31."),
@@ -274,48 +330,36 @@ fn modulo(a: i64, b: i64) -> i64 {
     if b == 0 { 0 } else { a.wrapping_rem(b) }
 }
 
-fn date(civil: CivilTime) -> ExpressionDatum<'static> {
-    let mut text = String::with_capacity(10);
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{}-{}-{}", civil.year, civil.month, civil.day);
-    ExpressionDatum::text(text)
-}
-
-fn append_text<'a>(done: ExpressionDatum<'a>, next: &ExpressionDatum<'a>) -> ExpressionDatum<'a> {
-    let mut text = match done {
-        ExpressionDatum::Text(text) => text.into_owned(),
-        // Most results fit, so that nothing is moved as they grow.
-        _ => String::with_capacity(64),
-    };
-    text.push_str(&next.to_text());
-    ExpressionDatum::text(text)
-}
-
-fn append_bytes<'a>(done: ExpressionDatum<'a>, next: &ExpressionDatum<'a>) -> ExpressionDatum<'a> {
-    let mut bytes = match done {
-        ExpressionDatum::Raw(bytes) => bytes.into_owned(),
-        _ => Vec::new(),
-    };
-    if !matches!(next, ExpressionDatum::Null) {
-        next.append_raw(&mut bytes);
+fn append_date(civil: CivilTime, out: &mut String) {
+    append_decimal(civil.year, out);
+    for part in [civil.month, civil.day] {
+        out.push('-');
+        append_decimal(part, out);
     }
-    ExpressionDatum::Raw(Cow::Owned(bytes))
 }
 
-fn md5<'a>(value: ExpressionDatum<'a>, width: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
-    let digest = Md5::digest(value.to_raw());
-    let bytes = (width.to_long().clamp(0, 128) as usize).div_ceil(8);
-    ExpressionDatum::Raw(Cow::Owned(digest[..bytes].to_vec()))
+/// Appends the binary representation of a value; nothing for no value.
+pub(crate) fn append_bytes(value: &ExpressionDatum<'_>, out: &mut Vec<u8>) {
+    if !matches!(value, ExpressionDatum::Null) {
+        value.append_raw(out);
+    }
 }
 
-fn xorbit<'a>(value: ExpressionDatum<'a>, width: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
-    let bytes = (width.to_long().clamp(8, 4096) as usize).div_ceil(8);
-    let mut folded = vec![0; bytes];
-    value.to_raw().iter().enumerate().for_each(|(index, byte)| folded[index % bytes] ^= byte);
-    ExpressionDatum::Raw(Cow::Owned(folded))
+fn append_md5(bytes: &[u8], bits: i64, out: &mut Vec<u8>) {
+    let digest = Md5::digest(bytes);
+    out.extend_from_slice(&digest[..(bits.clamp(0, 128) as usize).div_ceil(8)]);
 }
 
-fn array_at<'a>(list: ExpressionDatum<'a>, place: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+fn append_xorbit(bytes: &[u8], bits: i64, out: &mut Vec<u8>) {
+    let width = (bits.clamp(8, 4096) as usize).div_ceil(8);
+    let start = out.len();
+    out.resize(start + width, 0);
+    for piece in bytes.chunks(width) {
+        out[start..].iter_mut().zip(piece).for_each(|(folded, byte)| *folded ^= byte);
+    }
+}
+
+fn element_at<'a>(list: ExpressionDatum<'a>, place: &ExpressionDatum<'_>) -> ExpressionDatum<'a> {
     let ExpressionDatum::List(mut list) = list else { return list };
     if list.is_empty() {
         return ExpressionDatum::Null;
@@ -324,18 +368,22 @@ fn array_at<'a>(list: ExpressionDatum<'a>, place: ExpressionDatum<'a>) -> Expres
     list.swap_remove(place as usize)
 }
 
-fn interpolated_lookup<'a>(list: ExpressionDatum<'a>, sought: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+fn interpolated_lookup(list: &ExpressionDatum<'_>, sought: &ExpressionDatum<'_>) -> ExpressionDatum<'static> {
     let ExpressionDatum::List(list) = list else { return ExpressionDatum::Double(0.0) };
-    let sought = sought.to_double();
-    let first_not_below = list.iter().position(|item| double_order(item.to_double(), sought).is_ge());
-    ExpressionDatum::Double(match first_not_below {
+    let list: Vec<f64> = list.iter().map(ExpressionDatum::to_double).collect();
+    ExpressionDatum::Double(interpolated(&list, sought.to_double()))
+}
+
+/// Number of elements of an ascending list that are smaller than the sought number, interpolated between two.
+pub(crate) fn interpolated(list: &[f64], sought: f64) -> f64 {
+    match list.iter().position(|item| double_order(*item, sought).is_ge()) {
         None => list.len().saturating_sub(1) as f64,
         Some(0) => 0.0,
         Some(index) => {
-            let (low, high) = (list[index - 1].to_double(), list[index].to_double());
+            let (low, high) = (list[index - 1], list[index]);
             index as f64 - 1.0 + (sought - low) / (high - low)
         }
-    })
+    }
 }
 
 /// Collects every second bit, from the lowest, into a signed 32-bit number.
@@ -353,23 +401,26 @@ fn zcurve_part(bits: i64) -> i64 {
     i64::from(part as u32 as i32)
 }
 
-fn normalize_subject(value: ExpressionDatum<'_>) -> ExpressionDatum<'_> {
-    let text = value.to_text().into_owned();
+fn append_subject(value: &ExpressionDatum<'_>, out: &mut String) {
+    let text = value.to_text();
     let mut rest = text.trim();
-    loop {
-        let lower = rest.to_ascii_lowercase();
-        let Some(mark) = ["re", "fw", "fwd", "sv", "vs"].into_iter().find_map(|mark| {
-            let after = lower.strip_prefix(mark)?;
-            let counted = after
-                .strip_prefix(['[', '('])
-                .and_then(|count| count.split_once([']', ')']))
-                .filter(|(count, _)| !count.is_empty() && count.bytes().all(|c| c.is_ascii_digit()));
-            let after = counted.map_or(after, |(_, after)| after);
-            after.strip_prefix(':').map(|after| lower.len() - after.len())
-        }) else {
-            break;
-        };
-        rest = rest[mark..].trim_start();
+    while let Some(after) = after_mark(rest) {
+        rest = after.trim_start();
     }
-    ExpressionDatum::text(rest.to_owned())
+    out.push_str(rest);
+}
+
+/// The text after a mark of a reply or of a forward, such as `Re[2]:`; `None` if it begins with none.
+fn after_mark(text: &str) -> Option<&str> {
+    ["re", "fw", "fwd", "sv", "vs"].into_iter().find_map(|mark| {
+        let (start, after) = text.split_at_checked(mark.len())?;
+        if !start.eq_ignore_ascii_case(mark) {
+            return None;
+        }
+        let counted = after
+            .strip_prefix(['[', '('])
+            .and_then(|count| count.split_once([']', ')']))
+            .filter(|(count, _)| !count.is_empty() && count.bytes().all(|c| c.is_ascii_digit()));
+        counted.map_or(after, |(_, after)| after).strip_prefix(':')
+    })
 }

@@ -27,6 +27,7 @@ mod finish;
 mod functions;
 mod level;
 mod lexer;
+mod lists;
 mod nesting;
 mod node;
 mod numbers;
@@ -34,6 +35,7 @@ mod parse;
 mod request;
 mod source;
 mod table;
+mod values;
 mod zone;
 
 pub use check::Settings;

@@ -12,7 +12,6 @@ use crate::buckets::BucketRanges;
 use crate::datum::ExpressionDatum;
 use crate::field::CheckedField;
 use crate::functions::{GroupingFunction, ReturnKind};
-use crate::numbers::NumberColumn;
 use crate::zone::GroupingZone;
 
 /// Kind of an expression's result.
@@ -98,17 +97,19 @@ pub(crate) enum NarrowType {
 }
 
 impl NarrowType {
-    fn apply<'a>(self, value: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+    fn apply(self, value: &ExpressionDatum<'_>) -> ExpressionDatum<'static> {
         match self {
             NarrowType::Bytes(count) => {
                 let bytes = value.to_long().to_be_bytes();
                 ExpressionDatum::Raw(Cow::Owned(bytes[bytes.len() - count..].to_vec()))
             }
-            NarrowType::Float => {
-                let short = (value.to_double() as f32).to_string();
-                ExpressionDatum::Double(short.parse().unwrap_or(f64::NAN))
-            }
+            NarrowType::Float => ExpressionDatum::Double(NarrowType::shortest(value.to_double())),
         }
+    }
+
+    /// The number with the fewest digits that is the same in single precision.
+    pub(crate) fn shortest(value: f64) -> f64 {
+        (value as f32).to_string().parse().unwrap_or(f64::NAN)
     }
 }
 
@@ -157,18 +158,19 @@ impl GroupingNode {
 
     pub(crate) fn eval<'b>(&'b self, context: RowContext<'b, '_>) -> ExpressionDatum<'b> {
         match self {
-            GroupingNode::Constant(ExpressionDatum::Text(text)) => ExpressionDatum::Text(Cow::Borrowed(text)),
-            GroupingNode::Constant(value) => value.clone(),
+            GroupingNode::Constant(value) => value.borrowed(),
             GroupingNode::Field { field, element } => {
                 let element = element.map(|place| context.elements[place] as usize);
                 context.batch.field(field, context.row, element)
             }
             GroupingNode::Score => ExpressionDatum::Double(context.batch.score(context.row)),
-            GroupingNode::DocumentName => context.batch.document_name(context.row),
+            GroupingNode::DocumentName => {
+                ExpressionDatum::Text(Cow::Borrowed(context.batch.document_name(context.row)))
+            }
             GroupingNode::Call { function, arguments } => {
                 function.apply(arguments.iter().map(|argument| argument.eval(context)), context.zone)
             }
-            GroupingNode::Narrow { input, to } => each(input.eval(context), |value| to.apply(value)),
+            GroupingNode::Narrow { input, to } => each(input.eval(context), |value| to.apply(&value)),
             GroupingNode::LongWidth { input, .. }
             | GroupingNode::DoubleWidth { input, .. }
             | GroupingNode::Predefined { input, .. } => {
@@ -179,8 +181,7 @@ impl GroupingNode {
             }
             GroupingNode::Distance { field, latitude, longitude, miles } => {
                 let positions = context.batch.positions(field, context.row);
-                let km = kilometres(&positions, *latitude, *longitude);
-                ExpressionDatum::Double(if *miles { km / 1.609_344 } else { km })
+                ExpressionDatum::Double(distance_from(*latitude, *longitude, *miles)(&positions))
             }
         }
     }
@@ -205,42 +206,6 @@ impl GroupingNode {
             _ => value,
         }
     }
-
-    /// Evaluates the node in many rows at once. `None` if it, or a node inside, may have lists, or values
-    /// that are not numbers.
-    pub(crate) fn numbers(
-        &self,
-        batch: &GroupingBatch<'_>,
-        zone: &GroupingZone,
-        rows: &[u32],
-    ) -> Option<NumberColumn> {
-        match self {
-            GroupingNode::Constant(value) => NumberColumn::repeat(value, rows.len()),
-            GroupingNode::Field { field, element: None } => batch.numbers(field, rows),
-            GroupingNode::Score => {
-                let scores = rows.iter().map(|row| batch.score(*row as usize));
-                Some(NumberColumn::Doubles(scores.collect()))
-            }
-            GroupingNode::Call { function, arguments } => {
-                let columns = arguments.iter().map(|argument| argument.numbers(batch, zone, rows));
-                function.apply_columns(columns, zone)
-            }
-            GroupingNode::Distance { .. } => {
-                let distance = |row: &u32| {
-                    let context = RowContext { batch, zone, row: *row as usize, elements: &[] };
-                    self.eval(context).to_double()
-                };
-                Some(NumberColumn::Doubles(rows.iter().map(distance).collect()))
-            }
-            GroupingNode::Field { .. }
-            | GroupingNode::DocumentName
-            | GroupingNode::Narrow { .. }
-            | GroupingNode::LongWidth { .. }
-            | GroupingNode::DoubleWidth { .. }
-            | GroupingNode::Predefined { .. }
-            | GroupingNode::Collate { .. } => None,
-        }
-    }
 }
 
 fn each<'a>(
@@ -259,11 +224,16 @@ pub(crate) struct TextCollator(pub(crate) CollatorBorrowed<'static>);
 impl TextCollator {
     fn key(&self, text: &str) -> ExpressionDatum<'static> {
         let mut key = Vec::new();
-        // Writing to a Vec cannot fail.
-        let _ = self.0.write_sort_key_to(text, &mut key);
-        // Keys that are stored or measured end like those of ICU.
-        key.push(0);
+        self.append_key(text, &mut key);
         ExpressionDatum::Raw(Cow::Owned(key))
+    }
+
+    /// Appends the key of a text.
+    pub(crate) fn append_key(&self, text: &str, out: &mut Vec<u8>) {
+        // Writing to a Vec cannot fail.
+        let _ = self.0.write_sort_key_to(text, out);
+        // Keys that are stored or measured end like those of ICU.
+        out.push(0);
     }
 }
 
@@ -273,41 +243,50 @@ impl fmt::Debug for TextCollator {
     }
 }
 
-/// Great-circle distance to the nearest of some positions, in kilometres; infinite without a position.
-fn kilometres(positions: &[[i32; 2]], latitude: f64, longitude: f64) -> f64 {
+/// Great-circle distance from a place to the nearest of some positions, in kilometres or miles; infinite
+/// without a position.
+pub(crate) fn distance_from(latitude: f64, longitude: f64, miles: bool) -> impl Fn(&[[i32; 2]]) -> f64 {
     let b = latitude.to_radians();
     let cos_b = b.cos();
-    let distance = |[lat, lng]: &[i32; 2]| {
+    let kilometres = move |[lat, lng]: &[i32; 2]| {
         let a = (f64::from(*lat) / 1e6).to_radians();
         let half_lat = ((b - a) / 2.0).sin();
         let half_lng = ((longitude - f64::from(*lng) / 1e6).to_radians() / 2.0).sin();
         let h = half_lat * half_lat + a.cos() * cos_b * half_lng * half_lng;
         2.0 * 6371.0088 * h.sqrt().min(1.0).asin()
     };
-    positions.iter().map(distance).fold(f64::INFINITY, f64::min)
+    move |positions: &[[i32; 2]]| {
+        let nearest = positions.iter().map(kilometres).fold(f64::INFINITY, f64::min);
+        if miles { nearest / 1.609_344 } else { nearest }
+    }
 }
 
 /// A validated filter.
 #[derive(Debug)]
 pub(crate) enum FilterNode {
-    Regex(Regex, GroupingNode),
-    Range { from: f64, to: f64, inclusive: (bool, bool), input: GroupingNode },
-    IsTrue(GroupingNode),
+    Value(FilterTest, GroupingNode),
     Not(Box<FilterNode>),
     And(Box<FilterNode>, Box<FilterNode>),
     Or(Box<FilterNode>, Box<FilterNode>),
 }
 
-impl FilterNode {
-    /// True if a row passes. For a list, one passing element is enough.
+/// A test of a value.
+#[derive(Debug)]
+pub(crate) enum FilterTest {
+    Regex(Regex),
+    Range { from: f64, to: f64, inclusive: (bool, bool) },
+    IsTrue,
+}
+
+impl FilterTest {
+    /// True if a value passes. For a list, one passing element is enough.
     ///
     /// In ranges, text counts as the number that it spells; other text is in no range.
-    pub(crate) fn passes(&self, context: RowContext<'_, '_>) -> bool {
-        match self {
-            FilterNode::Regex(regex, input) => {
-                any(&input.eval(context), |value| regex.is_match(&value.to_text()))
-            }
-            FilterNode::Range { from, to, inclusive, input } => any(&input.eval(context), |value| {
+    pub(crate) fn passes(&self, value: &ExpressionDatum<'_>) -> bool {
+        match (self, value) {
+            (_, ExpressionDatum::List(list)) => list.iter().any(|value| self.passes(value)),
+            (FilterTest::Regex(regex), value) => regex.is_match(&value.to_text()),
+            (FilterTest::Range { from, to, inclusive }, value) => {
                 let value = match value {
                     ExpressionDatum::Text(text) => text.trim().parse().unwrap_or(f64::NAN),
                     value => value.to_double(),
@@ -315,20 +294,20 @@ impl FilterNode {
                 let above = if inclusive.0 { value >= *from } else { value > *from };
                 let below = if inclusive.1 { value <= *to } else { value < *to };
                 above && below
-            }),
-            FilterNode::IsTrue(input) => {
-                any(&input.eval(context), |value| matches!(value, ExpressionDatum::Bool(true)))
             }
-            FilterNode::Not(inner) => !inner.passes(context),
-            FilterNode::And(a, b) => a.passes(context) && b.passes(context),
-            FilterNode::Or(a, b) => a.passes(context) || b.passes(context),
+            (FilterTest::IsTrue, value) => matches!(value, ExpressionDatum::Bool(true)),
         }
     }
 }
 
-fn any(value: &ExpressionDatum<'_>, holds: impl Fn(&ExpressionDatum<'_>) -> bool) -> bool {
-    match value {
-        ExpressionDatum::List(list) => list.iter().any(holds),
-        value => holds(value),
+impl FilterNode {
+    /// True if a row passes.
+    pub(crate) fn passes(&self, context: RowContext<'_, '_>) -> bool {
+        match self {
+            FilterNode::Value(test, input) => test.passes(&input.eval(context)),
+            FilterNode::Not(inner) => !inner.passes(context),
+            FilterNode::And(a, b) => a.passes(context) && b.passes(context),
+            FilterNode::Or(a, b) => a.passes(context) || b.passes(context),
+        }
     }
 }

@@ -176,11 +176,17 @@ impl GroupingFunction {
                 let first = arguments.next()??;
                 arguments.try_fold(first, |done, next| code.of_columns(done, next?))
             }
-            GroupingFunctionCode::Each(_)
+            GroupingFunctionCode::TextNumber(_)
+            | GroupingFunctionCode::Text(_)
+            | GroupingFunctionCode::Bytes(_)
             | GroupingFunctionCode::Date(_)
+            | GroupingFunctionCode::JoinedTexts
+            | GroupingFunctionCode::JoinedBytes
+            | GroupingFunctionCode::Digest(_)
             | GroupingFunctionCode::Whole(_)
-            | GroupingFunctionCode::Pair(_)
-            | GroupingFunctionCode::Chain(_) => None,
+            | GroupingFunctionCode::Size
+            | GroupingFunctionCode::ElementAt
+            | GroupingFunctionCode::Lookup => None,
         }
     }
 }

@@ -8,8 +8,8 @@ use millrace_column::{Column, ValueLayout, layout};
 use crate::batch::{GroupingBatch, number_at};
 use crate::datum::ExpressionDatum;
 use crate::field::{CheckedField, FieldReach};
-use crate::functions::ReturnKind;
-use crate::node::GroupingNode;
+use crate::functions::{GroupingFunctionCode, ReturnKind};
+use crate::node::{GroupingNode, NarrowType, ValueKind};
 use crate::table::GroupTable;
 
 /// Maximum number of values.
@@ -139,12 +139,13 @@ impl GroupingNode {
         others.iter().all(|other| other.column == first.column).then_some(first)
     }
 
-    /// True if texts or bytes are made.
+    /// True if digests, keys of a collation or texts of floats are made.
     fn is_costly(&self) -> bool {
         match self {
-            GroupingNode::Collate { .. } => true,
+            GroupingNode::Collate { .. } | GroupingNode::Narrow { to: NarrowType::Float, .. } => true,
             GroupingNode::Call { function, arguments } => {
-                matches!(function.returns, ReturnKind::Text | ReturnKind::Raw)
+                matches!(function.code, GroupingFunctionCode::Digest(_))
+                    || (function.returns == ReturnKind::Text && arguments.iter().any(GroupingNode::is_float))
                     || arguments.iter().any(GroupingNode::is_costly)
             }
             GroupingNode::Narrow { input, .. }
@@ -157,6 +158,10 @@ impl GroupingNode {
             | GroupingNode::DocumentName
             | GroupingNode::Distance { .. } => false,
         }
+    }
+
+    fn is_float(&self) -> bool {
+        matches!(self, GroupingNode::Field { field, .. } if field.kind == ValueKind::Double)
     }
 
     /// Adds the fields that are read. `None` if anything else of a document is.

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::hash_table::Entry;
@@ -20,8 +21,10 @@ pub(crate) struct GroupTable {
     fractional: HashMap<(u32, u64), u32>,
     /// Groups whose key is a bucket of numbers, a truth value or null, by kind and bits.
     plain: HashMap<PlainKey, u32>,
-    /// Groups with a short text as key, for the same reason; all of them are in `numbers` too.
-    short: HashMap<(u32, ShortText), u32>,
+    /// Groups with a short text as key, for the same reason.
+    short_texts: HashMap<(u32, ShortText), u32>,
+    /// Groups with few bytes as key.
+    short_raws: HashMap<(u32, ShortText), u32>,
     hasher: DefaultHashBuilder,
     /// For each group, the number of the enclosing group.
     pub(crate) parents: Vec<u32>,
@@ -64,7 +67,8 @@ impl GroupTable {
         match key {
             ExpressionDatum::Long(value) => self.long(parent, *value),
             ExpressionDatum::Double(value) => self.double(parent, *value),
-            ExpressionDatum::Text(text) => self.text(parent, text),
+            ExpressionDatum::Text(text) => self.text_bytes(parent, text.as_bytes()),
+            ExpressionDatum::Raw(bytes) => self.raw(parent, bytes),
             ExpressionDatum::Null => self.plain((parent, 0, [0; 2]), key),
             ExpressionDatum::Bool(value) => self.plain((parent, 1, [u64::from(*value), 0]), key),
             ExpressionDatum::LongBucket(from, to) => {
@@ -107,23 +111,35 @@ impl GroupTable {
         })
     }
 
-    /// Like [`GroupTable::number`], for a text.
-    pub(crate) fn text(&mut self, parent: u32, text: &str) -> u32 {
-        self.text_bytes(parent, text.as_bytes())
-    }
-
     /// Like [`GroupTable::number`], for the bytes of a text in its column.
     pub(crate) fn text_bytes(&mut self, parent: u32, text: &[u8]) -> u32 {
-        let Some(short) = ShortText::new(text) else { return self.any_text(parent, text) };
-        if let Some(known) = self.short.get(&(parent, short)) {
-            return *known;
-        }
-        let number = self.any_text(parent, text);
-        self.short.insert((parent, short), number);
-        number
+        let Some(short) = ShortText::new(text) else { return self.long_text(parent, text) };
+        let GroupTable { short_texts, parents, keys, contents, .. } = self;
+        *short_texts.entry((parent, short)).or_insert_with(|| {
+            parents.push(parent);
+            keys.push(ExpressionDatum::text(String::from_utf8_lossy(text).into_owned()));
+            *contents += text.len();
+            (keys.len() - 1) as u32
+        })
     }
 
-    fn any_text(&mut self, parent: u32, text: &[u8]) -> u32 {
+    fn raw(&mut self, parent: u32, bytes: &[u8]) -> u32 {
+        let key = || ExpressionDatum::Raw(Cow::Owned(bytes.to_vec()));
+        let Some(short) = ShortText::new(bytes) else {
+            let wanted = ExpressionDatum::Raw(Cow::Borrowed(bytes));
+            let hash = hash_of(&self.hasher, parent, &wanted);
+            return self.find(hash, parent, |known| same(known, &wanted), key);
+        };
+        let GroupTable { short_raws, parents, keys, contents, .. } = self;
+        *short_raws.entry((parent, short)).or_insert_with(|| {
+            parents.push(parent);
+            keys.push(key());
+            *contents += bytes.len();
+            (keys.len() - 1) as u32
+        })
+    }
+
+    fn long_text(&mut self, parent: u32, text: &[u8]) -> u32 {
         let hash = self.hasher.hash_one((parent, text));
         self.find(
             hash,
@@ -196,7 +212,7 @@ fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) 
     }
 }
 
-/// Equality of keys of texts, bytes, and buckets of these.
+/// Equality of keys that are bytes, or buckets of texts or of bytes.
 fn same(a: &ExpressionDatum<'_>, b: &ExpressionDatum<'_>) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b) && a.order(b).is_eq()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, ValueLayout, layout};
 use millrace_document::{DataType, EncodedLeafReader, EncodedLeafValues, LeafColumn, ValueRef};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
-use millrace_plan::{Plan, PlanLeaf, Predicate};
+use millrace_plan::{NumberRange, Plan, PlanLeaf, Predicate};
 
 use crate::Error;
 use crate::bits::DocumentBits;
@@ -163,6 +163,19 @@ impl ReadyLeaf {
     pub(crate) fn single_word(&self) -> Option<&WordMatcher> {
         match &self.kind {
             LeafKind::Words(matchers) => matchers.first().filter(|_| matchers.len() == 1 && !self.absent),
+            _ => None,
+        }
+    }
+
+    /// The bounds of a leaf with a range, if its field has one whole number a document.
+    pub(crate) fn whole_range(&self) -> Option<(i64, i64)> {
+        let is_whole = matches!(self.field.data_type, DataType::Byte | DataType::Int | DataType::Long);
+        match (&self.kind, self.test.as_ref()?.range()?) {
+            (LeafKind::Values { weighted: false, listed: false }, NumberRange::Integer { low, high })
+                if is_whole =>
+            {
+                Some((*low, *high))
+            }
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Documents that can match a condition on texts inside nested values, found by their bytes.
+//! Documents that can match a condition on texts, also on those inside nested values, found by their bytes.
 
 use millrace_column::BytesColumn;
 
@@ -8,8 +8,8 @@ use crate::pattern::{WordMatcher, WordShape};
 
 /// A byte string that lies in every text for which a condition holds.
 ///
-/// Texts lie in the wire form of collections and structs as they are. So one search through the bytes of all
-/// documents of a chunk leaves the few whose values are worth reading.
+/// Texts lie in a column, and in the wire form of collections and structs, as they are. So one search through
+/// the bytes of all documents of a chunk leaves the few whose values are worth reading.
 #[derive(Debug)]
 pub(crate) struct TextPrefilter {
     needle: Box<[u8]>,

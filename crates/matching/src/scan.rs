@@ -1,5 +1,7 @@
 //! Passes over columns with one value for each document.
 
+use std::ops::Range;
+
 use millrace_column::{BytesColumn, Column, FixedColumn};
 use millrace_plan::NumberRange;
 use regex::Regex;
@@ -234,7 +236,11 @@ pub(crate) fn texts(test: &ValueTest, column: &BytesColumn, within: &DocumentBit
     if let Some((regex, all)) = test.free_regex().zip(texts.ascii()) {
         return anywhere(regex, all, offsets).and(&present);
     }
-    for document in present.iter() {
+    let candidates = match test.prefilter() {
+        Some(prefilter) if texts.all.is_some() => prefilter.narrow(column, &present),
+        _ => present,
+    };
+    for document in candidates.iter() {
         if texts.get(document).is_some_and(|text| test.text(text, &mut buffer).is_some()) {
             bits.set(document);
         }
@@ -254,37 +260,53 @@ pub(crate) fn text_weights(test: &ValueTest, column: &BytesColumn, within: &Docu
 /// Documents whose part of a text matches a regular expression, by one scan over all of them.
 fn anywhere(regex: &Regex, all: &str, offsets: &[u32]) -> DocumentBits {
     let mut bits = DocumentBits::NONE;
-    let (mut from, mut document) = (0, 0);
+    let part = |document: usize| offsets[document] as usize..offsets[document + 1] as usize;
+    matching_parts(regex, all, offsets.len() - 1, part, |document| bits.set(document));
+    bits
+}
+
+/// Calls `each` with the parts of a text that have a match of a regular expression, by one scan over all of
+/// them. `part` returns where each of the `count` parts lies, ascending. A match must not be empty, nor
+/// depend on the text around it.
+pub(crate) fn matching_parts(
+    regex: &Regex,
+    all: &str,
+    count: usize,
+    part: impl Fn(usize) -> Range<usize>,
+    mut each: impl FnMut(usize),
+) {
+    let (mut from, mut at) = (0, 0);
     while let Some(found) = regex.find_at(all, from) {
-        while document + 2 < offsets.len() && offsets[document + 1] as usize <= found.start() {
-            document += 1;
+        while at + 1 < count && part(at + 1).start <= found.start() {
+            at += 1;
         }
-        // A match that extends into the next document does not count; this document may have another one that
-        // ends earlier.
-        let mut next = document;
+        // A match that extends into the next part does not count; this part may have another one that ends
+        // earlier.
         loop {
-            let (start, end) = (offsets[next] as usize, offsets[next + 1] as usize);
-            let inside = start <= found.start() && found.end() <= end;
-            if inside || regex.is_match(&all[start..end]) {
-                bits.set(next);
+            let here = part(at);
+            let inside = here.start <= found.start() && found.end() <= here.end;
+            if inside || regex.is_match(&all[here]) {
+                each(at);
             }
-            next += 1;
-            if next + 1 >= offsets.len() || offsets[next] as usize >= found.end() {
+            at += 1;
+            if at >= count || part(at).start >= found.end() {
                 break;
             }
         }
-        if next + 1 >= offsets.len() {
+        if at >= count {
             break;
         }
-        (document, from) = (next, offsets[next] as usize);
+        from = part(at).start;
     }
-    bits
 }
 
 #[cfg(test)]
 mod tests {
-    use millrace_column::{CellKind, FixedBuilder, FixedColumn};
-    use millrace_plan::{NumberRange, Predicate};
+    use millrace_column::{BytesBuilder, CellKind, FixedBuilder, FixedColumn};
+    use millrace_document::DataType;
+    use millrace_linguistics::{FieldAnalyzer, TextLanguage};
+    use millrace_plan::{NumberRange, Predicate, WordPattern};
+    use proptest::prelude::*;
 
     use super::{ClosedRange, integers, marked, number_weights, numbers};
     use crate::bits::DocumentBits;
@@ -326,6 +348,48 @@ mod tests {
             }
         }
         column.finish()
+    }
+
+    /// Conditions on whole texts, and expressions that depend on the text around a match, or go over lines.
+    fn patterns() -> Vec<WordPattern> {
+        let shapes: [fn(String) -> WordPattern; 4] =
+            [WordPattern::Exact, WordPattern::Prefix, WordPattern::Suffix, WordPattern::Substring];
+        let words = ["ab", "kb", "b"].into_iter().flat_map(|word| shapes.map(|shape| shape(word.to_owned())));
+        let expressions = [
+            "ab", "a.*b", "(?s)a.*b", "(?s)a.+", "[^a]b", "[^k]*b", "a\\s*b", "\\n", "\\x00", "^ab", "ab$",
+            "^ab$", "(?m)^ab$", "\\bab\\b", "a\\B", "kb|ab", "b*",
+        ];
+        words.chain(expressions.map(|text| WordPattern::Regex(text.to_owned()))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn texts_of_a_column_match_as_each_by_itself(
+            texts in prop::collection::vec(prop::option::of("[abkAÉ\u{212A}\n\u{0}]{0,5}"), 1..80),
+            is_ascii in any::<bool>(),
+            pattern in prop::sample::select(patterns()),
+            cased in any::<bool>(),
+            part in prop::sample::select(vec![1, 2, 16]),
+        ) {
+            let mut texts = texts;
+            if is_ascii {
+                texts.iter_mut().flatten().for_each(|text| text.retain(|c| c.is_ascii()));
+            }
+            let matching = millrace_fixtures::field("f", DataType::String, false).matching;
+            let analyzer = || FieldAnalyzer::new(&matching, TextLanguage::Unknown);
+            let predicate = Predicate::Value { pattern: pattern.clone(), cased };
+            let test = ValueTest::new("f", &predicate, analyzer).expect("it is valid").expect("it is on values");
+            let mut column = BytesBuilder::new();
+            texts.iter().for_each(|text| column.push(text.as_deref().map(str::as_bytes)));
+            let within = texts.len() / part;
+            let found = super::texts(&test, &column.finish(), &DocumentBits::first(within));
+            let mut buffer = String::new();
+            let mut matches = |text: &Option<String>| {
+                text.as_ref().is_some_and(|text| test.text(text, &mut buffer).is_some())
+            };
+            let alone: Vec<usize> = (0..within).filter(|at| matches(&texts[*at])).collect();
+            prop_assert_eq!(found.iter().collect::<Vec<_>>(), alone, "{:?} in {:?}", pattern, texts);
+        }
     }
 
     #[test]

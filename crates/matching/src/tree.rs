@@ -15,13 +15,12 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, compares_places, narrowings};
-use self::together::{alternatives, together};
+use self::together::{RangeLeaves, alternatives, ranges_together, words_together};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
 use crate::nearest::SmallestDistances;
 use crate::nested::{NestedValue, ValueElement, elements};
 use crate::outcome::LeafOutcome;
-use crate::pattern::WordMatcher;
 use crate::window::ColumnWindow;
 use crate::words::{ChunkPositions, DocumentRows, NearConstraint};
 use crate::{Error, LeafMatches, RankingDemands};
@@ -85,7 +84,9 @@ pub(crate) struct ReadyPlan<'p> {
     /// True if leaves may take no part in a document that matches.
     has_idle_parts: bool,
     /// Leaves of one word each in the same field, where there are many: they are searched together.
-    together: Vec<Vec<LeafId>>,
+    words: Vec<Vec<LeafId>>,
+    /// Leaves of one range each of the same field, where there are many: they are searched together, too.
+    ranges: Vec<RangeLeaves>,
     /// True if the places of words are read, and not only their number.
     reads_places: bool,
 }
@@ -106,12 +107,14 @@ impl<'p> ReadyPlan<'p> {
             narrowings: Vec::new(),
             nearest: Vec::new(),
             has_idle_parts: activity::has_idle_parts(&plan.root),
-            together: Vec::new(),
+            words: Vec::new(),
+            ranges: Vec::new(),
             reads_places: demands.positions || compares_places,
         };
         ready.narrowings = narrowings(&ready);
         ready.collect_nearest(&plan.root);
-        ready.together = together(&ready);
+        ready.words = words_together(&ready);
+        ready.ranges = ranges_together(&ready);
         Ok(ready)
     }
 
@@ -257,10 +260,16 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };
-        if self.found[leaf.0].is_none()
-            && let Some(leaves) = self.ready.together.iter().find(|leaves| leaves.contains(&leaf))
-        {
-            return self.seek_together(leaves);
+        let all = self.ready;
+        if self.found[leaf.0].is_none() {
+            if let Some(leaves) = all.words.iter().find(|leaves| leaves.contains(&leaf)) {
+                return self.seek_words(leaves);
+            }
+            if let Some(ranges) = all.ranges.iter().find(|ranges| ranges.leaves.contains(&leaf))
+                && self.seek_ranges(ranges, within)?
+            {
+                return Ok(());
+            }
         }
         if self.found[leaf.0].is_none() || !missing.is_empty() {
             let column = self.column(leaf, &missing)?;

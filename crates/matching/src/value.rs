@@ -13,6 +13,10 @@ use crate::matched::MatchedValues;
 use crate::nested::NestedValue;
 use crate::pattern::{WordMatcher, WordShape};
 use crate::prefilter::TextPrefilter;
+use crate::scan::matching_parts;
+
+/// Number of bytes of texts from which on they are scanned together.
+const LINES_MAX: usize = 64 << 10;
 
 /// A prepared predicate over one value.
 pub(crate) struct ValueTest {
@@ -139,6 +143,34 @@ impl ValueTest {
         }
     }
 
+    /// The texts that have a match of a regular expression: those of ASCII by scans over many of them, one
+    /// after another in lines.
+    fn matched_anywhere(&self, regex: &Regex, texts: &[&[u8]], buffer: &mut String) -> MatchedValues {
+        let mut matches = vec![false; texts.len()];
+        let (mut lines, mut starts, mut of) = (String::new(), Vec::new(), Vec::new());
+        for (index, text) in texts.iter().enumerate() {
+            match std::str::from_utf8(text) {
+                Ok(text) if text.is_ascii() => {
+                    of.push(index);
+                    starts.push(lines.len());
+                    lines.push_str(text);
+                    lines.push('\n');
+                }
+                Ok(text) => matches[index] = self.text(text, buffer).is_some(),
+                Err(_) => {}
+            }
+            if lines.len() > LINES_MAX || index + 1 == texts.len() {
+                let end = |line: usize| starts.get(line + 1).copied().unwrap_or(lines.len()) - 1;
+                let part = |line: usize| starts[line]..end(line);
+                matching_parts(regex, &lines, starts.len(), part, |line| matches[of[line]] = true);
+                lines.clear();
+                starts.clear();
+                of.clear();
+            }
+        }
+        MatchedValues::passing(&matches, |matches| *matches)
+    }
+
     fn matched_texts(&self, texts: &[&[u8]]) -> MatchedValues {
         let mut buffer = String::new();
         if let ValueMatchKind::In(listed) = &self.kind {
@@ -151,6 +183,9 @@ impl ValueTest {
                     None => listed.weight(self.folded(std::str::from_utf8(text).ok()?, &mut buffer)),
                 }
             });
+        }
+        if let Some(regex) = self.free_regex() {
+            return self.matched_anywhere(regex, texts, &mut buffer);
         }
         let mut general = |text: &[u8]| self.text(std::str::from_utf8(text).ok()?, &mut buffer);
         match &self.ascii {
@@ -386,6 +421,41 @@ impl ValueWeights {
         match dot_product_above {
             None => self.best.map(i64::from),
             Some(least) => (self.best.is_some() && self.product as f64 > least).then_some(self.product),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_document::DataType;
+    use millrace_linguistics::TextLanguage;
+    use millrace_plan::WordPattern;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn texts_are_scanned_together_as_each_by_itself(
+            texts in prop::collection::vec("[abkAÉ\n\u{0}]{0,5}", 0..40),
+            pattern in prop::sample::select(vec![
+                "ab", "a.*b", "[^a]", "a\\s*b", "(?:a|bb)k", "b+", "\\n", "\\x00", "(?s)a.*b", "(?s)a.", "(?m)^b$", "^a",
+                "a$", "\\bb", "k*",
+            ]),
+            cased in any::<bool>(),
+            length in prop::sample::select(vec![0, 10_000]),
+        ) {
+            let matching = millrace_fixtures::field("f", DataType::String, false).matching;
+            let analyzer = || FieldAnalyzer::new(&matching, TextLanguage::Unknown);
+            let predicate = Predicate::Value { pattern: WordPattern::Regex(pattern.to_owned()), cased };
+            let test = ValueTest::new("f", &predicate, analyzer).expect("it is valid").expect("it is on values");
+            let texts: Vec<String> = texts.iter().map(|text| "x".repeat(length) + text).collect();
+            let bytes: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+            let matched = test.matched(&EncodedLeafValues::Texts(bytes));
+            let matched: Vec<usize> = matched.iter().map(|value| value.index).collect();
+            let mut buffer = String::new();
+            let alone = texts.iter().enumerate().filter(|(_, text)| test.text(text, &mut buffer).is_some());
+            prop_assert_eq!(matched, alone.map(|(index, _)| index).collect::<Vec<_>>(), "{}", pattern);
         }
     }
 }

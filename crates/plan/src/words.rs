@@ -120,11 +120,19 @@ impl<'t, 's> WordPredicates<'t, 's> {
 
     /// A whole value, folded for comparison.
     pub fn folded(&self, text: &str) -> String {
-        let mut text = text;
-        if self.matching.mode == MatchMode::Exact {
-            text = text.strip_suffix(self.matching.terminator()).unwrap_or(text);
+        self.folding()(text)
+    }
+
+    /// A function that folds whole values for comparison, for many values.
+    pub fn folding(&self) -> impl Fn(&str) -> String {
+        let analyzer = (!self.is_cased()).then(|| self.analyzer(false));
+        move |text: &str| {
+            let text = match self.matching.mode {
+                MatchMode::Exact => text.strip_suffix(self.matching.terminator()).unwrap_or(text),
+                _ => text,
+            };
+            analyzer.as_ref().map_or_else(|| text.to_owned(), |analyzer| analyzer.fold_value(text))
         }
-        if self.is_cased() { text.to_owned() } else { self.analyzer(false).fold_value(text) }
     }
 
     /// True if whole values are compared with case.

@@ -1,4 +1,4 @@
-//! A test of a document's value against the last hit's first key, without making the document's key.
+//! A test of a document's value against a key of the last hit, without making the document's key.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,8 @@ use millrace_plan::LocaleCollation;
 
 use crate::sort_key::{ordered_float, ordered_integer};
 
-/// The first key of the last hit so far, in the form in which values compare with it.
+/// The key of the last hit so far by which documents of a chunk differ first, in the form in which values
+/// compare with it.
 #[derive(Debug)]
 pub(crate) struct SortBound {
     pub values: ValueBound,
@@ -39,7 +40,7 @@ pub(crate) enum ValueBound {
 
 impl SortBound {
     /// Returns the first index from `from` on in `documents` whose document may come before the last hit. All
-    /// between come after it by their first key alone.
+    /// between come after it by this key alone.
     pub fn skip(&self, column: Option<&Column>, documents: &[u16], from: usize) -> usize {
         let count = match (&self.values, column) {
             (_, None) if self.missing_after => documents.len() - from,

@@ -102,7 +102,6 @@ impl PreparedOrder {
         let mut first = FirstDocuments { memory: &self.memory, wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
-        let mut bound = None;
         let mut scores = scores.iter();
         for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
             if stop() {
@@ -117,6 +116,9 @@ impl PreparedOrder {
             for chunk in chunks {
                 let scores = scores.next();
                 candidate.chunk = chunk.chunk;
+                let all_scores = scores.map(Vec::as_slice).unwrap_or_default();
+                let shared = self.write_shared(all_scores, &mut candidate.keys);
+                let mut bound = self.bound(&first, &candidate.keys[..shared]);
                 // Of values inside others the first ones are found when a document is compared by them.
                 let inside: Vec<OnceCell<Column>> = vec![OnceCell::new(); self.keys.len()];
                 let column = |key: usize| {
@@ -130,7 +132,7 @@ impl PreparedOrder {
                     })
                 };
                 let next = |bound: &Option<SortBound>, from: usize| match bound {
-                    Some(bound) => bound.skip(column(0), &chunk.documents, from),
+                    Some(bound) => bound.skip(column(shared), &chunk.documents, from),
                     None => from,
                 };
                 let mut row = next(&bound, 0);
@@ -139,7 +141,7 @@ impl PreparedOrder {
                     candidate.score = scores.and_then(|scores| scores.get(row)).copied().unwrap_or(0.0);
                     let text = || self.keys.first()?.collated_text(column(0), *document);
                     if self.complete(&mut candidate, &first, column) && first.offer(&candidate, text)? {
-                        bound = self.bound(&first);
+                        bound = self.bound(&first, &candidate.keys[..shared]);
                     }
                     row = next(&bound, row + 1);
                 }
@@ -148,10 +150,28 @@ impl PreparedOrder {
         Ok((first.in_order(), true))
     }
 
-    /// The bound of the first key, once there are as many documents as wanted.
-    fn bound(&self, first: &FirstDocuments<'_>) -> Option<SortBound> {
-        let last = first.last()?;
-        self.keys.first()?.bound(last.hit.keys.first()?, last.text.as_deref())
+    /// Writes the keys at the beginning that are the same for all documents with these scores, and returns
+    /// how many they are.
+    fn write_shared(&self, scores: &[f64], keys: &mut [SortValue]) -> usize {
+        let is_shared = |key: &&OrderKeyColumn| match key.by {
+            OrderBy::Score => scores.windows(2).all(|pair| pair[0].to_bits() == pair[1].to_bits()),
+            OrderBy::Source => true,
+            _ => false,
+        };
+        let count = self.keys.iter().take_while(is_shared).count();
+        let score = scores.first().copied().unwrap_or(0.0);
+        for (key, value) in self.keys[..count].iter().zip(keys) {
+            key.write(None, 0, score, value);
+        }
+        count
+    }
+
+    /// The bound of the first key after those that all documents of a chunk share, once there are as many
+    /// documents as wanted.
+    fn bound(&self, first: &FirstDocuments<'_>, shared: &[SortValue]) -> Option<SortBound> {
+        let last = first.last().filter(|last| last.hit.keys.starts_with(shared))?;
+        let text = last.text.as_deref().filter(|_| shared.is_empty());
+        self.keys.get(shared.len())?.bound(last.hit.keys.get(shared.len())?, text)
     }
 
     /// Makes the keys of a candidate. False as soon as it cannot be among the first.

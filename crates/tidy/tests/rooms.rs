@@ -118,10 +118,12 @@ const OWNED_CALLS: [OwnedCall; 8] = [
             "millrace_column::value(",
             "ColumnKey, value};",
             "FixedColumn, value};",
+            "layout, value,",
             "TokensColumn, value};",
             "View, value};",
         ],
         rooms: &[
+            "grouping/src/batch.rs",
             "matching/src/leaf.rs",
             "matching/src/nearest.rs",
             "ranking/src/diversity.rs",

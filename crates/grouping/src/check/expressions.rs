@@ -12,7 +12,7 @@ use crate::datum::ExpressionDatum;
 use crate::field::CheckedField;
 use crate::functions::{ArgumentKinds, GroupingFunction, ReturnKind};
 use crate::level::{CheckedAggregate, GroupNode, GroupingLevel};
-use crate::node::{FilterNode, GroupingNode, TextCollator, ValueKind};
+use crate::node::{FilterNode, FilterTest, GroupingNode, TextCollator, ValueKind};
 use crate::request::{GroupAggregator, GroupingExpression, GroupingNumber, GroupingPath, ValueFilter};
 
 /// Elements of a multi-valued field that are not bound to a row.
@@ -259,14 +259,12 @@ impl GroupingChecker<'_> {
                     let reason = error.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
                     Error::invalid(format!("regex(\"{pattern}\", …) is not a regular expression: {reason}"))
                 })?;
-                FilterNode::Regex(regex, self.node(input, &mut ignored)?.0.into_text())
+                FilterNode::Value(FilterTest::Regex(regex), self.node(input, &mut ignored)?.0.into_text())
             }
-            ValueFilter::Range { from, to, inclusive, input } => FilterNode::Range {
-                from: *from,
-                to: *to,
-                inclusive: *inclusive,
-                input: self.node(input, &mut ignored)?.0,
-            },
+            ValueFilter::Range { from, to, inclusive, input } => {
+                let test = FilterTest::Range { from: *from, to: *to, inclusive: *inclusive };
+                FilterNode::Value(test, self.node(input, &mut ignored)?.0)
+            }
             ValueFilter::IsTrue(input) => {
                 let (node, kind) = self.node(input, &mut ignored)?;
                 if kind != ValueKind::Bool {
@@ -275,7 +273,7 @@ impl GroupingChecker<'_> {
                         kind.name()
                     )));
                 }
-                FilterNode::IsTrue(node)
+                FilterNode::Value(FilterTest::IsTrue, node)
             }
             ValueFilter::Not(inner) => FilterNode::Not(Box::new(self.filter(inner)?)),
             ValueFilter::And(a, b) => FilterNode::And(Box::new(self.filter(a)?), Box::new(self.filter(b)?)),

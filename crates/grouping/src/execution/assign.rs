@@ -3,44 +3,45 @@
 use millrace_column::{Column, ValueLayout, layout};
 use millrace_document::{EncodedLeafValues, LeafColumn};
 
-use super::{BatchCollector, GROUPS_MAX, GroupedRows, ROWS_MAX, TOO_MANY_GROUPS};
+use super::{BatchCollector, GROUPS_MAX, GroupKeys, GroupedRows, ROWS_MAX, TOO_MANY_GROUPS};
 use crate::GroupingFailure;
 use crate::datum::ExpressionDatum;
 use crate::field::FieldReach;
-use crate::level::GroupsList;
 use crate::node::GroupingNode;
 use crate::numbers::NumberColumn;
 use crate::source::{SourceColumn, SourceGroups};
 use crate::table::GroupTable;
+use crate::values::RowValues;
 
 impl<'b> BatchCollector<'b, '_> {
-    /// Fast path for expressions over numbers, and for buckets of them. Returns false if it does not apply.
+    /// Fast path for expressions without lists, and for buckets of them. Returns false if it does not apply.
     ///
     /// # Errors
     /// There are too many groups, or places in them.
-    pub(super) fn assign_numbers(
+    pub(super) fn assign_values(
         &self,
-        list: &GroupsList,
+        keys: &GroupKeys<'b>,
         table: &mut GroupTable,
         rows: &GroupedRows,
         inner: &mut GroupedRows,
     ) -> Result<bool, GroupingFailure> {
-        let (input, is_bucket) = match &list.by {
+        let (input, is_bucket) = match keys.by {
             GroupingNode::LongWidth { input, .. }
             | GroupingNode::DoubleWidth { input, .. }
             | GroupingNode::Predefined { input, .. } => (&**input, true),
             by => (by, false),
         };
-        let Some(numbers) = self.numbers(input, rows) else { return Ok(false) };
-        let is_plain = list.filter.is_none() && !list.binds && rows.width == 0;
+        let Some(values) = self.values(input, rows) else { return Ok(false) };
+        let takes_all = keys.takes_all(rows);
         inner.rows.reserve(rows.rows.len());
         inner.groups.reserve(rows.rows.len());
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
-            if is_plain || self.admits(list, row, rows.elements(index), 0, inner) {
-                let number = match &numbers {
-                    NumberColumn::Longs(values) if !is_bucket => table.long(group, values[index]),
-                    NumberColumn::Doubles(values) if !is_bucket => table.double(group, values[index]),
-                    values => table.number(group, &list.by.bucket_of(values.datum(index))),
+            if takes_all || self.admits(keys, row, rows.elements(index), 0, inner) {
+                let number = match &values {
+                    values if is_bucket => table.number(group, &keys.by.bucket_of(values.datum(index))),
+                    RowValues::Numbers(NumberColumn::Longs(longs)) => table.long(group, longs[index]),
+                    RowValues::Numbers(NumberColumn::Doubles(doubles)) => table.double(group, doubles[index]),
+                    values => table.number(group, &values.datum(index)),
                 };
                 inner.push(row, number);
             }
@@ -58,20 +59,20 @@ impl<'b> BatchCollector<'b, '_> {
     /// There are too many groups, or places in them.
     pub(super) fn assign_sources(
         &self,
-        list: &'b GroupsList,
+        keys: &GroupKeys<'b>,
         table: &mut GroupTable,
         sources: &mut SourceGroups,
         rows: &GroupedRows,
         inner: &mut GroupedRows,
     ) -> Result<bool, GroupingFailure> {
-        if list.filter.is_some() || list.binds || rows.width > 0 || !sources.pays() {
+        if !keys.takes_all(rows) || !sources.pays() {
             return Ok(false);
         }
-        let column = list.by.source().and_then(|field| SourceColumn::of(field, self.batch));
+        let column = keys.by.source().and_then(|field| SourceColumn::of(field, self.batch));
         let Some(column) = column else { return Ok(false) };
         for (&row, &group) in rows.rows.iter().zip(&rows.groups) {
             let value = column.value(usize::from(self.batch.documents[row as usize]));
-            let groups = sources.of(group, &value, |groups| match list.by.eval(self.context(row, &[])) {
+            let groups = sources.of(group, &value, |groups| match keys.by.eval(self.context(row, &[])) {
                 ExpressionDatum::List(keys) => groups.extend(keys.iter().map(|key| table.number(group, key))),
                 key => groups.push(table.number(group, &key)),
             });
@@ -86,7 +87,7 @@ impl<'b> BatchCollector<'b, '_> {
     /// Binds a row to the element at `place`, unless the list's filter leaves it out: then it returns false.
     pub(super) fn admits(
         &self,
-        list: &GroupsList,
+        keys: &GroupKeys<'b>,
         row: u32,
         outer: &[u32],
         place: usize,
@@ -94,10 +95,10 @@ impl<'b> BatchCollector<'b, '_> {
     ) -> bool {
         let start = inner.elements.len();
         inner.elements.extend_from_slice(outer);
-        if list.binds {
+        if keys.binds {
             inner.elements.push(place as u32);
         }
-        let Some(filter) = &list.filter else { return true };
+        let Some(filter) = keys.filter else { return true };
         let passes = filter.passes(self.context(row, &inner.elements[start..]));
         if !passes {
             inner.elements.truncate(start);
@@ -112,27 +113,27 @@ impl<'b> BatchCollector<'b, '_> {
     /// There are too many groups, or places in them.
     pub(super) fn assign_elements(
         &self,
-        list: &GroupsList,
+        keys: &GroupKeys<'b>,
         table: &mut GroupTable,
         rows: &GroupedRows,
         inner: &mut GroupedRows,
     ) -> Result<bool, GroupingFailure> {
-        let GroupingNode::Field { field, element: None } = &list.by else { return Ok(false) };
+        let GroupingNode::Field { field, element: None } = keys.by else { return Ok(false) };
         let leaves = self.batch.all_leaves(field.path).filter(|leaves| leaves.irregular().is_empty());
         let Some(leaves) = leaves.filter(|_| field.is_list()) else { return Ok(false) };
         match leaves.values() {
             EncodedLeafValues::Integers(numbers) => {
-                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                self.each_element(keys, leaves, rows, table, inner, |table, group, index| {
                     table.long(group, index.map_or(0, |index| numbers[index]))
                 })?;
             }
             EncodedLeafValues::Texts(texts) => {
-                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                self.each_element(keys, leaves, rows, table, inner, |table, group, index| {
                     table.text_bytes(group, index.map_or(&[], |index| texts[index]))
                 })?;
             }
             _ => {
-                self.each_element(list, leaves, rows, table, inner, |table, group, index| {
+                self.each_element(keys, leaves, rows, table, inner, |table, group, index| {
                     table.number(group, &field.leaf_datum(leaves, index))
                 })?;
             }
@@ -142,7 +143,7 @@ impl<'b> BatchCollector<'b, '_> {
 
     fn each_element(
         &self,
-        list: &GroupsList,
+        keys: &GroupKeys<'b>,
         leaves: &LeafColumn<'_>,
         rows: &GroupedRows,
         table: &mut GroupTable,
@@ -152,7 +153,7 @@ impl<'b> BatchCollector<'b, '_> {
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
             let outer = rows.elements(index);
             for (place, value) in leaves.by_element(row as usize).enumerate() {
-                if self.admits(list, row, outer, place, inner) {
+                if self.admits(keys, row, outer, place, inner) {
                     inner.push(row, number(table, group, value));
                 }
             }
@@ -167,13 +168,13 @@ impl<'b> BatchCollector<'b, '_> {
     /// does not apply.
     pub(super) fn assign_column(
         &self,
-        list: &GroupsList,
+        keys: &GroupKeys<'b>,
         table: &mut GroupTable,
         rows: &GroupedRows,
         inner: &mut GroupedRows,
     ) -> bool {
-        let GroupingNode::Field { field, element: None } = &list.by else { return false };
-        if !matches!(field.reach, FieldReach::Whole) || list.filter.is_some() || rows.width > 0 {
+        let GroupingNode::Field { field, element: None } = keys.by else { return false };
+        if !matches!(field.reach, FieldReach::Whole) || keys.filter.is_some() || rows.width > 0 {
             return false;
         }
         let column = match self.batch.column(field) {

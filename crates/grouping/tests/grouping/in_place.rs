@@ -40,7 +40,7 @@ const KEYS: [&str; 26] = [
 ];
 
 /// Expressions over whole fields, of one or of several.
-const EXPRESSIONS: [&str; 14] = [
+const EXPRESSIONS: [&str; 49] = [
     "strlen(customer)",
     "strcat(customer, \"x\", customer)",
     "strcat(customer, price)",
@@ -55,6 +55,41 @@ const EXPRESSIONS: [&str; 14] = [
     "math.sqrt(tax)",
     "price + relevance()",
     "array.at(tags, price)",
+    "strcat(docidnsspecific(), \"-\", tax, price)",
+    "strcat(customer, tags)",
+    "cat(price, customer, tax)",
+    "toraw(customer)",
+    "time.date(price * 100000)",
+    "normalizesubject(strcat(\"Re[2]: fwd:\", customer))",
+    "predefined(customer, bucket(\"a\", \"b\"), bucket(\"b\", \"c\"))",
+    "strlen(strcat(customer, price)) + price",
+    "md5(cat(price, tax), 128)",
+    "xorbit(docidnsspecific(), 16)",
+    "uca(strcat(customer, price), \"en\", \"TERTIARY\")",
+    "strcat(\"a\", 1)",
+    "min(price, strlen(customer))",
+    "strcat(price + tax, relevance())",
+    "size(tags) + size(customer)",
+    "array.at(sizes, price)",
+    "array.at(parts.name, 1)",
+    "interpolatedlookup(curve, tax)",
+    "interpolatedlookup(sizes, price)",
+    "strcat(array.at(tags, 0), size(votes))",
+    "strcat(case.name, case.count, case.size.width)",
+    "digest",
+    "paid",
+    "cat(digest, paid, level, rating)",
+    "md5(digest, 64)",
+    "xorbit(digest, 16)",
+    "strcat(rating, \"-\", paid, level, date)",
+    "tostring(rating)",
+    "max(rating, tax)",
+    "mul(date, date)",
+    "div(date, price)",
+    "mod(date, 4)",
+    "neg(date)",
+    "fixedwidth(date, 10)",
+    "fixedwidth(rating, 0.5)",
 ];
 
 /// Aggregates inside the groups, with and without a bound element.
@@ -69,13 +104,18 @@ const AGGREGATES: [&str; 8] = [
     "sum(marks), max(votes), avg(curve)",
 ];
 
-const FILTERS: [&str; 6] = [
+const FILTERS: [&str; 11] = [
     "",
     "filter(range(0, 2, sizes))",
     "filter(regex(\"a\", tags))",
     "filter(range(1, 3, parts.count))",
     "filter(not range(1, 3, stock.value) or regex(\"b\", shelves.value.name))",
     "filter(istrue(parts.size.heavy))",
+    "filter(regex(\"a.*\", customer))",
+    "filter(not range(0, 2, price) or regex(\".*b1\", strcat(customer, price)))",
+    "filter(range(0, 2, customer) or regex(\"a\", tags) and range(0, 1, tax))",
+    "filter(istrue(paid) or range(0, 6, rating))",
+    "filter(not regex(\"-?[0-9]\", strcat(level)))",
 ];
 
 fn text() -> impl Strategy<Value = DocumentValue> {
@@ -138,10 +178,17 @@ fn purchase() -> impl Strategy<Value = Vec<(&'static str, DocumentValue)>> {
     let tags = prop_oneof![19 => array(text()).boxed(), 1 => array(int()).boxed()];
     let decimal = (-2..3i8).prop_map(|number| DocumentValue::Double(f64::from(number) / 2.0));
     let long = (-1..4i64).prop_map(DocumentValue::Long);
+    let rating = prop::sample::select(vec![-0.0, 0.0, 5.9, f32::NAN, f32::INFINITY]);
+    let date = prop::sample::select(vec![i64::MIN, -7, 0, 5, i64::MAX]);
     let fields: Vec<(&str, BoxedStrategy<DocumentValue>)> = vec![
         ("customer", text().boxed()),
         ("price", int().boxed()),
         ("tax", prop::sample::select(vec![-0.0, 0.0, 0.5]).prop_map(DocumentValue::Double).boxed()),
+        ("rating", rating.prop_map(DocumentValue::Float).boxed()),
+        ("date", date.prop_map(DocumentValue::Long).boxed()),
+        ("level", (-1..12i8).prop_map(DocumentValue::Byte).boxed()),
+        ("paid", any::<bool>().prop_map(DocumentValue::Bool).boxed()),
+        ("digest", vec(0..2u8, 0..18).prop_map(DocumentValue::Raw).boxed()),
         ("tags", tags.boxed()),
         ("sizes", array(int()).boxed()),
         ("curve", array(decimal).boxed()),
@@ -199,15 +246,31 @@ proptest! {
     #[test]
     fn groups_of_expressions_are_those_of_each_document(
         purchases in purchases(),
-        (outer, inner) in (0..EXPRESSIONS.len(), 0..EXPRESSIONS.len()),
+        (outer, inner, filter) in (0..EXPRESSIONS.len(), 0..EXPRESSIONS.len(), 0..FILTERS.len()),
     ) {
-        let (outer, inner) = (EXPRESSIONS[outer], EXPRESSIONS[inner]);
-        compare(&format!("all(group({outer}) each(output(count(), max(tax))))"), &purchases);
+        let (outer, inner, filter) = (EXPRESSIONS[outer], EXPRESSIONS[inner], FILTERS[filter]);
+        compare(&format!("all(group({outer}) {filter} each(output(count(), max(tax))))"), &purchases);
         compare(
-            &format!("all(group({outer}) each(output(count()) all(group({inner}) each(output(sum(price))))))"),
+            &format!(
+                "all(group({outer}) each(output(count()) all(group({inner}) {filter} each(output(sum(price))))))"
+            ),
             &purchases,
         );
+        compare("all(output(max(strcat(customer, price)), min(toraw(customer)), sum(customer)))", &purchases);
+        compare("all(output(max(digest), xor(digest), min(rating), sum(date), max(strcat(paid))))", &purchases);
     }
+}
+
+#[test]
+fn texts_that_are_too_long_to_be_joined_have_groups() {
+    let purchase = |index: usize| {
+        let text = DocumentValue::String(["a", "b"][index % 2].repeat(1 << 20));
+        TestPurchase { name: index.to_string(), score: 0.0, fields: vec![("customer", text)] }
+    };
+    let purchases: Vec<TestPurchase> = (0..5).map(purchase).collect();
+    let lengths = "all(group(strcat(customer, customer, \"-\")) each(output(count())))";
+    let found = compare(lengths, &purchases).replace("aa", "").replace("bb", "");
+    assert!(found.ends_with("['-'{count()=3}  '-'{count()=2}]"), "{found}");
 }
 
 #[test]

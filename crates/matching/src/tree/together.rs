@@ -1,9 +1,10 @@
-//! Leaves of the same field that are searched together.
+//! Leaves that are searched together: many words of one field, values of one path, and many ranges of one
+//! field of whole numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_column::{Column, ColumnKey};
+use millrace_column::{CellKind, Column, ColumnKey, FixedColumn};
 use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, EvaluatedLeaf, ReadyPlan, take};
@@ -15,9 +16,16 @@ use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
 use crate::words::ChunkPositions;
 
+/// Minimum number of ranges for which one pass that looks a number up among all bounds is faster than a pass
+/// with vector instructions for each range.
+const MANY_RANGES: usize = 16;
+
+/// Maximum number of ranges in which a number may lie.
+const OVERLAPS_MAX: usize = 8;
+
 /// Groups the leaves of one word each by their field, and keeps the large groups. Leaves of which only the
 /// documents count are not among them: those of a disjunction are one search ([`ChunkPass::any_word`]).
-pub(super) fn together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
+pub(super) fn words_together(ready: &ReadyPlan<'_>) -> Vec<Vec<LeafId>> {
     let mut groups: HashMap<&ColumnKey, Vec<LeafId>> = HashMap::new();
     if ready.paths.is_fast() {
         for (number, leaf) in ready.leaves.iter().enumerate() {
@@ -40,9 +48,78 @@ pub(super) fn alternatives<'n>(children: &'n [PlanNode], all: &mut Vec<&'n PlanN
     }
 }
 
+/// Groups the leaves of one range each by their field, and keeps the large groups whose ranges overlap
+/// little.
+pub(super) fn ranges_together(ready: &ReadyPlan<'_>) -> Vec<RangeLeaves> {
+    let mut groups: HashMap<&ColumnKey, Vec<(LeafId, i64, i64)>> = HashMap::new();
+    if ready.paths.is_fast() {
+        for (leaf, of) in ready.leaves.iter().enumerate() {
+            if let Some((low, high)) = of.whole_range() {
+                groups.entry(&of.field.key).or_default().push((LeafId(leaf), low, high));
+            }
+        }
+    }
+    let large = groups.into_values().filter(|ranges| ranges.len() >= MANY_RANGES);
+    large.filter_map(|ranges| RangeLeaves::new(&ranges)).collect()
+}
+
+/// Leaves with ranges of one field. Their bounds divide the whole numbers into parts, each of which is inside
+/// or outside of a range as a whole.
+pub(super) struct RangeLeaves {
+    pub(super) leaves: Vec<LeafId>,
+    /// The first number of each part but the lowest.
+    bounds: Vec<i64>,
+    /// For each part, the indices of the leaves with ranges that have it.
+    inside: Vec<Vec<u32>>,
+}
+
+impl RangeLeaves {
+    /// `None` if a number lies in too many of the ranges.
+    fn new(ranges: &[(LeafId, i64, i64)]) -> Option<Self> {
+        let ends = ranges.iter().flat_map(|(_, low, high)| [Some(*low), high.checked_add(1)]);
+        let mut bounds: Vec<i64> = ends.flatten().collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let mut inside = vec![Vec::new(); bounds.len() + 1];
+        for (index, (_, low, high)) in ranges.iter().enumerate().filter(|(_, (_, low, high))| low <= high) {
+            let part = |number: &i64| bounds.partition_point(|bound| bound <= number);
+            for leaves in &mut inside[part(low)..=part(high)] {
+                if leaves.len() == OVERLAPS_MAX {
+                    return None;
+                }
+                leaves.push(index as u32);
+            }
+        }
+        Some(RangeLeaves { leaves: ranges.iter().map(|(leaf, ..)| *leaf).collect(), bounds, inside })
+    }
+
+    /// For each leaf, the documents of `within` with a number in its range; `None` for a column of other
+    /// cells.
+    fn find(&self, column: &FixedColumn, within: &DocumentBits) -> Option<Vec<DocumentBits>> {
+        let documents = DocumentBits::from_words(column.presence().words()).and(within);
+        match column.cell() {
+            _ if column.width() != 1 => None,
+            CellKind::I8 => Some(self.find_among(column.cells::<i8>(), &documents)),
+            CellKind::I32 => Some(self.find_among(column.cells::<i32>(), &documents)),
+            CellKind::I64 => Some(self.find_among(column.cells::<i64>(), &documents)),
+            CellKind::Bool | CellKind::U64 | CellKind::BF16 | CellKind::F32 | CellKind::F64 => None,
+        }
+    }
+
+    fn find_among<T: Copy + Into<i64>>(&self, numbers: &[T], documents: &DocumentBits) -> Vec<DocumentBits> {
+        let mut found = vec![DocumentBits::NONE; self.leaves.len()];
+        for document in documents.iter() {
+            let number: i64 = numbers[document].into();
+            let part = self.bounds.partition_point(|bound| *bound <= number);
+            self.inside[part].iter().for_each(|leaf| found[*leaf as usize].set(document));
+        }
+        found
+    }
+}
+
 impl ChunkPass<'_, '_> {
     /// Evaluates leaves of one word each, all of one field, in all live documents.
-    pub(super) fn seek_together(&mut self, leaves: &[LeafId]) -> Result<(), Error> {
+    pub(super) fn seek_words(&mut self, leaves: &[LeafId]) -> Result<(), Error> {
         let live = self.live;
         let matchers: Vec<&WordMatcher> =
             leaves.iter().filter_map(|leaf| self.ready.leaves[leaf.0].single_word()).collect();
@@ -101,5 +178,70 @@ impl ChunkPass<'_, '_> {
             Some(Column::Tokens(tokens)) => find_any(matchers, &tokens, within),
             _ => DocumentBits::NONE,
         })
+    }
+
+    /// Evaluates leaves with ranges of one field in the documents `within`. Returns false, without an effect,
+    /// if the column's numbers are not whole.
+    pub(super) fn seek_ranges(&mut self, ranges: &RangeLeaves, within: &DocumentBits) -> Result<bool, Error> {
+        let Some(Column::Fixed(column)) = self.column(ranges.leaves[0], within)? else { return Ok(false) };
+        let Some(found) = ranges.find(&column, within) else { return Ok(false) };
+        take(self.ready.plan, &mut self.taken, size_of_val(&*found))?;
+        for (leaf, bits) in ranges.leaves.iter().zip(found) {
+            self.found[leaf.0] = Some(EvaluatedLeaf { within: *within, found: LeafOutcome::Bits(bits) });
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_column::FixedBuilder;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bound() -> impl Strategy<Value = i64> {
+        prop_oneof![
+            8 => -20..20_i64,
+            1 => prop::sample::select(vec![i64::MIN, i64::MAX, i64::from(i32::MIN), i64::from(i32::MAX)]),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_together_have_the_documents_of_each(
+            ranges in prop::collection::vec((bound(), bound()), 1..12),
+            numbers in prop::collection::vec(prop::option::of(-22..22_i32), 1..100),
+        ) {
+            let leaves: Vec<(LeafId, i64, i64)> =
+                ranges.iter().enumerate().map(|(leaf, (low, high))| (LeafId(leaf), *low, *high)).collect();
+            let mut column = FixedBuilder::new(CellKind::I32, 1);
+            for number in &numbers {
+                match number {
+                    Some(number) => column.push(&number.to_le_bytes()),
+                    None => column.push_absent(),
+                }
+            }
+            let within = DocumentBits::first(numbers.len() / 2);
+            let found = |low: i64, high: i64| -> Vec<usize> {
+                let is_in = |at: &usize| numbers[*at].is_some_and(|it| (low..=high).contains(&i64::from(it)));
+                (0..numbers.len() / 2).filter(is_in).collect()
+            };
+            match RangeLeaves::new(&leaves) {
+                Some(together) => {
+                    let bits = together.find(&column.finish(), &within).expect("the cells are whole numbers");
+                    for ((low, high), bits) in ranges.iter().zip(bits) {
+                        prop_assert_eq!(bits.iter().collect::<Vec<_>>(), found(*low, *high));
+                    }
+                }
+                None => {
+                    let overlaps = |at: i64| {
+                        ranges.iter().filter(|(low, high)| (*low..=*high).contains(&at)).count()
+                    };
+                    let most = ranges.iter().map(|(low, _)| overlaps(*low)).max();
+                    prop_assert!(most > Some(OVERLAPS_MAX));
+                }
+            }
+        }
     }
 }

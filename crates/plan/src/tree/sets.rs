@@ -16,7 +16,7 @@ impl TreeBuilder<'_> {
         annotations: &ItemAnnotations,
         values: &[String],
     ) -> Result<PlanNode, Error> {
-        let weighted: Vec<(String, i32)> = values.iter().map(|value| (value.clone(), 1)).collect();
+        let weighted: Vec<(&str, i32)> = values.iter().map(|value| (value.as_str(), 1)).collect();
         let languages = self.languages();
         self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
     }
@@ -37,8 +37,11 @@ impl TreeBuilder<'_> {
         };
         let languages = self.languages();
         let first = self.leaves.len();
-        let node = self
-            .each(field, place, annotations, name, |target| any_of(target, annotations, languages, tokens))?;
+        let tokens: Vec<(&str, i32)> =
+            tokens.iter().map(|(token, weight)| (token.as_str(), *weight)).collect();
+        let node = self.each(field, place, annotations, name, |target| {
+            any_of(target, annotations, languages, &tokens)
+        })?;
         for leaf in &mut self.leaves[first..] {
             // There may also be leaves for the keys of maps.
             if is_set(&leaf.predicate) {
@@ -58,19 +61,19 @@ fn any_of(
     target: &PredicateTarget<'_>,
     annotations: &ItemAnnotations,
     languages: PlanLanguages<'_>,
-    values: &[(String, i32)],
+    values: &[(&str, i32)],
 ) -> Result<Option<Predicate>, Error> {
     let words = WordPredicates::new(target, annotations, languages);
     let predicate = match number::kind(target.value_type) {
         Some(number::NumberKind::Integer) => {
-            let number =
-                |(text, weight): &(String, i32)| match text.trim().trim_end_matches(['L', 'l']).parse() {
-                    Ok(number) => Ok((number, *weight)),
-                    Err(_) => Err(wrong(
-                        &target.path,
-                        format!("it holds {}, and {text:?} is not a whole number", target.value_type),
-                    )),
-                };
+            let number = |(text, weight): &(&str, i32)| match text.trim().trim_end_matches(['L', 'l']).parse()
+            {
+                Ok(number) => Ok((number, *weight)),
+                Err(_) => Err(wrong(
+                    &target.path,
+                    format!("it holds {}, and {text:?} is not a whole number", target.value_type),
+                )),
+            };
             let mut numbers = values.iter().map(number).collect::<Result<Vec<(i64, i32)>, _>>()?;
             numbers.sort_unstable();
             numbers.dedup_by_key(|(number, _)| *number);
@@ -82,7 +85,7 @@ fn any_of(
             return Err(wrong(&target.path, reason));
         }
         _ if target.is_text() => {
-            let stems = |(text, weight): &(String, i32)| {
+            let stems = |(text, weight): &(&str, i32)| {
                 let weight = *weight;
                 words.stems(text).into_iter().flatten().map(move |stem| (stem, weight))
             };
@@ -92,8 +95,9 @@ fn any_of(
             Predicate::WordIn(words)
         }
         _ => {
+            let folded = words.folding();
             let mut values: Vec<(String, i32)> =
-                values.iter().map(|(text, weight)| (words.folded(text), *weight)).collect();
+                values.iter().map(|(text, weight)| (folded(text), *weight)).collect();
             values.sort();
             values.dedup_by(|later, first| later.0 == first.0);
             Predicate::ValueIn { values, cased: words.is_cased() }

@@ -100,8 +100,14 @@ fn types() -> Vec<SortedType> {
     ]
 }
 
-/// Names of the first `wanted` documents in an order.
-fn first(sorted: &SortedType, values: &[Option<u8>], order: &SortColumn, wanted: usize) -> Vec<String> {
+/// Names of the first `wanted` documents in an order, maybe after that by relevance, which all share.
+fn first(
+    sorted: &SortedType,
+    values: &[Option<u8>],
+    order: &SortColumn,
+    by_relevance: bool,
+    wanted: usize,
+) -> Vec<String> {
     let fields = vec![field("field", sorted.data_type.clone(), false)];
     let profile = RankProfile { name: "default".to_owned(), ..RankProfile::default() };
     let rank_profiles = [(profile.name.clone(), profile)].into();
@@ -114,7 +120,8 @@ fn first(sorted: &SortedType, values: &[Option<u8>], order: &SortColumn, wanted:
     let view = millrace_fixtures::view(&schema, &documents, CHUNK);
     let mut plan = plan(&schema, PlanNode::True, Vec::new());
     let last_first = SortColumn { by: SortBy::DocumentId, descending: true, missing: None };
-    plan.sorting = vec![order.clone(), last_first];
+    let relevance = SortColumn { by: SortBy::Relevance, descending: true, missing: None };
+    plan.sorting = by_relevance.then_some(relevance).into_iter().chain([order.clone(), last_first]).collect();
     plan.hits = wanted;
     let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
     let search = PreparedSearch::new(Arc::new(plan), profile, "items".into());
@@ -137,13 +144,14 @@ proptest! {
             Some(MissingOrder::Last),
             Some(MissingOrder::As("1".into())),
         ]),
+        by_relevance: bool,
         wanted in 1..6usize,
     ) {
         let sorted = &types()[of];
         let order = SortColumn { by: sorted.by.clone(), descending, missing };
-        let whole = first(sorted, &values, &order, values.len());
+        let whole = first(sorted, &values, &order, false, values.len());
         prop_assert_eq!(whole.len(), values.len());
-        let some = first(sorted, &values, &order, wanted);
+        let some = first(sorted, &values, &order, by_relevance, wanted);
         prop_assert_eq!(&some, &whole[..wanted.min(whole.len())]);
     }
 
@@ -169,7 +177,8 @@ proptest! {
             },
         };
         let sorted = SortedType { data_type: array(data_type), by: by.clone(), value };
-        let found = first(&sorted, &values, &SortColumn { by, descending, missing: None }, values.len());
+        let order = SortColumn { by, descending, missing: None };
+        let found = first(&sorted, &values, &order, false, values.len());
         // A document without values comes last.
         let key = |at: usize| {
             let numbers = values[at].map(numbers).unwrap_or_default();

@@ -261,7 +261,7 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
         };
     }
     let field = chance.one(&["title", "body", "default"]);
-    match chance.below(23) {
+    match chance.below(24) {
         0 => "true".to_owned(),
         1 => format!("{field} contains phrase(\"{word}\", \"{other}\")"),
         2 => format!("{field} contains near(\"{word}\", \"{other}\")"),
@@ -285,6 +285,14 @@ fn predicate(chance: &mut RandomChoice, depth: u64) -> String {
         }
         19 => format!("people.name contains \"{}\"", chance.one(&KINDS)),
         21 => format!("tags matches \"{}\"", chance.one(&["re", "^gre.", "(?:app|un)[a-z]+", "s$"])),
+        // As many ranges as are decided together.
+        22 => {
+            let range = |_| {
+                let low = chance.below(40);
+                format!("range(number, {low}, {})", low + chance.below(4))
+            };
+            format!("({})", (0..18).map(range).collect::<Vec<_>>().join(" or "))
+        }
         // As many words as are searched in one pass.
         20 => {
             let contains = |word: &&str| format!("{field} contains ({{stem: false}}\"{word}\")");
@@ -310,11 +318,23 @@ fn query(chance: &mut RandomChoice) -> Vec<(&'static str, String)> {
             sorted = true;
         }
         2 | 3 => {
-            let key = chance.one(&["kind", "stars", "number", "done", "tags", "people.age", "stars % 3"]);
-            let key = key.replace("stars % 3", "math.floor(stars / 3)");
+            let key = chance.one(&[
+                "kind",
+                "stars",
+                "number",
+                "done",
+                "tags",
+                "people.age",
+                "math.floor(stars / 3)",
+                "strcat(kind, \"-\", stars)",
+                "time.date(number * 10000)",
+                "md5(kind, 64)",
+            ]);
+            let filter =
+                chance.one(&["", "", "filter(regex(\"[a-m].*\", kind))", "filter(range(1, 4, stars))"]);
             let _ = write!(
                 yql,
-                " | all(group({key}) max({}) order(-count()) each(output(count(), sum(stars), max(number)) \
+                " | all(group({key}) {filter} max({}) order(-count()) each(output(count(), sum(stars), max(number)) \
                  max(2) each(output(summary(short)))))",
                 chance.below(6) + 1
             );

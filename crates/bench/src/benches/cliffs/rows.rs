@@ -88,6 +88,8 @@ fn count(documents: impl Iterator<Item = bool>) -> u64 {
 fn single_values(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     let wanted: Vec<i64> = (0..100).map(|value| value * 7).collect();
     let list = wanted.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let ranges = (0..50).map(|at| format!("range(number, {}, {})", at * 20, at * 20 + 3));
+    let ranges = ranges.collect::<Vec<_>>().join(" or ");
     let names: Vec<String> = (0..20).map(|value| value_name(value * 31)).collect();
     let quoted = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
     let names: HashSet<Vec<u8>> = names.into_iter().map(String::into_bytes).collect();
@@ -98,6 +100,9 @@ fn single_values(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
         }),
         CliffRow::matching("long in 100 values", &format!("number in ({list})"), move || {
             count(plain.numbers.iter().map(|it| wanted.binary_search(it).is_ok()))
+        }),
+        CliffRow::matching("any of 50 ranges of a long", &ranges, || {
+            count(plain.numbers.iter().map(|it| *it < 1_000 && it % 20 < 4))
         }),
         CliffRow::matching("range of a double", "price > 0.9", || {
             count(plain.prices.iter().map(|it| *it > 0.9))
@@ -116,6 +121,10 @@ fn single_values(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
         }),
         CliffRow::matching("prefix of a string", "label contains ({prefix: true}\"value00\")", || {
             count(plain.labels.iter().map(|it| it.starts_with(b"value00")))
+        }),
+        CliffRow::matching("part of a string", "label contains ({substring: true}\"e00\")", || {
+            let finder = Finder::new("e00");
+            count(plain.labels.iter().map(|it| finder.find(it).is_some()))
         }),
         CliffRow::matching("regular expression of a string", "label matches \"e0.7$\"", || {
             let is_it = |text: &[u8]| matches!(text, [.., b'e', b'0', _, b'7']);
@@ -189,6 +198,10 @@ fn collections(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
         }),
         CliffRow::matching("prefix in an array", "tags contains ({prefix: true}\"value00\")", move || {
             any_element(&|at| plain.tags.get(at).starts_with(b"value00"))
+        }),
+        CliffRow::matching("regular expression in an array", "tags matches \"ue0.7\"", move || {
+            let is_it = |text: &[u8]| matches!(text, [_, _, _, b'u', b'e', b'0', _, b'7', ..]);
+            any_element(&|at| is_it(plain.tags.get(at)))
         }),
         CliffRow::matching("array of ints = value", "marks = 7", move || {
             any_element(&|at| plain.marks[at] == 7)
@@ -395,15 +408,25 @@ fn orders_and_groups(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
             let last = texts.len().min(10).saturating_sub(1);
             texts.select_nth_unstable(last).1.map_or(0, |text| text.len() as u64)
         }),
-        group("long", "number", || largest_of_numbers(plain.numbers.iter().copied())),
-        group("double", "price", || {
+        group("long", "group(number)", || largest_of_numbers(plain.numbers.iter().copied())),
+        group("double", "group(price)", || {
             largest_of_numbers(plain.prices.iter().map(|price| price.to_bits() as i64))
         }),
-        group("string", "label", || largest_of_texts(plain.labels.iter())),
-        group("array of strings", "tags", || largest_of_texts(plain.tags.iter())),
-        group("array of ints", "marks", || largest_of_numbers(plain.marks.iter().map(|it| i64::from(*it)))),
-        group("members of structs", "people.name", || largest_of_texts(plain.tags.iter())),
-        group("keys of maps", "props.key", || largest_of_texts(plain.tags.iter())),
+        group("string", "group(label)", || largest_of_texts(plain.labels.iter())),
+        group("array of strings", "group(tags)", || largest_of_texts(plain.tags.iter())),
+        group("array of ints", "group(marks)", || {
+            largest_of_numbers(plain.marks.iter().map(|it| i64::from(*it)))
+        }),
+        group("members of structs", "group(people.name)", || largest_of_texts(plain.tags.iter())),
+        group("keys of maps", "group(props.key)", || largest_of_texts(plain.tags.iter())),
+        group("two strings joined", "group(strcat(label, \"-\", label))", || {
+            let joined = plain.labels.iter().map(|label| [label, b"-", label].concat());
+            let joined: Vec<Vec<u8>> = joined.collect();
+            largest_of_texts(joined.iter().map(Vec::as_slice))
+        }),
+        group("string, filtered", "group(label) filter(regex(\"value00.*\", label))", || {
+            largest_of_texts(plain.labels.iter().filter(|label| label.starts_with(b"value00")))
+        }),
     ]
 }
 
@@ -411,8 +434,8 @@ fn order<'a>(name: &str, key: &str, compute: impl Fn() -> u64 + 'a) -> CliffRow<
     CliffRow::over_all(format!("order: {name}"), &format!("order by {key}"), "unranked", None, compute)
 }
 
-fn group<'a>(name: &str, by: &str, compute: impl Fn() -> u64 + 'a) -> CliffRow<'a> {
-    let end = format!("limit 0 | all(group({by}) max(10) order(-count()) each(output(count())))");
+fn group<'a>(name: &str, list: &str, compute: impl Fn() -> u64 + 'a) -> CliffRow<'a> {
+    let end = format!("limit 0 | all({list} max(10) order(-count()) each(output(count())))");
     CliffRow::over_all(format!("group: {name}"), &end, "unranked", None, compute)
 }
 
