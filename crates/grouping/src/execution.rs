@@ -109,6 +109,12 @@ impl GroupedRows {
         self.rows.push(row);
         self.groups.push(group);
     }
+
+    /// Checks that no more rows are in groups, and groups in their table, than a request may have.
+    fn check_size(&self, table: &GroupTable) -> Result<(), GroupingFailure> {
+        let is_within = table.len() <= GROUPS_MAX && self.rows.len() <= ROWS_MAX;
+        if is_within { Ok(()) } else { Err(TOO_MANY_GROUPS) }
+    }
 }
 
 impl GroupingExecution {
@@ -435,7 +441,6 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
         state: &mut ListState,
         rows: &GroupedRows,
     ) -> Result<GroupedRows, GroupingFailure> {
-        let table = &mut state.table;
         let width = rows.width + usize::from(list.binds);
         let mut inner = GroupedRows { width, ..GroupedRows::default() };
         let mut keys = GroupKeys { by: &list.by, binds: list.binds, filter: list.filter.as_ref() };
@@ -447,18 +452,10 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
             keys.filter = None;
         }
         let rows = kept.as_ref().unwrap_or(rows);
-        if self.paths.is_fast() && self.assign_column(&keys, table, rows, &mut inner) {
+        if self.paths.is_fast() && self.assign_fast(&keys, state, rows, &mut inner)? {
             return Ok(inner);
         }
-        if self.assign_elements(&keys, table, rows, &mut inner)? {
-            return Ok(inner);
-        }
-        if self.paths.is_fast() && self.assign_sources(&keys, table, &mut state.sources, rows, &mut inner)? {
-            return Ok(inner);
-        }
-        if self.assign_values(&keys, table, rows, &mut inner)? {
-            return Ok(inner);
-        }
+        let table = &mut state.table;
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
             let outer = rows.elements(index);
             let key = list.by.eval(self.context(row, outer));
@@ -471,9 +468,7 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
                     inner.push(row, table.number(group, value));
                 }
             }
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
+            inner.check_size(table)?;
         }
         Ok(inner)
     }

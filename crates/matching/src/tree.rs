@@ -21,6 +21,7 @@ use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
 use crate::nearest::SmallestDistances;
 use crate::nested::{NestedValue, ValueElement, elements};
 use crate::outcome::LeafOutcome;
+use crate::pattern::WordMatcher;
 use crate::window::ColumnWindow;
 use crate::words::{ChunkPositions, DocumentRows, NearConstraint};
 use crate::{Error, LeafMatches, RankingDemands};

@@ -1,24 +1,38 @@
-//! Fast paths of the assignment of rows to groups, and the filter of each.
+//! Fast paths of the assignment of rows to groups, and the filter of elements.
 
 use millrace_column::{Column, ValueLayout, layout};
 use millrace_document::{EncodedLeafValues, LeafColumn};
 
-use super::{BatchCollector, GROUPS_MAX, GroupKeys, GroupedRows, ROWS_MAX, TOO_MANY_GROUPS};
+use super::{BatchCollector, GroupKeys, GroupedRows, ListState};
 use crate::GroupingFailure;
 use crate::datum::ExpressionDatum;
 use crate::field::FieldReach;
 use crate::node::GroupingNode;
 use crate::numbers::NumberColumn;
-use crate::source::{SourceColumn, SourceGroups};
+use crate::source::SourceColumn;
 use crate::table::GroupTable;
 use crate::values::RowValues;
 
 impl<'b> BatchCollector<'b, '_> {
-    /// Fast path for expressions without lists, and for buckets of them. Returns false if it does not apply.
+    /// Assigns rows by the first fast path that applies. Returns false if none does; `inner` is empty then.
     ///
     /// # Errors
     /// There are too many groups, or places in them.
-    pub(super) fn assign_values(
+    pub(super) fn assign_fast(
+        &self,
+        keys: &GroupKeys<'b>,
+        state: &mut ListState,
+        rows: &GroupedRows,
+        inner: &mut GroupedRows,
+    ) -> Result<bool, GroupingFailure> {
+        Ok(self.assign_column(keys, &mut state.table, rows, inner)
+            || self.assign_elements(keys, &mut state.table, rows, inner)?
+            || self.assign_sources(keys, state, rows, inner)?
+            || self.assign_values(keys, &mut state.table, rows, inner)?)
+    }
+
+    /// Fast path for expressions without lists, and for buckets of them. Returns false if it does not apply.
+    fn assign_values(
         &self,
         keys: &GroupKeys<'b>,
         table: &mut GroupTable,
@@ -45,26 +59,21 @@ impl<'b> BatchCollector<'b, '_> {
                 };
                 inner.push(row, number);
             }
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
+            inner.check_size(table)?;
         }
         Ok(true)
     }
 
     /// Fast path for expressions over one field: each of its values is evaluated once. Returns false if it
     /// does not apply.
-    ///
-    /// # Errors
-    /// There are too many groups, or places in them.
-    pub(super) fn assign_sources(
+    fn assign_sources(
         &self,
         keys: &GroupKeys<'b>,
-        table: &mut GroupTable,
-        sources: &mut SourceGroups,
+        state: &mut ListState,
         rows: &GroupedRows,
         inner: &mut GroupedRows,
     ) -> Result<bool, GroupingFailure> {
+        let (table, sources) = (&mut state.table, &mut state.sources);
         if !keys.takes_all(rows) || !sources.pays() {
             return Ok(false);
         }
@@ -77,9 +86,7 @@ impl<'b> BatchCollector<'b, '_> {
                 key => groups.push(table.number(group, &key)),
             });
             groups.iter().for_each(|group| inner.push(row, *group));
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
+            inner.check_size(table)?;
         }
         Ok(true)
     }
@@ -108,10 +115,7 @@ impl<'b> BatchCollector<'b, '_> {
 
     /// Fast path for the elements of a collection, directly from the values that are read in place. Returns
     /// false if it does not apply.
-    ///
-    /// # Errors
-    /// There are too many groups, or places in them.
-    pub(super) fn assign_elements(
+    fn assign_elements(
         &self,
         keys: &GroupKeys<'b>,
         table: &mut GroupTable,
@@ -157,16 +161,14 @@ impl<'b> BatchCollector<'b, '_> {
                     inner.push(row, number(table, group, value));
                 }
             }
-            if table.len() > GROUPS_MAX || inner.rows.len() > ROWS_MAX {
-                return Err(TOO_MANY_GROUPS);
-            }
+            inner.check_size(table)?;
         }
         Ok(())
     }
 
     /// Fast path for a plain field of text, without a filter, directly from its column. Returns false if it
     /// does not apply.
-    pub(super) fn assign_column(
+    fn assign_column(
         &self,
         keys: &GroupKeys<'b>,
         table: &mut GroupTable,
