@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{CatalogChange, OpenIndex};
 use crate::dated_names::with_dates;
-use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::index_admin::{alias_options, delete_found};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name};
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
+use crate::service::ElasticService;
 
 const OPTIONS: NameOptions = NameOptions {
     allow_no_indices: false,
@@ -79,11 +79,11 @@ fn remove(change: &mut CatalogChange<'_>, expression: &str, pattern: &str) -> Re
 
 /// `PUT` of an alias. Names in the body count before those of the path.
 pub(crate) fn put(
-    door: &ElasticDoor,
-    request: &DoorRequest,
+    service: &ElasticService,
+    request: &ElasticRequest,
     index: &str,
     alias: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let mut options = object_of(&request.body)?;
     let mut named = |member: &str, in_path: &str| {
         let in_body = options.remove(member).map(|names| names_of(&names).join(","));
@@ -96,35 +96,35 @@ pub(crate) fn put(
         }
     };
     let (index, alias) = (named("index", index)?, named("alias", alias)?);
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     add(&mut change, &index, &alias, &options)?;
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// `DELETE` of aliases.
-pub(crate) fn delete(door: &ElasticDoor, index: &str, aliases: &str) -> Result<DoorReply, Error> {
-    let mut change = door.catalog.change()?;
+pub(crate) fn delete(service: &ElasticService, index: &str, aliases: &str) -> Result<ReplyContent, Error> {
+    let mut change = service.catalog.change()?;
     let mut found = false;
     for pattern in with_dates(aliases)?.split(',') {
         found |= remove(&mut change, index, pattern)?;
     }
     if found {
         change.commit()?;
-        DoorReply::ok(json!({ "acknowledged": true }))
+        ReplyContent::ok(json!({ "acknowledged": true }))
     } else {
         Err(Error::NoAlias(aliases.to_owned()))
     }
 }
 
 /// `POST` of `_aliases`: several changes, all of which are made, or none.
-pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorReply, Error> {
+pub(crate) fn actions(service: &ElasticService, request: &ElasticRequest) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
     let actions = body.get("actions").and_then(Value::as_array).cloned().unwrap_or_default();
     if actions.is_empty() {
         return Err(Error::Validation(vec!["Must specify at least one alias action".to_owned()]));
     }
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     for action in actions {
         let Some((kind, of)) = action.as_object().and_then(|action| action.iter().next()) else {
             return Err(Error::Content("[alias_action] an action is an object with one member".to_owned()));
@@ -174,7 +174,7 @@ pub(crate) fn actions(door: &ElasticDoor, request: &DoorRequest) -> Result<DoorR
         }
     }
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// Names that an action gives by one of two members, with their dates written out.
@@ -219,11 +219,11 @@ fn missing_names<'n>(asked: &[&'n str], found: &[String]) -> Vec<&'n str> {
 
 /// `GET` and `HEAD` of aliases.
 pub(crate) fn get(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
     aliases: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let mut answer = Map::new();
     let mut seen: Vec<String> = Vec::new();
     let asked: Vec<&str> = aliases.into_iter().flat_map(|aliases| aliases.split(',')).collect();
@@ -239,25 +239,25 @@ pub(crate) fn get(
         wanted
     };
     let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
-    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
     for index in found {
         let mut shown = index.entry.aliases.clone();
         shown.retain(|alias, _| is_wanted(alias));
         seen.extend(shown.keys().cloned());
         if !shown.is_empty() || aliases.is_none() {
             let shown = json!({ "aliases": shown });
-            take_answer(&door.answer_memory, &shown)?;
+            take_answer(&service.answer_memory, &shown)?;
             answer.insert(index.entry.name.clone(), shown);
         }
     }
     let missing = missing_names(&asked, &seen);
     if missing.is_empty() {
-        return DoorReply::ok(Value::Object(answer));
+        return ReplyContent::ok(Value::Object(answer));
     }
     let noun = if missing.len() == 1 { "alias" } else { "aliases" };
     let mut body = json!({ "error": format!("{noun} [{}] missing", missing.join(",")), "status": 404 });
     if let Value::Object(body) = &mut body {
         body.extend(answer);
     }
-    Ok(DoorReply::Json(404, body))
+    Ok(ReplyContent::Json(404, body))
 }

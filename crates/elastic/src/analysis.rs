@@ -5,14 +5,14 @@ use std::ops::Range;
 use serde_json::json;
 
 use crate::Error;
-use crate::door::ElasticDoor;
 use crate::evaluation::{FieldValueKind, kind_of, word_spans};
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
 use crate::mapping::{field_at, type_of};
 use crate::names::{self, NameOptions};
 use crate::query::text_of;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
+use crate::service::ElasticService;
 
 /// Positions between the words of two texts, so that no phrase has words of both.
 const TEXT_GAP: usize = 100;
@@ -72,11 +72,11 @@ impl TextDivision {
 
 /// `_analyze`.
 pub(crate) fn analyze(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
     if let Some(other) = body.keys().find(|name| !["text", "analyzer", "field"].contains(&name.as_str())) {
         return Err(Error::unsupported(&format!("[{other}] of [_analyze]")));
@@ -87,7 +87,7 @@ pub(crate) fn analyze(
     };
     let division = match (body.get("analyzer"), body.get("field")) {
         (Some(analyzer), _) => TextDivision::of_analyzer(&text_of(analyzer))?,
-        (None, Some(field)) => of_field(door, parameters, expression, &text_of(field))?,
+        (None, Some(field)) => of_field(service, parameters, expression, &text_of(field))?,
         (None, None) => TextDivision::Words,
     };
     let (mut tokens, mut position, mut offset) = (Vec::new(), 0, 0);
@@ -103,20 +103,20 @@ pub(crate) fn analyze(
             let token = json!({
                 "token": word, "start_offset": start, "end_offset": end, "type": kind, "position": position,
             });
-            take_answer(&door.answer_memory, &token)?;
+            take_answer(&service.answer_memory, &token)?;
             tokens.push(token);
             position += 1;
         }
         position += TEXT_GAP;
         offset = before + units(&text[last..]) + 1;
     }
-    DoorReply::ok(json!({ "tokens": tokens }))
+    ReplyContent::ok(json!({ "tokens": tokens }))
 }
 
 /// Division of the texts of a field. Without an index there are no fields.
 fn of_field(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
     field: &str,
 ) -> Result<TextDivision, Error> {
@@ -124,9 +124,9 @@ fn of_field(
         return Err(Error::Validation(vec!["index is missing: it has the [field]".to_owned()]));
     }
     let options = NameOptions::LENIENT.with(parameters)?;
-    let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
+    let indexes = names::resolve(&*service.catalog.read()?, expression, options)?;
     let kinds = indexes.into_iter().map(|index| -> Result<Option<FieldValueKind>, Error> {
-        let index = index.with_observed(&door.node)?;
+        let index = index.with_observed(&service.node)?;
         let definition = field_at(&index.entry.mappings, field).map(|(definition, _)| definition);
         Ok(definition.map(|definition| kind_of(type_of(definition))))
     });

@@ -14,10 +14,10 @@ use crate::action_line::{ActionLine, action_line};
 use crate::bulk_answer::BulkAnswer;
 use crate::bulk_stream::{BulkBatching, BulkSplitter};
 use crate::catalog::NamedKind;
-use crate::door::ElasticDoor;
 use crate::names::NameDemand;
 use crate::placing::WritePlacer;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, check_tree};
+use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
 use crate::update::{UpdateBody, UpdateOptions};
@@ -54,11 +54,11 @@ struct BulkDefaults {
 
 /// `POST` and `PUT` of `_bulk`.
 pub(crate) fn bulk(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     index: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let began_ms = crate::catalog::now_ms();
     if request.path.len().max(request.query.len()) > DEFAULTS_BYTES_MAX {
         return Err(Error::IllegalArgument(format!(
@@ -71,16 +71,16 @@ pub(crate) fn bulk(
         demand: NameDemand::of(parameters)?,
         pipeline: parameters.get("pipeline").map(str::to_owned),
         shown: SourceFilter::of_parameters(parameters),
-        tree_bytes_max: door.caller.tree_bytes_max(),
+        tree_bytes_max: service.caller.tree_bytes_max(),
     };
     let refresh = RefreshPolicy::of(parameters)?;
     let mut lines = BulkLines::of(&request.body)?;
     let mut share = lines.share(&defaults)?;
     lines.clone().check(&defaults)?;
     let mut writer = BulkWriter {
-        door,
+        service,
         refresh,
-        placer: WritePlacer::new(door),
+        placer: WritePlacer::new(service),
         slots: SlotChoices::default(),
         touched: Vec::new(),
         answer: BulkAnswer::new(parameters),
@@ -91,12 +91,12 @@ pub(crate) fn bulk(
         if share.is_empty() {
             break;
         }
-        if door.gone.load(Ordering::Relaxed) {
+        if service.gone.load(Ordering::Relaxed) {
             return Err(Error::Timeout("the client left before the bulk was written".to_owned()));
         }
     }
     for name in &writer.touched {
-        if let Some(index) = door.catalog.read()?.indexes.get(name) {
+        if let Some(index) = service.catalog.read()?.indexes.get(name) {
             index.live.refresh();
         }
     }
@@ -105,7 +105,7 @@ pub(crate) fn bulk(
 
 /// Writer of the operations of a bulk.
 struct BulkWriter<'d> {
-    door: &'d ElasticDoor,
+    service: &'d ElasticService,
     refresh: RefreshPolicy,
     placer: WritePlacer<'d>,
     slots: SlotChoices,
@@ -123,7 +123,7 @@ impl BulkWriter<'_> {
             let BulkItem { action, index, id, demand, pipeline, write } = item;
             let name = index.unwrap_or_default();
             let place = write.and_then(|write| {
-                check_pipeline(self.door, pipeline.as_deref())?;
+                check_pipeline(self.service, pipeline.as_deref())?;
                 self.placer.place(&name, write, demand)
             });
             let refused = match place {
@@ -139,7 +139,7 @@ impl BulkWriter<'_> {
             };
             heads.push((action, name, id, refused));
         }
-        let mut written = writing::write_share(self.door, &placed, &mut self.slots).into_iter();
+        let mut written = writing::write_share(self.service, &placed, &mut self.slots).into_iter();
         for (action, index, id, refused) in heads {
             let outcome = match refused {
                 None => written.next().expect("each write that has a place has a result"),
@@ -156,9 +156,9 @@ impl BulkWriter<'_> {
 }
 
 /// Refuses a pipeline that does not exist. Those that exist have no processors.
-pub(crate) fn check_pipeline(door: &ElasticDoor, pipeline: Option<&str>) -> Result<(), Error> {
+pub(crate) fn check_pipeline(service: &ElasticService, pipeline: Option<&str>) -> Result<(), Error> {
     match pipeline.filter(|name| !name.is_empty() && *name != "_none") {
-        Some(name) if door.catalog.read()?.named(NamedKind::Pipeline, name).is_none() => {
+        Some(name) if service.catalog.read()?.named(NamedKind::Pipeline, name).is_none() => {
             Err(Error::IllegalArgument(format!("pipeline with id [{name}] does not exist")))
         }
         _ => Ok(()),
@@ -175,7 +175,7 @@ pub(crate) enum RefreshPolicy {
 
 impl RefreshPolicy {
     /// Reads the parameter `refresh`.
-    pub(crate) fn of(parameters: &DoorParameters) -> Result<Self, Error> {
+    pub(crate) fn of(parameters: &ElasticParameters) -> Result<Self, Error> {
         match parameters.get("refresh") {
             None | Some("false") => Ok(RefreshPolicy::None),
             Some("true" | "") => Ok(RefreshPolicy::Now),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::filter_path::PathFilter;
-use crate::request::{DoorParameters, DoorReply};
+use crate::request::{ElasticParameters, ReplyContent};
 use crate::unread::SentValue;
 use crate::writing::{WriteAction, WriteResult};
 
@@ -30,7 +30,7 @@ pub(crate) struct BulkAnswer {
 
 impl BulkAnswer {
     /// An answer without items yet, in the form that the parameters ask for.
-    pub(crate) fn new(parameters: &DoorParameters) -> Self {
+    pub(crate) fn new(parameters: &ElasticParameters) -> Self {
         let paths = parameters.get("filter_path").filter(|paths| !paths.is_empty());
         BulkAnswer {
             filter: paths.map(PathFilter::parse),
@@ -109,7 +109,7 @@ impl BulkAnswer {
     }
 
     /// The whole answer.
-    pub(crate) fn finish(self, took_ms: u64) -> DoorReply {
+    pub(crate) fn finish(self, took_ms: u64) -> ReplyContent {
         let mut head = json!({ "took": took_ms, "errors": self.has_errors });
         if let Some(filter) = &self.filter {
             head = filter.apply(head);
@@ -133,7 +133,7 @@ impl BulkAnswer {
             text.extend_from_slice(&self.items);
             text.extend_from_slice(end.as_bytes());
         }
-        DoorReply::Written(200, text)
+        ReplyContent::Written(200, text)
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
             ["", "took", "items", "errors,items.*._id", "items.index", "items.*.error", "-items", "-items.*"]
         {
             for pretty in ["", "&pretty"] {
-                let parameters = DoorParameters::parse(&format!("filter_path={paths}{pretty}"));
+                let parameters = ElasticParameters::parse(&format!("filter_path={paths}{pretty}"));
                 let mut answer = BulkAnswer::new(&parameters);
                 let mut items = Vec::new();
                 for (action, id) in [(WriteAction::Index, "a"), (WriteAction::Delete, "b")] {
@@ -184,7 +184,7 @@ mod tests {
                     "" => serde_json::to_vec(&whole),
                     _ => serde_json::to_vec_pretty(&whole),
                 };
-                let DoorReply::Written(200, text) = answer.finish(7) else { panic!("a text") };
+                let ReplyContent::Written(200, text) = answer.finish(7) else { panic!("a text") };
                 let expected = String::from_utf8(expected.expect("a text")).expect("UTF-8");
                 assert_eq!(String::from_utf8(text).expect("UTF-8"), expected, "[{paths}] [{pretty}]");
             }
@@ -193,12 +193,12 @@ mod tests {
 
     #[test]
     fn a_long_answer_repeats_no_names() {
-        let mut answer = BulkAnswer::new(&DoorParameters::default());
+        let mut answer = BulkAnswer::new(&ElasticParameters::default());
         let name = "x".repeat(1 << 20);
         for _ in 0..100 {
             answer.refuse(WriteAction::Index, name.clone(), None, &Error::no_index(&name));
         }
-        let DoorReply::Written(200, text) = answer.finish(0) else { panic!("a text") };
+        let ReplyContent::Written(200, text) = answer.finish(0) else { panic!("a text") };
         assert!(text.len() < 4 * REASONS_BYTES, "{}", text.len());
         let read: Value = serde_json::from_slice(&text).expect("it is JSON");
         assert_eq!(read["items"].as_array().map(Vec::len), Some(100));
@@ -216,7 +216,7 @@ mod tests {
         ] {
             let (index, version, seq_no) = ("logs-\u{7f}".to_owned(), i64::MAX, 7);
             let of = WriteResult { index, id: id.to_owned(), version, seq_no, result, status, get };
-            let [mut written, mut tree] = [(); 2].map(|()| BulkAnswer::new(&DoorParameters::default()));
+            let [mut written, mut tree] = [(); 2].map(|()| BulkAnswer::new(&ElasticParameters::default()));
             for _ in 0..2 {
                 written.add_result(action, of.clone(), forced_refresh);
                 let mut object = of.clone().object(forced_refresh);

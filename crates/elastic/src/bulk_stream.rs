@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::action_line::action_line;
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
 use crate::writing::WriteAction;
-use crate::{DoorRequest, Error};
+use crate::{ElasticRequest, Error};
 
 /// Bytes of operations after which a batch ends, however many it has.
 const BATCH_BYTES: usize = 1 << 20;
@@ -24,7 +24,7 @@ pub struct BulkBatching {
 
 impl BulkBatching {
     /// True if a request is a stream of operations.
-    pub fn is_stream(request: &DoorRequest) -> bool {
+    pub fn is_stream(request: &ElasticRequest) -> bool {
         let mut segments = request.path.rsplit('/').filter(|part| !part.is_empty());
         let is_path = (segments.next(), segments.next()) == (Some("stream"), Some("_bulk"));
         // An index with this path has at most one segment before it.
@@ -36,8 +36,8 @@ impl BulkBatching {
     ///
     /// # Errors
     /// One is out of its range.
-    pub fn of(request: &DoorRequest) -> Result<Self, Error> {
-        let parameters = DoorParameters::parse(&request.query);
+    pub fn of(request: &ElasticRequest) -> Result<Self, Error> {
+        let parameters = ElasticParameters::parse(&request.query);
         let interval = parameters.get("batch_interval").map(interval_of).transpose()?;
         let operations = match (parameters.integer("batch_size")?, interval) {
             (None, None) => 1,
@@ -251,7 +251,7 @@ mod tests {
     fn parameters_have_ranges() {
         let of = |query: &str| {
             let batching =
-                BulkBatching::of(&DoorRequest { query: query.to_owned(), ..DoorRequest::default() });
+                BulkBatching::of(&ElasticRequest { query: query.to_owned(), ..ElasticRequest::default() });
             match batching {
                 Ok(BulkBatching { operations, interval }) => format!("{operations} {interval:?}"),
                 Err(error) => format!("{}", error.status()),
@@ -277,8 +277,11 @@ mod tests {
             ("/_bulk", false),
             ("/stream", false),
         ] {
-            let request =
-                DoorRequest { method: "POST".to_owned(), path: path.to_owned(), ..DoorRequest::default() };
+            let request = ElasticRequest {
+                method: "POST".to_owned(),
+                path: path.to_owned(),
+                ..ElasticRequest::default()
+            };
             assert_eq!(BulkBatching::is_stream(&request), expected, "{path}");
         }
     }

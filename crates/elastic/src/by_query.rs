@@ -14,16 +14,16 @@ use serde_json::{Map, Value, json};
 use crate::bulk::check_pipeline;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
-use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::hit_scan::{HitScan, HitSink, VisitPlace, VisitedDocument};
 use crate::names::{NameDemand, NameOptions};
 use crate::placing::WritePlacer;
 use crate::query::text_of;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanLimit, ScanProgress};
 use crate::search::{SearchHit, indexes_of};
 use crate::search_request::HitSearch;
+use crate::service::ElasticService;
 use crate::source::SourceFilter;
 use crate::unread::sent_json;
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions, WriteResult};
@@ -35,7 +35,7 @@ const PAGE_BYTES: usize = 2 << 20;
 
 /// Writes of the documents of a search.
 struct WritesByQuery<'d> {
-    door: &'d ElasticDoor,
+    service: &'d ElasticService,
     indexes: Vec<OpenIndex>,
     search: HitSearch,
     effect: EffectByQuery,
@@ -118,44 +118,44 @@ struct TallyByQuery {
 
 /// `_delete_by_query`.
 pub(crate) fn delete(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     if !object_of(&request.body)?.contains_key("query") && !parameters.has("q") {
         // A forgotten query must not remove all documents.
         return Err(Error::Validation(vec!["query is missing".to_owned()]));
     }
-    in_place(door, request, parameters, expression, EffectByQuery::Delete)
+    in_place(service, request, parameters, expression, EffectByQuery::Delete)
 }
 
 /// `_update_by_query`, without a script: the documents are written again, by the mapping as it is now.
 pub(crate) fn update(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
-    in_place(door, request, parameters, expression, EffectByQuery::Rewrite)
+) -> Result<ReplyContent, Error> {
+    in_place(service, request, parameters, expression, EffectByQuery::Rewrite)
 }
 
 /// Changes the documents of indexes themselves.
 fn in_place(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
     effect: EffectByQuery,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let began_ms = now_ms();
     check_options(parameters)?;
-    check_pipeline(door, parameters.get("pipeline"))?;
+    check_pipeline(service, parameters.get("pipeline"))?;
     let mut body = object_of(&request.body)?;
     let most = most_of(&mut body, parameters)?;
     let conflicts = conflicts_of(&mut body, parameters)?;
     check_members(&body, "the body", &["query", "slice"])?;
-    let (indexes, search) = search_of(door, body, parameters, expression)?;
+    let (indexes, search) = search_of(service, body, parameters, expression)?;
     if let Some(index) = indexes.iter().find(|index| index.is_log()) {
         return Err(Error::IllegalArgument(format!(
             "the documents of [{}] are never changed: those of a data stream in logs mode are dropped by its lifecycle",
@@ -165,16 +165,16 @@ fn in_place(
     indexes.iter().try_for_each(OpenIndex::check_writable)?;
     let refreshes = parameters.flag("refresh")?.unwrap_or(false);
     let writes =
-        WritesByQuery { door, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
+        WritesByQuery { service, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
     Ok(writes.run()?.reply(began_ms))
 }
 
 /// `_reindex`: copies of documents in another index.
 pub(crate) fn reindex(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-) -> Result<DoorReply, Error> {
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
+) -> Result<ReplyContent, Error> {
     let began_ms = now_ms();
     check_options(parameters)?;
     let mut body = object_of(&request.body)?;
@@ -199,17 +199,17 @@ pub(crate) fn reindex(
     // Size of the batches.
     source.remove("size");
     check_members(&source, "[source]", &["query", "slice"])?;
-    let target = CopyTarget::parse(door, dest, shown.unwrap_or_default())?;
-    let (indexes, search) = search_of(door, source, &DoorParameters::default(), &names)?;
+    let target = CopyTarget::parse(service, dest, shown.unwrap_or_default())?;
+    let (indexes, search) = search_of(service, source, &ElasticParameters::default(), &names)?;
     let refreshes = parameters.flag("refresh")?.unwrap_or(false);
     let effect = EffectByQuery::Copy(target);
     let writes =
-        WritesByQuery { door, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
+        WritesByQuery { service, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
     Ok(writes.run()?.reply(began_ms))
 }
 
 /// Refuses options for tasks that go on by themselves.
-fn check_options(parameters: &DoorParameters) -> Result<(), Error> {
+fn check_options(parameters: &ElasticParameters) -> Result<(), Error> {
     if parameters.flag("wait_for_completion")? == Some(false) {
         return Err(Error::unsupported("a task that goes on after its answer (wait_for_completion=false)"));
     }
@@ -228,7 +228,7 @@ fn check_members(members: &Map<String, Value>, place: &str, known: &[&str]) -> R
 }
 
 /// Takes the maximum number of documents from a request.
-fn most_of(body: &mut Map<String, Value>, parameters: &DoorParameters) -> Result<usize, Error> {
+fn most_of(body: &mut Map<String, Value>, parameters: &ElasticParameters) -> Result<usize, Error> {
     let of_body = body.remove("max_docs").map(|most| most.as_i64().unwrap_or(0));
     match parameters.integer("max_docs")?.or(of_body) {
         None => Ok(usize::MAX),
@@ -240,7 +240,7 @@ fn most_of(body: &mut Map<String, Value>, parameters: &DoorParameters) -> Result
 }
 
 /// Takes from a request whether it goes on after conflicts.
-fn conflicts_of(body: &mut Map<String, Value>, parameters: &DoorParameters) -> Result<bool, Error> {
+fn conflicts_of(body: &mut Map<String, Value>, parameters: &ElasticParameters) -> Result<bool, Error> {
     let of_body = body.remove("conflicts").map(|conflicts| text_of(&conflicts));
     match parameters.get("conflicts").or(of_body.as_deref()) {
         None | Some("abort") => Ok(false),
@@ -253,21 +253,21 @@ fn conflicts_of(body: &mut Map<String, Value>, parameters: &DoorParameters) -> R
 
 /// Indexes that an expression names, and the search of their documents.
 fn search_of(
-    door: &ElasticDoor,
+    service: &ElasticService,
     mut body: Map<String, Value>,
-    parameters: &DoorParameters,
+    parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<(Vec<OpenIndex>, HitSearch), Error> {
-    door.caller.check_read()?;
-    lookups::resolve(door, &mut body)?;
+    service.caller.check_read()?;
+    lookups::resolve(service, &mut body)?;
     let mut search = HitSearch::parse(&body, parameters, false)?;
     // `timeout` is that of each write.
     let time = parameters.get("search_timeout").map(|text| ("timeout", text.to_owned()));
-    search.limit = ScanLimit::parse(&Map::new(), &DoorParameters::given(time))?;
+    search.limit = ScanLimit::parse(&Map::new(), &ElasticParameters::given(time))?;
     let expression = &*with_dates(expression)?;
-    let indexes = indexes_of(door, parameters, expression)?;
+    let indexes = indexes_of(service, parameters, expression)?;
     let options = NameOptions::LENIENT.with(parameters)?;
-    alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut search)?;
+    alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, &mut search)?;
     search.check_limits(&indexes)?;
     Ok((indexes, search))
 }
@@ -275,7 +275,7 @@ fn search_of(
 impl CopyTarget {
     /// Parses `dest`.
     fn parse(
-        door: &ElasticDoor,
+        service: &ElasticService,
         mut members: Map<String, Value>,
         shown: SourceFilter,
     ) -> Result<Self, Error> {
@@ -285,7 +285,7 @@ impl CopyTarget {
         let action = WriteAction::Index.with_op_type(text("op_type").as_deref())?;
         let rule =
             text("version_type").map_or(Ok(VersionRule::Internal), |rule| VersionRule::parse(&rule))?;
-        check_pipeline(door, text("pipeline").as_deref())?;
+        check_pipeline(service, text("pipeline").as_deref())?;
         let routing = match text("routing").as_deref() {
             None | Some("keep") => CopiedRouting::Kept,
             Some("discard") => CopiedRouting::Dropped,
@@ -373,10 +373,10 @@ impl WritesByQuery<'_> {
     /// The first page cannot be read, or its documents would be copied to their own index.
     fn run(&self) -> Result<TallyByQuery, Error> {
         let mut tally = TallyByQuery::default();
-        let mut placer = WritePlacer::new(self.door);
+        let mut placer = WritePlacer::new(self.service);
         let mut after = None;
         while tally.total < self.most && tally.failures.is_empty() {
-            let memory = self.door.node.query_memory();
+            let memory = self.service.node.query_memory();
             let most = PAGE.min(self.most - tally.total);
             let (page, is_timed_out) = match self.page(after.as_ref(), most, &memory) {
                 Ok(found) => found,
@@ -410,9 +410,9 @@ impl WritesByQuery<'_> {
         kept_hits::take(memory, self.search.pattern_bytes())?;
         let reads_documents = matches!(&self.effect, EffectByQuery::Copy(target) if !target.shown.is_whole());
         let mut page = PageByQuery { most, reads_documents, memory, hits: Vec::new(), bytes: 0, last: None };
-        let mut progress = ScanProgress::begin(&self.search.limit, &self.door.gone);
+        let mut progress = ScanProgress::begin(&self.search.limit, &self.service.gone);
         let scan = HitScan {
-            door: self.door,
+            service: self.service,
             query: &self.search.query,
             minimum_score: None,
             request: &self.search,
@@ -452,7 +452,7 @@ impl WritesByQuery<'_> {
                 return Err(Error::Validation(vec![reason]));
             }
         }
-        let mut results = writing::write_all(self.door, &placed);
+        let mut results = writing::write_all(self.service, &placed);
         if self.refreshes {
             placed.iter().for_each(|place| place.index.live.refresh());
         }
@@ -496,7 +496,7 @@ impl TallyByQuery {
         self.status = self.status.max(Some(status));
     }
 
-    fn reply(self, began_ms: u64) -> DoorReply {
+    fn reply(self, began_ms: u64) -> ReplyContent {
         let answer = json!({
             "took": now_ms().saturating_sub(began_ms),
             "timed_out": self.is_timed_out,
@@ -513,6 +513,6 @@ impl TallyByQuery {
             "throttled_until_millis": 0,
             "failures": self.failures,
         });
-        DoorReply::Json(self.status.unwrap_or(200), answer)
+        ReplyContent::Json(self.status.unwrap_or(200), answer)
     }
 }

@@ -82,7 +82,7 @@ impl fmt::Debug for AdmittedSize {
 
 /// The sender of a request.
 #[derive(Clone)]
-pub struct DoorCaller {
+pub struct ElasticCaller {
     caller: Arc<RequestCaller>,
     limits: Option<Arc<dyn GroupAdmission>>,
     /// Network of a client without a credential.
@@ -91,19 +91,19 @@ pub struct DoorCaller {
     client: WriterId,
 }
 
-impl DoorCaller {
+impl ElasticCaller {
     /// Creates the caller that a credential identifies.
     pub fn new(caller: Arc<RequestCaller>, limits: Arc<dyn GroupAdmission>) -> Self {
-        DoorCaller { caller, limits: Some(limits), network: None, client: WriterId::default() }
+        ElasticCaller { caller, limits: Some(limits), network: None, client: WriterId::default() }
     }
 
     /// The caller as a client that shares batches of writes with others.
     #[must_use]
     pub fn by_client(self, client: WriterId) -> Self {
-        DoorCaller { client, ..self }
+        ElasticCaller { client, ..self }
     }
 
-    /// The client, as [`DoorCaller::by_client`] has named it.
+    /// The client, as [`ElasticCaller::by_client`] has named it.
     pub fn client(&self) -> WriterId {
         self.client
     }
@@ -111,7 +111,7 @@ impl DoorCaller {
     /// The caller with the network by which it is known if it has no credential.
     #[must_use]
     pub fn from_network(self, network: Option<IpAddr>) -> Self {
-        DoorCaller { network, ..self }
+        ElasticCaller { network, ..self }
     }
 
     /// True if the caller may use the documents of all groups.
@@ -195,7 +195,7 @@ impl DoorCaller {
         }
     }
 
-    /// Like [`DoorCaller::admit_write`], by the size of the group alone.
+    /// Like [`ElasticCaller::admit_write`], by the size of the group alone.
     ///
     /// # Errors
     /// The group is full.
@@ -233,10 +233,10 @@ impl DoorCaller {
     }
 }
 
-impl Default for DoorCaller {
-    /// The caller of a door that no port serves: all rights, and no limits.
+impl Default for ElasticCaller {
+    /// The caller of a service that no port serves: all rights, and no limits.
     fn default() -> Self {
-        DoorCaller {
+        ElasticCaller {
             caller: Arc::new(RequestCaller::unrestricted("local")),
             limits: None,
             network: None,
@@ -245,7 +245,7 @@ impl Default for DoorCaller {
     }
 }
 
-impl fmt::Debug for DoorCaller {
+impl fmt::Debug for ElasticCaller {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.caller.fmt(formatter)
     }

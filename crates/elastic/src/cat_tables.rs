@@ -8,13 +8,13 @@ use crate::catalog::{CatalogEntries, NamedKind, now_ms};
 use crate::cluster_admin::documents_of;
 use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::dates::DateText;
-use crate::door::ElasticDoor;
 use crate::few::sort_few;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
 use crate::names::{self, NameOptions, matches_alias};
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorReply, DoorRequest};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent};
+use crate::service::ElasticService;
 
 /// Paths of the tables, as `_cat` lists them.
 const PATHS: [&str; 12] = [
@@ -40,27 +40,27 @@ struct CatTable {
 
 /// `_cat`: tables as text or JSON.
 pub(crate) fn cat(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     path: &[&str],
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let rest = path.get(1).copied();
     let table = match path {
-        [] => return Ok(DoorReply::Text(200, PATHS.concat())),
-        ["indices"] | ["indices", _] => cat_indices(door, parameters, rest.unwrap_or_default())?,
+        [] => return Ok(ReplyContent::Text(200, PATHS.concat())),
+        ["indices"] | ["indices", _] => cat_indices(service, parameters, rest.unwrap_or_default())?,
         ["count"] | ["count", _] => {
             let indexes =
-                names::resolve(&*door.catalog.read()?, rest.unwrap_or_default(), NameOptions::LENIENT)?;
+                names::resolve(&*service.catalog.read()?, rest.unwrap_or_default(), NameOptions::LENIENT)?;
             let mut count = 0;
             for index in &indexes {
-                count += documents_of(door, index)?;
+                count += documents_of(service, index)?;
             }
             CatTable { columns: &["epoch", "timestamp", "count"], rows: vec![vec![count.to_string()]] }
                 .timed()
         }
         ["health"] => {
-            let mut table = cat_health(door)?;
+            let mut table = cat_health(service)?;
             if parameters.flag("ts")? == Some(false) {
                 table.columns = &table.columns[2..];
                 table
@@ -70,14 +70,14 @@ pub(crate) fn cat(
         }
         ["nodes"] => CatTable {
             columns: &["ip", "node.role", "master", "name"],
-            rows: KnownNodes::of(door, &request.host).rows(),
+            rows: KnownNodes::of(service, &request.host).rows(),
         },
         ["master" | "cluster_manager"] => CatTable {
             columns: &["id", "host", "ip", "node"],
-            rows: KnownNodes::of(door, &request.host).leader_rows(),
+            rows: KnownNodes::of(service, &request.host).leader_rows(),
         },
-        ["aliases"] | ["aliases", _] => cat_aliases(door, parameters, rest.unwrap_or("*"))?,
-        ["templates"] | ["templates", _] => cat_templates(&*door.catalog.read()?, rest.unwrap_or("*")),
+        ["aliases"] | ["aliases", _] => cat_aliases(service, parameters, rest.unwrap_or("*"))?,
+        ["templates"] | ["templates", _] => cat_templates(&*service.catalog.read()?, rest.unwrap_or("*")),
         _ => {
             return Err(Error::IllegalArgument(format!(
                 "no handler found for uri [{}] and method [{}]; docs/elastic.md lists what there is",
@@ -89,7 +89,7 @@ pub(crate) fn cat(
 }
 
 /// Health of the cluster, without the time.
-fn cat_health(door: &ElasticDoor) -> Result<CatTable, Error> {
+fn cat_health(service: &ElasticService) -> Result<CatTable, Error> {
     const COLUMNS: [&str; 15] = [
         "epoch",
         "timestamp",
@@ -108,20 +108,24 @@ fn cat_health(door: &ElasticDoor) -> Result<CatTable, Error> {
         "active_shards_percent",
     ];
     let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
-    let shards: u64 = match door.owns_home() {
-        Ok(_) => names::resolve(&*door.catalog.read()?, "", options)?.iter().map(shards_of).sum(),
+    let shards: u64 = match service.owns_home() {
+        Ok(_) => names::resolve(&*service.catalog.read()?, "", options)?.iter().map(shards_of).sum(),
         // No node knows the indexes now.
         Err(_) => 0,
     };
-    Ok(CatTable { columns: &COLUMNS, rows: vec![KnownNodes::of(door, "").health_row(shards)] })
+    Ok(CatTable { columns: &COLUMNS, rows: vec![KnownNodes::of(service, "").health_row(shards)] })
 }
 
 /// Aliases of indexes, by patterns with commas between.
-fn cat_aliases(door: &ElasticDoor, parameters: &DoorParameters, patterns: &str) -> Result<CatTable, Error> {
+fn cat_aliases(
+    service: &ElasticService,
+    parameters: &ElasticParameters,
+    patterns: &str,
+) -> Result<CatTable, Error> {
     let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
     let options = options.with(parameters)?;
     let mut rows = Vec::new();
-    for index in names::resolve(&*door.catalog.read()?, "", options)? {
+    for index in names::resolve(&*service.catalog.read()?, "", options)? {
         let shown = index.entry.aliases.iter().filter(|(alias, of)| {
             patterns.split(',').any(|pattern| glob(pattern, alias)) && matches_alias("*", alias, of, options)
         });
@@ -165,7 +169,11 @@ fn cat_templates(entries: &CatalogEntries, pattern: &str) -> CatTable {
     CatTable { columns: &["name", "index_patterns", "order", "version", "composed_of"], rows }
 }
 
-fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str) -> Result<CatTable, Error> {
+fn cat_indices(
+    service: &ElasticService,
+    parameters: &ElasticParameters,
+    expression: &str,
+) -> Result<CatTable, Error> {
     const COLUMNS: [&str; 10] = [
         "health",
         "status",
@@ -178,11 +186,11 @@ fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str
         "store.size",
         "pri.store.size",
     ];
-    let health = KnownNodes::of(door, "").status();
+    let health = KnownNodes::of(service, "").status();
     let wanted = ClusterStatus::of_parameter(parameters, "health")?;
     let mut options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     options = options.with(parameters)?;
-    let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
+    let indexes = names::resolve(&*service.catalog.read()?, expression, options)?;
     let mut rows = Vec::new();
     for index in indexes {
         if wanted.is_some_and(|wanted| wanted != health) {
@@ -190,7 +198,7 @@ fn cat_indices(door: &ElasticDoor, parameters: &DoorParameters, expression: &str
         }
         let count = match index.entry.is_closed || index.typed.is_some() {
             true => String::new(),
-            false => documents_of(door, &index)?.to_string(),
+            false => documents_of(service, &index)?.to_string(),
         };
         let is_closed = index.entry.is_closed;
         let size = |size: &str| if is_closed { String::new() } else { size.to_owned() };
@@ -251,10 +259,14 @@ impl CatTable {
         self
     }
 
-    fn reply(mut self, request: &DoorRequest, parameters: &DoorParameters) -> Result<DoorReply, Error> {
+    fn reply(
+        mut self,
+        request: &ElasticRequest,
+        parameters: &ElasticParameters,
+    ) -> Result<ReplyContent, Error> {
         if parameters.has("help") {
             let lines = self.columns.iter().map(|column| format!("{column} | | \n"));
-            return Ok(DoorReply::Text(200, lines.collect()));
+            return Ok(ReplyContent::Text(200, lines.collect()));
         }
         for key in parameters.list("s").unwrap_or_default().iter().rev() {
             let (name, order) = key.split_once(':').unwrap_or((key, "asc"));
@@ -274,7 +286,7 @@ impl CatTable {
                 let cells = shown.iter().map(|(at, name)| (name.clone(), Value::from(row[*at].as_str())));
                 Value::Object(cells.collect())
             };
-            return DoorReply::ok(Value::Array(self.rows.iter().map(row).collect()));
+            return ReplyContent::ok(Value::Array(self.rows.iter().map(row).collect()));
         }
         let mut lines: Vec<Vec<&str>> = Vec::new();
         if parameters.flag("v")?.unwrap_or(false) {
@@ -291,6 +303,6 @@ impl CatTable {
             }
             text.push('\n');
         }
-        Ok(DoorReply::Text(200, text))
+        Ok(ReplyContent::Text(200, text))
     }
 }

@@ -1,9 +1,9 @@
 //! The catalog: indexes with their settings, mappings and aliases; templates; data streams.
 //!
-//! Each entry is a document of the group [`ShelfGroup::CATALOG`]: it is written as all documents are, before
-//! the request that changed it is answered. A copy of all entries is kept in memory. Requests read it as it
-//! was when they asked for it, and wait for no change: a change makes a copy of its own, and puts it in the
-//! place of the other when it is durable.
+//! Each entry is a document of the group [`StorageGroup::CATALOG`]: it is written as all documents are,
+//! before the request that changed it is answered. A copy of all entries is kept in memory. Requests read it
+//! as it was when they asked for it, and wait for no change: a change makes a copy of its own, and puts it in
+//! the place of the other when it is durable.
 
 mod change;
 mod id_writer;
@@ -29,7 +29,7 @@ use self::pending::{PENDING, PendingChange};
 use crate::Error;
 use crate::lifecycle::StreamLifecycle;
 use crate::partitions::{self, PartitionEntry};
-use crate::shelf::{self, ShelfGroup, StoredSource};
+use crate::storage::{self, StorageGroup, StoredSource};
 use crate::typed::{self, TypeBinding};
 use crate::unflushed::UnflushedState;
 
@@ -147,8 +147,8 @@ impl OpenIndex {
     }
 
     /// Group of its documents.
-    pub(crate) fn group(&self) -> ShelfGroup {
-        ShelfGroup::of_index(self.entry.number)
+    pub(crate) fn group(&self) -> StorageGroup {
+        StorageGroup::of_index(self.entry.number)
     }
 
     /// A setting as text.
@@ -315,7 +315,7 @@ impl CatalogEntries {
 }
 
 /// The catalog of a node.
-pub(crate) struct DoorCatalog {
+pub(crate) struct IndexCatalog {
     pub(crate) node: Arc<Node>,
     /// The entries; held for no longer than it takes to exchange them.
     entries: RwLock<Arc<CatalogEntries>>,
@@ -327,9 +327,9 @@ pub(crate) struct DoorCatalog {
     pub(crate) completing_drops: Mutex<()>,
 }
 
-impl DoorCatalog {
+impl IndexCatalog {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        DoorCatalog {
+        IndexCatalog {
             node,
             entries: RwLock::default(),
             changing: Mutex::default(),
@@ -346,7 +346,7 @@ impl DoorCatalog {
     /// Another node owns it, or none does now.
     fn state_version(&self) -> Result<Option<ClusterVersion>, Error> {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(Some(ClusterVersion::NONE)) };
-        let owners = cluster.owners(Some(&[shelf::home()]))?;
+        let owners = cluster.owners(Some(&[storage::home()]))?;
         match owners.nodes.as_slice() {
             [(owner, _)] if *owner == cluster.own().key => {
                 Ok(Some(owners.version).filter(|version| cluster.vouches(*version)))
@@ -360,7 +360,7 @@ impl DoorCatalog {
     /// # Errors
     /// It is not for the time of a read; those of `look`.
     fn once_sure<T>(&self, look: impl Fn() -> Result<Option<T>, Error>) -> Result<T, Error> {
-        let mut looks = RouteBackoff::until(shelf::read_deadline());
+        let mut looks = RouteBackoff::until(storage::read_deadline());
         loop {
             if let Some(seen) = look()? {
                 return Ok(seen);
@@ -440,7 +440,7 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     let (mut deleted, mut partitions): (Vec<u32>, Vec<PartitionEntry>) = (Vec::new(), Vec::new());
     let mut count = 0_u64;
     let mut pending = PendingChange::Nothing;
-    shelf::scan(node, ShelfGroup::CATALOG, |stored| {
+    storage::scan(node, StorageGroup::CATALOG, |stored| {
         let text = stored.source.text()?;
         let damaged = |error: serde_json::Error| {
             Error::Internal(format!("the entry {} of the catalog is damaged: {error}", stored.id))
@@ -474,7 +474,7 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     })?;
     if count == 0 {
         // An empty catalog would be filled again, and hide the one that is there.
-        shelf::check_all_there(node)?;
+        storage::check_all_there(node)?;
     }
     if !pending.is_nothing() {
         pending.complete(node)?;
@@ -483,11 +483,11 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     for number in &deleted {
         let is_gone = entries.indexes.values().all(|index| index.entry.number != *number);
         if is_gone {
-            shelf::drop_group(node, ShelfGroup::of_index(*number))?;
+            storage::drop_group(node, StorageGroup::of_index(*number))?;
         }
         // The mark stays until its partitions are dropped, too.
         if !is_gone || !partitions::are_of(&partitions, *number) {
-            shelf::put(node, ShelfGroup::CATALOG, &deletion_mark(*number), None)?;
+            storage::put(node, StorageGroup::CATALOG, &deletion_mark(*number), None)?;
         }
     }
     partitions::load(node, &mut entries, partitions, &deleted);

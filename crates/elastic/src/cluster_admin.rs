@@ -6,26 +6,26 @@ use crate::Error;
 use crate::aggregations::BUCKETS_MAX;
 use crate::auto_creation::{AUTO_CREATE, AutoCreation};
 use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
-use crate::door::ElasticDoor;
 use crate::index_settings::nested;
 use crate::kept_hits::take_answer;
 use crate::mapping::{all_fields, type_of};
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::search::run;
 use crate::search_request::HitSearch;
+use crate::service::ElasticService;
 
-/// Version of the interface that the door announces.
+/// Version of the interface that the service announces.
 pub(crate) const VERSION: &str = "8.19.0";
 
 /// Setting of the cluster with the number of buckets that one search may have.
 pub(crate) const BUCKETS: &str = "search.max_buckets";
 
 /// `GET /`.
-pub(crate) fn info() -> Result<DoorReply, Error> {
-    DoorReply::ok(json!({
+pub(crate) fn info() -> Result<ReplyContent, Error> {
+    ReplyContent::ok(json!({
         "name": "millrace",
         "cluster_name": "millrace",
         "cluster_uuid": "millrace",
@@ -45,8 +45,11 @@ pub(crate) fn info() -> Result<DoorReply, Error> {
 }
 
 /// `GET` of the settings of the cluster.
-pub(crate) fn get_settings(door: &ElasticDoor, parameters: &DoorParameters) -> Result<DoorReply, Error> {
-    let entries = door.catalog.read()?;
+pub(crate) fn get_settings(
+    service: &ElasticService,
+    parameters: &ElasticParameters,
+) -> Result<ReplyContent, Error> {
+    let entries = service.catalog.read()?;
     let of = |kind: &str| {
         let kept = entries.named(NamedKind::ClusterSettings, kind).and_then(Value::as_object);
         shown_settings(kept.cloned().unwrap_or_default(), parameters)
@@ -61,11 +64,11 @@ pub(crate) fn get_settings(door: &ElasticDoor, parameters: &DoorParameters) -> R
         }
         answer["defaults"] = shown_settings(defaults, parameters)?;
     }
-    DoorReply::ok(answer)
+    ReplyContent::ok(answer)
 }
 
 /// Settings by full names in the form that a request asks for.
-fn shown_settings(settings: Map<String, Value>, parameters: &DoorParameters) -> Result<Value, Error> {
+fn shown_settings(settings: Map<String, Value>, parameters: &ElasticParameters) -> Result<Value, Error> {
     Ok(match parameters.flag("flat_settings")?.unwrap_or(false) {
         true => Value::Object(settings),
         false => nested(settings),
@@ -73,8 +76,8 @@ fn shown_settings(settings: Map<String, Value>, parameters: &DoorParameters) -> 
 }
 
 /// A setting of the cluster as a text; transient settings count before persistent ones.
-pub(crate) fn setting(door: &ElasticDoor, name: &str) -> Result<Option<String>, Error> {
-    Ok(setting_of(&*door.catalog.read()?, name))
+pub(crate) fn setting(service: &ElasticService, name: &str) -> Result<Option<String>, Error> {
+    Ok(setting_of(&*service.catalog.read()?, name))
 }
 
 /// [`setting`] by a catalog.
@@ -86,10 +89,10 @@ pub(crate) fn setting_of(entries: &CatalogEntries, name: &str) -> Option<String>
 /// `PUT` of settings of the cluster. They are kept; `action.auto_create_index` and `search.max_buckets` have
 /// an effect.
 pub(crate) fn put_settings(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-) -> Result<DoorReply, Error> {
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
+) -> Result<ReplyContent, Error> {
     fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut Map<String, Value>) {
         for (name, value) in settings {
             match value {
@@ -118,7 +121,7 @@ pub(crate) fn put_settings(
         }
         all.push((kind, flat));
     }
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     let mut answer = json!({ "acknowledged": true, "persistent": {}, "transient": {} });
     for (kind, flat) in all {
         let kept = change.named(NamedKind::ClusterSettings, kind).and_then(Value::as_object);
@@ -134,21 +137,21 @@ pub(crate) fn put_settings(
         answer[kind] = shown_settings(changed, parameters)?;
     }
     change.commit()?;
-    DoorReply::ok(answer)
+    ReplyContent::ok(answer)
 }
 
 /// `_field_caps`: types of fields over indexes.
 pub(crate) fn field_caps(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
-    let indexes = names::resolve(&*door.catalog.read()?, expression, options)?;
-    let indexes = filtered(door, indexes, &object_of(&request.body)?)?;
+    let indexes = names::resolve(&*service.catalog.read()?, expression, options)?;
+    let indexes = filtered(service, indexes, &object_of(&request.body)?)?;
     let indexes: Vec<OpenIndex> =
-        indexes.into_iter().map(|index| index.with_observed(&door.node)).collect::<Result<_, Error>>()?;
+        indexes.into_iter().map(|index| index.with_observed(&service.node)).collect::<Result<_, Error>>()?;
     let has_unmapped = parameters.flag("include_unmapped")?.unwrap_or(false);
     let patterns = parameters.list("fields").unwrap_or_else(|| vec!["*".to_owned()]);
     let mut fields: Map<String, Value> = Map::new();
@@ -167,7 +170,7 @@ pub(crate) fn field_caps(
                     "type": kind, "searchable": true, "aggregatable": true, "indices": [],
                     "non_searchable_indices": [], "non_aggregatable_indices": [],
                 });
-                take_answer(&door.answer_memory, &of_path[kind])?;
+                take_answer(&service.answer_memory, &of_path[kind])?;
             }
             let lists = [
                 ("indices", true),
@@ -176,7 +179,7 @@ pub(crate) fn field_caps(
             ];
             for (list, _) in lists.into_iter().filter(|(_, has_index)| *has_index) {
                 let name: Value = index.entry.name.as_str().into();
-                take_answer(&door.answer_memory, &name)?;
+                take_answer(&service.answer_memory, &name)?;
                 if let Some(of) = of_path[kind][list].as_array_mut() {
                     of.push(name);
                 }
@@ -194,7 +197,7 @@ pub(crate) fn field_caps(
                 let unmapped = json!({
                     "type": "unmapped", "searchable": false, "aggregatable": false, "indices": lacking,
                 });
-                take_answer(&door.answer_memory, &unmapped)?;
+                take_answer(&service.answer_memory, &unmapped)?;
                 kinds.insert("unmapped".to_owned(), unmapped);
             }
         }
@@ -206,7 +209,7 @@ pub(crate) fn field_caps(
         }
     }
     let names: Vec<&str> = indexes.iter().map(|index| index.entry.name.as_str()).collect();
-    DoorReply::ok(json!({ "indices": names, "fields": fields }))
+    ReplyContent::ok(json!({ "indices": names, "fields": fields }))
 }
 
 /// Says of a field of a type whether all its indexes can do something. Those that cannot are listed if others
@@ -229,18 +232,18 @@ fn summarize(capability: &mut Map<String, Value>) {
 
 /// Indexes with a document that the member `index_filter` of a body matches; all without one.
 fn filtered(
-    door: &ElasticDoor,
+    service: &ElasticService,
     indexes: Vec<OpenIndex>,
     body: &Map<String, Value>,
 ) -> Result<Vec<OpenIndex>, Error> {
     let Some(filter) = body.get("index_filter") else { return Ok(indexes) };
     let mut query = Map::new();
     query.insert("query".to_owned(), filter.clone());
-    let mut search = HitSearch::parse(&query, &DoorParameters::default(), false)?;
+    let mut search = HitSearch::parse(&query, &ElasticParameters::default(), false)?;
     search.size = 0;
     let mut kept = Vec::new();
     for index in indexes {
-        if run(door, std::slice::from_ref(&index), &search)?.facts.total > 0 {
+        if run(service, std::slice::from_ref(&index), &search)?.facts.total > 0 {
             kept.push(index);
         }
     }
@@ -248,8 +251,8 @@ fn filtered(
 }
 
 /// Number of documents of an index.
-pub(crate) fn documents_of(door: &ElasticDoor, index: &OpenIndex) -> Result<u64, Error> {
-    let mut all = HitSearch::parse(&Map::new(), &DoorParameters::default(), false)?;
+pub(crate) fn documents_of(service: &ElasticService, index: &OpenIndex) -> Result<u64, Error> {
+    let mut all = HitSearch::parse(&Map::new(), &ElasticParameters::default(), false)?;
     all.size = 0;
-    Ok(run(door, std::slice::from_ref(index), &all)?.facts.total)
+    Ok(run(service, std::slice::from_ref(index), &all)?.facts.total)
 }

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::cluster_admin::{VERSION, documents_of};
-use crate::door::ElasticDoor;
 use crate::index_admin::shards_of;
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorReply, DoorRequest};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent};
+use crate::service::ElasticService;
 
 /// Name of a node that is alone.
 const ALONE: &str = "millrace";
@@ -59,7 +59,7 @@ impl ClusterStatus {
     }
 
     /// Reads a status that a parameter names.
-    pub(crate) fn of_parameter(parameters: &DoorParameters, name: &str) -> Result<Option<Self>, Error> {
+    pub(crate) fn of_parameter(parameters: &ElasticParameters, name: &str) -> Result<Option<Self>, Error> {
         let all = [ClusterStatus::Green, ClusterStatus::Yellow, ClusterStatus::Red];
         let Some(text) = parameters.get(name) else { return Ok(None) };
         match all.into_iter().find(|status| status.name() == text) {
@@ -78,10 +78,10 @@ pub(crate) struct KnownNodes {
 
 impl KnownNodes {
     /// Nodes of the cluster; this one if it is alone.
-    pub(crate) fn of(door: &ElasticDoor, host: &str) -> Self {
-        match door.node.cluster() {
+    pub(crate) fn of(service: &ElasticService, host: &str) -> Self {
+        match service.node.cluster() {
             NodeCluster::Alone => {
-                let address = door.port.and_then(|port| reached_at(port, host));
+                let address = service.port.and_then(|port| reached_at(port, host));
                 KnownNodes { members: alone(address), own: Some(NodeKey(0)) }
             }
             NodeCluster::Joining(member) => KnownNodes { members: member.nodes(), own: None },
@@ -221,8 +221,12 @@ fn roles_of(node: &MemberNode) -> Vec<&'static str> {
 
 /// `_nodes`: the nodes that serve. A node has the address of its own port of these interfaces, so that
 /// clients send requests there; one without such a port names none, and clients leave it out.
-pub(crate) fn nodes(door: &ElasticDoor, request: &DoorRequest, path: &[String]) -> Result<DoorReply, Error> {
-    let known = KnownNodes::of(door, &request.host);
+pub(crate) fn nodes(
+    service: &ElasticService,
+    request: &ElasticRequest,
+    path: &[String],
+) -> Result<ReplyContent, Error> {
+    let known = KnownNodes::of(service, &request.host);
     // `_nodes/http,os` has parts of all nodes, `_nodes/a,b` and `_nodes/a,b/http` are about two of them.
     let is_part = |text: &&String| text.split(',').all(|one| NODE_PARTS.contains(&one));
     let names = path.first().filter(|first| !is_part(first)).map_or("_all", String::as_str);
@@ -234,7 +238,7 @@ pub(crate) fn nodes(door: &ElasticDoor, request: &DoorRequest, path: &[String]) 
         }
         (node.listed.name.clone(), shown)
     });
-    DoorReply::ok(json!({
+    ReplyContent::ok(json!({
         "_nodes": known.answered(),
         "cluster_name": ALONE,
         "nodes": described.collect::<Map<_, _>>(),
@@ -244,16 +248,16 @@ pub(crate) fn nodes(door: &ElasticDoor, request: &DoorRequest, path: &[String]) 
 /// `_cluster/health`. It answers at once: a state that is waited for is there, or the answer says
 /// `timed_out`.
 pub(crate) fn health(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
-    let known = KnownNodes::of(door, "");
+) -> Result<ReplyContent, Error> {
+    let known = KnownNodes::of(service, "");
     let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
-    let found = match door.owns_home() {
+    let found = match service.owns_home() {
         Ok(_) => {
             let options = options.with(parameters)?;
-            match names::resolve(&*door.catalog.read()?, expression, options) {
+            match names::resolve(&*service.catalog.read()?, expression, options) {
                 // One that is waited for is not there yet.
                 Err(Error::NoIndex { .. }) => None,
                 other => Some((known.status(), other?)),
@@ -315,25 +319,25 @@ pub(crate) fn health(
                 let all = (0..shards).map(|number| (number.to_string(), shard.clone()));
                 one["shards"] = Value::Object(all.collect());
             }
-            take_answer(&door.answer_memory, &one)?;
+            take_answer(&service.answer_memory, &one)?;
             described.insert(index.entry.name.clone(), one);
         }
         answer["indices"] = Value::Object(described);
     }
-    Ok(DoorReply::Json(if is_late { 408 } else { 200 }, answer))
+    Ok(ReplyContent::Json(if is_late { 408 } else { 200 }, answer))
 }
 
 /// `_cluster/stats`.
-pub(crate) fn figures(door: &ElasticDoor) -> Result<DoorReply, Error> {
-    let known = KnownNodes::of(door, "");
+pub(crate) fn figures(service: &ElasticService) -> Result<ReplyContent, Error> {
+    let known = KnownNodes::of(service, "");
     let options = NameOptions { forbid_closed: false, hidden: true, ..NameOptions::LENIENT };
-    let indexes = names::resolve(&*door.catalog.read()?, "", options)?;
+    let indexes = names::resolve(&*service.catalog.read()?, "", options)?;
     let shards: u64 = indexes.iter().map(shards_of).sum();
     let mut documents = 0;
     for index in indexes.iter().filter(|index| index.typed.is_none()) {
-        documents += documents_of(door, index)?;
+        documents += documents_of(service, index)?;
     }
-    DoorReply::ok(json!({
+    ReplyContent::ok(json!({
         "_nodes": known.answered(),
         "cluster_name": ALONE,
         "cluster_uuid": ALONE,

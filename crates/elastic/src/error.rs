@@ -186,12 +186,12 @@ impl Error {
         Error::NoIndex { name: name.to_owned(), detail: String::new() }
     }
 
-    /// Creates the error of a request for something that this door does not have.
+    /// Creates the error of a request for something that this service does not have.
     pub(crate) fn unsupported(what: &str) -> Self {
         Error::IllegalArgument(format!("{what} is not supported; docs/elastic.md lists what there is"))
     }
 
-    /// Creates the error of a body with a member or a kind that this door does not know.
+    /// Creates the error of a body with a member or a kind that this service does not know.
     pub(crate) fn unknown(what: &str) -> Self {
         Error::Parsing(format!("{what}; docs/elastic.md lists what there is"))
     }

@@ -9,7 +9,7 @@ use crate::fields::{all_at, names_of};
 use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
 use crate::patterns::glob;
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
 use crate::search::SearchHit;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
@@ -39,7 +39,7 @@ pub(crate) fn inexact_total(limit: u64) -> Error {
 
 impl HitForm {
     /// Reads the parameters of a request.
-    pub(crate) fn parameters(&mut self, parameters: &DoorParameters) -> Result<(), Error> {
+    pub(crate) fn parameters(&mut self, parameters: &ElasticParameters) -> Result<(), Error> {
         if let Some(shown) = SourceFilter::of_parameters(parameters) {
             self.shown = Some(shown);
         }

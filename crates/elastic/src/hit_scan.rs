@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
-use crate::door::ElasticDoor;
 use crate::evaluation::SearchedDocument;
 use crate::index_admin::shards_of;
 use crate::log_settings::{RoutingSlots, ShardSet};
@@ -21,8 +20,9 @@ use crate::read_fields::ReadFields;
 use crate::scan_limit::ScanProgress;
 use crate::search::SearchHit;
 use crate::search_request::HitSearch;
-use crate::shelf::{self, StoredSource};
+use crate::service::ElasticService;
 use crate::single::parsed_fields;
+use crate::storage::{self, StoredSource};
 use crate::{time_bounds, typed};
 
 /// Receiver of the documents of a visit.
@@ -72,7 +72,7 @@ impl<'v> VisitedDocument<'v> {
 
     /// Its place, after which another visit can begin.
     pub(crate) fn place(self) -> Option<VisitPlace> {
-        let document = shelf::place_of(self.id?)?;
+        let document = storage::place_of(self.id?)?;
         Some(VisitPlace { ordinal: self.ordinal, partition: self.partition, document })
     }
 }
@@ -106,7 +106,7 @@ struct VisitedIndex<'v> {
 
 /// A visit of the documents that match.
 pub(crate) struct HitScan<'s> {
-    pub(crate) door: &'s ElasticDoor,
+    pub(crate) service: &'s ElasticService,
     pub(crate) query: &'s SearchQuery,
     pub(crate) minimum_score: Option<f64>,
     /// Search with the slice, the routing values and the limits.
@@ -172,7 +172,7 @@ impl HitScan<'_> {
         if let Some(binding) = &index.typed {
             let document = after.map(|after| after.document.as_str());
             let routing = self.request.routing_of(&index.entry.name);
-            typed::scan(self.door, binding, routing, document, |stored, id| {
+            typed::scan(self.service, binding, routing, document, |stored, id| {
                 self.each(visited, stored, VisitedDocument::at(ordinal, id), progress, sink)
             })?;
             return Ok(0);
@@ -181,10 +181,10 @@ impl HitScan<'_> {
             let span = time_bounds::of_query(self.query, index, time_field, now_ms);
             return self.visit_partitions(visited, span, after, progress, sink);
         }
-        let node = &self.door.node;
+        let node = &self.service.node;
         let document = after.map(|after| after.document.as_str());
         let mut hidden = if self.sees_hidden { HashMap::new() } else { index.live.hidden() };
-        shelf::scan_after(node, index.group(), document, |stored, id| match hidden.remove(&stored.id) {
+        storage::scan_after(node, index.group(), document, |stored, id| match hidden.remove(&stored.id) {
             Some(Some(before)) => {
                 self.each(visited, before, VisitedDocument::at(ordinal, id), progress, sink)
             }
@@ -284,8 +284,8 @@ impl HitScan<'_> {
             }
             read += 1;
             let place = after.filter(|after| number == after.partition).map(|after| after.document.as_str());
-            shelf::scan_after(&self.door.node, partition.group(), place, |stored, id| {
-                self.door.node.metrics().count(CountedMetric::LogDocumentsRead);
+            storage::scan_after(&self.service.node, partition.group(), place, |stored, id| {
+                self.service.node.metrics().count(CountedMetric::LogDocumentsRead);
                 let at = VisitedDocument { ordinal, partition: number, id: Some(id) };
                 let flow = self.each(visited, stored, at, progress, sink)?;
                 is_over = flow.is_break();

@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms, random_text};
-use crate::door::{ElasticDoor, existing};
 use crate::index_settings::{check_settings, flat, shown_settings};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
+use crate::service::{ElasticService, existing};
 use crate::writing::WriteAction;
 use crate::{log_settings, mapping, query, templates, typed};
 
@@ -203,21 +203,25 @@ fn check_write_aliases(
 }
 
 /// `PUT` of an index.
-pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<DoorReply, Error> {
+pub(crate) fn put(
+    service: &ElasticService,
+    request: &ElasticRequest,
+    name: &str,
+) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     create(&mut change, name, body)?;
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
+    ReplyContent::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
 }
 
 /// `DELETE` of indexes.
 pub(crate) fn delete(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
-    if let Ok(deployment) = door.node.deployments().current() {
+) -> Result<ReplyContent, Error> {
+    if let Ok(deployment) = service.node.deployments().current() {
         let is_meant = |name: &str| {
             expression
                 .split(',')
@@ -228,11 +232,11 @@ pub(crate) fn delete(
         }
     }
     let options = NameOptions { closed: true, forbid_closed: false, aliases: false, ..NameOptions::LENIENT };
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     let found = names::resolve(&change, expression, options.with(parameters)?)?;
     delete_found(&mut change, expression, &found)?;
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// Deletes the indexes that an expression was found to name. Patterns pass over indexes of data streams.
@@ -278,72 +282,72 @@ pub(crate) fn delete_found(
 
 /// `GET` and `HEAD` of indexes.
 pub(crate) fn get(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
-    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
     for index in found {
-        let index = index.with_observed(&door.node)?;
+        let index = index.with_observed(&service.node)?;
         // Aliases name groups of others.
-        let is_whole = door.caller.has_all_groups();
+        let is_whole = service.caller.has_all_groups();
         let aliases = Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default();
         let mut shown = Map::new();
         shown.insert("aliases".to_owned(), json!(aliases));
         shown.insert("mappings".to_owned(), Value::Object(index.entry.mappings.clone()));
         shown.extend(shown_settings(&index, parameters, None)?);
         let shown = Value::Object(shown);
-        take_answer(&door.answer_memory, &shown)?;
+        take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
-    DoorReply::ok(Value::Object(answer))
+    ReplyContent::ok(Value::Object(answer))
 }
 
 /// `HEAD` of indexes.
 pub(crate) fn exists(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT }.with(parameters)?;
-    let found = names::resolve(&*door.catalog.read()?, expression, options);
+    let found = names::resolve(&*service.catalog.read()?, expression, options);
     let is_there = found.is_ok_and(|found| !found.is_empty());
-    Ok(DoorReply::Json(if is_there { 200 } else { 404 }, json!({})))
+    Ok(ReplyContent::Json(if is_there { 200 } else { 404 }, json!({})))
 }
 
 /// `GET` of mappings.
 pub(crate) fn get_mapping(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
-    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
     for index in found {
-        let index = index.with_observed(&door.node)?;
+        let index = index.with_observed(&service.node)?;
         let shown = json!({ "mappings": index.entry.mappings });
-        take_answer(&door.answer_memory, &shown)?;
+        take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
-    DoorReply::ok(Value::Object(answer))
+    ReplyContent::ok(Value::Object(answer))
 }
 
 /// `GET` of the mappings of fields, by names and patterns with commas between.
 pub(crate) fn get_field_mapping(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
     fields: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let has_defaults = parameters.flag("include_defaults")?.unwrap_or(false);
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
-    let found = names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)?;
+    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
     for index in found {
-        let index = index.with_observed(&door.node)?;
+        let index = index.with_observed(&service.node)?;
         let mut shown = Map::new();
         for (path, field) in mapping::all_fields(&index.entry.mappings) {
             let kind = mapping::type_of(field);
@@ -361,12 +365,12 @@ pub(crate) fn get_field_mapping(
             }
             let name = path.rsplit('.').next().unwrap_or(&path);
             let of = json!({ "full_name": path, "mapping": { name: field } });
-            take_answer(&door.answer_memory, &of)?;
+            take_answer(&service.answer_memory, &of)?;
             shown.insert(path, of);
         }
         answer.insert(index.entry.name.clone(), json!({ "mappings": shown }));
     }
-    DoorReply::ok(Value::Object(answer))
+    ReplyContent::ok(Value::Object(answer))
 }
 
 /// Indexes of an expression; of aliases and data streams those alone that take writes.
@@ -391,17 +395,17 @@ fn write_indexes(
 
 /// `PUT` of a mapping.
 pub(crate) fn put_mapping(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
     mapping::check(&body)?;
     let options =
         NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     let options = options.with(parameters)?;
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     let found = match parameters.flag("write_index_only")?.unwrap_or(false) {
         true => write_indexes(&change, expression, options)?,
         false => names::resolve(&change, expression, options)?,
@@ -422,20 +426,20 @@ pub(crate) fn put_mapping(
         change.put_index(entry)?;
     }
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// `_refresh`, and others that have nothing to do here but need the indexes to exist.
 pub(crate) fn refresh(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
-    let found = names::resolve(&*door.catalog.read()?, expression, options)?;
+    let found = names::resolve(&*service.catalog.read()?, expression, options)?;
     let shards: u64 = found.iter().map(shards_of).sum();
     found.iter().for_each(|index| index.live.refresh());
-    DoorReply::ok(json!({ "_shards": { "total": shards, "successful": shards, "failed": 0 } }))
+    ReplyContent::ok(json!({ "_shards": { "total": shards, "successful": shards, "failed": 0 } }))
 }
 
 /// Shards that an index says to have.
@@ -445,14 +449,14 @@ pub(crate) fn shards_of(index: &OpenIndex) -> u64 {
 
 /// `_close` and `_open`.
 pub(crate) fn set_closed(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
     is_closed: bool,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options =
         NameOptions { forbid_closed: false, open: is_closed, closed: !is_closed, ..NameOptions::LENIENT };
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     let mut closed = Map::new();
     for index in names::resolve(&change, expression, options.with(parameters)?)? {
         let mut entry = (*index.entry).clone();
@@ -465,5 +469,5 @@ pub(crate) fn set_closed(
     if is_closed {
         answer["indices"] = Value::Object(closed);
     }
-    DoorReply::ok(answer)
+    ReplyContent::ok(answer)
 }

@@ -9,13 +9,13 @@ use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::cluster_admin::VERSION;
 use crate::dates::DateText;
-use crate::door::ElasticDoor;
 use crate::kept_hits::take_answer;
 use crate::log_settings;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query::text_of;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
+use crate::service::ElasticService;
 
 /// Values that hold for an index which does not name the setting.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -173,7 +173,7 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
 /// the names of settings, or patterns, with commas between.
 pub(crate) fn shown_settings(
     index: &OpenIndex,
-    parameters: &DoorParameters,
+    parameters: &ElasticParameters,
     wanted: Option<&str>,
 ) -> Result<Map<String, Value>, Error> {
     let entry = &index.entry;
@@ -213,37 +213,37 @@ pub(crate) fn shown_settings(
 
 /// Indexes that a request for metadata names.
 fn resolve_all(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<Vec<OpenIndex>, Error> {
     let options = NameOptions { forbid_closed: false, closed: true, hidden: false, ..NameOptions::LENIENT };
-    names::resolve(&*door.catalog.read()?, expression, options.with(parameters)?)
+    names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)
 }
 
 /// `GET` of settings.
 pub(crate) fn get_settings(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
     wanted: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let mut answer = Map::new();
-    for index in resolve_all(door, parameters, expression)? {
+    for index in resolve_all(service, parameters, expression)? {
         let shown = Value::Object(shown_settings(&index, parameters, wanted)?);
-        take_answer(&door.answer_memory, &shown)?;
+        take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
-    DoorReply::ok(Value::Object(answer))
+    ReplyContent::ok(Value::Object(answer))
 }
 
 /// `PUT` of settings.
 pub(crate) fn put_settings(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
     let body = body.get("settings").and_then(Value::as_object).unwrap_or(&body);
     let settings = flat(body);
@@ -253,7 +253,7 @@ pub(crate) fn put_settings(
     }
     let preserves = parameters.flag("preserve_existing")?.unwrap_or(false);
     let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     let mut shown = Vec::new();
     for index in names::resolve(&change, expression, options.with(parameters)?)? {
         let mut entry = (*index.entry).clone();
@@ -271,21 +271,21 @@ pub(crate) fn put_settings(
     }
     change.commit()?;
     shown.iter().for_each(|index| index.live.refresh());
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// `PUT` of a block: a setting of indexes that refuses their writes.
 pub(crate) fn add_block(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
     block: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     if !["write", "read_only"].contains(&block) {
         return Err(Error::unsupported(&format!("the block [{block}]")));
     }
     let options = NameOptions { forbid_closed: false, closed: true, ..NameOptions::LENIENT };
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     let mut blocked = Vec::new();
     for index in names::resolve(&change, expression, options.with(parameters)?)? {
         let mut entry = (*index.entry).clone();
@@ -294,5 +294,5 @@ pub(crate) fn add_block(
         change.put_index(entry)?;
     }
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "indices": blocked }))
+    ReplyContent::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "indices": blocked }))
 }

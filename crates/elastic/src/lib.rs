@@ -1,9 +1,10 @@
 //! Elasticsearch's interfaces over a node: documents, bulks, searches, and the indexes around them.
 //!
-//! [`ElasticDoor::answer`] takes a [`DoorRequest`] with its whole body and returns a [`DoorAnswer`]. Indexes
-//! are made by `PUT`, by a template or by the first write. Their documents are documents of the node's store,
-//! of one document type that the door owns, and take the same way to the disk as all others: an answer is
-//! sent when its writes are durable. The catalog of indexes is kept in the same way.
+//! [`ElasticService::answer`] takes an [`ElasticRequest`] with its whole body and returns an
+//! [`ElasticResponse`]. Indexes are made by `PUT`, by a template or by the first write. Their documents are
+//! documents of the node's store, of one document type that the service owns, and take the same way to the
+//! disk as all others: an answer is sent when its writes are durable. The catalog of indexes is kept in the
+//! same way.
 //!
 //! The documents of a data stream in `logs` mode are in partitions: each is a group of the store, with the
 //! documents of a time of writing, and is dropped as a whole.
@@ -34,7 +35,6 @@ mod cluster_health;
 mod collapse;
 mod dated_names;
 mod dates;
-mod door;
 mod error;
 mod evaluation;
 mod few;
@@ -76,7 +76,7 @@ mod scan_limit;
 mod scrolls;
 mod search;
 mod search_request;
-mod shelf;
+mod service;
 mod simple_text;
 mod simulation;
 mod single;
@@ -86,6 +86,7 @@ mod sort_keys;
 mod sorting;
 mod source;
 mod source_text;
+mod storage;
 mod templates;
 mod time_bounds;
 mod typed;
@@ -97,9 +98,9 @@ mod writing;
 
 pub use bulk::fuzz as fuzz_bulk;
 pub use bulk_stream::{BulkBatching, BulkSplitter};
-pub use caller::{AdmittedSize, DoorCaller, GroupAdmission};
-pub use door::ElasticDoor;
+pub use caller::{AdmittedSize, ElasticCaller, GroupAdmission};
 pub use error::Error;
 pub use otlp::fuzz as fuzz_otlp;
-pub use request::{DoorAnswer, DoorRequest};
+pub use request::{ElasticRequest, ElasticResponse};
 pub use routes::RouteRight;
+pub use service::ElasticService;

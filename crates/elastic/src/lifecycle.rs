@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{CatalogEntries, OpenIndex, StreamEntry, now_ms};
-use crate::door::ElasticDoor;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::duration_of;
-use crate::{Error, partitions, shelf};
+use crate::service::ElasticService;
+use crate::{Error, partitions, storage};
 
 /// Lifecycle of a data stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,28 +84,32 @@ fn streams_of(entries: &CatalogEntries, expression: &str) -> Result<Vec<String>,
 }
 
 /// `PUT` of the lifecycle of data streams.
-pub(crate) fn put(door: &ElasticDoor, request: &DoorRequest, expression: &str) -> Result<DoorReply, Error> {
-    change(door, expression, Some(StreamLifecycle::parse(&object_of(&request.body)?)?))
+pub(crate) fn put(
+    service: &ElasticService,
+    request: &ElasticRequest,
+    expression: &str,
+) -> Result<ReplyContent, Error> {
+    change(service, expression, Some(StreamLifecycle::parse(&object_of(&request.body)?)?))
 }
 
 /// Gives data streams a lifecycle, or none.
 pub(crate) fn change(
-    door: &ElasticDoor,
+    service: &ElasticService,
     expression: &str,
     lifecycle: Option<StreamLifecycle>,
-) -> Result<DoorReply, Error> {
-    let mut change = door.catalog.change()?;
+) -> Result<ReplyContent, Error> {
+    let mut change = service.catalog.change()?;
     for name in streams_of(&change, expression)? {
         let stream = change.streams[&name].clone();
         change.put_stream(StreamEntry { lifecycle: lifecycle.clone(), ..stream });
     }
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` and `HEAD` of the lifecycle of data streams.
-pub(crate) fn get(door: &ElasticDoor, expression: &str) -> Result<DoorReply, Error> {
-    let entries = door.catalog.read()?;
+pub(crate) fn get(service: &ElasticService, expression: &str) -> Result<ReplyContent, Error> {
+    let entries = service.catalog.read()?;
     let shown = streams_of(&entries, expression)?.into_iter().map(|name| {
         let mut object = json!({ "name": name });
         if let Some(lifecycle) = &entries.streams[&name].lifecycle {
@@ -113,16 +117,16 @@ pub(crate) fn get(door: &ElasticDoor, expression: &str) -> Result<DoorReply, Err
         }
         object
     });
-    DoorReply::ok(json!({ "data_streams": shown.collect::<Vec<_>>(), "global_retention": {} }))
+    ReplyContent::ok(json!({ "data_streams": shown.collect::<Vec<_>>(), "global_retention": {} }))
 }
 
 /// `INDEX/_lifecycle/explain`.
 pub(crate) fn explain(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
-    let entries = door.catalog.read()?;
+) -> Result<ReplyContent, Error> {
+    let entries = service.catalog.read()?;
     let options = NameOptions { hidden: true, ..NameOptions::LENIENT };
     let mut indexes = Map::new();
     for index in names::resolve(&entries, expression, options.with(parameters)?)? {
@@ -139,18 +143,18 @@ pub(crate) fn explain(
         }
         indexes.insert(entry.name.clone(), object);
     }
-    DoorReply::ok(json!({ "indices": indexes }))
+    ReplyContent::ok(json!({ "indices": indexes }))
 }
 
-impl ElasticDoor {
+impl ElasticService {
     /// Drops what the lifecycles of data streams say to drop now. Returns the number of partitions and
-    /// indexes that were dropped; none on a node of a cluster that does not own the documents of the door.
+    /// indexes that were dropped; none on a node of a cluster that does not own the documents of the service.
     ///
     /// # Errors
     /// The catalog cannot be read or changed, or something cannot be dropped.
     pub fn apply_lifecycles(&self) -> Result<u64, Error> {
         if !self.owns_home()? {
-            shelf::keep_partitions_apart(&self.node);
+            storage::keep_partitions_apart(&self.node);
             return Ok(0);
         }
         if let Err(error) = partitions::complete_drops(&self.catalog, None) {

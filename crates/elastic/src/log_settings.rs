@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::scan_limit::duration_of;
-use crate::shelf;
 use crate::slot_picking::ChosenSlot;
+use crate::storage;
 
 /// Setting that names the mode of an index.
 const MODE: &str = "index.mode";
@@ -40,7 +40,7 @@ const SHARDS_BY_DEFAULT: u32 = 12;
 /// Shards of an index in `logs` mode that names none: as many as there are sets of nodes, so that each bulk
 /// has a choice.
 pub(crate) fn default_shards(node: &Node) -> Result<u32, Error> {
-    Ok((shelf::spread_areas(node)?.len() as u32).min(SHARDS_BY_DEFAULT))
+    Ok((storage::spread_areas(node)?.len() as u32).min(SHARDS_BY_DEFAULT))
 }
 
 /// True if settings ask for the `logs` mode.

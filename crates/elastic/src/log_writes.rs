@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::catalog::{OpenIndex, now_ms};
-use crate::door::ElasticDoor;
 use crate::log_settings::RoutingSlots;
 use crate::partitions::{self, GivenIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
 use crate::placing::PlacedWrite;
-use crate::shelf::{self, AddOutcome, AddedDocuments, StoredSource};
+use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
+use crate::storage::{self, AddOutcome, AddedDocuments, StoredSource};
 use crate::writing::{HeldIndexes, PATIENCE, PAUSES, WriteResult};
 use crate::{Error, unread};
 
@@ -34,7 +34,7 @@ struct PartitionShare {
 
 /// Writes documents, and waits until all are durable or refused; the results have their order.
 pub(crate) fn write_all(
-    door: &ElasticDoor,
+    service: &ElasticService,
     placed: &[&PlacedWrite],
     slots: &mut SlotChoices,
 ) -> Vec<Result<WriteResult, Error>> {
@@ -45,7 +45,7 @@ pub(crate) fn write_all(
     loop {
         if !std::mem::take(&mut is_first) {
             // Without the catalog, the writes are refused below.
-            let _ = renew(door, &mut renewed);
+            let _ = renew(service, &mut renewed);
         }
         let placed: Vec<&PlacedWrite> = renewed.iter().map(|placed| &**placed).collect();
         let waiting: Vec<usize> = (0..placed.len()).filter(|at| results[*at].is_none()).collect();
@@ -56,7 +56,7 @@ pub(crate) fn write_all(
         let is_over = Instant::now() >= deadline;
         let mut refused: BTreeMap<u32, &OpenIndex> = BTreeMap::new();
         let (mut left, mut is_stuck) = (0, false);
-        for (at, result) in write_once(door, &placed, waiting, slots) {
+        for (at, result) in write_once(service, &placed, waiting, slots) {
             match result {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     let PlacedWrite { index, write, .. } = placed[at];
@@ -86,8 +86,8 @@ pub(crate) fn write_all(
 ///
 /// # Errors
 /// The catalog cannot be read.
-fn renew(door: &ElasticDoor, placed: &mut [Cow<'_, PlacedWrite>]) -> Result<(), Error> {
-    let entries = door.catalog.read()?;
+fn renew(service: &ElasticService, placed: &mut [Cow<'_, PlacedWrite>]) -> Result<(), Error> {
+    let entries = service.catalog.read()?;
     for placed in placed {
         let OpenIndex { entry, live, .. } = &placed.index;
         let newest = entries.indexes.get(&entry.name).filter(|newest| newest.entry.number == entry.number);
@@ -103,29 +103,29 @@ fn renew(door: &ElasticDoor, placed: &mut [Cow<'_, PlacedWrite>]) -> Result<(), 
 
 /// Writes documents once; an outcome for each.
 fn write_once(
-    door: &ElasticDoor,
+    service: &ElasticService,
     placed: &[&PlacedWrite],
     waiting: Vec<usize>,
     slots: &mut SlotChoices,
 ) -> Vec<(usize, Result<WriteResult, Error>)> {
     let mut outcomes = Vec::with_capacity(waiting.len());
     let mut shares = Vec::new();
-    for ((number, shard), positions) in by_shard(door, placed, waiting, slots) {
+    for ((number, shard), positions) in by_shard(service, placed, waiting, slots) {
         let index = &placed[positions[0]].index;
-        match PartitionShare::begin(door, index, shard, placed, &positions) {
+        match PartitionShare::begin(service, index, shard, placed, &positions) {
             Ok(share) => shares.push((number, share)),
             Err(error) => outcomes.extend(positions.into_iter().map(|at| (at, Err(error.clone())))),
         }
     }
-    let held = HeldIndexes::hold(door, placed);
+    let held = HeldIndexes::hold(service, placed);
     let (mut added, mut sent, mut results, mut unsettled) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (_, share) in shares {
-        match held.check(&placed[share.documents[0].0].index).and_then(|()| share.prepare(door, placed)) {
+        match held.check(&placed[share.documents[0].0].index).and_then(|()| share.prepare(service, placed)) {
             Ok(prepared) => {
                 outcomes.extend(prepared.refused.into_iter().map(|(at, error)| (at, Err(error))));
-                let nodes = shelf::nodes_of(&door.node, share.hold.group()).unwrap_or_default();
+                let nodes = storage::nodes_of(&service.node, share.hold.group()).unwrap_or_default();
                 let bytes = share.load(placed).bytes;
-                let (under_way, outcome) = door.loads.begin(&nodes, bytes);
+                let (under_way, outcome) = service.loads.begin(&nodes, bytes);
                 added.push((prepared.added, under_way));
                 unsettled.push(outcome);
                 results.push(prepared.results);
@@ -137,7 +137,7 @@ fn write_once(
             }
         }
     }
-    let written = shelf::add_all(&door.node, held.version(), door.caller.client(), added);
+    let written = storage::add_all(&service.node, held.version(), service.caller.client(), added);
     drop(held);
     for (outcome, written) in unsettled.into_iter().zip(&written) {
         outcome.settle(written.iter().any(|result| result.as_ref().is_err_and(Error::is_for_later)));
@@ -162,7 +162,7 @@ fn write_once(
 
 /// Positions of documents by their index and shard.
 fn by_shard(
-    door: &ElasticDoor,
+    service: &ElasticService,
     placed: &[&PlacedWrite],
     waiting: Vec<usize>,
     slots: &mut SlotChoices,
@@ -173,9 +173,9 @@ fn by_shard(
         let of_index = RoutingSlots::of_index(index);
         let number = index.entry.number;
         let chosen = slots.chosen(number).unwrap_or_else(|| {
-            let nodes = SlotNodes::of(&door.node, index);
+            let nodes = SlotNodes::of(&service.node, index);
             let drawn = index.live.partitions.draw();
-            slots.choose(number, of_index.slots(), drawn, |slot| nodes.of_slot(slot), &door.loads)
+            slots.choose(number, of_index.slots(), drawn, |slot| nodes.of_slot(slot), &service.loads)
         });
         let shard = of_index.shard(chosen, write.routing.as_deref(), write.id.as_deref());
         shards.entry((number, shard)).or_default().push(at);
@@ -200,7 +200,7 @@ struct PreparedAddition {
 impl PartitionShare {
     /// Finds the partition of a shard that takes documents, and has its drop wait.
     fn begin(
-        door: &ElasticDoor,
+        service: &ElasticService,
         index: &OpenIndex,
         shard: u32,
         placed: &[&PlacedWrite],
@@ -209,7 +209,7 @@ impl PartitionShare {
         let loads = positions.iter().map(|at| load_of(placed[*at]));
         let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
         let given: GivenIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
-        let hold = partitions::begin_write(door, index, shard, load, &given)?;
+        let hold = partitions::begin_write(service, index, shard, load, &given)?;
         let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
         let documents = positions.iter().map(name).collect();
         Ok(PartitionShare { hold, documents })
@@ -220,9 +220,9 @@ impl PartitionShare {
         loads.fold(PartitionLoad::default(), PartitionLoad::with)
     }
 
-    fn prepare(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<PreparedAddition, Error> {
+    fn prepare(&self, service: &ElasticService, placed: &[&PlacedWrite]) -> Result<PreparedAddition, Error> {
         let group = self.hold.group();
-        let earlier = self.earlier(door, placed)?;
+        let earlier = self.earlier(service, placed)?;
         let mut prepared = PreparedAddition {
             added: AddedDocuments { group, documents: Vec::with_capacity(self.documents.len()) },
             results: Vec::with_capacity(self.documents.len()),
@@ -270,7 +270,7 @@ impl PartitionShare {
 
     /// Ids of documents that earlier partitions have, or that are on their way there: a client that repeats a
     /// request may do so while partitions change.
-    fn earlier(&self, door: &ElasticDoor, placed: &[&PlacedWrite]) -> Result<EarlierIds, Error> {
+    fn earlier(&self, service: &ElasticService, placed: &[&PlacedWrite]) -> Result<EarlierIds, Error> {
         let mut earlier = EarlierIds::default();
         let given = self.documents.iter().filter(|(at, _)| placed[*at].write.id.is_some());
         let mut asked: BTreeSet<&String> = given.map(|(_, id)| id).collect();
@@ -282,17 +282,17 @@ impl PartitionShare {
         let partitions = index.live.partitions.earlier(&self.hold, now);
         let numbers: Vec<u32> = partitions.iter().map(|partition| partition.number()).collect();
         // Before the documents are read: a write that is not on its way any more is found there.
-        for ids in door.arriving.ids_at(&numbers) {
+        for ids in service.arriving.ids_at(&numbers) {
             earlier.arriving.extend(ids.iter().filter(|id| asked.contains(id)).cloned());
         }
         let may_have_others =
-            partitions.iter().any(|partition| partition.may_have_others(&door.arriving, now));
+            partitions.iter().any(|partition| partition.may_have_others(&service.arriving, now));
         for partition in partitions {
             if asked.is_empty() {
                 break;
             }
             let names = asked.iter().map(|id| (*id).clone()).collect();
-            let found = shelf::existing(&door.node, partition.group(), names)?;
+            let found = storage::existing(&service.node, partition.group(), names)?;
             asked.retain(|id| !found.contains(*id));
             earlier.taken.extend(found);
         }
@@ -338,26 +338,26 @@ mod tests {
     use super::*;
     use crate::names::NameDemand;
     use crate::placing::WritePlacer;
-    use crate::request::DoorRequest;
+    use crate::request::ElasticRequest;
     use crate::writing::{self, SingleWrite, WriteAction, WriteConditions};
 
     #[track_caller]
-    fn ask(door: &ElasticDoor, request: &str, query: &str, body: &Value) -> Value {
+    fn ask(service: &ElasticService, request: &str, query: &str, body: &Value) -> Value {
         let (method, path) = request.split_once(' ').expect("a request has a method and a path");
-        let answer = door.answer(&DoorRequest {
+        let answer = service.answer(&ElasticRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             body: body.to_string().into_bytes(),
-            ..DoorRequest::default()
+            ..ElasticRequest::default()
         });
         let text = String::from_utf8(answer.body).expect("the answer is text");
         assert_eq!(answer.status, 200, "{request}: {text}");
         serde_json::from_str(&text).expect("the answer is JSON")
     }
 
-    /// A new document with its place, as a door finds it.
-    fn placed(door: &ElasticDoor, name: &str) -> PlacedWrite {
+    /// A new document with its place, as a service finds it.
+    fn placed(service: &ElasticService, name: &str) -> PlacedWrite {
         let write = SingleWrite {
             action: WriteAction::Create,
             id: None,
@@ -369,12 +369,12 @@ mod tests {
             answer: None,
             size: None,
         };
-        WritePlacer::new(door).place(name, write, NameDemand::default()).expect("the write has a place")
+        WritePlacer::new(service).place(name, write, NameDemand::default()).expect("the write has a place")
     }
 
     /// Writes a document; returns its sequence number.
-    fn write(door: &ElasticDoor, placed: PlacedWrite) -> i64 {
-        let results = writing::write_all(door, &[placed]);
+    fn write(service: &ElasticService, placed: PlacedWrite) -> i64 {
+        let results = writing::write_all(service, &[placed]);
         let written = results.into_iter().next().expect("each write has a result");
         written.expect("the document is written").seq_no
     }
@@ -383,8 +383,8 @@ mod tests {
     fn documents_that_are_written_after_a_change_of_the_cluster_are_seen_after_the_next_one() {
         let directory = tempfile::tempdir().expect("there is room for a directory");
         let node = Node::open(Settings::new(directory.path().join("data"))).expect("the node opens");
-        // Each door reads the catalog, as that of a node does after a change of the cluster.
-        let read_again = || ElasticDoor::new(Arc::clone(&node));
+        // Each service reads the catalog, as that of a node does after a change of the cluster.
+        let read_again = || ElasticService::new(Arc::clone(&node));
         let first = read_again();
         let template = json!({
             "index_patterns": ["logs-*"], "data_stream": {},
@@ -397,8 +397,8 @@ mod tests {
             write(&first, placed(&first, name));
             let second = read_again();
             let mut late = placed(&first, name);
-            let newest = |door: &ElasticDoor, name: &str| {
-                door.catalog.read().expect("the catalog is read").indexes[name].clone()
+            let newest = |service: &ElasticService, name: &str| {
+                service.catalog.read().expect("the catalog is read").indexes[name].clone()
             };
             if !was_placed_before {
                 late.index = newest(&second, &late.index.entry.name);

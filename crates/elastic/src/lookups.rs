@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::door::ElasticDoor;
 use crate::fields::all_at;
 use crate::query::{CLAUSES_MAX, text_of};
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
+use crate::service::ElasticService;
 use crate::single;
 
 /// Lookups of one search.
@@ -19,14 +19,14 @@ const MEMBERS: [&str; 4] = ["index", "id", "path", "routing"];
 ///
 /// # Errors
 /// The index does not exist, or there are too many lookups or values.
-pub(crate) fn resolve(door: &ElasticDoor, body: &mut Map<String, Value>) -> Result<(), Error> {
+pub(crate) fn resolve(service: &ElasticService, body: &mut Map<String, Value>) -> Result<(), Error> {
     let mut left = LOOKUPS_MAX;
-    body.values_mut().try_for_each(|value| resolve_in(door, value, &mut left))
+    body.values_mut().try_for_each(|value| resolve_in(service, value, &mut left))
 }
 
-fn resolve_in(door: &ElasticDoor, value: &mut Value, left: &mut usize) -> Result<(), Error> {
+fn resolve_in(service: &ElasticService, value: &mut Value, left: &mut usize) -> Result<(), Error> {
     match value {
-        Value::Array(elements) => elements.iter_mut().try_for_each(|one| resolve_in(door, one, left)),
+        Value::Array(elements) => elements.iter_mut().try_for_each(|one| resolve_in(service, one, left)),
         Value::Object(members) => {
             if let Some(Value::Object(terms)) = members.get_mut("terms") {
                 for wanted in terms.values_mut() {
@@ -36,11 +36,11 @@ fn resolve_in(door: &ElasticDoor, value: &mut Value, left: &mut usize) -> Result
                                 "a search may have {LOOKUPS_MAX} lookups of terms"
                             ))
                         })?;
-                        *wanted = Value::Array(values(door, lookup)?);
+                        *wanted = Value::Array(values(service, lookup)?);
                     }
                 }
             }
-            members.values_mut().try_for_each(|one| resolve_in(door, one, left))
+            members.values_mut().try_for_each(|one| resolve_in(service, one, left))
         }
         _ => Ok(()),
     }
@@ -53,11 +53,11 @@ fn lookup_of(value: &Value) -> Option<&Map<String, Value>> {
 }
 
 /// Values at the path of a lookup; none if its document does not exist.
-fn values(door: &ElasticDoor, lookup: &Map<String, Value>) -> Result<Vec<Value>, Error> {
+fn values(service: &ElasticService, lookup: &Map<String, Value>) -> Result<Vec<Value>, Error> {
     let text = |name: &str| lookup.get(name).map(text_of).unwrap_or_default();
     let routing = lookup.get("routing").map(|routing| ("routing", text_of(routing)));
-    let parameters = DoorParameters::given(routing);
-    let Some(document) = single::document(door, &parameters, &text("index"), &text("id"))? else {
+    let parameters = ElasticParameters::given(routing);
+    let Some(document) = single::document(service, &parameters, &text("index"), &text("id"))? else {
         return Ok(Vec::new());
     };
     let values: Vec<Value> = all_at(&document, &text("path")).into_iter().cloned().collect();

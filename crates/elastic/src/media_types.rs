@@ -1,6 +1,6 @@
 //! Media types of bodies and answers: JSON, and lines of JSON.
 
-use crate::{DoorRequest, Error};
+use crate::{ElasticRequest, Error};
 
 /// Media types of bodies. Those with `vnd` may name the version of the interfaces.
 const TAKEN: [&str; 5] = [
@@ -21,7 +21,7 @@ const VERSIONS: [&str; 3] = ["7", "8", "9"];
 ///
 /// # Errors
 /// One is not known, the body has none, or a version does not exist.
-pub(crate) fn check(request: &DoorRequest, has_body: bool) -> Result<(), Error> {
+pub(crate) fn check(request: &ElasticRequest, has_body: bool) -> Result<(), Error> {
     // Some clients name a type without a body when they read. What changes something is checked all the same:
     // forms of web pages are refused, also empty ones.
     let is_read = !has_body && ["GET", "HEAD"].contains(&request.method.as_str());
@@ -83,10 +83,10 @@ mod tests {
 
     #[track_caller]
     fn check_one(content_type: &str, accept: &str, has_body: bool, expected: u16) {
-        let request = DoorRequest {
+        let request = ElasticRequest {
             content_type: content_type.to_owned(),
             accept: accept.to_owned(),
-            ..DoorRequest::default()
+            ..ElasticRequest::default()
         };
         let status = check(&request, has_body).map_or_else(|error| error.status(), |()| 200);
         assert_eq!(status, expected, "[{content_type}] [{accept}] {has_body}");
@@ -118,7 +118,8 @@ mod tests {
         check_one("", "", true, 406);
         check_one("", "", false, 200);
         let form = "application/x-www-form-urlencoded".to_owned();
-        let request = DoorRequest { method: "GET".to_owned(), content_type: form, ..DoorRequest::default() };
+        let request =
+            ElasticRequest { method: "GET".to_owned(), content_type: form, ..ElasticRequest::default() };
         assert!(check(&request, false).is_ok() && check(&request, true).is_err());
     }
 

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::catalog::{CatalogEntries, OpenIndex};
 use crate::dated_names::with_dates;
 use crate::patterns::glob;
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
 
 /// Treatment of names that lead nowhere, and of indexes that patterns pass over.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl NameOptions {
     };
 
     /// Changes the options by the parameters of a request.
-    pub(crate) fn with(mut self, parameters: &DoorParameters) -> Result<Self, Error> {
+    pub(crate) fn with(mut self, parameters: &ElasticParameters) -> Result<Self, Error> {
         if let Some(flag) = parameters.flag("ignore_unavailable")? {
             self.ignore_unavailable = flag;
         }
@@ -74,7 +74,7 @@ pub(crate) struct NameDemand {
 
 impl NameDemand {
     /// Reads the parameters `require_alias` and `require_data_stream`.
-    pub(crate) fn of(parameters: &DoorParameters) -> Result<Self, Error> {
+    pub(crate) fn of(parameters: &ElasticParameters) -> Result<Self, Error> {
         Ok(NameDemand {
             alias: parameters.flag("require_alias")?.unwrap_or(false),
             data_stream: parameters.flag("require_data_stream")?.unwrap_or(false),

@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 
 use self::record::{LogDocument, RecordVisitor};
 use crate::Error;
-use crate::door::ElasticDoor;
-use crate::request::{DoorAnswer, DoorRequest};
+use crate::request::{ElasticRequest, ElasticResponse};
+use crate::service::ElasticService;
 
 /// Path of the endpoint.
 const PATH: &str = "/v1/logs";
@@ -69,16 +69,16 @@ pub(crate) fn is_logs(path: &str) -> bool {
 }
 
 /// Answers a request.
-pub(crate) fn answer(door: &ElasticDoor, request: &DoorRequest) -> DoorAnswer {
-    reply::write(outcome(door, request), OtlpEncoding::of(&request.content_type))
+pub(crate) fn answer(service: &ElasticService, request: &ElasticRequest) -> ElasticResponse {
+    reply::write(outcome(service, request), OtlpEncoding::of(&request.content_type))
 }
 
-/// Writes the answer for a request that failed before it reached the door.
-pub(crate) fn refuse(request: &DoorRequest, error: Error) -> DoorAnswer {
+/// Writes the answer for a request that failed before it reached the service.
+pub(crate) fn refuse(request: &ElasticRequest, error: Error) -> ElasticResponse {
     reply::write(Err(error), OtlpEncoding::of(&request.content_type))
 }
 
-fn outcome(door: &ElasticDoor, request: &DoorRequest) -> Result<ExportOutcome, Error> {
+fn outcome(service: &ElasticService, request: &ElasticRequest) -> Result<ExportOutcome, Error> {
     if request.method != "POST" {
         let (uri, method) = (request.path.clone(), request.method.clone());
         return Err(Error::Method { uri, method, allowed: "POST".to_owned() });
@@ -97,7 +97,7 @@ fn outcome(door: &ElasticDoor, request: &DoorRequest) -> Result<ExportOutcome, E
     }
     let now_ns = millrace_env::unix_time().as_nanos() as u64;
     check_size(encoding, &request.body, now_ns)?;
-    intake::store(door, &mut |visit| {
+    intake::store(service, &mut |visit| {
         encoding.each_record(&request.body, &mut |origin, record| {
             visit(record.and_then(|record| record.document(origin, now_ns)))
         })

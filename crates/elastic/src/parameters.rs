@@ -5,7 +5,7 @@
 //! durable when it is answered), hints for the distribution of work over shards, forms for people.
 
 use crate::Error;
-use crate::request::{DoorParameters, DoorRequest};
+use crate::request::{ElasticParameters, ElasticRequest};
 use crate::scan_limit::duration_of;
 
 /// Parameters of all operations.
@@ -148,7 +148,7 @@ const MERGE: &[&str] = &[
 ];
 
 /// Lists of parameters of an operation; `None` for a path that does not exist.
-fn lists_of(request: &DoorRequest) -> Option<Vec<&'static [&'static str]>> {
+fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
     let operation = parts.iter().position(|part| part.starts_with('_') && *part != "_all");
     let Some(at) = operation else { return Some(vec![NAMES, ADMIN, SETTINGS, &["features"]]) };
@@ -204,7 +204,7 @@ const NUMBERS: &[(&str, i64)] = &[
 const TIMES: &[&str] = &["cluster_manager_timeout", "master_timeout", "timeout"];
 
 /// Checks the values of parameters that no operation reads.
-fn check_values(parameters: &DoorParameters) -> Result<(), Error> {
+fn check_values(parameters: &ElasticParameters) -> Result<(), Error> {
     for (name, least) in NUMBERS {
         if let Some(number) = parameters.integer(name)?.filter(|number| number < least) {
             return Err(Error::IllegalArgument(format!(
@@ -229,7 +229,7 @@ fn check_values(parameters: &DoorParameters) -> Result<(), Error> {
 ///
 /// # Errors
 /// It does not take some of them, which are all named, or a value is malformed.
-pub(crate) fn check(request: &DoorRequest, parameters: &DoorParameters) -> Result<(), Error> {
+pub(crate) fn check(request: &ElasticRequest, parameters: &ElasticParameters) -> Result<(), Error> {
     let Some(lists) = lists_of(request) else { return Ok(()) };
     let is_known = |name: &str| COMMON.contains(&name) || lists.iter().any(|list| list.contains(&name));
     let unknown: Vec<String> =
@@ -253,13 +253,13 @@ mod tests {
     fn check_one(request: &str, expected: Result<(), &str>) {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let shown = DoorRequest {
+        let shown = ElasticRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
-            ..DoorRequest::default()
+            ..ElasticRequest::default()
         };
-        let outcome = check(&shown, &DoorParameters::parse(query)).map_err(|error| error.to_string());
+        let outcome = check(&shown, &ElasticParameters::parse(query)).map_err(|error| error.to_string());
         assert_eq!(outcome, expected.map_err(str::to_owned), "{request}");
     }
 

@@ -21,10 +21,10 @@ pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
 pub(crate) use self::changes::{SlotNodes, are_of, begin_drops, begin_write, complete_drops, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
-use crate::door::ElasticDoor;
 use crate::few::sort_few;
 use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
-use crate::shelf::{self, PartitionPlace, ShelfGroup, StoredSource};
+use crate::service::ElasticService;
+use crate::storage::{self, PartitionPlace, StorageGroup, StoredSource};
 
 /// Partitions that there may be, of all indexes. From then on those that take writes grow on.
 const PARTITIONS_MAX: usize = 20_000;
@@ -98,8 +98,8 @@ impl PartitionEntry {
         format!("{PARTITION_PREFIX}{}", self.number)
     }
 
-    fn group(&self) -> ShelfGroup {
-        ShelfGroup::of_partition(self.number, self.place)
+    fn group(&self) -> StorageGroup {
+        StorageGroup::of_partition(self.number, self.place)
     }
 
     fn text(&self) -> String {
@@ -107,7 +107,7 @@ impl PartitionEntry {
     }
 
     fn keep(&self, node: &Arc<Node>) -> Result<(), Error> {
-        shelf::put(node, ShelfGroup::CATALOG, &self.key(), Some(&self.text()))
+        storage::put(node, StorageGroup::CATALOG, &self.key(), Some(&self.text()))
     }
 }
 
@@ -116,7 +116,7 @@ impl PartitionEntry {
 pub(crate) struct LogPartition {
     number: u32,
     shard: u32,
-    group: ShelfGroup,
+    group: StorageGroup,
     /// True if it took documents in an earlier run, and was not closed then.
     was_loaded: bool,
     /// True if it takes no more documents; changed with the state.
@@ -147,7 +147,7 @@ pub(crate) struct PartitionHold {
 
 impl PartitionHold {
     /// Group of the partition.
-    pub(crate) fn group(&self) -> ShelfGroup {
+    pub(crate) fn group(&self) -> StorageGroup {
         self.partition.group
     }
 
@@ -221,7 +221,7 @@ impl LogPartition {
     }
 
     /// Group of its documents.
-    pub(crate) fn group(&self) -> ShelfGroup {
+    pub(crate) fn group(&self) -> StorageGroup {
         self.group
     }
 
@@ -398,20 +398,20 @@ impl PartitionTable {
 /// Finds a document. An id that was made here names its partition; others are looked for in the partitions of
 /// their shard, the newest first.
 pub(crate) fn find(
-    door: &ElasticDoor,
+    service: &ElasticService,
     index: &OpenIndex,
     id: &str,
     routing: Option<&str>,
 ) -> Result<Option<StoredSource>, Error> {
     let table = &index.live.partitions;
     if let Some(named) = table.named_by(id)
-        && let Some(found) = shelf::get(&door.node, named.group, id)?
+        && let Some(found) = storage::get(&service.node, named.group, id)?
     {
         return Ok(Some(found));
     }
     let shards = RoutingSlots::of_index(index).of_document(id, routing);
     for partition in table.of_shards(&shards).iter().rev() {
-        if let Some(found) = shelf::get(&door.node, partition.group, id)? {
+        if let Some(found) = storage::get(&service.node, partition.group, id)? {
             return Ok(Some(found));
         }
     }
@@ -425,7 +425,7 @@ pub(crate) fn scan_last(
     mut visit: impl FnMut(StoredSource) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for partition in index.live.partitions.all().iter().filter(|partition| partition.was_loaded) {
-        shelf::scan(node, partition.group, |stored| visit(stored).map(|()| ControlFlow::Continue(())))?;
+        storage::scan(node, partition.group, |stored| visit(stored).map(|()| ControlFlow::Continue(())))?;
     }
     Ok(())
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::catalog::{IndexEntry, OpenIndex};
 use crate::dated_names::with_dates;
-use crate::door::ElasticDoor;
 use crate::log_writes::LogPlace;
 use crate::mapping::{FieldRoom, LenientFit};
 use crate::names::NameDemand;
 use crate::request::check_tree;
+use crate::service::ElasticService;
 use crate::writing::{self, SingleWrite, WriteAction};
 use crate::{Error, mapping, time_bounds, typed, unread};
 
@@ -28,7 +28,7 @@ pub(crate) struct PlacedWrite {
 /// Finder of the places of the writes of one request. It remembers the indexes that it found, and copies of
 /// their mappings, in which documents are fitted.
 pub(crate) struct WritePlacer<'d> {
-    door: &'d ElasticDoor,
+    service: &'d ElasticService,
     found: HashMap<WrittenName, OpenIndex>,
     /// Copies by the numbers of the indexes.
     fitted: HashMap<u32, FittedMapping>,
@@ -53,8 +53,8 @@ struct FittedMapping {
 
 impl<'d> WritePlacer<'d> {
     /// Creates a placer that has found nothing yet.
-    pub(crate) fn new(door: &'d ElasticDoor) -> Self {
-        WritePlacer { door, found: HashMap::new(), fitted: HashMap::new() }
+    pub(crate) fn new(service: &'d ElasticService) -> Self {
+        WritePlacer { service, found: HashMap::new(), fitted: HashMap::new() }
     }
 
     /// Checks a write, fits its document to the mapping of its index, and adds new fields to it.
@@ -69,8 +69,8 @@ impl<'d> WritePlacer<'d> {
         let action = write.action;
         if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
             // The answer has the document.
-            self.door.caller.check_read()?;
-            write.answer = Some(Arc::clone(&self.door.answer_memory));
+            self.service.caller.check_read()?;
+            write.answer = Some(Arc::clone(&self.service.answer_memory));
         }
         let written = WrittenName::Index { name: name.to_owned(), action, demand };
         let index = self.index(&written)?;
@@ -78,7 +78,7 @@ impl<'d> WritePlacer<'d> {
             write.routing = alias_routing(&index, name);
         }
         if let Some(binding) = &index.typed {
-            write = typed::place(self.door, binding, write)?;
+            write = typed::place(self.service, binding, write)?;
             self.remember(written, &index);
             return Ok(PlacedWrite { index, write, log: None });
         }
@@ -103,7 +103,7 @@ impl<'d> WritePlacer<'d> {
             }
             None if action == WriteAction::Delete => index,
             None => {
-                check_tree(write.source.as_bytes(), self.door.caller.tree_bytes_max())?;
+                check_tree(write.source.as_bytes(), self.service.caller.tree_bytes_max())?;
                 if index.is_log() {
                     let document = unread::read_document(&write.source).map_err(malformed)?;
                     let (log, _) = self.place_log(&index, &document);
@@ -129,7 +129,7 @@ impl<'d> WritePlacer<'d> {
             index.live.observed.note(&index.entry, document);
         }
         if !ignored.is_empty() {
-            self.door.node.metrics().count(CountedMetric::LogDocumentsIgnored);
+            self.service.node.metrics().count(CountedMetric::LogDocumentsIgnored);
         }
         let reason = ignored.into_iter().map(|(_, reason)| reason).next();
         (LogPlace { times: time_bounds::of_document(index, document) }, reason)
@@ -181,9 +181,9 @@ impl<'d> WritePlacer<'d> {
         match (self.found.get(written), written) {
             (Some(index), _) => Ok(index.clone()),
             (None, WrittenName::Index { name, action, demand }) => {
-                self.door.write_index(name, *action, *demand)
+                self.service.write_index(name, *action, *demand)
             }
-            (None, WrittenName::RecordStream(stream)) => self.door.record_index(stream),
+            (None, WrittenName::RecordStream(stream)) => self.service.record_index(stream),
         }
     }
 
@@ -203,7 +203,7 @@ impl<'d> WritePlacer<'d> {
         // After an error, and with new fields, the copy is not that of the index any more.
         fitted.entry = None;
         is_changed?;
-        let mut change = self.door.catalog.change()?;
+        let mut change = self.service.catalog.change()?;
         // Another request may have added fields, or deleted the index, meanwhile.
         let Some(newest) = change.indexes.get(name) else {
             return Err(Error::no_index(name));

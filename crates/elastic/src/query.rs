@@ -214,7 +214,7 @@ pub(crate) fn minimum_of(text: Option<&str>, count: usize, otherwise: usize) -> 
 /// Query of a request: the member `query` of its body, or the parameter `q`.
 pub(crate) fn of_request(
     body: &Map<String, Value>,
-    parameters: &crate::request::DoorParameters,
+    parameters: &crate::request::ElasticParameters,
 ) -> Result<SearchQuery, Error> {
     if let Some(text) = parameters.get("q") {
         let defaults = query_text::TextDefaults {

@@ -9,16 +9,16 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::caller::DoorCaller;
+use crate::caller::ElasticCaller;
 use crate::filter_path::PathFilter;
 use crate::unread::SentValue;
 
 /// A request with its whole body, unpacked.
 #[derive(Debug, Clone, Default)]
-pub struct DoorRequest {
+pub struct ElasticRequest {
     /// Method in capitals.
     pub method: String,
-    /// Path as received, percent-encoded, from the root of the door.
+    /// Path as received, percent-encoded, from the root of the service.
     pub path: String,
     /// Parameters as received.
     pub query: String,
@@ -29,7 +29,7 @@ pub struct DoorRequest {
     /// Value of `Accept`.
     pub accept: String,
     /// Sender.
-    pub caller: DoorCaller,
+    pub caller: ElasticCaller,
     /// True once the client has left: what only reads ends then.
     pub gone: Arc<AtomicBool>,
     /// Body.
@@ -38,7 +38,7 @@ pub struct DoorRequest {
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DoorAnswer {
+pub struct ElasticResponse {
     /// HTTP status.
     pub status: u16,
     /// Value of `Content-Type`.
@@ -51,30 +51,30 @@ pub struct DoorAnswer {
 
 /// Answer before it is written: a status with JSON, or with text.
 #[derive(Debug)]
-pub(crate) enum DoorReply {
+pub(crate) enum ReplyContent {
     Json(u16, Value),
     Text(u16, String),
     /// JSON that is written already, in the form that was asked for.
     Written(u16, Vec<u8>),
 }
 
-impl DoorReply {
+impl ReplyContent {
     /// Creates an answer of 200.
-    pub(crate) fn ok(value: Value) -> Result<DoorReply, Error> {
-        Ok(DoorReply::Json(200, value))
+    pub(crate) fn ok(value: Value) -> Result<ReplyContent, Error> {
+        Ok(ReplyContent::Json(200, value))
     }
 }
 
 /// Parameters of a request, by name; of a repeated one the last counts.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct DoorParameters(BTreeMap<String, String>);
+pub(crate) struct ElasticParameters(BTreeMap<String, String>);
 
-impl DoorParameters {
+impl ElasticParameters {
     /// The same parameters with another value of one.
     pub(crate) fn with(&self, name: &str, value: &str) -> Self {
         let mut parameters = self.0.clone();
         parameters.insert(name.to_owned(), value.to_owned());
-        DoorParameters(parameters)
+        ElasticParameters(parameters)
     }
 
     /// Parses the part of a URI after `?`.
@@ -85,12 +85,12 @@ impl DoorParameters {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(name), decode(value))
         });
-        DoorParameters(pairs.collect())
+        ElasticParameters(pairs.collect())
     }
 
     /// Parameters of a request that another one leads to.
     pub(crate) fn given(parameters: impl IntoIterator<Item = (&'static str, String)>) -> Self {
-        DoorParameters(parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        ElasticParameters(parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// Names of all parameters.
@@ -211,18 +211,20 @@ pub(crate) fn segments_of(path: &str) -> Result<Vec<String>, Error> {
 
 /// Writes a reply in the media type that was asked for.
 pub(crate) fn write_reply(
-    outcome: Result<DoorReply, Error>,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-) -> DoorAnswer {
+    outcome: Result<ReplyContent, Error>,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
+) -> ElasticResponse {
     let retry_after_s =
         outcome.as_ref().err().filter(|error| [429, 503].contains(&error.status())).map(|_| 1);
     let is_head = request.method == "HEAD";
-    let reply = outcome.unwrap_or_else(|error| DoorReply::Json(error.status(), error.body()));
+    let reply = outcome.unwrap_or_else(|error| ReplyContent::Json(error.status(), error.body()));
     let (status, content_type, body) = match reply {
-        DoorReply::Text(status, text) => (status, "text/plain; charset=UTF-8".to_owned(), text.into_bytes()),
-        DoorReply::Written(status, body) => (status, media_type(&request.accept), body),
-        DoorReply::Json(status, mut value) => {
+        ReplyContent::Text(status, text) => {
+            (status, "text/plain; charset=UTF-8".to_owned(), text.into_bytes())
+        }
+        ReplyContent::Written(status, body) => (status, media_type(&request.accept), body),
+        ReplyContent::Json(status, mut value) => {
             if status < 300
                 && let Some(paths) = parameters.get("filter_path").filter(|paths| !paths.is_empty())
             {
@@ -237,7 +239,7 @@ pub(crate) fn write_reply(
             (status, media_type(&request.accept), body.expect("JSON with names for keys has a text"))
         }
     };
-    DoorAnswer { status, content_type, retry_after_s, body: if is_head { Vec::new() } else { body } }
+    ElasticResponse { status, content_type, retry_after_s, body: if is_head { Vec::new() } else { body } }
 }
 
 /// Media type of an answer: one with `compatible-with` if the client asked for it.

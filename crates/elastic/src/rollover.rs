@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 use crate::catalog::{CatalogChange, CatalogEntries, OpenIndex, StreamEntry, now_ms};
 use crate::cluster_admin::documents_of;
 use crate::dated_names::with_dates;
-use crate::door::{ElasticDoor, existing};
 use crate::names::check_index_name;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::duration_of;
+use crate::service::{ElasticService, existing};
 use crate::writing::WriteAction;
 use crate::{Error, index_admin, templates};
 
@@ -44,14 +44,17 @@ impl RolloverConditions {
     }
 
     /// Texts of the conditions, and whether each holds for an index.
-    fn evaluate(&self, door: &ElasticDoor, index: &OpenIndex) -> Result<Map<String, Value>, Error> {
+    fn evaluate(&self, service: &ElasticService, index: &OpenIndex) -> Result<Map<String, Value>, Error> {
         let mut held = Map::new();
         if let Some((age_ms, text)) = &self.age_ms {
             let own = u128::from(now_ms().saturating_sub(index.entry.created_ms));
             held.insert(format!("[max_age: {text}]"), (own >= *age_ms).into());
         }
         if let Some(documents) = self.documents {
-            held.insert(format!("[max_docs: {documents}]"), (documents_of(door, index)? >= documents).into());
+            held.insert(
+                format!("[max_docs: {documents}]"),
+                (documents_of(service, index)? >= documents).into(),
+            );
         }
         Ok(held)
     }
@@ -92,12 +95,12 @@ fn next_name(name: &str) -> Result<String, Error> {
 
 /// `POST` of a rollover. `new` is the name of the next index of an alias.
 pub(crate) fn rollover(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     name: &str,
     new: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let mut body = object_of(&request.body)?;
     let conditions = RolloverConditions::parse(body.remove("conditions"))?;
     body.retain(|_, value| !value.is_null());
@@ -106,11 +109,11 @@ pub(crate) fn rollover(
         return Err(Error::unsupported(&format!("a rollover with [{unknown}]")));
     }
     let is_dry = parameters.flag("dry_run")?.unwrap_or(false);
-    let (old, _) = target(&*door.catalog.read()?, name)?;
-    let held = conditions.evaluate(door, &old)?;
+    let (old, _) = target(&*service.catalog.read()?, name)?;
+    let held = conditions.evaluate(service, &old)?;
     let is_due = held.is_empty() || held.values().any(|held| *held == true);
 
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     let (newest, stream) = target(&change, name)?;
     if newest.entry.uuid != old.entry.uuid {
         return Err(Error::NotBegun(format!(
@@ -141,7 +144,7 @@ pub(crate) fn rollover(
         Some(_) => {}
         None => check_index_name(&next)?,
     }
-    DoorReply::ok(json!({
+    ReplyContent::ok(json!({
         "acknowledged": is_done, "shards_acknowledged": is_done, "old_index": old.entry.name, "new_index": next,
         "rolled_over": is_done, "dry_run": is_dry, "conditions": held,
     }))

@@ -1,7 +1,7 @@
 //! The table of routes: paths, their methods, the right that each needs, and its operation.
 //!
-//! The door answers by this table, and the server of HTTP asks it for the right: what a request may do cannot
-//! differ from what it does.
+//! The service answers by this table, and the server of HTTP asks it for the right: what a request may do
+//! cannot differ from what it does.
 
 #[cfg(test)]
 mod tests;
@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::Error;
 use crate::catalog::NamedKind;
 use crate::dated_names::with_dates;
-use crate::door::ElasticDoor;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, segments_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, segments_of};
+use crate::service::ElasticService;
 use crate::writing::WriteAction;
 use crate::{
     aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, index_admin,
@@ -98,7 +98,7 @@ enum RouteOperation {
 }
 
 /// A path with some of its methods.
-struct DoorRoute {
+struct ElasticRoute {
     /// Segments: `INDEX` stands for any that begins with no underscore, and for `_all`; `NAME` for any; `...`
     /// for any number of others.
     path: &'static str,
@@ -113,8 +113,8 @@ const fn route(
     path: &'static str,
     right: RouteRight,
     operation: RouteOperation,
-) -> DoorRoute {
-    DoorRoute { path, methods, right, operation }
+) -> ElasticRoute {
+    ElasticRoute { path, methods, right, operation }
 }
 
 use RouteOperation as Do;
@@ -122,7 +122,7 @@ use RouteRight::{Any, Read, Write};
 
 /// All routes. A path with several methods may have several rows.
 #[rustfmt::skip]
-const ROUTES: &[DoorRoute] = &[
+const ROUTES: &[ElasticRoute] = &[
     route("GET HEAD", "", Any, Do::Info),
     route("GET HEAD", "_license", Any, Do::License),
     route("GET HEAD", "_xpack", Any, Do::Features),
@@ -258,14 +258,14 @@ const ROUTES: &[DoorRoute] = &[
 
 /// A route with the variable segments of a path.
 struct FoundRoute {
-    route: &'static DoorRoute,
+    route: &'static ElasticRoute,
     /// The index; empty for all.
     index: String,
     name: Option<String>,
     rest: Vec<String>,
 }
 
-impl DoorRoute {
+impl ElasticRoute {
     fn takes(&self, method: &str) -> bool {
         self.methods.split(' ').any(|one| one == method)
     }
@@ -295,7 +295,7 @@ impl DoorRoute {
 ///
 /// # Errors
 /// The path is not known, or does not take the method.
-fn find(request: &DoorRequest) -> Result<FoundRoute, Error> {
+fn find(request: &ElasticRequest) -> Result<FoundRoute, Error> {
     let segments = segments_of(&request.path)?;
     let mut methods = Vec::new();
     for route in ROUTES {
@@ -317,7 +317,7 @@ fn find(request: &DoorRequest) -> Result<FoundRoute, Error> {
 }
 
 /// Right that a request needs. One that is not understood needs the right to write, and does nothing.
-pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
+pub(crate) fn right_of(request: &ElasticRequest) -> RouteRight {
     if otlp::is_logs(&request.path) {
         return Write;
     }
@@ -331,7 +331,7 @@ pub(crate) fn right_of(request: &DoorRequest) -> RouteRight {
 
 /// Kind of the work over the body of a request. Those of all but writes of documents are read as a whole,
 /// like a query.
-pub(crate) fn work_kind(request: &DoorRequest) -> WorkKind {
+pub(crate) fn work_kind(request: &ElasticRequest) -> WorkKind {
     if otlp::is_logs(&request.path) {
         return WorkKind::LogRecords;
     }
@@ -343,18 +343,18 @@ pub(crate) fn work_kind(request: &DoorRequest) -> WorkKind {
 }
 
 /// True if the lines of a body are read one by one, and none of them is a write.
-pub(crate) fn has_query_lines(request: &DoorRequest) -> bool {
+pub(crate) fn has_query_lines(request: &ElasticRequest) -> bool {
     find(request).is_ok_and(|found| found.route.operation == Do::MultiSearch)
 }
 
 /// True if a request is about the server, and not about what it has: any node can answer it.
-pub(crate) fn is_about_server(request: &DoorRequest) -> bool {
+pub(crate) fn is_about_server(request: &ElasticRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);
     matches!(operation, Ok(Do::Info | Do::License | Do::Features | Do::Nodes))
 }
 
 /// True if a request is about the health of the cluster: it has an answer also while none of the others has.
-pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
+pub(crate) fn is_about_health(request: &ElasticRequest) -> bool {
     let Ok(found) = find(request) else { return false };
     let (operation, table) = (found.route.operation, found.rest.first().map(String::as_str));
     operation == Do::Health
@@ -362,12 +362,12 @@ pub(crate) fn is_about_health(request: &DoorRequest) -> bool {
 }
 
 /// True if a request reads the next page of a scroll, which is read once.
-pub(crate) fn turns_page(request: &DoorRequest) -> bool {
+pub(crate) fn turns_page(request: &ElasticRequest) -> bool {
     find(request).is_ok_and(|found| found.route.operation == Do::NextPage)
 }
 
 /// True if a request reads the documents of whole indexes.
-pub(crate) fn is_search(request: &DoorRequest) -> bool {
+pub(crate) fn is_search(request: &ElasticRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);
     let is_read = matches!(
         operation,
@@ -379,7 +379,7 @@ pub(crate) fn is_search(request: &DoorRequest) -> bool {
 }
 
 /// Names of the indexes of a search, separated by commas, if its routing values are among its parameters.
-pub(crate) fn routed_indexes(request: &DoorRequest) -> Option<String> {
+pub(crate) fn routed_indexes(request: &ElasticRequest) -> Option<String> {
     let found = find(request).ok()?;
     let is_routed =
         matches!(found.route.operation, Do::Search | Do::Count | Do::DeleteByQuery | Do::UpdateByQuery);
@@ -387,7 +387,7 @@ pub(crate) fn routed_indexes(request: &DoorRequest) -> Option<String> {
 }
 
 /// Error of a path that does not exist.
-fn unknown(request: &DoorRequest) -> Error {
+fn unknown(request: &ElasticRequest) -> Error {
     Error::IllegalArgument(format!(
         "no handler found for uri [{}] and method [{}]; docs/elastic.md lists what there is",
         request.path, request.method
@@ -396,10 +396,10 @@ fn unknown(request: &DoorRequest) -> Error {
 
 /// Answers a request by its method and path.
 pub(crate) fn dispatch(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
-) -> Result<DoorReply, Error> {
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
+) -> Result<ReplyContent, Error> {
     let found = find(request)?;
     let index = &*with_dates(&found.index)?;
     let one_index = Some(index).filter(|index| !index.is_empty());
@@ -407,74 +407,74 @@ pub(crate) fn dispatch(
     let name = id.unwrap_or_default();
     match found.route.operation {
         Do::Info => cluster_admin::info(),
-        Do::License => DoorReply::ok(json!({
+        Do::License => ReplyContent::ok(json!({
             "license": { "status": "active", "type": "basic", "uid": "-", "mode": "basic" },
         })),
-        Do::Features => DoorReply::ok(json!({ "features": {} })),
-        Do::Health => cluster_health::health(door, parameters, name),
-        Do::ClusterFigures => cluster_health::figures(door),
-        Do::Nodes => cluster_health::nodes(door, request, &found.rest),
+        Do::Features => ReplyContent::ok(json!({ "features": {} })),
+        Do::Health => cluster_health::health(service, parameters, name),
+        Do::ClusterFigures => cluster_health::figures(service),
+        Do::Nodes => cluster_health::nodes(service, request, &found.rest),
         Do::Tables => {
             let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
-            cat_tables::cat(door, request, parameters, &path)
+            cat_tables::cat(service, request, parameters, &path)
         }
-        Do::GetClusterSettings => cluster_admin::get_settings(door, parameters),
-        Do::PutClusterSettings => cluster_admin::put_settings(door, request, parameters),
-        Do::Bulk => bulk::bulk(door, request, parameters, one_index),
+        Do::GetClusterSettings => cluster_admin::get_settings(service, parameters),
+        Do::PutClusterSettings => cluster_admin::put_settings(service, request, parameters),
+        Do::Bulk => bulk::bulk(service, request, parameters, one_index),
         // The server of HTTP cuts streams into bulks.
         Do::BulkStream => Err(unknown(request)),
-        Do::MultiGet => single::multi_get(door, request, parameters, one_index),
-        Do::NextPage => scrolls::next(door, request, parameters, id),
-        Do::ClearScrolls => scrolls::clear(door, request, parameters, id),
-        Do::Search => search::search(door, request, parameters, index),
-        Do::Count => search::count(door, request, parameters, index),
-        Do::MultiSearch => search::multi_search(door, request, parameters, one_index),
-        Do::FieldCaps => cluster_admin::field_caps(door, request, parameters, index),
-        Do::ValidateQuery => validation::validate(door, request, parameters, index),
-        Do::ResolveIndex => validation::resolve_index(door, parameters, name),
-        Do::Analyze => analysis::analyze(door, request, parameters, index),
-        Do::DeleteByQuery => by_query::delete(door, request, parameters, index),
-        Do::UpdateByQuery => by_query::update(door, request, parameters, index),
-        Do::Reindex => by_query::reindex(door, request, parameters),
-        Do::Refresh => index_admin::refresh(door, parameters, index),
-        Do::GetMapping => index_admin::get_mapping(door, parameters, index),
-        Do::GetFieldMapping => index_admin::get_field_mapping(door, parameters, index, name),
-        Do::PutMapping => index_admin::put_mapping(door, request, parameters, index),
-        Do::GetSettings => index_settings::get_settings(door, parameters, index, id),
-        Do::PutSettings => index_settings::put_settings(door, request, parameters, index),
-        Do::ChangeAliases => aliases::actions(door, request),
-        Do::GetAliases => aliases::get(door, parameters, index, id),
-        Do::PutAlias => aliases::put(door, request, index, name),
-        Do::DeleteAlias => aliases::delete(door, index, name),
-        Do::GetNamed(kind) => templates::get_named(door, parameters, kind, name),
-        Do::PutNamed(kind) => templates::put_named(door, request, parameters, kind, name),
-        Do::DeleteNamed(kind) => templates::delete_named(door, kind, name),
-        Do::GetPolicies => Ok(DoorReply::Json(404, json!({}))),
+        Do::MultiGet => single::multi_get(service, request, parameters, one_index),
+        Do::NextPage => scrolls::next(service, request, parameters, id),
+        Do::ClearScrolls => scrolls::clear(service, request, parameters, id),
+        Do::Search => search::search(service, request, parameters, index),
+        Do::Count => search::count(service, request, parameters, index),
+        Do::MultiSearch => search::multi_search(service, request, parameters, one_index),
+        Do::FieldCaps => cluster_admin::field_caps(service, request, parameters, index),
+        Do::ValidateQuery => validation::validate(service, request, parameters, index),
+        Do::ResolveIndex => validation::resolve_index(service, parameters, name),
+        Do::Analyze => analysis::analyze(service, request, parameters, index),
+        Do::DeleteByQuery => by_query::delete(service, request, parameters, index),
+        Do::UpdateByQuery => by_query::update(service, request, parameters, index),
+        Do::Reindex => by_query::reindex(service, request, parameters),
+        Do::Refresh => index_admin::refresh(service, parameters, index),
+        Do::GetMapping => index_admin::get_mapping(service, parameters, index),
+        Do::GetFieldMapping => index_admin::get_field_mapping(service, parameters, index, name),
+        Do::PutMapping => index_admin::put_mapping(service, request, parameters, index),
+        Do::GetSettings => index_settings::get_settings(service, parameters, index, id),
+        Do::PutSettings => index_settings::put_settings(service, request, parameters, index),
+        Do::ChangeAliases => aliases::actions(service, request),
+        Do::GetAliases => aliases::get(service, parameters, index, id),
+        Do::PutAlias => aliases::put(service, request, index, name),
+        Do::DeleteAlias => aliases::delete(service, index, name),
+        Do::GetNamed(kind) => templates::get_named(service, parameters, kind, name),
+        Do::PutNamed(kind) => templates::put_named(service, request, parameters, kind, name),
+        Do::DeleteNamed(kind) => templates::delete_named(service, kind, name),
+        Do::GetPolicies => Ok(ReplyContent::Json(404, json!({}))),
         Do::ChangePolicy => Err(Error::unsupported("a lifecycle policy")),
-        Do::GetStreams => templates::get_streams(door, name),
-        Do::PutStream => templates::put_stream(door, name),
-        Do::DeleteStream => templates::delete_stream(door, name),
-        Do::GetLifecycle => lifecycle::get(door, name),
-        Do::PutLifecycle => lifecycle::put(door, request, name),
-        Do::DeleteLifecycle => lifecycle::change(door, name, None),
-        Do::ExplainLifecycle => lifecycle::explain(door, parameters, index),
-        Do::Rollover => rollover::rollover(door, request, parameters, index, id),
-        Do::SimulateIndex => simulation::for_index(door, request, name),
-        Do::SimulateTemplate => simulation::by_template(door, request, id),
-        Do::GetIndex => index_admin::get(door, parameters, index),
-        Do::IndexExists => index_admin::exists(door, parameters, index),
-        Do::PutIndex => index_admin::put(door, request, index),
-        Do::DeleteIndex => index_admin::delete(door, parameters, index),
-        Do::CloseIndex => index_admin::set_closed(door, parameters, index, true),
-        Do::OpenIndex => index_admin::set_closed(door, parameters, index, false),
-        Do::AddBlock => index_settings::add_block(door, parameters, index, name),
+        Do::GetStreams => templates::get_streams(service, name),
+        Do::PutStream => templates::put_stream(service, name),
+        Do::DeleteStream => templates::delete_stream(service, name),
+        Do::GetLifecycle => lifecycle::get(service, name),
+        Do::PutLifecycle => lifecycle::put(service, request, name),
+        Do::DeleteLifecycle => lifecycle::change(service, name, None),
+        Do::ExplainLifecycle => lifecycle::explain(service, parameters, index),
+        Do::Rollover => rollover::rollover(service, request, parameters, index, id),
+        Do::SimulateIndex => simulation::for_index(service, request, name),
+        Do::SimulateTemplate => simulation::by_template(service, request, id),
+        Do::GetIndex => index_admin::get(service, parameters, index),
+        Do::IndexExists => index_admin::exists(service, parameters, index),
+        Do::PutIndex => index_admin::put(service, request, index),
+        Do::DeleteIndex => index_admin::delete(service, parameters, index),
+        Do::CloseIndex => index_admin::set_closed(service, parameters, index, true),
+        Do::OpenIndex => index_admin::set_closed(service, parameters, index, false),
+        Do::AddBlock => index_settings::add_block(service, parameters, index, name),
         Do::AddDocument => {
             // A new id is of no document, and data streams take nothing else.
             let action = if parameters.has("op_type") { WriteAction::Index } else { WriteAction::Create };
-            single::write(door, request, parameters, action, index, None)
+            single::write(service, request, parameters, action, index, None)
         }
-        Do::WriteDocument(action) => single::write(door, request, parameters, action, index, id),
-        Do::GetDocument => single::get(door, parameters, index, name),
-        Do::GetSource => single::get_source(door, parameters, index, name),
+        Do::WriteDocument(action) => single::write(service, request, parameters, action, index, id),
+        Do::GetDocument => single::get(service, parameters, index, name),
+        Do::GetSource => single::get_source(service, parameters, index, name),
     }
 }

@@ -9,7 +9,7 @@ use millrace_node::pool;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
 
 /// Time limit of a search that has none of its own, and the longest that one can have.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ impl ScanLimit {
     ///
     /// # Errors
     /// A value is malformed.
-    pub(crate) fn parse(body: &Map<String, Value>, parameters: &DoorParameters) -> Result<Self, Error> {
+    pub(crate) fn parse(body: &Map<String, Value>, parameters: &ElasticParameters) -> Result<Self, Error> {
         let of_body = |name: &str| body.get(name).filter(|value| !value.is_null());
         let timeout = match (parameters.get("timeout"), of_body("timeout")) {
             (Some(text), _) => duration_of(text)?,
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_search_ends_at_its_limits() {
         let parsed = |body: Value, query: &str| {
-            ScanLimit::parse(body.as_object().expect("an object"), &DoorParameters::parse(query))
+            ScanLimit::parse(body.as_object().expect("an object"), &ElasticParameters::parse(query))
         };
         let limit = parsed(json!({ "timeout": "1h", "terminate_after": 9 }), "timeout=0&terminate_after=2")
             .expect("the limits are well-formed");

@@ -23,16 +23,16 @@ pub(crate) use self::owners::ScrollOwner;
 use self::owners::make_room;
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms, random_text};
-use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::hit_scan::{HitScan, HitSink, VisitPlace, VisitedDocument, searched};
 use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
 use crate::query::text_of;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, duration_of};
 use crate::search::{SearchFacts, SearchHit, answer, read_whole, run_span};
 use crate::search_request::HitSearch;
-use crate::shelf;
+use crate::service::ElasticService;
+use crate::storage;
 
 /// Scrolls that may be open.
 const SCROLLS_MAX: usize = 500;
@@ -174,7 +174,7 @@ impl HitSink for PageSink<'_> {
 impl ScrollState {
     /// Begins a scroll. Returns it with its first page.
     fn begin(
-        door: &ElasticDoor,
+        service: &ElasticService,
         indexes: Vec<OpenIndex>,
         request: HitSearch,
     ) -> Result<(Self, Vec<SearchHit>), Error> {
@@ -185,15 +185,15 @@ impl ScrollState {
         let is_hidden = |index: &OpenIndex| index.hides_writes() || index.live.hides_any();
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
         let seq_nos =
-            || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(door, index, is_placed)).collect() };
+            || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(service, index, is_placed)).collect() };
         // Writes that are under way are waited for, if the order is not that of the store.
         let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
-        let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(door, &request, None) };
+        let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(service, &request, None) };
         let is_one_visit = is_placed && request.aggregations.is_empty();
         let counts = is_one_visit && !request.form.has_no_total;
         let (hits, has_more, facts) = match is_one_visit {
             false => {
-                let found = run_span(door, &indexes, &request, span, Some(seq_nos_end.as_slice()))?;
+                let found = run_span(service, &indexes, &request, span, Some(seq_nos_end.as_slice()))?;
                 if !is_placed {
                     check_whole(found.facts.is_timed_out)?;
                 }
@@ -210,14 +210,14 @@ impl ScrollState {
             found: 0,
         };
         let page = match is_placed {
-            true => state.page_after(door, None, counts)?,
-            false => state.page(door)?,
+            true => state.page_after(service, None, counts)?,
+            false => state.page(service)?,
         };
         Ok((state, page))
     }
 
     /// The next page. After an error the scroll is where it was.
-    fn page(&mut self, door: &ElasticDoor) -> Result<Vec<SearchHit>, Error> {
+    fn page(&mut self, service: &ElasticService) -> Result<Vec<SearchHit>, Error> {
         let size = self.request.limit.wanted_after(self.found, self.request.size);
         if size == 0 {
             self.position = ScrollPosition::End;
@@ -226,21 +226,21 @@ impl ScrollState {
             ScrollPosition::End => return Ok(Vec::new()),
             ScrollPosition::Place(place) => {
                 let place = place.clone();
-                return self.page_after(door, Some(&place), false);
+                return self.page_after(service, Some(&place), false);
             }
             ScrollPosition::Rank { last, waiting, has_more } => (last, waiting, has_more),
         };
         if waiting.len() < size && *has_more {
             let after = waiting.back().map(HitRank::of).or_else(|| last.clone()).map(HitStart::Rank);
-            let span = waiting_span(door, &self.request, after);
+            let span = waiting_span(service, &self.request, after);
             let seq_nos_end = Some(self.seq_nos_end.as_slice());
-            let found = run_span(door, &self.indexes, &self.request, span, seq_nos_end)?;
+            let found = run_span(service, &self.indexes, &self.request, span, seq_nos_end)?;
             check_whole(found.facts.is_timed_out)?;
             waiting.extend(found.hits);
             *has_more = found.is_cut;
         }
         let count = size.min(waiting.len());
-        read_whole(&mut waiting.make_contiguous()[..count], &door.node.query_memory())?;
+        read_whole(&mut waiting.make_contiguous()[..count], &service.node.query_memory())?;
         let page: Vec<SearchHit> = waiting.drain(..count).collect();
         if let Some(hit) = page.last() {
             *last = Some(HitRank::of(hit));
@@ -253,11 +253,11 @@ impl ScrollState {
     /// as there is time.
     fn page_after(
         &mut self,
-        door: &ElasticDoor,
+        service: &ElasticService,
         after: Option<&VisitPlace>,
         counts: bool,
     ) -> Result<Vec<SearchHit>, Error> {
-        let memory = door.node.query_memory();
+        let memory = service.node.query_memory();
         kept_hits::take(&memory, self.request.pattern_bytes())?;
         let (request, seq_nos_end) = (&self.request, self.seq_nos_end.as_slice());
         let mut sink = PageSink {
@@ -271,10 +271,10 @@ impl ScrollState {
             matched: self.found,
             matched_at_last: self.found,
         };
-        let mut progress = ScanProgress::begin(&request.limit, &door.gone).after(self.found);
+        let mut progress = ScanProgress::begin(&request.limit, &service.gone).after(self.found);
         let (query, minimum_score) = (&request.query, request.minimum_score);
         let scan =
-            HitScan { door, query, minimum_score, request, after, sees_hidden: true, is_backwards: false };
+            HitScan { service, query, minimum_score, request, after, sees_hidden: true, is_backwards: false };
         for (ordinal, index) in self.indexes.iter().enumerate() {
             let skipped = scan.visit(ordinal, index, &mut progress, &mut sink)?;
             if counts {
@@ -309,8 +309,8 @@ impl ScrollState {
     }
 
     /// False if all its indexes were deleted. One of the same name that was made since is another one.
-    fn has_indexes(&self, door: &ElasticDoor) -> Result<bool, Error> {
-        let entries = door.catalog.read()?;
+    fn has_indexes(&self, service: &ElasticService) -> Result<bool, Error> {
+        let entries = service.catalog.read()?;
         let is_there = |index: &OpenIndex| {
             let now = entries.index(&index.entry.name);
             now.is_some_and(|now| now.entry.uuid == index.entry.uuid)
@@ -346,13 +346,13 @@ const AHEAD_US: i64 = 10_000_000;
 
 /// Sequence number of the first write after the beginning of a scroll. A document whose change is under way
 /// would come twice in an order by its values: before and after the change.
-fn seq_no_end(door: &ElasticDoor, index: &OpenIndex, is_placed: bool) -> i64 {
+fn seq_no_end(service: &ElasticService, index: &OpenIndex, is_placed: bool) -> i64 {
     match index.typed {
         // Times in microseconds, after those of all documents that are there.
         Some(_) => {
             let now_us = millrace_env::unix_time().as_micros();
-            let next = now_us.max(u128::from(shelf::newest_write(&door.node).0) + 1);
-            let ahead = if door.node.cluster().is_alone() { 0 } else { AHEAD_US };
+            let next = now_us.max(u128::from(storage::newest_write(&service.node).0) + 1);
+            let ahead = if service.node.cluster().is_alone() { 0 } else { AHEAD_US };
             i64::try_from(next).unwrap_or(i64::MAX).saturating_add(ahead)
         }
         None if is_placed || index.is_log() => index.live.seq_no(),
@@ -361,9 +361,9 @@ fn seq_no_end(door: &ElasticDoor, index: &OpenIndex, is_placed: bool) -> i64 {
 }
 
 /// Hits that a scroll keeps.
-fn waiting_span(door: &ElasticDoor, request: &HitSearch, after: Option<HitStart>) -> KeptSpan {
+fn waiting_span(service: &ElasticService, request: &HitSearch, after: Option<HitStart>) -> KeptSpan {
     let most = WAITING_MAX.max(request.size);
-    let bytes_max = WAITING_BYTES_MAX.min(door.node.settings().query_memory_max / 2);
+    let bytes_max = WAITING_BYTES_MAX.min(service.node.settings().query_memory_max / 2);
     KeptSpan { after, most, least: request.size, bytes_max }
 }
 
@@ -384,18 +384,18 @@ fn check_whole(is_timed_out: bool) -> Result<(), Error> {
 /// # Errors
 /// The search fails, or the caller has too many scrolls or too long searches: no other has more.
 pub(crate) fn open(
-    door: &ElasticDoor,
+    service: &ElasticService,
     indexes: Vec<OpenIndex>,
     request: HitSearch,
     kept_ms: u64,
     began_ms: u64,
 ) -> Result<Value, Error> {
-    let (mut state, page) = ScrollState::begin(door, indexes, request)?;
-    let mut answer = answer(&state.request, &state.facts, &page, began_ms, &door.answer_memory)?;
+    let (mut state, page) = ScrollState::begin(service, indexes, request)?;
+    let mut answer = answer(&state.request, &state.facts, &page, began_ms, &service.answer_memory)?;
     // The first page alone has them.
     state.request.aggregations.clear();
     state.facts.aggregations = None;
-    answer["_scroll_id"] = door.scrolls.add(door.caller.scroll_owner(), state, kept_ms)?.into();
+    answer["_scroll_id"] = service.scrolls.add(service.caller.scroll_owner(), state, kept_ms)?.into();
     Ok(answer)
 }
 
@@ -474,7 +474,7 @@ fn kept_bytes(scrolls: &BTreeMap<String, OpenScroll>, state: &mut ScrollState) -
     state.bytes()
 }
 
-fn ids_of(body: &Map<String, Value>, parameters: &DoorParameters, path: Option<&str>) -> Vec<String> {
+fn ids_of(body: &Map<String, Value>, parameters: &ElasticParameters, path: Option<&str>) -> Vec<String> {
     let of_body = body.get("scroll_id").map(names_of).unwrap_or_default();
     let of_request = parameters.list("scroll_id").unwrap_or_default();
     let of_path = path.map(|path| path.split(',').map(str::to_owned).collect()).unwrap_or_default();
@@ -483,11 +483,11 @@ fn ids_of(body: &Map<String, Value>, parameters: &DoorParameters, path: Option<&
 
 /// Next page of a scroll.
 pub(crate) fn next(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     path: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let began_ms = now_ms();
     let body = object_of(&request.body)?;
     let ids = ids_of(&body, parameters, path);
@@ -498,47 +498,47 @@ pub(crate) fn next(
     };
     // What is refused takes no page.
     let total_as_number = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
-    let mut state = door.scrolls.take(id, &door.caller.scroll_owner(), kept_ms)?;
-    match state.has_indexes(door) {
+    let mut state = service.scrolls.take(id, &service.caller.scroll_owner(), kept_ms)?;
+    match state.has_indexes(service) {
         Ok(true) => {}
         Ok(false) => {
-            door.scrolls.0.lock().remove(id);
+            service.scrolls.0.lock().remove(id);
             return Err(no_scroll(id));
         }
         Err(error) => {
-            door.scrolls.put_back(id, state);
+            service.scrolls.put_back(id, state);
             return Err(error);
         }
     }
     let before = (state.place(), state.found);
-    let page = state.page(door).and_then(|page| {
-        let page = answer(&state.request, &state.facts, &page, began_ms, &door.answer_memory);
+    let page = state.page(service).and_then(|page| {
+        let page = answer(&state.request, &state.facts, &page, began_ms, &service.answer_memory);
         if page.is_err() {
             // The client does not have these hits.
             (state.position, state.found) = before;
         }
         page
     });
-    door.scrolls.put_back(id, state);
+    service.scrolls.put_back(id, state);
     let mut page = page?;
     if total_as_number && let Some(total) = page["hits"]["total"].get("value").cloned() {
         page["hits"]["total"] = total;
     }
     page["_scroll_id"] = id.as_str().into();
-    DoorReply::ok(page)
+    ReplyContent::ok(page)
 }
 
 /// `DELETE` of scrolls of the caller.
 pub(crate) fn clear(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     path: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let ids = ids_of(&object_of(&request.body)?, parameters, path);
     let is_all = ids.iter().any(|id| id == "_all");
-    let owner = door.caller.scroll_owner();
-    let mut scrolls = door.scrolls.0.lock();
+    let owner = service.caller.scroll_owner();
+    let mut scrolls = service.scrolls.0.lock();
     let before = scrolls.len();
     scrolls.retain(|id, scroll| {
         let is_meant = ids.contains(id) && scroll.owner.is(&owner);
@@ -546,5 +546,5 @@ pub(crate) fn clear(
     });
     let freed = before - scrolls.len();
     let status = if freed == 0 && !is_all { 404 } else { 200 };
-    Ok(DoorReply::Json(status, json!({ "succeeded": true, "num_freed": freed })))
+    Ok(ReplyContent::Json(status, json!({ "succeeded": true, "num_freed": freed })))
 }

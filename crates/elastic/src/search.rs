@@ -10,7 +10,6 @@ use crate::Error;
 use crate::aggregations::{self, AggregationScope, AskedAggregation, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
-use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::hit_scan::{HitScan, HitSink, VisitedDocument, searched};
 use crate::index_admin::shards_of;
@@ -21,13 +20,14 @@ use crate::partitions::TimeSpan;
 use crate::patterns::glob;
 use crate::query::SearchQuery;
 use crate::read_fields::ReadFields;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
-use crate::shelf::StoredSource;
+use crate::service::ElasticService;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
+use crate::storage::StoredSource;
 use crate::{alias_scope, cluster_admin, hit_form, lookups, scrolls};
 
 /// A matching document.
@@ -52,8 +52,8 @@ pub(crate) struct SearchHit {
 
 /// Result of a search.
 pub(crate) struct FoundHits {
-    /// The first hits in their order: those that the search keeps. Of their documents they have the fields that
-    /// it has read.
+    /// The first hits in their order: those that the search keeps. Of their documents they have the fields
+    /// that it has read.
     pub(crate) hits: Vec<SearchHit>,
     /// True if there are more after them.
     pub(crate) is_cut: bool,
@@ -197,7 +197,7 @@ impl HitSink for SearchSink<'_> {
 
 /// Runs a search over indexes. The hits are those of its page, with their whole documents.
 pub(crate) fn run(
-    door: &ElasticDoor,
+    service: &ElasticService,
     indexes: &[OpenIndex],
     request: &HitSearch,
 ) -> Result<FoundHits, Error> {
@@ -207,25 +207,25 @@ pub(crate) fn run(
     };
     let most = request.from.saturating_add(request.size);
     let span = KeptSpan { after, most, least: most, bytes_max: usize::MAX };
-    let mut found = run_span(door, indexes, request, span, None)?;
+    let mut found = run_span(service, indexes, request, span, None)?;
     found.hits.truncate(most);
     found.hits.drain(..request.from.min(found.hits.len()));
-    read_whole(&mut found.hits, &door.node.query_memory())?;
+    read_whole(&mut found.hits, &service.node.query_memory())?;
     Ok(found)
 }
 
 /// Runs a search, and keeps other hits than those of its page. `seq_nos_end` has for each index the sequence
 /// number of the first write that does not count.
 pub(crate) fn run_span(
-    door: &ElasticDoor,
+    service: &ElasticService,
     indexes: &[OpenIndex],
     request: &HitSearch,
     span: KeptSpan,
     seq_nos_end: Option<&[i64]>,
 ) -> Result<FoundHits, Error> {
-    let memory = door.node.query_memory();
+    let memory = service.node.query_memory();
     kept_hits::take(&memory, request.pattern_bytes())?;
-    let pace = SearchPace::begin(&request.limit, &door.gone);
+    let pace = SearchPace::begin(&request.limit, &service.gone);
     let scope = AggregationScope {
         indexes,
         matching: &[],
@@ -233,7 +233,7 @@ pub(crate) fn run_span(
         names_types: request.form.names_parts,
         total_as_number: request.form.total_as_number,
         buckets: Cell::new(0),
-        buckets_max: if request.aggregations.is_empty() { 0 } else { buckets_max(door)? },
+        buckets_max: if request.aggregations.is_empty() { 0 } else { buckets_max(service)? },
         pace: &pace,
     };
     let streamed = match request.aggregations.is_empty() {
@@ -252,12 +252,13 @@ pub(crate) fn run_span(
         time_field: None,
     };
     let mut facts = SearchFacts::new(indexes, request);
-    let mut progress = ScanProgress::begin(&request.limit, &door.gone);
+    let mut progress = ScanProgress::begin(&request.limit, &service.gone);
     let first_field = request.order.as_ref().and_then(HitOrder::first_descending);
     let is_backwards =
         indexes.iter().any(|index| index.is_log() && index.entry.time_field.as_deref() == first_field);
     let (query, minimum_score) = (&request.query, request.minimum_score);
-    let scan = HitScan { door, query, minimum_score, request, after: None, sees_hidden: false, is_backwards };
+    let scan =
+        HitScan { service, query, minimum_score, request, after: None, sees_hidden: false, is_backwards };
     let mut ordinals: Vec<usize> = (0..indexes.len()).collect();
     if is_backwards {
         // The last index of a data stream has its latest documents.
@@ -273,9 +274,11 @@ pub(crate) fn run_span(
     facts.total = total;
     let (mut hits, values, is_cut) = kept.finish();
     facts.aggregations = match streamed {
-        Some(streamed) => Some(finish_streamed(door, request, indexes, streamed, &mut facts.is_timed_out)?),
+        Some(streamed) => {
+            Some(finish_streamed(service, request, indexes, streamed, &mut facts.is_timed_out)?)
+        }
         None if request.aggregations.is_empty() => None,
-        None => Some(aggregate(door, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
+        None => Some(aggregate(service, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
     if let Some(collapse) = &request.collapse {
         hits = collapse.heads(hits, &values, indexes, request)?;
@@ -322,15 +325,22 @@ impl HitSink for WholeAggregationSink<'_, '_> {
 /// Hands all documents of the indexes to a sink, also those that the query does not match. Returns true if
 /// the time was over before; it has as much as the visit of the others.
 fn visit_everything(
-    door: &ElasticDoor,
+    service: &ElasticService,
     indexes: &[OpenIndex],
     request: &HitSearch,
     sink: &mut dyn HitSink,
 ) -> Result<bool, Error> {
-    let mut progress = ScanProgress::begin(&request.limit, &door.gone);
+    let mut progress = ScanProgress::begin(&request.limit, &service.gone);
     let (query, minimum_score) = (&SearchQuery::All, None);
-    let scan =
-        HitScan { door, query, minimum_score, request, after: None, sees_hidden: false, is_backwards: false };
+    let scan = HitScan {
+        service,
+        query,
+        minimum_score,
+        request,
+        after: None,
+        sees_hidden: false,
+        is_backwards: false,
+    };
     for (ordinal, index) in indexes.iter().enumerate() {
         scan.visit(ordinal, index, &mut progress, sink)?;
     }
@@ -340,7 +350,7 @@ fn visit_everything(
 /// Answers of aggregations that have taken the matching documents one by one. Those about all documents visit
 /// these first; `is_timed_out` is set if the time was over before.
 fn finish_streamed(
-    door: &ElasticDoor,
+    service: &ElasticService,
     request: &HitSearch,
     indexes: &[OpenIndex],
     mut streamed: StreamedAggregations<'_>,
@@ -349,7 +359,7 @@ fn finish_streamed(
     let mut takes_all = streamed.end_matching()?;
     while takes_all {
         let mut sink = WholeAggregationSink(&mut streamed);
-        *is_timed_out |= visit_everything(door, indexes, request, &mut sink)?;
+        *is_timed_out |= visit_everything(service, indexes, request, &mut sink)?;
         takes_all = streamed.end_all()?;
     }
     Ok(Value::Object(streamed.finish()?))
@@ -358,7 +368,7 @@ fn finish_streamed(
 /// Runs the aggregations of a search over its matching documents together. They have as much time as the
 /// visit before them: also where this one has used up its own, its documents are aggregated.
 fn aggregate(
-    door: &ElasticDoor,
+    service: &ElasticService,
     request: &HitSearch,
     scope: &AggregationScope<'_>,
     matching: &[SearchHit],
@@ -367,11 +377,11 @@ fn aggregate(
 ) -> Result<Value, Error> {
     let mut everything = WholeSink { memory, hits: Vec::new() };
     if request.aggregations.iter().any(AskedAggregation::reads_everything) {
-        *is_timed_out |= visit_everything(door, scope.indexes, request, &mut everything)?;
+        *is_timed_out |= visit_everything(service, scope.indexes, request, &mut everything)?;
     }
     let matching = matching.iter().collect::<Vec<_>>();
     let everything = everything.hits.iter().collect::<Vec<_>>();
-    let pace = SearchPace::begin(&request.limit, &door.gone);
+    let pace = SearchPace::begin(&request.limit, &service.gone);
     let scope =
         AggregationScope { matching: &matching, everything: &everything, pace: &pace, ..scope.clone() };
     let answer = scope.run(&request.aggregations, &matching)?;
@@ -380,8 +390,8 @@ fn aggregate(
 }
 
 /// Buckets that one search may have, by the settings of the cluster.
-fn buckets_max(door: &ElasticDoor) -> Result<usize, Error> {
-    let number = cluster_admin::setting(door, cluster_admin::BUCKETS)?.and_then(|text| text.parse().ok());
+fn buckets_max(service: &ElasticService) -> Result<usize, Error> {
+    let number = cluster_admin::setting(service, cluster_admin::BUCKETS)?.and_then(|text| text.parse().ok());
     Ok(number.unwrap_or(aggregations::BUCKETS_MAX))
 }
 
@@ -450,37 +460,37 @@ pub(crate) fn answer(
 
 /// Indexes that a search names.
 pub(crate) fn indexes_of(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<Vec<OpenIndex>, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
-    let found = names::resolve(&*door.catalog.read()?, expression, options)?;
-    door.check_indexes(&found)?;
-    found.into_iter().map(|index| index.with_observed(&door.node)).collect()
+    let found = names::resolve(&*service.catalog.read()?, expression, options)?;
+    service.check_indexes(&found)?;
+    found.into_iter().map(|index| index.with_observed(&service.node)).collect()
 }
 
 /// `_search`.
 pub(crate) fn search(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
-    DoorReply::ok(search_body(door, &object_of(&request.body)?, parameters, expression)?)
+) -> Result<ReplyContent, Error> {
+    ReplyContent::ok(search_body(service, &object_of(&request.body)?, parameters, expression)?)
 }
 
 fn search_body(
-    door: &ElasticDoor,
+    service: &ElasticService,
     body: &Map<String, Value>,
-    parameters: &DoorParameters,
+    parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<Value, Error> {
     let began_ms = now_ms();
     check_batch(parameters)?;
     let scroll = parameters.get("scroll").map(scrolls::kept_ms_of).transpose()?;
     let mut body = body.clone();
-    lookups::resolve(door, &mut body)?;
+    lookups::resolve(service, &mut body)?;
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
     if scroll.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(
@@ -489,24 +499,24 @@ fn search_body(
     }
     // The filters of aliases are those of the names as they are at one moment.
     let expression = &*with_dates(expression)?;
-    let indexes = indexes_of(door, parameters, expression)?;
+    let indexes = indexes_of(service, parameters, expression)?;
     for (name, _) in &mut request.boosts {
         *name = with_dates(name)?.into_owned();
         if !names::is_pattern(name) {
-            indexes_of(door, parameters, name)?;
+            indexes_of(service, parameters, name)?;
         }
     }
     let options = NameOptions::LENIENT.with(parameters)?;
-    alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut request)?;
+    alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, &mut request)?;
     request.check_limits(&indexes)?;
     if let Some(kept_ms) = scroll {
-        return scrolls::open(door, indexes, request, kept_ms, began_ms);
+        return scrolls::open(service, indexes, request, kept_ms, began_ms);
     }
-    let found = run(door, &indexes, &request)?;
-    answer(&request, &found.facts, &found.hits, began_ms, &door.answer_memory)
+    let found = run(service, &indexes, &request)?;
+    answer(&request, &found.facts, &found.hits, began_ms, &service.answer_memory)
 }
 
-fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {
+fn check_batch(parameters: &ElasticParameters) -> Result<(), Error> {
     match parameters.integer("batched_reduce_size")? {
         Some(size) if size < 2 => Err(Error::IllegalArgument("batchedReduceSize must be >= 2".to_owned())),
         _ => Ok(()),
@@ -515,19 +525,19 @@ fn check_batch(parameters: &DoorParameters) -> Result<(), Error> {
 
 /// `_count`.
 pub(crate) fn count(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
-    let mut search = query_alone(door, request, parameters)?;
+) -> Result<ReplyContent, Error> {
+    let mut search = query_alone(service, request, parameters)?;
     search.size = 0;
     search.minimum_score = parameters.number("min_score")?;
     let expression = &*with_dates(expression)?;
-    let indexes = indexes_of(door, parameters, expression)?;
+    let indexes = indexes_of(service, parameters, expression)?;
     let options = NameOptions::LENIENT.with(parameters)?;
-    alias_scope::restrict(&*door.catalog.read()?, expression, options, &indexes, &mut search)?;
-    let found = run(door, &indexes, &search)?.facts;
+    alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, &mut search)?;
+    let found = run(service, &indexes, &search)?.facts;
     let shards = found.shards;
     let mut answer = json!({
         "count": found.total,
@@ -536,7 +546,7 @@ pub(crate) fn count(
     if let Some(is_terminated) = found.is_terminated {
         answer["terminated_early"] = is_terminated.into();
     }
-    DoorReply::ok(answer)
+    ReplyContent::ok(answer)
 }
 
 /// Parses a request whose body has a query alone.
@@ -544,12 +554,12 @@ pub(crate) fn count(
 /// # Errors
 /// It has something else, or the query is not understood; a document that it names cannot be read.
 pub(crate) fn query_alone(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
 ) -> Result<HitSearch, Error> {
     let mut body = object_of(&request.body)?;
-    lookups::resolve(door, &mut body)?;
+    lookups::resolve(service, &mut body)?;
     if let Some(unknown) = body.keys().find(|name| *name != "query") {
         return Err(Error::Parsing(format!("request does not support [{unknown}]")));
     }
@@ -558,18 +568,18 @@ pub(crate) fn query_alone(
 
 /// `_msearch`: several searches, each with its own result.
 pub(crate) fn multi_search(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     index: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let began_ms = now_ms();
     let has_plain_totals = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
     let lines = request.body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let lines: Vec<&[u8]> = lines.collect();
     let mut answers = Vec::new();
     for pair in lines.chunks(2) {
-        door.check_client()?;
+        service.check_client()?;
         let [head, body] = pair else {
             return Err(Error::IllegalArgument(
                 "a search has a line of its own after each header".to_owned(),
@@ -585,14 +595,14 @@ pub(crate) fn multi_search(
         let expression = if named.is_empty() { index.unwrap_or_default() } else { &named };
         let of_head = head.get("routing").map(names_of).unwrap_or_default().join(",");
         let routed = (!of_head.is_empty()).then(|| parameters.with("routing", &of_head));
-        answers.push(match search_body(door, &body, routed.as_ref().unwrap_or(parameters), expression) {
+        answers.push(match search_body(service, &body, routed.as_ref().unwrap_or(parameters), expression) {
             Ok(mut answer) => {
                 answer["status"] = 200.into();
                 answer
             }
             Err(error) => {
                 let body = error.body();
-                kept_hits::take_answer(&door.answer_memory, &body)?;
+                kept_hits::take_answer(&service.answer_memory, &body)?;
                 body
             }
         });
@@ -600,5 +610,5 @@ pub(crate) fn multi_search(
     if answers.is_empty() {
         return Err(Error::Validation(vec!["no requests added".to_owned()]));
     }
-    DoorReply::ok(json!({ "took": now_ms().saturating_sub(began_ms), "responses": answers }))
+    ReplyContent::ok(json!({ "took": now_ms().saturating_sub(began_ms), "responses": answers }))
 }

@@ -12,7 +12,7 @@ use crate::highlighting::HitHighlighting;
 use crate::hit_form::HitForm;
 use crate::kept_hits;
 use crate::query::{self, SearchQuery};
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
 use crate::scan_limit::ScanLimit;
 use crate::slices::HitSlice;
 use crate::sorting::HitOrder;
@@ -62,7 +62,7 @@ impl HitSearch {
     /// Parses the body and the parameters of a search.
     pub(crate) fn parse(
         body: &Map<String, Value>,
-        parameters: &DoorParameters,
+        parameters: &ElasticParameters,
         is_scroll: bool,
     ) -> Result<Self, Error> {
         let mut request = HitSearch {

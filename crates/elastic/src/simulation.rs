@@ -4,34 +4,39 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{CatalogChange, NamedKind};
-use crate::door::ElasticDoor;
 use crate::fields::names_of;
 use crate::index_admin::DeclaredIndex;
 use crate::index_settings::nested;
 use crate::patterns::overlap;
-use crate::request::{DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticRequest, ReplyContent, object_of};
+use crate::service::ElasticService;
 use crate::templates::{best, check_beside, checked, parts_of};
 
 /// Name of a template that is in the body of a request; no template has it.
 const GIVEN: &str = "_simulated";
 
-/// `POST` of `_simulate_index/NAME`: for an index of that name, with a template in the body beside the others.
-pub(crate) fn for_index(door: &ElasticDoor, request: &DoorRequest, name: &str) -> Result<DoorReply, Error> {
-    let mut change = door.catalog.change()?;
+/// `POST` of `_simulate_index/NAME`: for an index of that name, with a template in the body beside the
+/// others.
+pub(crate) fn for_index(
+    service: &ElasticService,
+    request: &ElasticRequest,
+    name: &str,
+) -> Result<ReplyContent, Error> {
+    let mut change = service.catalog.change()?;
     add_given(&mut change, request)?;
     let Some(template) = best(&change, name).map(|(template, _)| template.to_owned()) else {
-        return DoorReply::ok(json!({}));
+        return ReplyContent::ok(json!({}));
     };
     simulate(&change, &template, name)
 }
 
 /// `POST` of `_simulate` and `_simulate/NAME`: by the template in the body, or else by the one of that name.
 pub(crate) fn by_template(
-    door: &ElasticDoor,
-    request: &DoorRequest,
+    service: &ElasticService,
+    request: &ElasticRequest,
     name: Option<&str>,
-) -> Result<DoorReply, Error> {
-    let mut change = door.catalog.change()?;
+) -> Result<ReplyContent, Error> {
+    let mut change = service.catalog.change()?;
     let template = match (add_given(&mut change, request)?, name) {
         (true, _) => GIVEN,
         (false, Some(name)) => name,
@@ -41,7 +46,7 @@ pub(crate) fn by_template(
 }
 
 /// Adds the template of a body, if there is one, to a change that is not made.
-fn add_given(change: &mut CatalogChange<'_>, request: &DoorRequest) -> Result<bool, Error> {
+fn add_given(change: &mut CatalogChange<'_>, request: &ElasticRequest) -> Result<bool, Error> {
     let body = object_of(&request.body)?;
     if body.is_empty() {
         return Ok(false);
@@ -53,7 +58,7 @@ fn add_given(change: &mut CatalogChange<'_>, request: &DoorRequest) -> Result<bo
     Ok(true)
 }
 
-fn simulate(change: &CatalogChange<'_>, template: &str, index: &str) -> Result<DoorReply, Error> {
+fn simulate(change: &CatalogChange<'_>, template: &str, index: &str) -> Result<ReplyContent, Error> {
     let found = change.named(NamedKind::IndexTemplate, template);
     let found =
         found.ok_or_else(|| Error::NotFound(format!("index template matching [{template}] not found")))?;
@@ -73,5 +78,5 @@ fn simulate(change: &CatalogChange<'_>, template: &str, index: &str) -> Result<D
     parts.insert("settings".to_owned(), nested(declared.settings));
     parts.insert("mappings".to_owned(), Value::Object(declared.mappings));
     parts.insert("aliases".to_owned(), json!(declared.aliases));
-    DoorReply::ok(json!({ "template": parts, "overlapping": overlapping }))
+    ReplyContent::ok(json!({ "template": parts, "overlapping": overlapping }))
 }

@@ -5,30 +5,30 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::bulk::{RefreshPolicy, check_pipeline};
 use crate::catalog::OpenIndex;
-use crate::door::ElasticDoor;
 use crate::fields;
 use crate::names::{self, NameDemand, NameOptions};
 use crate::placing::WritePlacer;
 use crate::read_fields::ReadFields;
-use crate::request::{DoorParameters, DoorReply, DoorRequest, check_tree, object_of};
-use crate::shelf::{self, StoredSource};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, check_tree, object_of};
+use crate::service::ElasticService;
 use crate::source::SourceFilter;
+use crate::storage::{self, StoredSource};
 use crate::update::{UpdateBody, UpdateOptions, retries_of};
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions};
 use crate::{kept_hits, partitions, typed};
 
 /// A write of one document by a request of its own.
 pub(crate) fn write(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     action: WriteAction,
     index: &str,
     id: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let action = action.with_op_type(parameters.get("op_type"))?;
     let refresh = RefreshPolicy::of(parameters)?;
-    check_pipeline(door, parameters.get("pipeline"))?;
+    check_pipeline(service, parameters.get("pipeline"))?;
     let conditions = WriteConditions {
         version: parameters.integer("version")?,
         rule: parameters.get("version_type").map_or(Ok(VersionRule::Internal), VersionRule::parse)?,
@@ -40,7 +40,7 @@ pub(crate) fn write(
     let (mut update, mut source) = (None, std::sync::Arc::from(""));
     match action {
         WriteAction::Update => {
-            check_tree(&request.body, door.caller.tree_bytes_max())?;
+            check_tree(&request.body, service.caller.tree_bytes_max())?;
             update = Some(UpdateBody::parse(object_of(&request.body)?, &mut options)?);
         }
         WriteAction::Delete => {}
@@ -64,8 +64,8 @@ pub(crate) fn write(
         answer: None,
         size: None,
     };
-    let placed = WritePlacer::new(door).place(index, single, NameDemand::of(parameters)?)?;
-    let mut written = writing::write_all(door, std::slice::from_ref(&placed));
+    let placed = WritePlacer::new(service).place(index, single, NameDemand::of(parameters)?)?;
+    let mut written = writing::write_all(service, std::slice::from_ref(&placed));
     let result = written.pop().expect("one write has one result")?;
     let index = placed.index;
     if refresh != RefreshPolicy::None {
@@ -73,7 +73,7 @@ pub(crate) fn write(
     }
     let status = result.status;
     let forced = refresh == RefreshPolicy::Now && result.result != "noop";
-    Ok(DoorReply::Json(status, Value::Object(result.object(forced))))
+    Ok(ReplyContent::Json(status, Value::Object(result.object(forced))))
 }
 
 /// Conditions and form of a read.
@@ -87,7 +87,7 @@ struct ReadOptions {
 }
 
 impl ReadOptions {
-    fn of(parameters: &DoorParameters) -> Result<Self, Error> {
+    fn of(parameters: &ElasticParameters) -> Result<Self, Error> {
         Ok(ReadOptions {
             routing: parameters.get("routing").map(str::to_owned),
             is_realtime: parameters.flag("realtime")?.unwrap_or(true),
@@ -100,9 +100,9 @@ impl ReadOptions {
 }
 
 /// Index that a document is read from.
-fn read_index(door: &ElasticDoor, name: &str) -> Result<OpenIndex, Error> {
-    let found = names::resolve(&*door.catalog.read()?, name, NameOptions::LENIENT)?;
-    door.check_indexes(&found)?;
+fn read_index(service: &ElasticService, name: &str) -> Result<OpenIndex, Error> {
+    let found = names::resolve(&*service.catalog.read()?, name, NameOptions::LENIENT)?;
+    service.check_indexes(&found)?;
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(Error::no_index(name)),
@@ -115,7 +115,7 @@ fn read_index(door: &ElasticDoor, name: &str) -> Result<OpenIndex, Error> {
 
 /// Document as a read with these options sees it.
 fn find(
-    door: &ElasticDoor,
+    service: &ElasticService,
     index: &OpenIndex,
     id: &str,
     options: &ReadOptions,
@@ -125,10 +125,10 @@ fn find(
         false => index.live.hidden().remove(id),
     };
     let found = match (hidden, &index.typed) {
-        (_, Some(binding)) => typed::find(door, binding, id, options.routing.as_deref())?,
+        (_, Some(binding)) => typed::find(service, binding, id, options.routing.as_deref())?,
         (Some(before), None) => before,
-        (None, None) if index.is_log() => partitions::find(door, index, id, options.routing.as_deref())?,
-        (None, None) => shelf::get(&door.node, index.group(), id)?,
+        (None, None) if index.is_log() => partitions::find(service, index, id, options.routing.as_deref())?,
+        (None, None) => storage::get(&service.node, index.group(), id)?,
     };
     let Some(found) = found.filter(|stored| index.finds(stored, options.routing.as_deref())) else {
         return Ok(None);
@@ -214,32 +214,32 @@ pub(crate) fn parsed_fields(stored: &StoredSource, fields: &ReadFields) -> Resul
 
 /// A document for another request; `None` if it does not exist.
 pub(crate) fn document(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     index: &str,
     id: &str,
 ) -> Result<Option<Map<String, Value>>, Error> {
-    let index = read_index(door, index)?;
-    find(door, &index, id, &ReadOptions::of(parameters)?)?.as_ref().map(parsed).transpose()
+    let index = read_index(service, index)?;
+    find(service, &index, id, &ReadOptions::of(parameters)?)?.as_ref().map(parsed).transpose()
 }
 
 /// `GET` and `HEAD` of a document.
 pub(crate) fn get(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     index: &str,
     id: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = ReadOptions::of(parameters)?;
-    let index = read_index(door, index)?;
+    let index = read_index(service, index)?;
     refresh_first(&index, parameters)?;
-    let found = find(door, &index, id, &options)?;
+    let found = find(service, &index, id, &options)?;
     let status = if found.is_some() { 200 } else { 404 };
-    Ok(DoorReply::Json(status, Value::Object(found_object(&index, id, found.as_ref(), &options)?)))
+    Ok(ReplyContent::Json(status, Value::Object(found_object(&index, id, found.as_ref(), &options)?)))
 }
 
 /// Shows all writes of an index before a read, if the request says so.
-fn refresh_first(index: &OpenIndex, parameters: &DoorParameters) -> Result<(), Error> {
+fn refresh_first(index: &OpenIndex, parameters: &ElasticParameters) -> Result<(), Error> {
     if parameters.flag("refresh")?.unwrap_or(false) {
         index.live.refresh();
     }
@@ -248,19 +248,19 @@ fn refresh_first(index: &OpenIndex, parameters: &DoorParameters) -> Result<(), E
 
 /// `GET` and `HEAD` of a document's text.
 pub(crate) fn get_source(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     index: &str,
     id: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = ReadOptions::of(parameters)?;
-    let index = read_index(door, index)?;
+    let index = read_index(service, index)?;
     refresh_first(&index, parameters)?;
     let name = index.entry.name.as_str();
-    match find(door, &index, id, &options)? {
+    match find(service, &index, id, &options)? {
         Some(found) if keeps_source(&index) => {
             let shown = options.shown.unwrap_or_default();
-            DoorReply::ok(Value::Object(shown.apply(&parsed(&found)?)))
+            ReplyContent::ok(Value::Object(shown.apply(&parsed(&found)?)))
         }
         Some(_) => Err(Error::NotFound(format!("Source not found [{name}]/[_doc]/[{id}]"))),
         None => Err(Error::NotFound(format!("Document not found [{name}]/[_doc]/[{id}]"))),
@@ -269,16 +269,16 @@ pub(crate) fn get_source(
 
 /// `_mget`: several documents.
 pub(crate) fn multi_get(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     index: Option<&str>,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
     let wanted = wanted(&body, index)?;
     let mut documents = Vec::with_capacity(wanted.len());
     for one in wanted {
-        door.check_client()?;
+        service.check_client()?;
         let mut options = ReadOptions::of(parameters)?;
         options.routing = one.routing.or(options.routing);
         options.version = one.version.or(options.version);
@@ -287,9 +287,9 @@ pub(crate) fn multi_get(
         if !one.stored_fields.is_empty() {
             options.stored_fields = one.stored_fields;
         }
-        let outcome = read_index(door, &one.index).and_then(|index| {
+        let outcome = read_index(service, &one.index).and_then(|index| {
             refresh_first(&index, parameters)?;
-            let found = find(door, &index, &one.id, &options)?;
+            let found = find(service, &index, &one.id, &options)?;
             found_object(&index, &one.id, found.as_ref(), &options)
         });
         let answer = match outcome {
@@ -299,10 +299,10 @@ pub(crate) fn multi_get(
                 json!({ "_index": one.index, "_id": one.id, "error": described["error"] })
             }
         };
-        kept_hits::take_answer(&door.answer_memory, &answer)?;
+        kept_hits::take_answer(&service.answer_memory, &answer)?;
         documents.push(answer);
     }
-    DoorReply::ok(json!({ "docs": documents }))
+    ReplyContent::ok(json!({ "docs": documents }))
 }
 
 /// A document that `_mget` names.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::index_admin::shards_of;
-use crate::shelf::StoredSource;
+use crate::storage::StoredSource;
 
 /// Setting with the number of slices that a search of an index may have.
 const SLICES_LIMIT: &str = "index.max_slices_per_scroll";
@@ -55,8 +55,8 @@ impl HitSlice {
         self.has_document(shards_of(index), routing, &stored.id)
     }
 
-    /// Whole shards are divided among the slices; where there are more slices, the documents of each shard are
-    /// divided among some of them.
+    /// Whole shards are divided among the slices; where there are more slices, the documents of each shard
+    /// are divided among some of them.
     fn has_document(self, shards: u64, routing: &str, id: &str) -> bool {
         let wide: Vec<u8> = routing.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let shard = remainder(&wide, shards);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::patterns::glob;
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
 
 /// Parts of a document.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) struct SourceFilter {
 
 impl SourceFilter {
     /// Reads the parameters `_source`, `_source_includes` and `_source_excludes`; `None` if there are none.
-    pub(crate) fn of_parameters(parameters: &DoorParameters) -> Option<Self> {
+    pub(crate) fn of_parameters(parameters: &ElasticParameters) -> Option<Self> {
         let names = ["_source", "_source_includes", "_source_excludes", "_source_include", "_source_exclude"];
         if !names.iter().any(|name| parameters.has(name)) {
             return None;

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
-use crate::door::ElasticDoor;
 use crate::few::sort_few;
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
@@ -12,7 +11,8 @@ use crate::lifecycle::StreamLifecycle;
 use crate::mapping::{field_at, type_of};
 use crate::names::{NAME_BYTES_MAX, check_index_name};
 use crate::patterns::{glob, overlap};
-use crate::request::{DoorParameters, DoorReply, DoorRequest, object_of};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
+use crate::service::ElasticService;
 use crate::{index_admin, index_settings, log_settings};
 
 /// Patterns of one template.
@@ -187,8 +187,8 @@ pub(crate) fn next_index(
 }
 
 /// `PUT` of a data stream.
-pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<DoorReply, Error> {
-    let mut change = door.catalog.change()?;
+pub(crate) fn put_stream(service: &ElasticService, name: &str) -> Result<ReplyContent, Error> {
+    let mut change = service.catalog.change()?;
     let Some(template) = stream_template(&change, name) else {
         return Err(Error::IllegalArgument(format!(
             "no matching index template found for data stream [{name}]"
@@ -196,24 +196,24 @@ pub(crate) fn put_stream(door: &ElasticDoor, name: &str) -> Result<DoorReply, Er
     };
     create_stream(&mut change, name, &template)?;
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// `DELETE` of data streams.
-pub(crate) fn delete_stream(door: &ElasticDoor, pattern: &str) -> Result<DoorReply, Error> {
-    let mut change = door.catalog.change()?;
+pub(crate) fn delete_stream(service: &ElasticService, pattern: &str) -> Result<ReplyContent, Error> {
+    let mut change = service.catalog.change()?;
     let names: Vec<String> = change.streams.keys().filter(|name| glob(pattern, name)).cloned().collect();
     if names.is_empty() && !pattern.contains('*') {
         return Err(Error::no_index(pattern));
     }
     names.iter().try_for_each(|name| change.delete_stream(name))?;
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` of data streams.
-pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply, Error> {
-    let entries = door.catalog.read()?;
+pub(crate) fn get_streams(service: &ElasticService, pattern: &str) -> Result<ReplyContent, Error> {
+    let entries = service.catalog.read()?;
     let wanted = |name: &String| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
     let shown = entries.streams.values().filter(|stream| wanted(&stream.name)).map(|stream| {
         let indexes = stream.indexes.iter().filter_map(|name| entries.indexes.get(name));
@@ -237,7 +237,7 @@ pub(crate) fn get_streams(door: &ElasticDoor, pattern: &str) -> Result<DoorReply
     if shown.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
         return Err(Error::no_index(pattern));
     }
-    DoorReply::ok(json!({ "data_streams": shown }))
+    ReplyContent::ok(json!({ "data_streams": shown }))
 }
 
 /// Refuses members of a template that have no effect because they are not known.
@@ -398,14 +398,14 @@ pub(crate) fn check_beside(
 
 /// `PUT` of a named object.
 pub(crate) fn put_named(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     kind: NamedKind,
     name: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let body = checked(kind, name, object_of(&request.body)?)?;
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     if parameters.flag("create")?.unwrap_or(false) && change.named(kind, name).is_some() {
         return Err(Error::IllegalArgument(format!("index_template [{name}] already exists")));
     }
@@ -414,31 +414,31 @@ pub(crate) fn put_named(
     }
     change.put_named(kind, name, Value::Object(body))?;
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
 /// `GET` and `HEAD` of named objects.
 pub(crate) fn get_named(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     kind: NamedKind,
     pattern: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let is_flat = parameters.flag("flat_settings")?.unwrap_or(false);
-    let entries = door.catalog.read()?;
+    let entries = service.catalog.read()?;
     let wanted = |name: &str| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
     let found: Vec<(&str, &Value)> = entries.all_named(kind).filter(|(name, _)| wanted(name)).collect();
     if found.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
         return Err(Error::NotFound(format!("index template matching [{pattern}] not found")));
     }
-    found.iter().try_for_each(|(_, value)| take_answer(&door.answer_memory, value))?;
+    found.iter().try_for_each(|(_, value)| take_answer(&service.answer_memory, value))?;
     let shown = |(name, value): &(&str, &Value)| ((*name).to_owned(), shown_template(kind, value, is_flat));
     let found = found.iter().map(shown);
     let list = |member: &str, inner: &str| {
         let all = found.clone().map(|(name, value)| json!({ "name": name, inner: value }));
         json!({ member: all.collect::<Vec<_>>() })
     };
-    DoorReply::ok(match kind {
+    ReplyContent::ok(match kind {
         NamedKind::IndexTemplate => list("index_templates", "index_template"),
         NamedKind::ComponentTemplate => list("component_templates", "component_template"),
         NamedKind::LegacyTemplate
@@ -523,8 +523,12 @@ fn check_streams(entries: &CatalogEntries, deleted: &[String]) -> Result<(), Err
 }
 
 /// `DELETE` of named objects.
-pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -> Result<DoorReply, Error> {
-    let mut change = door.catalog.change()?;
+pub(crate) fn delete_named(
+    service: &ElasticService,
+    kind: NamedKind,
+    pattern: &str,
+) -> Result<ReplyContent, Error> {
+    let mut change = service.catalog.change()?;
     let found: Vec<String> =
         change.all_named(kind).map(|(name, _)| name.to_owned()).filter(|name| glob(pattern, name)).collect();
     if found.is_empty() && !pattern.contains('*') {
@@ -537,5 +541,5 @@ pub(crate) fn delete_named(door: &ElasticDoor, kind: NamedKind, pattern: &str) -
     }
     found.iter().for_each(|name| change.delete_named(kind, name));
     change.commit()?;
-    DoorReply::ok(json!({ "acknowledged": true }))
+    ReplyContent::ok(json!({ "acknowledged": true }))
 }

@@ -22,9 +22,9 @@ pub(crate) use self::reading::{find, scan};
 pub(crate) use self::writing::{place, prepare, settle};
 use crate::Error;
 use crate::catalog::{IndexEntry, OpenIndex};
-use crate::door::ElasticDoor;
-use crate::shelf::StoredSource;
+use crate::service::ElasticService;
 use crate::source_text::{SourceText, TypedDocument};
+use crate::storage::StoredSource;
 
 /// A document type that an index stands for.
 pub(crate) struct TypeBinding {
@@ -50,7 +50,7 @@ pub(crate) fn index(
     let entry = IndexEntry {
         uuid: name.clone(),
         name,
-        // Its documents are in no group of the door.
+        // Its documents are in no group of the service.
         number: u32::MAX,
         created_ms: 0,
         settings: settings.map(|(name, value)| (name.to_owned(), value.into())).into(),
@@ -167,13 +167,13 @@ impl TypeBinding {
 /// Routing value that counts: the one of the request, or the only group of the caller where the id does not
 /// say another.
 fn routing_for(
-    door: &ElasticDoor,
+    service: &ElasticService,
     binding: &TypeBinding,
     id: Option<&str>,
     routing: Option<&str>,
 ) -> Option<String> {
     let has_own = id.is_some_and(|id| binding.whole_id(id).is_some());
-    let only = || door.caller.only_group().filter(|_| !has_own).and_then(routing_of);
+    let only = || service.caller.only_group().filter(|_| !has_own).and_then(routing_of);
     routing.map(str::to_owned).or_else(only)
 }
 

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::observed::ObservedFields;
 use crate::partitions::PartitionTable;
-use crate::shelf::StoredSource;
+use crate::storage::StoredSource;
 
 /// Removed documents of an index whose version is remembered, so that a later version is higher.
 const TOMBSTONES_MAX: usize = 1 << 16;

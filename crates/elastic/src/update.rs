@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::catalog::OpenIndex;
-use crate::shelf::StoredSource;
 use crate::source::SourceFilter;
+use crate::storage::StoredSource;
 use crate::writing::WriteConditions;
 
 /// An update of a document.

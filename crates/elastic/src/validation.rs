@@ -7,32 +7,32 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
-use crate::door::ElasticDoor;
 use crate::evaluation::SearchedDocument;
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query::SearchQuery;
-use crate::request::{DoorParameters, DoorReply, DoorRequest};
+use crate::request::{ElasticParameters, ElasticRequest, ReplyContent};
 use crate::search::{indexes_of, query_alone};
+use crate::service::ElasticService;
 
 /// `_validate/query`: the query is parsed, and evaluated for each index on a document without fields.
 pub(crate) fn validate(
-    door: &ElasticDoor,
-    request: &DoorRequest,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let explains = parameters.flag("explain")?.unwrap_or(false);
-    let indexes = indexes_of(door, parameters, expression)?;
-    let query = match query_alone(door, request, parameters) {
+    let indexes = indexes_of(service, parameters, expression)?;
+    let query = match query_alone(service, request, parameters) {
         Ok(search) => search.query,
         Err(error) if error.status() == 400 => {
             let mut answer = json!({ "valid": false });
             if explains {
                 answer["error"] = error.to_string().into();
             }
-            return DoorReply::ok(answer);
+            return ReplyContent::ok(answer);
         }
         Err(error) => return Err(error),
     };
@@ -49,7 +49,7 @@ pub(crate) fn validate(
             Err(error) => return Err(error),
         }
         if explains {
-            take_answer(&door.answer_memory, &explanation)?;
+            take_answer(&service.answer_memory, &explanation)?;
             explanations.push(explanation);
         }
     }
@@ -60,7 +60,7 @@ pub(crate) fn validate(
     if explains {
         answer["explanations"] = explanations.into();
     }
-    DoorReply::ok(answer)
+    ReplyContent::ok(answer)
 }
 
 /// Evaluates a query on a document of an index that has no fields.
@@ -83,13 +83,13 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
 
 /// `_resolve/index`: indexes, aliases and data streams, each by its own name.
 pub(crate) fn resolve_index(
-    door: &ElasticDoor,
-    parameters: &DoorParameters,
+    service: &ElasticService,
+    parameters: &ElasticParameters,
     expression: &str,
-) -> Result<DoorReply, Error> {
+) -> Result<ReplyContent, Error> {
     let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT }.with(parameters)?;
     let expression = &*with_dates(expression)?;
-    let entries = door.catalog.read()?;
+    let entries = service.catalog.read()?;
     let is_named = |name: &str, matches: &dyn Fn(&str) -> bool| {
         expression.split(',').any(|part| match part {
             "_all" => matches("*"),
@@ -119,12 +119,12 @@ pub(crate) fn resolve_index(
         if let Some(stream) = entries.stream_of(&entry.name) {
             shown["data_stream"] = stream.name.as_str().into();
         }
-        take_answer(&door.answer_memory, &shown)?;
+        take_answer(&service.answer_memory, &shown)?;
         indices.push(shown);
     }
     let aliases: Vec<Value> =
         aliases.into_iter().map(|(name, indices)| json!({ "name": name, "indices": indices })).collect();
-    aliases.iter().try_for_each(|shown| take_answer(&door.answer_memory, shown))?;
+    aliases.iter().try_for_each(|shown| take_answer(&service.answer_memory, shown))?;
     let mut streams = Vec::new();
     for stream in entries.streams.values() {
         if is_named(&stream.name, &|pattern| glob(pattern, &stream.name)) {
@@ -132,9 +132,9 @@ pub(crate) fn resolve_index(
                 "name": stream.name, "backing_indices": stream.indexes,
                 "timestamp_field": stream.timestamp_field,
             });
-            take_answer(&door.answer_memory, &shown)?;
+            take_answer(&service.answer_memory, &shown)?;
             streams.push(shown);
         }
     }
-    DoorReply::ok(json!({ "indices": indices, "aliases": aliases, "data_streams": streams }))
+    ReplyContent::ok(json!({ "indices": indices, "aliases": aliases, "data_streams": streams }))
 }

@@ -20,13 +20,13 @@ pub(crate) use self::conditions::{VersionRule, WriteConditions, check};
 use crate::Error;
 use crate::caller::AdmittedSize;
 use crate::catalog::{CatalogEntries, OpenIndex, random_text};
-use crate::door::ElasticDoor;
 use crate::kept_hits;
 use crate::log_writes;
 use crate::placing::PlacedWrite;
-use crate::shelf::{self, StoredSource};
+use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
+use crate::storage::{self, StoredSource};
 use crate::typed;
 use crate::unflushed::{UnflushedState, WriteHold};
 use crate::update::{self, UpdateBody};
@@ -174,13 +174,13 @@ pub(crate) type DecisionSlot = Arc<Mutex<Option<Result<WriteResult, Error>>>>;
 /// Writes documents, many at a time, and waits until all are durable or refused; the results have their
 /// order. The writes of one document are done in their order. Writes that the store has no room for are tried
 /// again for a while.
-pub(crate) fn write_all(door: &ElasticDoor, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
-    write_share(door, placed, &mut SlotChoices::default())
+pub(crate) fn write_all(service: &ElasticService, placed: &[PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+    write_share(service, placed, &mut SlotChoices::default())
 }
 
 /// Like [`write_all`], for a share of the writes of a request, whose slots are chosen together.
 pub(crate) fn write_share(
-    door: &ElasticDoor,
+    service: &ElasticService,
     placed: &[PlacedWrite],
     slots: &mut SlotChoices,
 ) -> Vec<Result<WriteResult, Error>> {
@@ -193,7 +193,7 @@ pub(crate) fn write_share(
             bytes <= OPERATION_BYTES_TOGETHER
         };
         let together = rest.iter().take(OPERATIONS_TOGETHER).take_while(fits).count().max(1);
-        results.extend(write_together(door, &rest[..together], slots));
+        results.extend(write_together(service, &rest[..together], slots));
     }
     results
 }
@@ -212,11 +212,11 @@ enum WriteTarget {
 /// Writes documents: those in `logs` mode to partitions, those of types to their owners, the others in one
 /// batch.
 fn write_together(
-    door: &ElasticDoor,
+    service: &ElasticService,
     placed: &[PlacedWrite],
     slots: &mut SlotChoices,
 ) -> Vec<Result<WriteResult, Error>> {
-    let is_alone = door.node.cluster().is_alone();
+    let is_alone = service.node.cluster().is_alone();
     let destination = |placed: &PlacedWrite| match (&placed.log, &placed.index.typed) {
         (Some(_), _) => WriteTarget::Partition,
         (None, Some(_)) if !is_alone => WriteTarget::Owner,
@@ -225,9 +225,9 @@ fn write_together(
     let those_to = |wanted: WriteTarget| -> Vec<&PlacedWrite> {
         placed.iter().filter(|placed| destination(placed) == wanted).collect()
     };
-    let mut logs = log_writes::write_all(door, &those_to(WriteTarget::Partition), slots).into_iter();
-    let mut owned = typed::write_at_owners(door, &those_to(WriteTarget::Owner)).into_iter();
-    let mut home = write_at_home(door, &those_to(WriteTarget::Home)).into_iter();
+    let mut logs = log_writes::write_all(service, &those_to(WriteTarget::Partition), slots).into_iter();
+    let mut owned = typed::write_at_owners(service, &those_to(WriteTarget::Owner)).into_iter();
+    let mut home = write_at_home(service, &those_to(WriteTarget::Home)).into_iter();
     let result = |placed: &PlacedWrite| {
         let next = match destination(placed) {
             WriteTarget::Partition => logs.next(),
@@ -240,7 +240,7 @@ fn write_together(
 }
 
 /// Writes documents to this node in one batch, which is tried again with those that were refused.
-fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
+fn write_at_home(service: &ElasticService, placed: &[&PlacedWrite]) -> Vec<Result<WriteResult, Error>> {
     if placed.is_empty() {
         // The catalog is not waited for.
         return Vec::new();
@@ -250,12 +250,12 @@ fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Writ
     let mut deadline = Instant::now() + PATIENCE;
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
-        let held = HeldIndexes::hold(door, placed);
+        let held = HeldIndexes::hold(service, placed);
         let count = results.len();
         for (at, result) in results.iter_mut().enumerate().filter(|(_, result)| result.is_none()) {
             let placed = placed[at];
             let prepared = match &placed.index.typed {
-                Some(binding) => typed::prepare(door, binding, placed),
+                Some(binding) => typed::prepare(service, binding, placed),
                 None => held.check(&placed.index).and_then(|()| prepare(placed, count > 1)),
             };
             match prepared {
@@ -269,8 +269,8 @@ fn write_at_home(door: &ElasticDoor, placed: &[&PlacedWrite]) -> Vec<Result<Writ
         let tried = slots.len();
         let groups: Vec<DocumentGroup> =
             writes.iter().map(|write: &DocumentWrite| write.id.group().clone()).collect();
-        let committed = match door.caller.permit_wanted(WantedGroups::These(&groups)) {
-            Ok(permit) => shelf::write_all(&door.node, &permit, door.caller.client(), writes),
+        let committed = match service.caller.permit_wanted(WantedGroups::These(&groups)) {
+            Ok(permit) => storage::write_all(&service.node, &permit, service.caller.client(), writes),
             Err(error) => vec![Err(error); tried],
         };
         drop(held);
@@ -314,11 +314,11 @@ impl<'a> HeldIndexes<'a> {
     /// Holds up the deletion of the indexes of writes, for which sequence numbers are reserved. The catalog
     /// stays as it is meanwhile: a deletion waits for these guards while no other request can read the
     /// catalog.
-    pub(crate) fn hold(door: &ElasticDoor, placed: &[&'a PlacedWrite]) -> Self {
+    pub(crate) fn hold(service: &ElasticService, placed: &[&'a PlacedWrite]) -> Self {
         let indexes = placed.iter().map(|placed| &placed.index).filter(|index| index.typed.is_none());
         let indexes: HashMap<*const UnflushedState, &OpenIndex> =
             indexes.map(|index| (Arc::as_ptr(&index.live), index)).collect();
-        let entries = match with_seq_nos(door, &indexes) {
+        let entries = match with_seq_nos(service, &indexes) {
             Ok(entries) => entries,
             Err(error) => return HeldIndexes { held: Err(error), version: ClusterVersion::NONE },
         };
@@ -362,21 +362,21 @@ impl<'a> HeldIndexes<'a> {
 /// # Errors
 /// The catalog cannot be read, or changed.
 fn with_seq_nos(
-    door: &ElasticDoor,
+    service: &ElasticService,
     indexes: &HashMap<*const UnflushedState, &OpenIndex>,
 ) -> Result<Arc<CatalogEntries>, Error> {
-    let entries = door.catalog.read()?;
+    let entries = service.catalog.read()?;
     let lacks = |index: &&&OpenIndex| entries.written(index).is_ok_and(OpenIndex::needs_seq_nos);
     let lacking: Vec<&str> = indexes.values().filter(lacks).map(|index| &*index.entry.name).collect();
     if lacking.is_empty() {
         return Ok(entries);
     }
-    let mut change = door.catalog.change()?;
+    let mut change = service.catalog.change()?;
     for name in lacking {
         change.reserve_seq_nos(name)?;
     }
     change.commit()?;
-    door.catalog.read()
+    service.catalog.read()
 }
 
 /// Result of a write whose turn has come, or that was not accepted.

@@ -1,7 +1,7 @@
 //! Elasticsearch's interfaces over HTTP: on a port of their own, and below `/elastic/` on the data port. Log
 //! records of OpenTelemetry are at `/v1/logs` of both ports.
 //!
-//! In a cluster, all requests go to the node that owns the documents of the door.
+//! In a cluster, all requests go to the node that owns the documents of the service.
 
 mod places;
 mod stream;
@@ -23,7 +23,8 @@ use hyper::{HeaderMap, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{
-    AdmittedSize, BulkBatching, DoorAnswer, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission, RouteRight,
+    AdmittedSize, BulkBatching, ElasticCaller, ElasticRequest, ElasticResponse, ElasticService,
+    GroupAdmission, RouteRight,
 };
 use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff, RouteSubject};
 use millrace_node::pool::WorkFlow;
@@ -42,7 +43,7 @@ use crate::quota::{FedBytes, client_network};
 use crate::status::HttpError;
 use crate::{GatewayState, access_log, http};
 
-/// Path of the door on the data port.
+/// Path of the service on the data port.
 const BELOW: &str = "/elastic";
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
@@ -125,27 +126,27 @@ impl CountedGroups {
     }
 }
 
-/// The door of a node with its place on the ports.
+/// The service of a node with its place on the ports.
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
-    door: Arc<ElasticDoor>,
+    service: Arc<ElasticService>,
     places: RequestPlaces,
 }
 
 impl ElasticApi {
-    /// Creates the door of a node, with the address of its own port if it has one.
+    /// Creates the service of a node, with the address of its own port if it has one.
     pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
-        let door = Arc::new(ElasticDoor::new(Arc::clone(node.node())).listening_at(port));
-        Arc::new(ElasticApi { node, door, places: RequestPlaces::new() })
+        let service = Arc::new(ElasticService::new(Arc::clone(node.node())).listening_at(port));
+        Arc::new(ElasticApi { node, service, places: RequestPlaces::new() })
     }
 
     /// Drops what the lifecycles of data streams say to drop, again and again.
     pub(crate) async fn apply_lifecycles_forever(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LIFECYCLE_INTERVAL).await;
-            let door = Arc::clone(&self.door);
+            let service = Arc::clone(&self.service);
             // A panic has been logged. What could not be dropped is tried again.
-            let applied = tokio::task::spawn_blocking(move || door.apply_lifecycles()).await;
+            let applied = tokio::task::spawn_blocking(move || service.apply_lifecycles()).await;
             match applied {
                 Ok(Ok(0)) | Err(_) => {}
                 Ok(Ok(dropped)) => tracing::info!(dropped, "partitions of data streams were dropped"),
@@ -161,18 +162,18 @@ impl ElasticApi {
         caller: Arc<RequestCaller>,
         headers: &HeaderMap,
         peer: Option<&ConnectionPeer>,
-    ) -> DoorCaller {
+    ) -> ElasticCaller {
         let forwarded = if self.node.is_from_client(headers) { None } else { forwarded_client(headers) };
         let client = forwarded.unwrap_or_else(|| writer_of(&caller, peer));
         let network = peer.filter(|peer| caller.is_anonymous() || peer.is_node);
         let network = network.map(|peer| client_network(&peer.address));
         let limits = Arc::new(CountedGroups(Arc::clone(&self.node)));
-        DoorCaller::new(caller, limits).from_network(network).by_client(client)
+        ElasticCaller::new(caller, limits).from_network(network).by_client(client)
     }
 
     /// Bounds of the body of a request. What is no write of documents has those of a query.
-    fn bounds(&self, shown: &DoorRequest) -> BodyBounds {
-        match ElasticDoor::work_kind(shown) {
+    fn bounds(&self, shown: &ElasticRequest) -> BodyBounds {
+        match ElasticService::work_kind(shown) {
             WorkKind::JsonQuery => self.node.query_bounds(),
             _ => self.node.body_bounds(),
         }
@@ -191,7 +192,7 @@ impl ElasticApi {
         self.logged(router)
     }
 
-    /// Routes of the door's own port, behind a guard.
+    /// Routes of the service's own port, behind a guard.
     pub(crate) fn own_port(self: &Arc<Self>) -> Router {
         let guarded = RequestGuard::new(Arc::clone(&self.node));
         let router = Router::new()
@@ -211,27 +212,27 @@ impl ElasticApi {
 }
 
 /// A request without its body and its caller.
-fn shown<B>(request: &hyper::Request<B>) -> DoorRequest {
+fn shown<B>(request: &hyper::Request<B>) -> ElasticRequest {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
-    DoorRequest {
+    ElasticRequest {
         method: request.method().as_str().to_owned(),
         host: authority.unwrap_or_else(|| header(request.headers(), &HOST)),
         path: path_of(request.uri().path()).to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         content_type: header(request.headers(), &CONTENT_TYPE),
         accept: header(request.headers(), &ACCEPT),
-        ..DoorRequest::default()
+        ..ElasticRequest::default()
     }
 }
 
-/// True if a path of the data port is one of the door.
+/// True if a path of the data port is one of the service.
 pub(crate) fn is_below(path: &str) -> bool {
-    [BELOW, "/v1/logs"].into_iter().any(|door| http::rest_below(path, door).is_some())
+    [BELOW, "/v1/logs"].into_iter().any(|service| http::rest_below(path, service).is_some())
 }
 
-/// Refusal of a request at the edge, in the form that clients of the door read.
+/// Refusal of a request at the edge, in the form that clients of the service read.
 pub(crate) fn refusal<B>(request: &hyper::Request<B>, error: millrace_elastic::Error) -> Response {
-    written(ElasticDoor::refuse_as(&shown(request), error))
+    written(ElasticService::refuse_as(&shown(request), error))
 }
 
 async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Response {
@@ -252,7 +253,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
             let retry_after = error.retry_after();
-            let mut response = written(ElasticDoor::refuse(&shown, error));
+            let mut response = written(ElasticService::refuse(&shown, error));
             if let Some(after) = retry_after {
                 // In place of the one that all refusals of this status have.
                 response.headers_mut().insert(RETRY_AFTER, after);
@@ -265,7 +266,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
     }
 }
 
-/// Path within the door.
+/// Path within the service.
 fn path_of(path: &str) -> &str {
     http::rest_below(path, BELOW).unwrap_or(path)
 }
@@ -274,29 +275,29 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
 }
 
-/// Forwards a request to the node that owns the door's documents, or answers it here.
-async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> Result<Response, Error> {
-    if let Err(error) = ElasticDoor::check_media_types(shown, !request.body().is_end_stream()) {
-        return Ok(written(ElasticDoor::refuse_as(shown, error)));
+/// Forwards a request to the node that owns the service's documents, or answers it here.
+async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) -> Result<Response, Error> {
+    if let Err(error) = ElasticService::check_media_types(shown, !request.body().is_end_stream()) {
+        return Ok(written(ElasticService::refuse_as(shown, error)));
     }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
     let mut writer = None;
     if api.node.is_from_client(request.headers()) {
-        writer = Some(&*caller).filter(|_| ElasticDoor::right_of(shown) == RouteRight::Write);
+        writer = Some(&*caller).filter(|_| ElasticService::right_of(shown) == RouteRight::Write);
         let (quotas, metrics) = (api.node.quotas(), api.node.metrics());
         quotas.admit_address(request.extensions().get(), Instant::now(), metrics)?;
     }
     if api.node.cluster().is_alone() {
         return operate(api, shown.clone(), request, writer, None).await;
     }
-    if api.door.answers_at_once(shown) {
-        let (door, shown) = (Arc::clone(&api.door), shown.clone());
+    if api.service.answers_at_once(shown) {
+        let (service, shown) = (Arc::clone(&api.service), shown.clone());
         // The node may own the documents by now, and read the catalog for their health.
-        return Ok(written(blocking(move || door.answer(&shown)).await?));
+        return Ok(written(blocking(move || service.answer(&shown)).await?));
     }
     let [shortest, longest] = PATIENCE_RANGE;
-    let named = ElasticDoor::time_limit(shown).map(|named| named.clamp(shortest, longest));
+    let named = ElasticService::time_limit(shown).map(|named| named.clamp(shortest, longest));
     let deadline = Instant::now() + named.unwrap_or(PATIENCE);
     let hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&api.node, request, api.bounds(shown)).await?;
@@ -314,7 +315,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
         request.headers.insert(CANNOT_READ, HeaderValue::from_static("true"));
     }
     request.headers.insert(CLIENT, client_header(shown.caller.client()));
-    let home = ElasticDoor::home();
+    let home = ElasticService::home();
     let location = millrace_document::Location::new(u64::from(home.location_bits().unwrap_or(0)));
     let mut backoff = RouteBackoff::until(deadline);
     loop {
@@ -332,21 +333,21 @@ async fn route(api: &Arc<ElasticApi>, shown: &DoorRequest, request: Request) -> 
     }
 }
 
-/// Kind of access of a request, all of which the owner of the door's documents answers.
-fn access_of(shown: &DoorRequest) -> AccessKind {
-    match ElasticDoor::right_of(shown) {
+/// Kind of access of a request, all of which the owner of the service's documents answers.
+fn access_of(shown: &ElasticRequest) -> AccessKind {
+    match ElasticService::right_of(shown) {
         RouteRight::Write => AccessKind::Write,
-        RouteRight::Any | RouteRight::Read if ElasticDoor::repeats(shown) => AccessKind::OwnerRead,
+        RouteRight::Any | RouteRight::Read if ElasticService::repeats(shown) => AccessKind::OwnerRead,
         RouteRight::Any | RouteRight::Read => AccessKind::OwnerReadOnce,
     }
 }
 
-/// Checks that the caller has the right that the route needs. The door checks its groups.
+/// Checks that the caller has the right that the route needs. The service checks its groups.
 ///
 /// # Errors
 /// The caller lacks the right.
-fn check_right(caller: &RequestCaller, shown: &DoorRequest) -> Result<(), Error> {
-    let any_of: &[AccessRight] = match ElasticDoor::right_of(shown) {
+fn check_right(caller: &RequestCaller, shown: &ElasticRequest) -> Result<(), Error> {
+    let any_of: &[AccessRight] = match ElasticService::right_of(shown) {
         RouteRight::Any => &[AccessRight::Read, AccessRight::Write],
         RouteRight::Read => &[AccessRight::Read],
         RouteRight::Write => &[AccessRight::Write],
@@ -394,7 +395,7 @@ fn admit_fed(api: &ElasticApi, caller: &RequestCaller, bytes: usize) -> Result<(
 /// A request with what it holds until its work has ended. Work that cannot be interrupted goes on when its
 /// client has left, and counts as long as it does.
 struct HeldRequest {
-    request: DoorRequest,
+    request: ElasticRequest,
     /// Room of the body as this node has received it, if it is in memory elsewhere.
     _received: Option<Arc<BudgetReservation>>,
     _room: BudgetReservation,
@@ -406,12 +407,12 @@ impl HeldRequest {
     ///
     /// # Errors
     /// This node cannot answer it, or its client has left before the work began, and does not get the error.
-    fn answer(self, door: &ElasticDoor) -> Result<DoorAnswer, Error> {
+    fn answer(self, service: &ElasticService) -> Result<ElasticResponse, Error> {
         if self.request.gone.load(Ordering::Relaxed) {
             return Err(Error::Overloaded);
         }
-        door.check_ready()?;
-        Ok(door.answer(&self.request))
+        service.check_ready()?;
+        Ok(service.answer(&self.request))
     }
 }
 
@@ -419,7 +420,7 @@ impl HeldRequest {
 /// the body was received before, and has room in `received`.
 async fn operate(
     api: &Arc<ElasticApi>,
-    shown: DoorRequest,
+    shown: ElasticRequest,
     request: Request,
     writer: Option<&RequestCaller>,
     received: Option<Arc<BudgetReservation>>,
@@ -429,23 +430,23 @@ async fn operate(
     let bounds = BodyBounds { is_reserved, ..api.bounds(&shown) };
     let (body, mut room) = http::read_body(&api.node, &parts.headers, body, bounds).await?.into_parts();
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
-    room.work(ElasticDoor::work_kind(&shown), &body).await?;
-    let scope = api.door.search_scope(&shown);
+    room.work(ElasticService::work_kind(&shown), &body).await?;
+    let scope = api.service.search_scope(&shown);
     let place = api.places.take(shown.caller.client(), scope.as_ref());
     let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, place);
     let Ok(place) = waits.await else { return Err(Error::Overloaded) };
-    let door = Arc::clone(&api.door);
+    let service = Arc::clone(&api.service);
     // A search ends when this future is dropped, since its client has left.
     let client = CancelOnDrop::default();
-    let request = DoorRequest { body: Vec::from(body), gone: Arc::clone(&client.gone), ..shown };
+    let request = ElasticRequest { body: Vec::from(body), gone: Arc::clone(&client.gone), ..shown };
     let held = HeldRequest { request, _received: received, _room: room, _place: place };
-    let answer = move || held.answer(&door);
+    let answer = move || held.answer(&service);
     let answer = match scope {
         Some(scope) => {
             if !api.node.cluster().is_alone() {
                 // It may wait for other nodes, and for others that do.
-                let door = Arc::clone(&api.door);
-                blocking(move || door.check_ready()).await??;
+                let service = Arc::clone(&api.service);
+                blocking(move || service.check_ready()).await??;
             }
             // It asks other nodes for documents, too.
             let runtime = Handle::current();
@@ -463,11 +464,11 @@ async fn operate(
 /// Runs work of a request on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::Internal(format!("a request of the door: {error}")))
+    done.map_err(|error| Error::Internal(format!("a request of Elasticsearch's interfaces: {error}")))
 }
 
 /// Writes an answer with the headers that clients of Elasticsearch expect.
-fn written(answer: DoorAnswer) -> Response {
+fn written(answer: ElasticResponse) -> Response {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
@@ -495,7 +496,7 @@ mod tests {
             ("DELETE", "/_search/scroll", AccessKind::OwnerRead),
         ] {
             let (method, path) = (method.to_owned(), path.to_owned());
-            let shown = DoorRequest { method, path, ..DoorRequest::default() };
+            let shown = ElasticRequest { method, path, ..ElasticRequest::default() };
             assert_eq!(access_of(&shown), expected, "{} {}", shown.method, shown.path);
         }
     }

@@ -9,9 +9,9 @@ use millrace_plan::QueryMemory;
 use super::*;
 use crate::catalog::IndexEntry;
 use crate::read_fields::ReadFields;
-use crate::request::DoorParameters;
+use crate::request::ElasticParameters;
 use crate::scan_limit::ScanLimit;
-use crate::shelf::StoredSource;
+use crate::storage::StoredSource;
 
 fn members(value: Value) -> Map<String, Value> {
     value.as_object().expect("an object").clone()
@@ -64,7 +64,7 @@ fn hit(index: &OpenIndex) -> SearchHit {
 }
 
 fn limit_of(body: Value) -> ScanLimit {
-    ScanLimit::parse(&members(body), &DoorParameters::default()).expect("the limit is well-formed")
+    ScanLimit::parse(&members(body), &ElasticParameters::default()).expect("the limit is well-formed")
 }
 
 fn scope<'s>(

@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 
 use super::pending::{EntryWrite, PendingChange};
 use super::{
-    CatalogEntries, DoorCatalog, ENTRIES_MAX, INDEX_PREFIX, INDEXES_MAX, IndexEntry, NamedKind, OpenIndex,
+    CatalogEntries, ENTRIES_MAX, INDEX_PREFIX, INDEXES_MAX, IndexCatalog, IndexEntry, NamedKind, OpenIndex,
     SEQ_NO_STEP, STREAM_PREFIX, StreamEntry, deletion_mark, random,
 };
-use crate::shelf::{self, ShelfGroup};
+use crate::storage::{self, StorageGroup};
 use crate::{Error, partitions, typed};
 
 /// The catalog while it is changed. What was not committed is forgotten.
 pub(crate) struct CatalogChange<'c> {
     pub(crate) node: &'c Arc<Node>,
-    catalog: &'c DoorCatalog,
+    catalog: &'c IndexCatalog,
     pending: MutexGuard<'c, PendingChange>,
     /// The entries with the changes.
     pub(super) entries: Arc<CatalogEntries>,
@@ -74,7 +74,7 @@ impl std::ops::Deref for CatalogChange<'_> {
 
 impl<'c> CatalogChange<'c> {
     pub(super) fn new(
-        catalog: &'c DoorCatalog,
+        catalog: &'c IndexCatalog,
         pending: MutexGuard<'c, PendingChange>,
         entries: Arc<CatalogEntries>,
     ) -> Self {
@@ -313,13 +313,13 @@ impl CatalogChange<'_> {
 }
 
 /// Drops the documents of deleted indexes, whose partitions are listed as to be dropped.
-fn drop_deleted(node: &Arc<Node>, catalog: &DoorCatalog, deleted: &[OpenIndex]) -> Result<(), Error> {
+fn drop_deleted(node: &Arc<Node>, catalog: &IndexCatalog, deleted: &[OpenIndex]) -> Result<(), Error> {
     let numbers: Vec<u32> = deleted.iter().map(|index| index.entry.number).collect();
     if let Err(error) = partitions::complete_drops(catalog, Some(&numbers)) {
         tracing::debug!(%error, "partitions of deleted indexes wait to be dropped");
     }
-    let groups: Vec<ShelfGroup> = deleted.iter().map(OpenIndex::group).collect();
-    let outcomes = shelf::drop_groups(node, &groups, shelf::newest_version(node)?, None);
+    let groups: Vec<StorageGroup> = deleted.iter().map(OpenIndex::group).collect();
+    let outcomes = storage::drop_groups(node, &groups, storage::newest_version(node)?, None);
     // The partitions of the others are found by their marks, if they could not be dropped now.
     let waiting = catalog.read()?.dropping.lock().clone();
     let is_done = |(number, outcome): &(&u32, &Result<(), Error>)| {
@@ -327,7 +327,11 @@ fn drop_deleted(node: &Arc<Node>, catalog: &DoorCatalog, deleted: &[OpenIndex]) 
     };
     let done = numbers.iter().zip(&outcomes).filter(is_done);
     let marks: Vec<EntryWrite> = done.map(|(number, _)| (deletion_mark(*number), None)).collect();
-    outcomes.into_iter().collect::<Result<(), Error>>().and(shelf::put_all(node, ShelfGroup::CATALOG, &marks))
+    outcomes.into_iter().collect::<Result<(), Error>>().and(storage::put_all(
+        node,
+        StorageGroup::CATALOG,
+        &marks,
+    ))
 }
 
 #[cfg(test)]
@@ -347,8 +351,8 @@ mod tests {
     fn other_requests_see_a_change_when_it_is_whole() {
         let directory = tempfile::tempdir().expect("there is room for a directory");
         let node = node(&directory);
-        let catalog = DoorCatalog::new(Arc::clone(&node));
-        let has = |catalog: &DoorCatalog, name: &str| {
+        let catalog = IndexCatalog::new(Arc::clone(&node));
+        let has = |catalog: &IndexCatalog, name: &str| {
             catalog.read().expect("the catalog is read").index(name).is_some()
         };
         let mut change = catalog.change().expect("the catalog is read");
@@ -379,7 +383,7 @@ mod tests {
         change.delete_index("b").expect("the index exists");
         change.commit().expect("the change is written");
         assert!(catalog.uncertain.lock().is_empty());
-        let again = DoorCatalog::new(Arc::clone(&node));
+        let again = IndexCatalog::new(Arc::clone(&node));
         assert!(has(&again, "a") && !has(&again, "b"), "the store has what other requests see");
         assert!(again.read().expect("the catalog is read").named(NamedKind::Pipeline, "p").is_some());
         node.close();
@@ -390,16 +394,16 @@ mod tests {
         let directory = tempfile::tempdir().expect("there is room for a directory");
         let node = node(&directory);
         let (given, removed) = ("index_template/given", "index_template/removed");
-        shelf::put(&node, ShelfGroup::CATALOG, removed, Some("{}")).expect("it is written");
+        storage::put(&node, StorageGroup::CATALOG, removed, Some("{}")).expect("it is written");
         // As a node leaves it that is killed after the first of its writes.
         let writes = json!([[given, "{\"priority\":1}"], [removed, null]]).to_string();
-        shelf::put(&node, ShelfGroup::CATALOG, PENDING, Some(&writes)).expect("it is written");
-        let catalog = DoorCatalog::new(Arc::clone(&node));
+        storage::put(&node, StorageGroup::CATALOG, PENDING, Some(&writes)).expect("it is written");
+        let catalog = IndexCatalog::new(Arc::clone(&node));
         let entries = catalog.read().expect("the catalog is read");
         assert_eq!(entries.named(NamedKind::IndexTemplate, "given"), Some(&json!({ "priority": 1 })));
         assert_eq!(entries.named(NamedKind::IndexTemplate, "removed"), None);
         for (name, is_there) in [(given, true), (removed, false), (PENDING, false)] {
-            let stored = shelf::get(&node, ShelfGroup::CATALOG, name).expect("the store is read");
+            let stored = storage::get(&node, StorageGroup::CATALOG, name).expect("the store is read");
             assert_eq!(stored.is_some(), is_there, "{name}");
         }
         node.close();
@@ -409,16 +413,16 @@ mod tests {
     fn a_change_of_an_earlier_owner_that_comes_late_is_none() {
         let directory = tempfile::tempdir().expect("there is room for a directory");
         let node = node(&directory);
-        let catalog = DoorCatalog::new(Arc::clone(&node));
+        let catalog = IndexCatalog::new(Arc::clone(&node));
         catalog.read().expect("the catalog is read");
         // As the copy of a node that was cut off brings it, which had it alone.
         let writes =
             json!([["index_template/a", "{\"priority\":1}"], ["index_template/b", "{}"]]).to_string();
-        shelf::put(&node, ShelfGroup::CATALOG, PENDING, Some(&writes)).expect("it is written");
+        storage::put(&node, StorageGroup::CATALOG, PENDING, Some(&writes)).expect("it is written");
         let mut change = catalog.change().expect("the catalog is read");
         change.put_named(NamedKind::IndexTemplate, "a", json!({ "priority": 2 })).expect("there is room");
         change.commit().expect("the change is written");
-        let again = DoorCatalog::new(Arc::clone(&node));
+        let again = IndexCatalog::new(Arc::clone(&node));
         let entries = again.read().expect("the catalog is read");
         assert_eq!(entries.named(NamedKind::IndexTemplate, "a"), Some(&json!({ "priority": 2 })));
         assert_eq!(entries.named(NamedKind::IndexTemplate, "b"), None);

@@ -7,10 +7,10 @@
 use millrace_node::cluster::OwnRun;
 use serde_json::json;
 
-use super::{CatalogChange, DoorCatalog};
+use super::{CatalogChange, IndexCatalog};
 use crate::Error;
 use crate::partitions::ArrivingIds;
-use crate::shelf::{self, ShelfGroup};
+use crate::storage::{self, StorageGroup};
 
 /// Name of the entry.
 pub(super) const ID_WRITER: &str = "id_writer";
@@ -31,7 +31,7 @@ impl IdWriterEntry {
     }
 }
 
-impl DoorCatalog {
+impl IndexCatalog {
     /// Notes that this node writes documents with ids of clients to partitions, before it does. If another
     /// node has, its writes may still be on their way.
     ///
@@ -55,7 +55,7 @@ impl CatalogChange<'_> {
             }
             // Also where it is there: that of another owner which was not confirmed may still come, and would
             // say that none has written since.
-            shelf::put(self.node, ShelfGroup::CATALOG, ID_WRITER, Some(&own))?;
+            storage::put(self.node, StorageGroup::CATALOG, ID_WRITER, Some(&own))?;
             self.entries_mut().id_writer.last = Some(own);
         }
         self.entries_mut().id_writer.is_here = true;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_node::Node;
 
 use crate::Error;
-use crate::shelf::{self, ShelfGroup};
+use crate::storage::{self, StorageGroup};
 
 /// Name of the entry.
 pub(super) const PENDING: &str = "pending_change";
@@ -51,9 +51,9 @@ impl PendingChange {
             [] => Ok(()),
             [(name, text)] => {
                 self.complete(node)?;
-                shelf::put(node, ShelfGroup::CATALOG, name, text.as_deref())
+                storage::put(node, StorageGroup::CATALOG, name, text.as_deref())
             }
-            _ if node.cluster().is_alone() => shelf::put_all(node, ShelfGroup::CATALOG, &writes),
+            _ if node.cluster().is_alone() => storage::put_all(node, StorageGroup::CATALOG, &writes),
             _ => {
                 let text = serde_json::to_string(&writes).expect("names and texts are JSON");
                 if text.len() > BYTES_MAX {
@@ -65,7 +65,7 @@ impl PendingChange {
                 }
                 // After an error, a later load must not find it.
                 *self = PendingChange::Obsolete;
-                shelf::put(node, ShelfGroup::CATALOG, PENDING, Some(&text))?;
+                storage::put(node, StorageGroup::CATALOG, PENDING, Some(&text))?;
                 *self = PendingChange::Made(writes);
                 if let Err(error) = self.complete(node) {
                     tracing::debug!(%error, "a change of the catalog is completed before the next one");
@@ -81,11 +81,11 @@ impl PendingChange {
     /// Its entries cannot be written now.
     pub(super) fn complete(&mut self, node: &Arc<Node>) -> Result<(), Error> {
         if let PendingChange::Made(writes) = self {
-            shelf::put_all(node, ShelfGroup::CATALOG, writes)?;
+            storage::put_all(node, StorageGroup::CATALOG, writes)?;
             *self = PendingChange::Obsolete;
         }
         if !self.is_nothing() {
-            shelf::put(node, ShelfGroup::CATALOG, PENDING, None)?;
+            storage::put(node, StorageGroup::CATALOG, PENDING, None)?;
             *self = PendingChange::Nothing;
         }
         Ok(())

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::ExportOutcome;
 use super::record::LogDocument;
 use crate::Error;
-use crate::door::ElasticDoor;
 use crate::placing::{PlacedWrite, WritePlacer};
+use crate::service::ElasticService;
 use crate::writing::{self, SingleWrite, WriteAction, WriteConditions};
 
 /// Bytes of documents, and number of them, that are gathered before they are stored.
@@ -24,10 +24,13 @@ pub(super) type DocumentSource<'s> =
 ///
 /// # Errors
 /// The store has no room, or fails. The message has the number of records that are stored.
-pub(super) fn store(door: &ElasticDoor, source: &mut DocumentSource<'_>) -> Result<ExportOutcome, Error> {
+pub(super) fn store(
+    service: &ElasticService,
+    source: &mut DocumentSource<'_>,
+) -> Result<ExportOutcome, Error> {
     let mut intake = RecordIntake {
-        door,
-        placer: WritePlacer::new(door),
+        service,
+        placer: WritePlacer::new(service),
         gathered: Vec::new(),
         bytes: 0,
         stored: 0,
@@ -44,7 +47,7 @@ pub(super) fn store(door: &ElasticDoor, source: &mut DocumentSource<'_>) -> Resu
 
 /// The records of one request.
 struct RecordIntake<'d> {
-    door: &'d ElasticDoor,
+    service: &'d ElasticService,
     placer: WritePlacer<'d>,
     /// Writes that are not begun yet.
     gathered: Vec<PlacedWrite>,
@@ -75,7 +78,7 @@ impl RecordIntake<'_> {
 
     /// Stores what was gathered; returns the first error that ends the request.
     fn store(&mut self) -> Result<(), Error> {
-        let written = writing::write_all(self.door, &self.gathered);
+        let written = writing::write_all(self.service, &self.gathered);
         self.gathered.clear();
         self.bytes = 0;
         let mut outcome = Ok(());

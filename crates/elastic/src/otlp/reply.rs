@@ -5,13 +5,16 @@ use serde_json::{Value, json};
 use super::wire::{write_bytes, write_number};
 use super::{ExportOutcome, OtlpEncoding};
 use crate::Error;
-use crate::request::DoorAnswer;
+use crate::request::ElasticResponse;
 
 /// Seconds after which a client may repeat a request.
 const RETRY_AFTER_S: u64 = 1;
 
 /// Writes an answer in the encoding of its request; in JSON if that is none of both.
-pub(super) fn write(outcome: Result<ExportOutcome, Error>, encoding: Option<OtlpEncoding>) -> DoorAnswer {
+pub(super) fn write(
+    outcome: Result<ExportOutcome, Error>,
+    encoding: Option<OtlpEncoding>,
+) -> ElasticResponse {
     let encoding = encoding.unwrap_or(OtlpEncoding::Json);
     let (status, retry_after_s, body) = match outcome {
         Ok(outcome) => (200, None, response(&outcome, encoding)),
@@ -24,7 +27,7 @@ pub(super) fn write(outcome: Result<ExportOutcome, Error>, encoding: Option<Otlp
         OtlpEncoding::Protobuf => "application/x-protobuf",
         OtlpEncoding::Json => "application/json",
     };
-    DoorAnswer { status, content_type: content_type.to_owned(), retry_after_s, body }
+    ElasticResponse { status, content_type: content_type.to_owned(), retry_after_s, body }
 }
 
 /// Body of a success. It says nothing if all records are stored and there is no warning.

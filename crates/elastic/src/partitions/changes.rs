@@ -11,11 +11,13 @@ use parking_lot::Mutex;
 
 use super::{GivenIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
 use crate::Error;
-use crate::catalog::{CatalogChange, CatalogEntries, DoorCatalog, EntryWrite, IndexEntry, OpenIndex, now_ms};
-use crate::door::ElasticDoor;
+use crate::catalog::{
+    CatalogChange, CatalogEntries, EntryWrite, IndexCatalog, IndexEntry, OpenIndex, now_ms,
+};
 use crate::log_settings::{PartitionLimits, RoutingSlots};
-use crate::shelf::{self, PartitionPlace, ShelfGroup};
+use crate::service::ElasticService;
 use crate::slot_picking::ReplicaNodes;
+use crate::storage::{self, PartitionPlace, StorageGroup};
 
 /// Partitions whose entries are written together, and whose documents are dropped together.
 const DROPS_AT_ONCE: usize = 128;
@@ -26,7 +28,7 @@ const DROPS_AT_ONCE: usize = 128;
 /// # Errors
 /// The index is gone or was read again, or a partition cannot be made.
 pub(crate) fn begin_write(
-    door: &ElasticDoor,
+    service: &ElasticService,
     index: &OpenIndex,
     shard: u32,
     load: PartitionLoad,
@@ -34,13 +36,13 @@ pub(crate) fn begin_write(
 ) -> Result<PartitionHold, Error> {
     let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
     if !given.is_empty() {
-        door.catalog.claim_ids(&door.arriving)?;
+        service.catalog.claim_ids(&service.arriving)?;
     }
     loop {
-        if let Some(hold) = table.begin(shard, load, given, &door.arriving, &limits, now_ms()) {
+        if let Some(hold) = table.begin(shard, load, given, &service.arriving, &limits, now_ms()) {
             return Ok(hold);
         }
-        let mut change = door.catalog.change()?;
+        let mut change = service.catalog.change()?;
         let newest = change.written(index)?.clone();
         make_ready(&mut change, &newest, shard, load, &limits)?;
         change.commit()?;
@@ -127,7 +129,7 @@ fn create(
     limits: &PartitionLimits,
 ) -> Result<(), Error> {
     let area = area_of(change.node, index, shard)?;
-    let (mut number, mut is_used) = (0, vec![false; usize::from(shelf::PLACES)]);
+    let (mut number, mut is_used) = (0, vec![false; usize::from(storage::PLACES)]);
     let mut note = |entry: &PartitionEntry| {
         number = number.max(entry.number);
         is_used[usize::from(entry.place.place)] |= entry.place.area == area;
@@ -138,11 +140,11 @@ fn create(
     change.dropping.lock().iter().for_each(note);
     let owner = change.node.cluster().view()?.map_or(0, |cluster| cluster.own().key.0);
     number = next_number(number, owner);
-    let is_free = |place: &u16| shelf::is_free_place(*place) && !is_used[usize::from(*place)];
-    let otherwise = (0..shelf::PLACES).cycle().skip(number as usize % usize::from(shelf::PLACES));
-    let place = (0..shelf::PLACES)
+    let is_free = |place: &u16| storage::is_free_place(*place) && !is_used[usize::from(*place)];
+    let otherwise = (0..storage::PLACES).cycle().skip(number as usize % usize::from(storage::PLACES));
+    let place = (0..storage::PLACES)
         .find(is_free)
-        .or_else(|| otherwise.take(2).find(|place| shelf::is_free_place(*place)))
+        .or_else(|| otherwise.take(2).find(|place| storage::is_free_place(*place)))
         .unwrap_or_default();
     let entry = PartitionEntry {
         number,
@@ -158,7 +160,7 @@ fn create(
     };
     let entry = raised(&entry, load, limits);
     entry.keep(change.node)?;
-    shelf::keep_partitions_apart(change.node);
+    storage::keep_partitions_apart(change.node);
     index.live.partitions.add(entry, PartitionLoad::default());
     let observed = index.live.observed.fields();
     if observed != index.entry.observed {
@@ -170,7 +172,7 @@ fn create(
 /// Area of the next partition of a shard: the shards of a slot are together, and slots that follow each other
 /// on different nodes.
 fn area_of(node: &Node, index: &OpenIndex, shard: u32) -> Result<u8, Error> {
-    let areas = shelf::spread_areas(node)?;
+    let areas = storage::spread_areas(node)?;
     let slot = RoutingSlots::of_index(index).slot_of(shard);
     Ok(areas[slot as usize % areas.len()])
 }
@@ -180,7 +182,7 @@ pub(crate) struct SlotNodes<'i> {
     node: &'i Node,
     index: &'i OpenIndex,
     /// Partitions that take documents, by their shards.
-    open: HashMap<u32, ShelfGroup>,
+    open: HashMap<u32, StorageGroup>,
 }
 
 impl<'i> SlotNodes<'i> {
@@ -199,9 +201,9 @@ impl<'i> SlotNodes<'i> {
         let mut sets = Vec::new();
         for shard in RoutingSlots::of_index(self.index).shards_of(slot) {
             let nodes = match self.open.get(&shard) {
-                Some(group) => shelf::nodes_of(self.node, *group),
+                Some(group) => storage::nodes_of(self.node, *group),
                 None => area_of(self.node, self.index, shard)
-                    .and_then(|area| shelf::nodes_of_area(self.node, area)),
+                    .and_then(|area| storage::nodes_of_area(self.node, area)),
             };
             sets.extend(nodes.ok().filter(|nodes| !sets.contains(nodes)));
         }
@@ -222,7 +224,7 @@ pub(crate) fn load(
     deleted: &[u32],
 ) {
     if !partitions.is_empty() {
-        shelf::keep_partitions_apart(node);
+        storage::keep_partitions_apart(node);
     }
     let indexes: HashMap<u32, &OpenIndex> =
         entries.indexes.values().map(|index| (index.entry.number, index)).collect();
@@ -262,12 +264,12 @@ pub(crate) fn begin_drops(catalog: &CatalogEntries, index: &OpenIndex) {
 ///
 /// # Errors
 /// The first drop that cannot be completed now. The others are, if there is time.
-pub(crate) fn complete_drops(catalog: &DoorCatalog, indexes: Option<&[u32]>) -> Result<(), Error> {
-    complete_until(catalog, indexes, indexes.map(|_| shelf::deadline()))
+pub(crate) fn complete_drops(catalog: &IndexCatalog, indexes: Option<&[u32]>) -> Result<(), Error> {
+    complete_until(catalog, indexes, indexes.map(|_| storage::deadline()))
 }
 
 fn complete_until(
-    catalog: &DoorCatalog,
+    catalog: &IndexCatalog,
     indexes: Option<&[u32]>,
     until: Option<Instant>,
 ) -> Result<(), Error> {
@@ -277,7 +279,7 @@ fn complete_until(
         Some(until) => catalog.completing_drops.try_lock_until(until),
         None => Some(catalog.completing_drops.lock()),
     };
-    let Some(_one_at_a_time) = one_at_a_time else { return Err(shelf::drop_waits()) };
+    let Some(_one_at_a_time) = one_at_a_time else { return Err(storage::drop_waits()) };
     let (mut entries, version) = {
         let entries = catalog.read()?;
         (entries.dropping.lock().clone(), entries.version())
@@ -292,13 +294,13 @@ fn complete_until(
 /// was read under: by a later one, another partition may have the number already. The list of drops has them
 /// until then, so that no other partition gets their numbers meanwhile, which would be dropped with them.
 fn complete_some(
-    catalog: &DoorCatalog,
+    catalog: &IndexCatalog,
     entries: &[PartitionEntry],
     version: ClusterVersion,
     until: Option<Instant>,
 ) -> Result<(), Error> {
-    let groups: Vec<ShelfGroup> = entries.iter().map(PartitionEntry::group).collect();
-    let outcomes = shelf::drop_groups(&catalog.node, &groups, version, until);
+    let groups: Vec<StorageGroup> = entries.iter().map(PartitionEntry::group).collect();
+    let outcomes = storage::drop_groups(&catalog.node, &groups, version, until);
     // No partition gets a number meanwhile.
     let change = catalog.change()?;
     if change.version() != version {
@@ -310,7 +312,7 @@ fn complete_some(
     let dropped: BTreeMap<u32, EntryWrite> =
         dropped.map(|(entry, _)| (entry.number, (entry.key(), None))).collect();
     let removed: Vec<EntryWrite> = dropped.values().cloned().collect();
-    shelf::put_all(change.node, ShelfGroup::CATALOG, &removed)?;
+    storage::put_all(change.node, StorageGroup::CATALOG, &removed)?;
     change.dropping.lock().retain(|entry| !dropped.contains_key(&entry.number));
     outcomes.into_iter().collect()
 }
@@ -334,7 +336,7 @@ fn begun_drop(partition: &LogPartition, is_over: impl Fn(u64) -> bool) -> Option
 
 /// Drops the partitions of an index that were closed `retention_ms` ago or before, and closes those that take
 /// writes for as long. Returns the number of dropped ones: none of an index that was deleted or read again.
-pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -> Result<u64, Error> {
+pub(crate) fn expire(service: &ElasticService, index: &OpenIndex, retention_ms: u64) -> Result<u64, Error> {
     let is_over = |since: u64| now_ms().saturating_sub(since) >= retention_ms;
     let mut dropped = Vec::new();
     for partition in index.live.partitions.all() {
@@ -344,7 +346,7 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
         };
         match closed_ms {
             None if is_due => {
-                let change = door.catalog.change()?;
+                let change = service.catalog.change()?;
                 if change.written(index).is_err() {
                     // Other partitions of this number count now, and are looked at the next time.
                     return Ok(0);
@@ -361,7 +363,7 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
     for over in dropped.chunks(DROPS_AT_ONCE) {
         // Writes that began before it was closed.
         over.iter().for_each(|partition| wait_for_writes(partition));
-        let change = door.catalog.change()?;
+        let change = service.catalog.change()?;
         if change.written(index).is_err() {
             break;
         }
@@ -372,14 +374,14 @@ pub(crate) fn expire(door: &ElasticDoor, index: &OpenIndex, retention_ms: u64) -
             continue;
         }
         let writes: Vec<EntryWrite> = entries.iter().map(|entry| (entry.key(), Some(entry.text()))).collect();
-        shelf::put_all(change.node, ShelfGroup::CATALOG, &writes)?;
+        storage::put_all(change.node, StorageGroup::CATALOG, &writes)?;
         let is_begun = |other: &Arc<LogPartition>| entries.iter().any(|entry| entry.number == other.number);
         index.live.partitions.partitions.lock().retain(|other| !is_begun(other));
         count += entries.len() as u64;
         change.dropping.lock().extend(entries);
     }
     if count > 0
-        && let Err(error) = complete_drops(&door.catalog, Some(&[index.entry.number]))
+        && let Err(error) = complete_drops(&service.catalog, Some(&[index.entry.number]))
     {
         tracing::debug!(%error, "drops of partitions wait");
     }
@@ -451,7 +453,7 @@ mod tests {
     fn a_request_leaves_drops_to_the_next_pass_when_its_time_is_over() {
         let directory = tempfile::tempdir().expect("there is room for a directory");
         let node = opened(&directory);
-        let catalog = DoorCatalog::new(Arc::clone(&node));
+        let catalog = IndexCatalog::new(Arc::clone(&node));
         let waiting = || catalog.read().expect("the catalog is read").dropping.lock().len();
         catalog.change().expect("the catalog is read").dropping.lock().push(entry(1, true));
         let over = Some(Instant::now());

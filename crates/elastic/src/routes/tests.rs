@@ -4,12 +4,12 @@ use super::*;
 
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
 
-fn request(method: &str, path: &str) -> DoorRequest {
-    DoorRequest { method: method.to_owned(), path: path.to_owned(), ..DoorRequest::default() }
+fn request(method: &str, path: &str) -> ElasticRequest {
+    ElasticRequest { method: method.to_owned(), path: path.to_owned(), ..ElasticRequest::default() }
 }
 
 /// A path of a route.
-fn path_of(route: &DoorRoute) -> String {
+fn path_of(route: &ElasticRoute) -> String {
     let path = route.path.replace("INDEX", "a").replace("NAME", "b").replace("...", "c/d");
     format!("/{path}")
 }

@@ -23,22 +23,22 @@ use super::writing::{TypedEffect, TypedReader, bytes_of, stamped};
 use super::{TypeBinding, version_of};
 use crate::Error;
 use crate::caller::AdmittedSize;
-use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
-use crate::shelf;
+use crate::service::ElasticService;
+use crate::storage;
 use crate::writing::{PATIENCE, PAUSES, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult};
 
 /// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
 /// one document are done in their order. What an owner does not accept is tried again for a while.
 pub(crate) fn write_at_owners(
-    door: &ElasticDoor,
+    service: &ElasticService,
     placed: &[&PlacedWrite],
 ) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
     let mut waiting = Vec::with_capacity(placed.len());
     for (at, placed) in placed.iter().enumerate() {
         let binding = placed.index.typed.as_ref().expect("only writes to document types come here");
-        match OwnedWrite::read(door, binding, at, &placed.write) {
+        match OwnedWrite::read(service, binding, at, &placed.write) {
             Ok(write) => waiting.push(write),
             Err(error) => results[at] = Some(Err(error)),
         }
@@ -48,7 +48,7 @@ pub(crate) fn write_at_owners(
         let mut in_turn: HashSet<DocumentId> = HashSet::new();
         let (turns, later): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|write: &OwnedWrite<'_>| in_turn.insert(write.reader.id.clone()));
-        let WriteRound { left, tried, refused } = WriteRound::of(door, turns, deadline, &mut results);
+        let WriteRound { left, tried, refused } = WriteRound::of(service, turns, deadline, &mut results);
         if refused < tried {
             (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
         }
@@ -77,7 +77,7 @@ impl<'a> WriteRound<'a> {
     /// Asks the owners, and notes the results of writes that are not to be tried again. After the deadline
     /// those that owners do not accept are not, either.
     fn of(
-        door: &ElasticDoor,
+        service: &ElasticService,
         writes: Vec<OwnedWrite<'a>>,
         deadline: Instant,
         results: &mut [Option<Result<WriteResult, Error>>],
@@ -94,8 +94,8 @@ impl<'a> WriteRound<'a> {
         }
         let tried = asked.len();
         let groups: Vec<_> = changes.iter().map(|change| change.id.group().clone()).collect();
-        let outcomes = match door.caller.permit_wanted(WantedGroups::These(&groups)) {
-            Ok(permit) => shelf::change_all(&door.node, &permit, changes, door.caller.size_limits()),
+        let outcomes = match service.caller.permit_wanted(WantedGroups::These(&groups)) {
+            Ok(permit) => storage::change_all(&service.node, &permit, changes, service.caller.size_limits()),
             Err(error) => vec![Err(error); tried],
         };
         let is_over = Instant::now() >= deadline;
@@ -105,7 +105,7 @@ impl<'a> WriteRound<'a> {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     round.refused += 1;
                     // The owner may have changed, to this node.
-                    write.admit(door).err().map(Err)
+                    write.admit(service).err().map(Err)
                 }
                 Err(error) => Some(Err(error)),
                 Ok(SettledChange::Done { timestamp, existed }) => {
@@ -171,24 +171,24 @@ enum PlannedResult {
 
 impl<'a> OwnedWrite<'a> {
     fn read(
-        door: &ElasticDoor,
+        service: &ElasticService,
         binding: &Arc<TypeBinding>,
         at: usize,
         write: &'a SingleWrite,
     ) -> Result<Self, Error> {
-        let (reader, effect) = TypedReader::read(door, binding, write)?;
+        let (reader, effect) = TypedReader::read(service, binding, write)?;
         let conflicts = VersionConflicts::default();
         Ok(OwnedWrite { at, write, reader, effect, seen: None, size: write.size.clone(), conflicts })
     }
 
     /// Admits the write by the size of its group, if this node owns the document since.
-    fn admit(&mut self, door: &ElasticDoor) -> Result<(), Error> {
+    fn admit(&mut self, service: &ElasticService) -> Result<(), Error> {
         let bytes = self.sent_bytes();
         if self.size.is_none() && bytes > 0 {
             let id = &self.reader.id;
-            let permit = door.caller.permit(id.group())?;
+            let permit = service.caller.permit(id.group())?;
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            self.size = door.caller.admit_size(&permit, id, bytes)?;
+            self.size = service.caller.admit_size(&permit, id, bytes)?;
         }
         Ok(())
     }

@@ -9,23 +9,23 @@ use millrace_schema::DocumentMode;
 
 use super::{TypeBinding, group_of, routing_for};
 use crate::Error;
-use crate::door::ElasticDoor;
-use crate::shelf::{self, StoredSource};
+use crate::service::ElasticService;
+use crate::storage::{self, StoredSource};
 
 /// Reads a document.
 ///
 /// # Errors
 /// Its group is not named, or the caller may not use it; the store cannot be read.
 pub(crate) fn find(
-    door: &ElasticDoor,
+    service: &ElasticService,
     binding: &TypeBinding,
     id: &str,
     routing: Option<&str>,
 ) -> Result<Option<StoredSource>, Error> {
-    let id = binding.document_id(id, routing_for(door, binding, Some(id), routing).as_deref())?;
-    let permit = door.caller.permit(id.group())?;
-    door.caller.admit_group(id.group())?;
-    let found = shelf::get_document(&door.node, &permit, &id)?;
+    let id = binding.document_id(id, routing_for(service, binding, Some(id), routing).as_deref())?;
+    let permit = service.caller.permit(id.group())?;
+    service.caller.admit_group(id.group())?;
+    let found = storage::get_document(&service.node, &permit, &id)?;
     Ok(found.map(|(document, timestamp)| binding.source(document, timestamp)))
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn find(
 /// # Errors
 /// The groups are not named, or the caller may not use one; the store cannot be read.
 pub(crate) fn scan(
-    door: &ElasticDoor,
+    service: &ElasticService,
     binding: &TypeBinding,
     routing: Option<&[String]>,
     after: Option<&str>,
@@ -45,25 +45,25 @@ pub(crate) fn scan(
         let id = document.id.clone();
         visit(binding.source(document, timestamp), &id)
     };
-    match scope_of(door, binding, routing)? {
+    match scope_of(service, binding, routing)? {
         Some(groups) => {
-            let permit = door.caller.permit_wanted(WantedGroups::These(&groups))?;
-            let turns = groups.iter().map(|group| door.caller.turn_of_group(group));
+            let permit = service.caller.permit_wanted(WantedGroups::These(&groups))?;
+            let turns = groups.iter().map(|group| service.caller.turn_of_group(group));
             let _turns = turns.collect::<Result<Vec<_>, Error>>()?;
-            shelf::scan_documents(&door.node, &permit, binding.name(), groups, after, each)
+            storage::scan_documents(&service.node, &permit, binding.name(), groups, after, each)
         }
         None => {
-            check_protocol(door, binding)?;
-            let permit = door.caller.permit_wanted(WantedGroups::All)?;
-            shelf::scan_all(&door.node, &permit, binding.name(), after, each)
+            check_protocol(service, binding)?;
+            let permit = service.caller.permit_wanted(WantedGroups::All)?;
+            storage::scan_all(&service.node, &permit, binding.name(), after, each)
         }
     }
 }
 
 /// Refuses a search of all groups in a cluster whose nodes do not all read documents of all groups for each
 /// other.
-fn check_protocol(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error> {
-    let Some(cluster) = door.node.cluster().view()? else { return Ok(()) };
+fn check_protocol(service: &ElasticService, binding: &TypeBinding) -> Result<(), Error> {
+    let Some(cluster) = service.node.cluster().view()? else { return Ok(()) };
     if cluster.state()?.protocol() >= BUCKET_PAGES {
         return Ok(());
     }
@@ -77,12 +77,12 @@ fn check_protocol(door: &ElasticDoor, binding: &TypeBinding) -> Result<(), Error
 
 /// Groups that are searched; `None` for all.
 fn scope_of(
-    door: &ElasticDoor,
+    service: &ElasticService,
     binding: &TypeBinding,
     routing: Option<&[String]>,
 ) -> Result<Option<Vec<DocumentGroup>>, Error> {
     let mut groups: Vec<DocumentGroup> = match routing.unwrap_or_default() {
-        [] => routing_for(door, binding, None, None).iter().map(|routing| group_of(routing)).collect(),
+        [] => routing_for(service, binding, None, None).iter().map(|routing| group_of(routing)).collect(),
         named => named.iter().map(|routing| group_of(routing)).collect(),
     };
     groups.sort();
@@ -90,19 +90,19 @@ fn scope_of(
     if groups.is_empty() {
         let mut clusters = binding.kind.clusters.iter();
         let has_no_groups = clusters.all(|cluster| cluster.mode == DocumentMode::Index);
-        if !has_no_groups && !door.caller.has_all_groups() {
+        if !has_no_groups && !service.caller.has_all_groups() {
             return Err(binding.routing_missing(format!(
                 "routing is required to search [{}] with a credential for some groups: it names the groups whose documents \
                  are searched",
                 binding.name()
             )));
         }
-        door.caller.permit_all()?;
+        service.caller.permit_all()?;
         return Ok(None);
     }
     for group in &groups {
-        door.caller.permit(group)?;
-        door.caller.admit_group(group)?;
+        service.caller.permit(group)?;
+        service.caller.admit_group(group)?;
     }
     Ok(Some(groups))
 }

@@ -16,10 +16,10 @@ use serde_json::{Map, Value, json};
 use super::{TypeBinding, routing_for, routing_of, version_of};
 use crate::Error;
 use crate::catalog::random_text;
-use crate::door::ElasticDoor;
 use crate::placing::PlacedWrite;
-use crate::shelf;
+use crate::service::ElasticService;
 use crate::source_text::typed_text;
+use crate::storage;
 use crate::update::{UpdateBody, merge};
 use crate::writing::{
     DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
@@ -34,7 +34,7 @@ const FIELDS: &str = "{\"fields\":";
 /// The group is not named, is full, or is none of the caller's; versions are given; the document is too
 /// large.
 pub(crate) fn place(
-    door: &ElasticDoor,
+    service: &ElasticService,
     binding: &TypeBinding,
     mut write: SingleWrite,
 ) -> Result<SingleWrite, Error> {
@@ -45,18 +45,18 @@ pub(crate) fn place(
             binding.name()
         )));
     }
-    let routing = routing_for(door, binding, write.id.as_deref(), write.routing.as_deref());
+    let routing = routing_for(service, binding, write.id.as_deref(), write.routing.as_deref());
     let id = match &write.id {
         Some(name) => binding.document_id(name, routing.as_deref())?,
         None => new_id(binding, routing.as_deref())?,
     };
-    let permit = door.caller.permit(id.group())?;
-    door.caller.admit_group(id.group())?;
+    let permit = service.caller.permit(id.group())?;
+    service.caller.admit_group(id.group())?;
     if write.action != WriteAction::Delete {
         let bytes = bytes_of(&write);
         let clusters = &binding.kind.clusters;
         clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
-        write.size = door.caller.admit_write(&permit, &id, bytes)?;
+        write.size = service.caller.admit_write(&permit, &id, bytes)?;
     }
     write.routing = routing_of(id.group());
     Ok(write)
@@ -80,12 +80,12 @@ fn new_id(binding: &TypeBinding, routing: Option<&str>) -> Result<DocumentId, Er
 /// # Errors
 /// The document does not fit its type, or a model that its fields need fails.
 pub(crate) fn prepare(
-    door: &ElasticDoor,
+    service: &ElasticService,
     binding: &Arc<TypeBinding>,
     placed: &PlacedWrite,
 ) -> Result<DecidedWrite, Error> {
     let write = &placed.write;
-    let (reader, effect) = TypedReader::read(door, binding, write)?;
+    let (reader, effect) = TypedReader::read(service, binding, write)?;
     let id = reader.id.clone();
     if let (TypedEffect::Put(document), None) = (&effect, &write.id) {
         let result = reader.put_result(false);
@@ -151,7 +151,7 @@ impl TypedReader {
     /// # Errors
     /// The document does not fit its type, or a model that its fields need fails.
     pub(super) fn read(
-        door: &ElasticDoor,
+        service: &ElasticService,
         binding: &Arc<TypeBinding>,
         write: &SingleWrite,
     ) -> Result<(Self, TypedEffect), Error> {
@@ -164,7 +164,7 @@ impl TypedReader {
             ignore_undefined_fields: binding.ignores_undefined_fields,
             ..ParseOptions::default()
         };
-        options.element_bytes_max = door.caller.element_bytes_max().unwrap_or(options.element_bytes_max);
+        options.element_bytes_max = service.caller.element_bytes_max().unwrap_or(options.element_bytes_max);
         let reader = TypedReader { binding: Arc::clone(binding), id, options };
         let effect = reader.effect(write)?;
         Ok((reader, effect))
@@ -397,7 +397,7 @@ impl TypedReader {
 
 /// Caller of indexing statements.
 fn caller() -> IndexingCaller {
-    IndexingCaller { deadline: Some(shelf::deadline()), ..IndexingCaller::default() }
+    IndexingCaller { deadline: Some(storage::deadline()), ..IndexingCaller::default() }
 }
 
 fn not_indexed(error: millrace_indexing::Error) -> Error {

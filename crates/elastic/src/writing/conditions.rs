@@ -3,7 +3,7 @@
 use super::{SingleWrite, WriteAction};
 use crate::Error;
 use crate::catalog::OpenIndex;
-use crate::shelf::StoredSource;
+use crate::storage::StoredSource;
 
 /// Longest id of a document in bytes.
 const ID_BYTES_MAX: usize = 512;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 const MAPPINGS: &str = r#"{"mappings":{"properties":{
     "k":{"type":"keyword"},"n":{"type":"integer"},"x":{"type":"double"},"u":{"type":"unsigned_long"},
@@ -18,14 +18,14 @@ const DOCUMENTS: [&str; 6] = [
     r#"{"r":{"gte":7,"lte":7}}"#,
 ];
 
-fn door(directory: &tempfile::TempDir) -> TestDoor {
-    let door = TestDoor::open(directory);
-    door.get("PUT /a", MAPPINGS);
+fn service(directory: &tempfile::TempDir) -> TestService {
+    let service = TestService::open(directory);
+    service.get("PUT /a", MAPPINGS);
     for (number, document) in DOCUMENTS.iter().enumerate() {
-        door.get(&format!("PUT /a/_doc/{number}"), document);
+        service.get(&format!("PUT /a/_doc/{number}"), document);
     }
-    door.get("PUT /empty", MAPPINGS);
-    door
+    service.get("PUT /empty", MAPPINGS);
+    service
 }
 
 /// An aggregation that needs all documents together, with which those beside it get them together, too.
@@ -71,7 +71,7 @@ pub(crate) fn brief(answer: &Value) -> String {
 #[test]
 fn each_kind_answers_as_the_table_says() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     for (asked, expected) in [
         // Values: their order, their choice, and documents without one.
         (r#"{"terms":{"field":"k"}}"#, "a:2 b:2 c:1"),
@@ -199,31 +199,31 @@ fn each_kind_answers_as_the_table_says() {
         (r#"{"median_absolute_deviation":{"field":"n"}}"#, r#"{"value":50.0}"#),
     ] {
         let body = format!(r#"{{"size":0,"aggs":{{"it":{asked}}}}}"#);
-        let answer = door.get("GET /a/_search", &body);
+        let answer = service.get("GET /a/_search", &body);
         assert_eq!(brief(&answer["aggregations"]["it"]), expected, "{asked}");
         // The same over documents that there are none of.
-        door.get("GET /empty/_search", &body);
+        service.get("GET /empty/_search", &body);
     }
 }
 
 #[test]
 fn spread_of_numbers() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     let body = r#"{"size":0,"aggs":{"it":{"extended_stats":{"field":"n","sigma":1}}}}"#;
-    let it = &door.get("GET /a/_search", body)["aggregations"]["it"];
+    let it = &service.get("GET /a/_search", body)["aggregations"]["it"];
     assert_eq!((&it["sum_of_squares"], &it["variance"]), (&json!(35604.0), &json!(3125.0)));
     assert_eq!(it["variance_sampling"], json!(12_500.0 / 3.0));
     let upper = it["std_deviation_bounds"]["upper"].as_f64().expect("a number");
     assert!((upper - 76.0 - 3125_f64.sqrt()).abs() < 1e-9, "{upper}");
-    let empty = &door.get("GET /empty/_search", body)["aggregations"]["it"];
+    let empty = &service.get("GET /empty/_search", body)["aggregations"]["it"];
     assert_eq!((&empty["variance"], &empty["std_deviation_bounds"]["upper"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
 fn pipelines_read_finished_buckets() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     let inside = |pipeline: &str| {
         format!(
             r#"{{"it":{{"histogram":{{"field":"n","interval":50}},
@@ -272,7 +272,7 @@ fn pipelines_read_finished_buckets() {
         ),
     ] {
         let body = format!(r#"{{"size":0,"aggs":{asked}}}"#);
-        let answer = door.get("GET /a/_search", &body);
+        let answer = service.get("GET /a/_search", &body);
         assert_eq!(brief(&answer["aggregations"]["it"]), expected, "{asked}");
     }
 }
@@ -280,7 +280,7 @@ fn pipelines_read_finished_buckets() {
 #[test]
 fn what_cannot_be_aggregated_is_refused() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     for (asked, reason) in [
         (r#"{"what":{}}"#, "Unknown aggregation type [what]; docs/elastic.md lists what there is"),
         (r#"{"terms":{"field":"k","surprise":1}}"#, "[terms] unknown field [surprise]"),
@@ -318,26 +318,26 @@ fn what_cannot_be_aggregated_is_refused() {
         (r#"{"derivative":{"buckets_path":"x"}}"#, "must be declared inside of another aggregation"),
     ] {
         let body = format!(r#"{{"size":0,"aggs":{{"it":{asked}}}}}"#);
-        let (status, answer) = door.ask("GET /a/_search", &body);
+        let (status, answer) = service.ask("GET /a/_search", &body);
         let found = answer["error"]["reason"].as_str().unwrap_or_default();
         assert!(status == 400 && found.contains(reason), "{asked}: {status} {answer}");
     }
-    door.get("PUT /_cluster/settings", r#"{"transient":{"search.max_buckets":2}}"#);
-    let (status, answer) = door.ask("GET /a/_search", r#"{"aggs":{"it":{"terms":{"field":"k"}}}}"#);
+    service.get("PUT /_cluster/settings", r#"{"transient":{"search.max_buckets":2}}"#);
+    let (status, answer) = service.ask("GET /a/_search", r#"{"aggs":{"it":{"terms":{"field":"k"}}}}"#);
     assert!(status == 400 && answer.to_string().contains("but was [3]"), "{answer}");
 }
 
 #[test]
 fn everything_is_read_where_the_query_does_not_bind() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     let body = r#"{"size":0,"query":{"term":{"k":"a"}},"aggs":{
         "all":{"global":{},"aggs":{"n":{"value_count":{"field":"n"}}}},
         "k":{"terms":{"field":"k","min_doc_count":0}},
         "s":{"significant_terms":{"field":"k","min_doc_count":1}},
         "w":{"significant_text":{"field":"t","min_doc_count":1}},
         "best":{"top_hits":{"size":1,"sort":[{"n":"desc"}],"_source":"n"}}}}"#;
-    let answer = &door.get("GET /a/_search?typed_keys", body)["aggregations"];
+    let answer = &service.get("GET /a/_search?typed_keys", body)["aggregations"];
     assert_eq!(brief(&answer["global#all"]), ":6{value_count#n=4}");
     assert_eq!(brief(&answer["sterms#k"]), "a:2 b:0 c:0");
     assert_eq!(brief(&answer["sigsterms#s"]), "a:2");
@@ -350,7 +350,7 @@ fn everything_is_read_where_the_query_does_not_bind() {
 #[test]
 fn the_largest_numbers_break_nothing() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     let most = i64::MAX;
     let zeros = "0".repeat(100_000);
     for body in [
@@ -364,7 +364,7 @@ fn the_largest_numbers_break_nothing() {
         ),
         format!(r#"{{"query":{{"range":{{"r":{{"gt":"{}"}}}}}}}}"#, i128::MAX),
     ] {
-        door.get("GET /a/_search", &body);
+        service.get("GET /a/_search", &body);
     }
 }
 
@@ -373,14 +373,14 @@ fn the_largest_numbers_break_nothing() {
 #[test]
 fn documents_one_by_one_and_together_give_the_same() {
     let directory = directory();
-    let door = door(&directory);
-    door.get(
+    let service = service(&directory);
+    service.get(
         "PUT /n",
         r#"{"mappings":{"properties":{"k":{"type":"keyword"},"n":{"type":"integer"},"c":{"type":"nested","properties":{
             "stars":{"type":"integer"}}}}}}"#,
     );
-    door.get("PUT /n/_doc/1", r#"{"k":"a","n":7,"c":[{"stars":5},{"stars":1}]}"#);
-    door.get("PUT /n/_doc/2", r#"{"k":"d","n":-3,"c":{"stars":5}}"#);
+    service.get("PUT /n/_doc/1", r#"{"k":"a","n":7,"c":[{"stars":5},{"stars":1}]}"#);
+    service.get("PUT /n/_doc/2", r#"{"k":"d","n":-3,"c":{"stars":5}}"#);
     let inside = json!({
         "s": { "stats": { "field": "n" } }, "p": { "percentiles": { "field": "n" } },
         "e": { "extended_stats": { "field": "n" } }, "c": { "cardinality": { "field": "k" } },
@@ -434,7 +434,7 @@ fn documents_one_by_one_and_together_give_the_same() {
             asked["aggs"] = within;
             let ask = |aggregations: Value| {
                 let body = json!({ "size": 0, "aggs": aggregations }).to_string();
-                door.get("GET /a,n,empty/_search", &body)["aggregations"]["x"].clone()
+                service.get("GET /a,n,empty/_search", &body)["aggregations"]["x"].clone()
             };
             let alone = ask(json!({ "x": asked }));
             let other = together();
@@ -448,7 +448,7 @@ fn documents_one_by_one_and_together_give_the_same() {
 #[test]
 fn documents_that_wait_and_that_are_compared_give_the_same() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     // There are seconds between the first ones, and minutes between the last ones.
     let line = |n: i64| {
         let key = ["a", "b", "c", "d"][n as usize / 3 % 4];
@@ -458,13 +458,13 @@ fn documents_that_wait_and_that_are_compared_give_the_same() {
         });
         format!("{{\"index\":{{\"_id\":\"n{n}\"}}}}\n{document}\n")
     };
-    assert_eq!(door.get("POST /a/_bulk", &(0..600).map(line).collect::<String>())["errors"], false);
+    assert_eq!(service.get("POST /a/_bulk", &(0..600).map(line).collect::<String>())["errors"], false);
     // Points in one second, and in several units.
-    door.get(
+    service.get(
         "PUT /a/_doc/several",
         r#"{"k":"b","n":3,"d":["2024-01-01T01:00:00Z","2024-01-01T01:00:00.500Z"]}"#,
     );
-    door.get(
+    service.get(
         "PUT /a/_doc/far",
         r#"{"k":"a","n":4,"d":["2024-01-01T01:00:00Z","2024-01-01T01:00:09Z","2024-01-03"]}"#,
     );
@@ -500,7 +500,7 @@ fn documents_that_wait_and_that_are_compared_give_the_same() {
             let ask = |aggregations: Value| {
                 let query = json!({ "range": { "n": { "lt": 20 } } });
                 let body = json!({ "size": 0, "query": query, "aggs": aggregations }).to_string();
-                door.get("GET /a,empty/_search", &body)["aggregations"]["o"].clone()
+                service.get("GET /a,empty/_search", &body)["aggregations"]["o"].clone()
             };
             let alone = ask(json!({ "o": asked }));
             let other = together();
@@ -512,20 +512,20 @@ fn documents_that_wait_and_that_are_compared_give_the_same() {
 #[test]
 fn aggregations_keep_no_documents() {
     let directory = directory();
-    let door = TestDoor::open_small(&directory, 4 << 20);
+    let service = TestService::open_small(&directory, 4 << 20);
     let text = "x".repeat(4_000);
     let lines = (0..400).map(|n| {
         let document = json!({ "n": n, "k": n % 7, "d": n * 3_600_000_i64, "t": text });
         format!("{{\"index\":{{\"_index\":\"a\",\"_id\":\"{n}\"}}}}\n{document}\n")
     });
-    door.get("PUT /a", r#"{"mappings":{"properties":{"d":{"type":"date","format":"epoch_millis"}}}}"#);
-    assert_eq!(door.get("POST /_bulk", &lines.collect::<String>())["errors"], false);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"d":{"type":"date","format":"epoch_millis"}}}}"#);
+    assert_eq!(service.get("POST /_bulk", &lines.collect::<String>())["errors"], false);
     let body = r#"{"size":0,"aggs":{
         "k":{"terms":{"field":"k","size":2},"aggs":{
             "latest":{"top_hits":{"size":1,"sort":[{"n":"desc"}],"_source":["n"]}},"n":{"sum":{"field":"n"}}}},
         "days":{"date_histogram":{"field":"d","calendar_interval":"day"},"aggs":{"p":{"percentiles":{"field":"n"}}}},
         "best":{"max_bucket":{"buckets_path":"k>n"}}}}"#;
-    let answer = &door.get("GET /a/_search", body)["aggregations"];
+    let answer = &service.get("GET /a/_search", body)["aggregations"];
     let first = &answer["k"]["buckets"][0];
     assert_eq!((&first["key"], &first["doc_count"]), (&json!(0), &json!(58)));
     assert_eq!(first["latest"]["hits"]["hits"][0]["_source"], json!({ "n": 399 }));
@@ -540,7 +540,7 @@ fn aggregations_keep_no_documents() {
         "pairs":{"adjacency_matrix":{"filters":{
             "three":{"term":{"k":3}},"low":{"range":{"n":{"lt":70}}},"none":{"term":{"k":9}}}},
             "aggs":{"n":{"max":{"field":"n"}}}}}}"#;
-    let answer = &door.get("GET /a/_search", body)["aggregations"];
+    let answer = &service.get("GET /a/_search", body)["aggregations"];
     assert_eq!((&answer["all"]["doc_count"], &answer["all"]["n"]["value"]), (&json!(400), &json!(79_800.0)));
     assert_eq!(answer["rare"]["buckets"].as_array().map(Vec::len), Some(200));
     let pairs = answer["pairs"]["buckets"].as_array().expect("buckets").iter();
@@ -554,7 +554,7 @@ fn aggregations_keep_no_documents() {
         "all":{"global":{},"aggs":{"some":{"filter":{"range":{"n":{"lt":3}}},
             "aggs":{"k":{"significant_terms":{"field":"k","min_doc_count":1}}}}}},
         "days":{"auto_date_histogram":{"field":"d","buckets":9},"aggs":{"n":{"min":{"field":"n"}}}}}}"#;
-    let answer = &door.get("GET /a/_search", body)["aggregations"];
+    let answer = &service.get("GET /a/_search", body)["aggregations"];
     assert_eq!((&answer["some"]["doc_count"], &answer["some"]["n"]["value"]), (&json!(10), &json!(9.0)));
     for low in [&answer["low"], &answer["all"]["some"]] {
         assert_eq!((&low["k"]["bg_count"], brief(&low["k"])), (&json!(400), "1:1 2:1 0:1".into()));
@@ -565,6 +565,6 @@ fn aggregations_keep_no_documents() {
     );
     // One that needs all documents together has to keep them.
     let compared = json!({ "size": 0, "aggs": { "k": together() } }).to_string();
-    let (status, answer) = door.ask("GET /a/_search", &compared);
+    let (status, answer) = service.ask("GET /a/_search", &compared);
     assert_eq!((status, &answer["error"]["type"]), (400, &json!("illegal_argument_exception")), "{answer}");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 /// Path segment of a name.
 fn encoded(name: &str) -> String {
@@ -17,11 +17,11 @@ fn encoded(name: &str) -> String {
 #[test]
 fn filters_of_aliases_hold_in_all_expressions() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for n in 0..10 {
-        door.get(&format!("PUT /al/_doc/{n}"), &format!(r#"{{"n":{n},"k":"{}"}}"#, ["b", "a"][n % 2]));
+        service.get(&format!("PUT /al/_doc/{n}"), &format!(r#"{{"n":{n},"k":"{}"}}"#, ["b", "a"][n % 2]));
     }
-    door.get("PUT /al2/_doc/x", r#"{"n":100,"k":"z"}"#);
+    service.get("PUT /al2/_doc/x", r#"{"n":100,"k":"z"}"#);
     let add = |index: &str, alias: &str, filter: Value| json!({ "add": { "index": index, "alias": alias, "filter": filter } });
     let actions = json!({ "actions": [
         add("al", "only-a", json!({ "term": { "k.keyword": "a" } })),
@@ -30,7 +30,7 @@ fn filters_of_aliases_hold_in_all_expressions() {
         add("al2", "both", json!({ "match_none": {} })),
         { "add": { "index": "al", "alias": "both" } },
     ] });
-    door.get("POST /_aliases", &actions.to_string());
+    service.get("POST /_aliases", &actions.to_string());
     for (expression, expected) in [
         ("al", 10),
         ("only-a", 5),
@@ -52,17 +52,17 @@ fn filters_of_aliases_hold_in_all_expressions() {
         ("*,-al2", 10),
     ] {
         let path = encoded(expression);
-        assert_eq!(door.get(&format!("GET /{path}/_count"), "")["count"], expected, "{expression}");
-        let found = door.get(&format!("GET /{path}/_search"), r#"{"size":20}"#);
+        assert_eq!(service.get(&format!("GET /{path}/_count"), "")["count"], expected, "{expression}");
+        let found = service.get(&format!("GET /{path}/_search"), r#"{"size":20}"#);
         assert_eq!(found["hits"]["total"]["value"], expected, "{expression}");
         assert_eq!(found["hits"]["hits"].as_array().map(Vec::len), Some(expected), "{expression}");
         let lines = format!("{}\n{{}}\n", json!({ "index": expression.split(',').collect::<Vec<_>>() }));
-        let several = door.get("POST /_msearch", &lines);
+        let several = service.get("POST /_msearch", &lines);
         assert_eq!(several["responses"][0]["hits"]["total"]["value"], expected, "{expression}");
-        let scroll = door.get(&format!("GET /{path}/_search?scroll=1m"), r#"{"size":3}"#);
+        let scroll = service.get(&format!("GET /{path}/_search?scroll=1m"), r#"{"size":3}"#);
         assert_eq!(scroll["hits"]["total"]["value"], expected, "{expression}");
         let counted = r#"{"size":0,"aggs":{"c":{"value_count":{"field":"n"}}}}"#;
-        let counted = door.get(&format!("GET /{path}/_search"), counted);
+        let counted = service.get(&format!("GET /{path}/_search"), counted);
         assert_eq!(counted["aggregations"]["c"]["value"], expected, "{expression}");
     }
 }
@@ -70,15 +70,15 @@ fn filters_of_aliases_hold_in_all_expressions() {
 #[test]
 fn routing_values_of_aliases_hold_for_their_indexes() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for index in ["a", "b"] {
-        door.get(&format!("PUT /{index}"), r#"{"settings":{"number_of_shards":4}}"#);
+        service.get(&format!("PUT /{index}"), r#"{"settings":{"number_of_shards":4}}"#);
         for routing in ["x", "y", "z"] {
-            door.get(&format!("PUT /{index}/_doc/{routing}?routing={routing}"), r#"{"n":1}"#);
+            service.get(&format!("PUT /{index}/_doc/{routing}?routing={routing}"), r#"{"n":1}"#);
         }
     }
-    door.get("PUT /a/_alias/ax", r#"{"routing":"x"}"#);
-    door.get("PUT /b/_alias/byz", r#"{"search_routing":"y,z"}"#);
+    service.get("PUT /a/_alias/ax", r#"{"routing":"x"}"#);
+    service.get("PUT /b/_alias/byz", r#"{"search_routing":"y,z"}"#);
     for (target, expected) in [
         ("a/_count", 3),
         ("ax/_count", 1),
@@ -90,17 +90,17 @@ fn routing_values_of_aliases_hold_for_their_indexes() {
         ("%3Cax%3E/_count", 1),
         ("ax,byz/_count?routing=z", 2),
     ] {
-        assert_eq!(door.get(&format!("GET /{target}"), "")["count"], expected, "{target}");
+        assert_eq!(service.get(&format!("GET /{target}"), "")["count"], expected, "{target}");
     }
     let lines = format!("{}\n{{}}\n", json!({ "index": "<ax>" }));
-    assert_eq!(door.get("POST /_msearch", &lines)["responses"][0]["hits"]["total"]["value"], 1);
+    assert_eq!(service.get("POST /_msearch", &lines)["responses"][0]["hits"]["total"]["value"], 1);
 }
 
 #[test]
 fn actions_are_done_all_or_none() {
     let directory = directory();
-    let aliases = |door: &TestDoor| {
-        let shown = door.get("GET /_alias", "");
+    let aliases = |service: &TestService| {
+        let shown = service.get("GET /_alias", "");
         ["old", "new"].map(|index| {
             let of = shown[index]["aliases"].as_object();
             of.map(|of| of.keys().cloned().collect::<Vec<String>>())
@@ -110,10 +110,10 @@ fn actions_are_done_all_or_none() {
     let remove = json!({ "remove": { "index": "old", "alias": "live" } });
     let add = |index: &str| json!({ "add": { "index": index, "alias": "live" } });
     {
-        let door = TestDoor::open(&directory);
-        door.get("PUT /old", r#"{"aliases":{"live":{}}}"#);
-        door.get("PUT /new", "");
-        door.get("PUT /gone", "");
+        let service = TestService::open(&directory);
+        service.get("PUT /old", r#"{"aliases":{"live":{}}}"#);
+        service.get("PUT /new", "");
+        service.get("PUT /gone", "");
         let before = [names(&["live"]), names(&[])];
         for (last, status) in [
             (add("missing"), 404),
@@ -125,30 +125,30 @@ fn actions_are_done_all_or_none() {
         ] {
             let gone = json!({ "remove_index": { "index": "gone" } });
             let actions = json!({ "actions": [gone, remove, last] }).to_string();
-            let (got, answer) = door.ask("POST /_aliases", &actions);
+            let (got, answer) = service.ask("POST /_aliases", &actions);
             assert_eq!(got, status, "{actions}: {answer}");
-            assert_eq!(aliases(&door), before, "{actions}");
-            assert_eq!(door.ask("HEAD /gone", "").0, 200, "{actions}");
+            assert_eq!(aliases(&service), before, "{actions}");
+            assert_eq!(service.ask("HEAD /gone", "").0, 200, "{actions}");
         }
         let many: Vec<Value> = (0..600)
             .map(|number| json!({ "add": { "index": "new", "alias": format!("alias-{number:03}") } }))
             .collect();
-        door.get("POST /_aliases", &json!({ "actions": many }).to_string());
-        door.get("POST /_aliases", &json!({ "actions": many }).to_string());
-        door.get("DELETE /new/_alias/alias-*", "");
-        door.get("POST /_aliases", &json!({ "actions": [remove, add("new")] }).to_string());
-        assert_eq!(aliases(&door), [names(&[]), names(&["live"])]);
+        service.get("POST /_aliases", &json!({ "actions": many }).to_string());
+        service.get("POST /_aliases", &json!({ "actions": many }).to_string());
+        service.get("DELETE /new/_alias/alias-*", "");
+        service.get("POST /_aliases", &json!({ "actions": [remove, add("new")] }).to_string());
+        assert_eq!(aliases(&service), [names(&[]), names(&["live"])]);
     }
-    assert_eq!(aliases(&TestDoor::open(&directory)), [names(&[]), names(&["live"])]);
+    assert_eq!(aliases(&TestService::open(&directory)), [names(&[]), names(&["live"])]);
 }
 
 /// Paths and bodies name an index and an alias; names in the body count.
 #[test]
 fn aliases_are_given_by_paths_and_bodies() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for index in ["a", "b"] {
-        door.get(&format!("PUT /{index}"), "");
+        service.get(&format!("PUT /{index}"), "");
     }
     for (request, body, expected) in [
         ("PUT /a/_alias/x", "", "a:x"),
@@ -167,10 +167,10 @@ fn aliases_are_given_by_paths_and_bodies() {
         ("PUT /a/_alias/x", r#"{"abc":1}"#, "400 x_content_parse_exception"),
         ("PUT /none/_alias/x", "", "404 index_not_found_exception"),
     ] {
-        let (status, answer) = door.ask(request, body);
+        let (status, answer) = service.ask(request, body);
         let given = match status {
             200 => {
-                let shown = door.get("GET /_alias/*", "");
+                let shown = service.get("GET /_alias/*", "");
                 let shown = shown.as_object().expect("indexes").iter().flat_map(|(index, of)| {
                     let aliases = of["aliases"].as_object().expect("aliases").keys();
                     aliases.map(move |alias| format!("{index}:{alias}"))
@@ -180,17 +180,17 @@ fn aliases_are_given_by_paths_and_bodies() {
             _ => format!("{status} {}", answer["error"]["type"].as_str().unwrap_or_default()),
         };
         assert_eq!(given, expected, "{request} {body}");
-        door.ask("DELETE /_all/_alias/_all", "");
+        service.ask("DELETE /_all/_alias/_all", "");
     }
 }
 
 #[test]
 fn aliases_that_are_asked_for_and_missing_are_named() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", r#"{"aliases":{"x1":{},"x2":{},"y1":{},"x":{}}}"#);
-    door.get("PUT /b", r#"{"settings":{"index.hidden":true},"aliases":{"x1":{}}}"#);
-    door.get("PUT /c", "");
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"aliases":{"x1":{},"x2":{},"y1":{},"x":{}}}"#);
+    service.get("PUT /b", r#"{"settings":{"index.hidden":true},"aliases":{"x1":{}}}"#);
+    service.get("PUT /c", "");
     for (target, expected) in [
         ("_alias", "200 a:x,x1,x2,y1 b:x1 c:"),
         ("c/_alias", "200 c:"),
@@ -206,7 +206,7 @@ fn aliases_that_are_asked_for_and_missing_are_named() {
         ("a/_alias/-x1,-no,x*,-x", "404 aliases [-no,-x1] missing a:x1,x2"),
         ("a/_alias/x1,none*", "200 a:x1"),
     ] {
-        let (status, answer) = door.ask(&format!("GET /{target}"), "");
+        let (status, answer) = service.ask(&format!("GET /{target}"), "");
         let mut shown = vec![status.to_string()];
         shown.extend(answer["error"].as_str().map(str::to_owned));
         let mut indexes: Vec<(&String, &Value)> = answer.as_object().expect("an object").iter().collect();
@@ -219,14 +219,14 @@ fn aliases_that_are_asked_for_and_missing_are_named() {
         }
         assert_eq!(shown.join(" "), expected, "{target}");
     }
-    assert_eq!(door.ask("GET /none/_alias/x1", "").1["error"]["type"], "index_not_found_exception");
+    assert_eq!(service.ask("GET /none/_alias/x1", "").1["error"]["type"], "index_not_found_exception");
 }
 
 #[test]
 fn removals_of_missing_aliases_are_refused_as_their_actions_say() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", "");
+    let service = TestService::open(&directory);
+    service.get("PUT /a", "");
     for (action, expected) in [
         (r#"{"remove":{"index":"a","aliases":["x","y"]}}"#, "200"),
         (r#"{"remove":{"index":"a","aliases":["x","y"],"must_exist":true}}"#, "404 aliases [y] missing"),
@@ -248,8 +248,8 @@ fn removals_of_missing_aliases_are_refused_as_their_actions_say() {
             "400 Validation Failed: 1: [add] One of [index] or [indices] is required;",
         ),
     ] {
-        door.get("PUT /a/_alias/x", "");
-        let (status, answer) = door.ask("POST /_aliases", &format!(r#"{{"actions":[{action}]}}"#));
+        service.get("PUT /a/_alias/x", "");
+        let (status, answer) = service.ask("POST /_aliases", &format!(r#"{{"actions":[{action}]}}"#));
         let reason = answer["error"]["reason"].as_str().or(answer["error"].as_str()).unwrap_or_default();
         assert_eq!(format!("{status} {reason}").trim_end(), expected, "{action}");
     }

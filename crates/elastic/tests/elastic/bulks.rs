@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 fn line(action: &str, index: &str, id: usize) -> String {
     json!({ (action): { "_index": index, "_id": id.to_string() } }).to_string()
@@ -24,8 +24,8 @@ fn reason(answer: &Value) -> &str {
 #[test]
 fn operations_of_several_shares_have_one_answer() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    let answer = door.get("POST /_bulk?refresh=true", &puts(5_000));
+    let service = TestService::open(&directory);
+    let answer = service.get("POST /_bulk?refresh=true", &puts(5_000));
     assert_eq!(answer["errors"], true);
     let items = answer["items"].as_array().expect("items");
     assert_eq!(items.len(), 5_000);
@@ -34,8 +34,8 @@ fn operations_of_several_shares_have_one_answer() {
         assert_eq!(item["_id"], id.to_string(), "{item}");
         assert_eq!(item["status"], if id % 1_000 == 999 { 400 } else { 201 }, "{item}");
     }
-    assert_eq!(door.get("GET /a/_count", "")["count"], 4_995);
-    let shown = door.get("POST /_bulk?filter_path=items.*.error.type", &puts(1_000));
+    assert_eq!(service.get("GET /a/_count", "")["count"], 4_995);
+    let shown = service.get("POST /_bulk?filter_path=items.*.error.type", &puts(1_000));
     assert_eq!(shown["items"].as_array().map(Vec::len), Some(1), "{shown}");
     assert!(shown.get("took").is_none(), "{shown}");
 }
@@ -43,31 +43,32 @@ fn operations_of_several_shares_have_one_answer() {
 #[test]
 fn a_malformed_line_of_a_later_share_refuses_the_whole() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for (last, expected) in [
         ("{\"what\":{}}\n{}\n", "Malformed action/metadata line [10001]"),
         ("{\"index\":{}}\n{}\n", "index is missing"),
         ("{\"index\":{\"_index\":\"a\"}}\n", "must be terminated by a newline"),
     ] {
-        let (status, answer) = door.ask("POST /_bulk", &format!("{}{last}", puts(5_000)));
+        let (status, answer) = service.ask("POST /_bulk", &format!("{}{last}", puts(5_000)));
         assert_eq!(status, 400, "{answer}");
         assert!(reason(&answer).contains(expected), "{answer}");
-        assert_eq!(door.ask("HEAD /a", "").0, 404, "nothing of it was written");
+        assert_eq!(service.ask("HEAD /a", "").0, 404, "nothing of it was written");
     }
 }
 
 #[test]
 fn a_bulk_has_so_many_operations() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    let (status, answer) = door.ask("POST /_bulk", &format!("{}\n", line("delete", "a", 1)).repeat(100_001));
+    let service = TestService::open(&directory);
+    let (status, answer) =
+        service.ask("POST /_bulk", &format!("{}\n", line("delete", "a", 1)).repeat(100_001));
     assert_eq!(status, 413, "{answer}");
     assert!(reason(&answer).contains("divide it"), "{answer}");
     let routing = "r".repeat(3_000);
-    let (status, answer) = door.ask(&format!("POST /_bulk?routing={routing}"), &puts(1));
+    let (status, answer) = service.ask(&format!("POST /_bulk?routing={routing}"), &puts(1));
     assert_eq!(status, 400, "{answer}");
     let long = json!({ "index": { "_index": "a", "routing": "r".repeat(70_000) } });
-    let (status, answer) = door.ask("POST /_bulk", &format!("{long}\n{{}}\n"));
+    let (status, answer) = service.ask("POST /_bulk", &format!("{long}\n{{}}\n"));
     assert_eq!((status, reason(&answer).contains("bytes")), (400, true), "{answer}");
 }
 
@@ -75,7 +76,7 @@ fn a_bulk_has_so_many_operations() {
 #[test]
 fn a_document_with_many_values_is_refused_alone() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let many = format!("{{\"a\":[{}0]}}", "0,".repeat(300_000));
     let text = json!({ "a": ",".repeat(300_000) }).to_string();
     let bulk = format!(
@@ -84,7 +85,7 @@ fn a_document_with_many_values_is_refused_alone() {
         line("index", "a", 2),
         line("update", "a", 2)
     );
-    let answer = door.get("POST /_bulk", &bulk);
+    let answer = service.get("POST /_bulk", &bulk);
     let of = |at: usize, action: &str| answer["items"][at][action].clone();
     assert_eq!(of(0, "index")["status"], 400, "{answer}");
     assert!(reason(&of(0, "index")).contains("element-bytes-max"), "{answer}");
@@ -93,7 +94,7 @@ fn a_document_with_many_values_is_refused_alone() {
     for (request, body) in
         [("PUT /a/_doc/3", many.clone()), ("POST /a/_update/2", format!("{{\"doc\":{many}}}"))]
     {
-        let (status, answer) = door.ask(request, &body);
+        let (status, answer) = service.ask(request, &body);
         assert_eq!(status, 400, "{request}: {answer}");
         assert!(reason(&answer).contains("element-bytes-max"), "{request}: {answer}");
     }
@@ -102,22 +103,22 @@ fn a_document_with_many_values_is_refused_alone() {
 #[test]
 fn a_bulk_whose_client_has_left_ends_between_shares() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let few: String = (0..10).map(|id| format!("{}\n{{}}\n", line("index", "a", id))).collect();
-    door.ask_gone("POST /_bulk", &few);
-    door.get("POST /a/_refresh", "");
-    assert_eq!(door.get("GET /a/_count", "")["count"], 10, "what was begun is written as a whole");
-    let (status, answer) = door.ask_gone("POST /_bulk", &puts(5_000).replace("\"_no\"", "\"a\""));
+    service.ask_gone("POST /_bulk", &few);
+    service.get("POST /a/_refresh", "");
+    assert_eq!(service.get("GET /a/_count", "")["count"], 10, "what was begun is written as a whole");
+    let (status, answer) = service.ask_gone("POST /_bulk", &puts(5_000).replace("\"_no\"", "\"a\""));
     assert_eq!(status, 408, "{answer}");
-    door.get("POST /a/_refresh", "");
-    assert_eq!(door.get("GET /a/_count", "")["count"], 2_048, "the first share is written, and no other");
+    service.get("POST /a/_refresh", "");
+    assert_eq!(service.get("GET /a/_count", "")["count"], 2_048, "the first share is written, and no other");
 }
 
 /// Documents of `_mget` that cannot be asked for refuse the whole, and are named by their places.
 #[test]
 fn documents_that_are_asked_for_without_names_are_counted() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for (body, expected) in [
         ("{}", "Validation Failed: 1: no documents to get;"),
         (r#"{"ids":[]}"#, "Validation Failed: 1: no documents to get;"),
@@ -135,7 +136,7 @@ fn documents_that_are_asked_for_without_names_are_counted() {
             "failed to parse multi get request. unknown field [_routing]",
         ),
     ] {
-        let (status, answer) = door.ask("POST /_mget", body);
+        let (status, answer) = service.ask("POST /_mget", body);
         assert_eq!((status, answer["error"]["reason"].as_str()), (400, Some(expected)), "{body}");
     }
 }
@@ -144,8 +145,8 @@ fn documents_that_are_asked_for_without_names_are_counted() {
 #[test]
 fn conditions_that_contradict_an_operation_are_refused() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a/_doc/1", "{}");
+    let service = TestService::open(&directory);
+    service.get("PUT /a/_doc/1", "{}");
     let seq_no = "if_seq_no=0&if_primary_term=1";
     for (request, body, expected) in [
         (
@@ -175,19 +176,19 @@ fn conditions_that_contradict_an_operation_are_refused() {
             "upsert requests don't support `if_seq_no` and `if_primary_term`",
         ),
     ] {
-        let (status, answer) = door.ask(&request.replace("SEQ", seq_no), body);
+        let (status, answer) = service.ask(&request.replace("SEQ", seq_no), body);
         let reason = answer["error"]["reason"].as_str().unwrap_or_default();
         assert_eq!((status, reason), (400, &*format!("Validation Failed: 1: {expected};")), "{request}");
-        assert_eq!(door.ask("GET /a/_doc/2", "").0, 404, "{request}");
+        assert_eq!(service.ask("GET /a/_doc/2", "").0, 404, "{request}");
     }
     let nameless = "{\"index\":{\"version\":3,\"version_type\":\"external\"}}\n{}\n";
-    let answer = door.get("POST /a/_bulk", nameless);
+    let answer = service.get("POST /a/_bulk", nameless);
     let reason = "Validation Failed: 1: an id must be provided if version type or value are set;";
     assert_eq!(answer["items"][0]["index"]["error"]["reason"], reason);
     let lines = "{\"update\":{\"_id\":\"2\",\"if_seq_no\":0,\"if_primary_term\":1}}\n{\"doc\":{},\"upsert\":{}}\n{\"index\":{\"_id\":\"3\"}}\n{}\n";
-    let answer = door.get("POST /a/_bulk", lines);
+    let answer = service.get("POST /a/_bulk", lines);
     let statuses = [&answer["items"][0]["update"]["status"], &answer["items"][1]["index"]["status"]];
     assert_eq!(statuses, [400, 201]);
-    let (status, answer) = door.ask(&format!("POST /a/_update/1?{seq_no}"), r#"{"doc":{"n":1}}"#);
+    let (status, answer) = service.ask(&format!("POST /a/_update/1?{seq_no}"), r#"{"doc":{"n":1}}"#);
     assert_eq!(status, 200, "{answer}");
 }

@@ -3,12 +3,12 @@
 use millrace_access::{AccessRight, CallerGroups};
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, caller, caller_with, directory, of_groups};
+use crate::service_support::{TestService, caller, caller_with, directory, of_groups};
 use crate::types;
 
 /// Writes documents `{"n": N, "k": N % 5}` with the ids N; every fifth has a routing value.
 #[track_caller]
-fn fill(door: &TestDoor, index: &str, count: usize) {
+fn fill(service: &TestService, index: &str, count: usize) {
     let line = |n: usize| {
         let action = match n % 5 {
             0 => json!({ "index": { "_index": index, "_id": n.to_string(), "routing": "r" } }),
@@ -16,12 +16,12 @@ fn fill(door: &TestDoor, index: &str, count: usize) {
         };
         format!("{action}\n{}\n", json!({ "n": n, "k": n % 5 }))
     };
-    let answer = door.get("POST /_bulk", &(0..count).map(line).collect::<String>());
+    let answer = service.get("POST /_bulk", &(0..count).map(line).collect::<String>());
     assert_eq!(answer["errors"], false, "{answer}");
 }
 
-fn count(door: &TestDoor, target: &str) -> u64 {
-    door.get(&format!("GET /{target}"), "")["count"].as_u64().expect("a number")
+fn count(service: &TestService, target: &str) -> u64 {
+    service.get(&format!("GET /{target}"), "")["count"].as_u64().expect("a number")
 }
 
 /// The numbers of an answer that are named.
@@ -32,36 +32,36 @@ fn numbers<const N: usize>(answer: &Value, names: [&str; N]) -> [u64; N] {
 #[test]
 fn the_documents_of_all_pages_are_removed() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    fill(&door, "a", 2_500);
-    fill(&door, "b", 10);
+    let service = TestService::open(&directory);
+    fill(&service, "a", 2_500);
+    fill(&service, "b", 10);
     let body = json!({ "query": { "range": { "n": { "lt": 2_200 } } } }).to_string();
-    let answer = door.get("POST /a,b/_delete_by_query?refresh=true", &body);
+    let answer = service.get("POST /a,b/_delete_by_query?refresh=true", &body);
     let names = ["total", "deleted", "batches", "version_conflicts", "created", "updated"];
     assert_eq!(numbers(&answer, names), [2_210, 2_210, 3, 0, 0, 0], "{answer}");
     assert_eq!((&answer["failures"], &answer["timed_out"]), (&json!([]), &json!(false)));
-    assert_eq!((count(&door, "a/_count"), count(&door, "b/_count")), (300, 0));
-    let answer = door.get("POST /a/_delete_by_query?q=k:3&max_docs=7", "");
+    assert_eq!((count(&service, "a/_count"), count(&service, "b/_count")), (300, 0));
+    let answer = service.get("POST /a/_delete_by_query?q=k:3&max_docs=7", "");
     assert_eq!(numbers(&answer, ["total", "deleted"]), [7, 7]);
-    assert_eq!(count(&door, "a/_count?q=k:3"), 53);
-    let answer = door.get("POST /a/_delete_by_query", r#"{"query":{"match_none":{}}}"#);
+    assert_eq!(count(&service, "a/_count?q=k:3"), 53);
+    let answer = service.get("POST /a/_delete_by_query", r#"{"query":{"match_none":{}}}"#);
     assert_eq!(numbers(&answer, ["total", "deleted", "batches"]), [0, 0, 0]);
     // The filter of an alias is part of the query.
-    door.get("PUT /a/_alias/ones", r#"{"filter":{"term":{"k":1}}}"#);
-    door.get("POST /ones/_delete_by_query", r#"{"query":{"match_all":{}}}"#);
-    assert_eq!((count(&door, "a/_count?q=k:1"), count(&door, "a/_count")), (0, 233));
+    service.get("PUT /a/_alias/ones", r#"{"filter":{"term":{"k":1}}}"#);
+    service.get("POST /ones/_delete_by_query", r#"{"query":{"match_all":{}}}"#);
+    assert_eq!((count(&service, "a/_count?q=k:1"), count(&service, "a/_count")), (0, 233));
 }
 
 #[test]
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    fill(&door, "a", 10);
+    let service = TestService::open(&directory);
+    fill(&service, "a", 10);
     let logs = json!({
         "index_patterns": ["logs-*"], "data_stream": {}, "template": { "settings": { "index.mode": "logsdb" } },
     });
-    door.get("PUT /_index_template/logs", &logs.to_string());
-    door.get("POST /logs-a/_doc", r#"{"@timestamp":"2024-05-06"}"#);
+    service.get("PUT /_index_template/logs", &logs.to_string());
+    service.get("POST /logs-a/_doc", r#"{"@timestamp":"2024-05-06"}"#);
     let all = r#"{"query":{"match_all":{}}}"#;
     for (request, body, expected) in [
         ("POST /a/_delete_by_query", "", "query is missing"),
@@ -82,96 +82,99 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         ("POST /_reindex", r#"{"source":{"index":"a"},"dest":{"index":"b","pipeline":"p"}}"#, "pipeline"),
         ("POST /_reindex", r#"{"source":{"index":"a"},"dest":{"index":"a"}}"#, "cannot write into an index"),
     ] {
-        let (status, answer) = door.ask(request, body);
+        let (status, answer) = service.ask(request, body);
         assert_eq!(status, 400, "{request} {body}: {answer}");
         let reason = answer["error"]["reason"].as_str().unwrap_or_default();
         assert!(reason.contains(expected), "{request} {body}: {answer}");
     }
-    assert_eq!((count(&door, "a/_count"), count(&door, "logs-a/_count")), (10, 1));
-    assert_eq!(door.ask("HEAD /b", "").0, 404);
+    assert_eq!((count(&service, "a/_count"), count(&service, "logs-a/_count")), (10, 1));
+    assert_eq!(service.ask("HEAD /b", "").0, 404);
 }
 
 #[test]
 fn documents_are_copied_to_another_index() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    fill(&door, "a", 1_100);
-    door.get("PUT /a/_doc/1", r#"{"n":1,"k":1}"#);
+    let service = TestService::open(&directory);
+    fill(&service, "a", 1_100);
+    service.get("PUT /a/_doc/1", r#"{"n":1,"k":1}"#);
     let whole = r#"{"source":{"index":"a"},"dest":{"index":"b","version_type":"external"}}"#;
-    let answer = door.get("POST /_reindex?refresh=true", whole);
+    let answer = service.get("POST /_reindex?refresh=true", whole);
     assert_eq!(
         numbers(&answer, ["total", "created", "updated", "batches"]),
         [1_100, 1_100, 0, 2],
         "{answer}"
     );
-    let copy = door.get("GET /b/_doc/1", "");
+    let copy = service.get("GET /b/_doc/1", "");
     assert_eq!((&copy["_version"], &copy["_source"]), (&json!(2), &json!({ "n": 1, "k": 1 })));
-    assert_eq!(door.get("GET /b/_doc/5?routing=r", "")["_routing"], "r");
+    assert_eq!(service.get("GET /b/_doc/5?routing=r", "")["_routing"], "r");
 
     let parts = r#"{"source":{"index":["a"],"query":{"term":{"k":0}},"_source":["n"]},
         "dest":{"index":"c","routing":"=x"},"max_docs":100}"#;
-    let answer = door.get("POST /_reindex", parts);
+    let answer = service.get("POST /_reindex", parts);
     assert_eq!(numbers(&answer, ["total", "created"]), [100, 100], "{answer}");
-    let answer = door.get("GET /c/_search?routing=x&size=1&track_total_hits=true", "");
+    let answer = service.get("GET /c/_search?routing=x&size=1&track_total_hits=true", "");
     assert_eq!(answer["hits"]["total"]["value"], 100);
     let hit = &answer["hits"]["hits"][0];
     assert_eq!((&hit["_routing"], hit["_source"].get("k")), (&json!("x"), None), "{hit}");
 
     // What is there already is a conflict.
-    door.get("PUT /d/_doc/3", "{}");
+    service.get("PUT /d/_doc/3", "{}");
     let create = |conflicts: &str| {
         format!(
             r#"{{"source":{{"index":"a","query":{{"range":{{"n":{{"lt":9}}}}}}}},
             "dest":{{"index":"d","op_type":"create"}},"conflicts":"{conflicts}"}}"#
         )
     };
-    let (status, answer) = door.ask("POST /_reindex", &create("abort"));
+    let (status, answer) = service.ask("POST /_reindex", &create("abort"));
     assert_eq!((status, numbers(&answer, ["version_conflicts", "created"])), (409, [1, 8]), "{answer}");
     let failure = &answer["failures"][0];
     assert_eq!(
         (&failure["index"], &failure["id"], &failure["status"], &failure["cause"]["type"]),
         (&json!("d"), &json!("3"), &json!(409), &json!("version_conflict_engine_exception"))
     );
-    let (status, answer) = door.ask("POST /_reindex", &create("proceed"));
+    let (status, answer) = service.ask("POST /_reindex", &create("proceed"));
     assert_eq!((status, numbers(&answer, ["version_conflicts", "total"])), (200, [9, 9]), "{answer}");
 }
 
 #[test]
 fn documents_are_written_again_by_the_mapping_as_it_is() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    fill(&door, "a", 20);
-    let answer = door.get("POST /a/_update_by_query?conflicts=proceed", r#"{"query":{"term":{"k":2}}}"#);
+    let service = TestService::open(&directory);
+    fill(&service, "a", 20);
+    let answer = service.get("POST /a/_update_by_query?conflicts=proceed", r#"{"query":{"term":{"k":2}}}"#);
     assert_eq!(numbers(&answer, ["total", "updated", "version_conflicts"]), [4, 4, 0], "{answer}");
-    let version = |id: &str| door.get(&format!("GET /a/_doc/{id}"), "")["_version"].clone();
+    let version = |id: &str| service.get(&format!("GET /a/_doc/{id}"), "")["_version"].clone();
     assert_eq!((version("2"), version("3")), (json!(2), json!(1)));
-    assert_eq!(door.get("GET /a/_doc/7", "")["_source"], json!({ "n": 7, "k": 2 }));
+    assert_eq!(service.get("GET /a/_doc/7", "")["_source"], json!({ "n": 7, "k": 2 }));
 }
 
 #[test]
 fn documents_of_types_are_changed_by_their_groups() {
     let directory = directory();
-    let door = types::door(&directory);
+    let service = types::service(&directory);
     for (group, ids) in [("ann", ["1", "2"]), ("bob", ["1", "3"])] {
         for id in ids {
-            door.get(&format!("PUT /note/_doc/{id}?routing={group}"), r#"{"title":"Hello","stars":1}"#);
+            service.get(&format!("PUT /note/_doc/{id}?routing={group}"), r#"{"title":"Hello","stars":1}"#);
         }
     }
     let of_ann = "GET /note/_doc/2?routing=ann";
-    let before = door.get(of_ann, "")["_seq_no"].as_i64();
-    let answer = door.get("POST /note/_update_by_query?routing=ann", "");
+    let before = service.get(of_ann, "")["_seq_no"].as_i64();
+    let answer = service.get("POST /note/_update_by_query?routing=ann", "");
     assert_eq!(numbers(&answer, ["total", "updated"]), [2, 2], "{answer}");
-    assert!(door.get(of_ann, "")["_seq_no"].as_i64() > before, "the numbers of a document ascend");
+    assert!(service.get(of_ann, "")["_seq_no"].as_i64() > before, "the numbers of a document ascend");
     let all = r#"{"query":{"match":{"title":"hello"}}}"#;
-    let answer = door.get("POST /note/_delete_by_query?routing=ann", all);
+    let answer = service.get("POST /note/_delete_by_query?routing=ann", all);
     assert_eq!(numbers(&answer, ["total", "deleted"]), [2, 2], "{answer}");
-    assert_eq!((count(&door, "note/_count?routing=ann"), count(&door, "note/_count?routing=bob")), (0, 2));
-    door.get("PUT /plain/_doc/9", r#"{"title":"Copied"}"#);
+    assert_eq!(
+        (count(&service, "note/_count?routing=ann"), count(&service, "note/_count?routing=bob")),
+        (0, 2)
+    );
+    service.get("PUT /plain/_doc/9", r#"{"title":"Copied"}"#);
     let copy = r#"{"source":{"index":"plain"},"dest":{"index":"note","routing":"=ann"}}"#;
-    assert_eq!(numbers(&door.get("POST /_reindex", copy), ["created"]), [1]);
-    assert_eq!(door.get("GET /note/_doc/9?routing=ann", "")["_source"]["title"], "Copied");
+    assert_eq!(numbers(&service.get("POST /_reindex", copy), ["created"]), [1]);
+    assert_eq!(service.get("GET /note/_doc/9?routing=ann", "")["_source"]["title"], "Copied");
     // Without a group, the copy has no place.
-    let (status, answer) = door.ask("POST /_reindex", &copy.replace(r#","routing":"=ann""#, ""));
+    let (status, answer) = service.ask("POST /_reindex", &copy.replace(r#","routing":"=ann""#, ""));
     assert_eq!(status, 400, "{answer}");
     assert_eq!(answer["failures"][0]["cause"]["type"], "routing_missing_exception");
 }
@@ -179,8 +182,8 @@ fn documents_of_types_are_changed_by_their_groups() {
 #[test]
 fn both_rights_and_all_groups_are_needed() {
     let directory = directory();
-    let door = types::door(&directory);
-    fill(&door, "a", 3);
+    let service = types::service(&directory);
+    fill(&service, "a", 3);
     let body = r#"{"query":{"match_all":{}}}"#;
     let copy = r#"{"source":{"index":"a"},"dest":{"index":"b"}}"#;
     let blind = || caller_with(CallerGroups::All, vec![AccessRight::Write].into());
@@ -188,22 +191,22 @@ fn both_rights_and_all_groups_are_needed() {
         [("POST /a/_delete_by_query", body), ("POST /a/_update_by_query", body), ("POST /_reindex", copy)]
     {
         for (who, caller) in [("cannot read", blind()), ("one group", of_groups(&["ann"]))] {
-            let (status, answer) = door.ask_as(caller, request, body);
+            let (status, answer) = service.ask_as(caller, request, body);
             assert_eq!(status, 403, "{who}: {request}: {answer}");
         }
     }
-    assert_eq!(count(&door, "a/_count"), 3);
-    let (status, answer) = door.ask_as(caller(CallerGroups::All), "POST /a/_delete_by_query", body);
+    assert_eq!(count(&service, "a/_count"), 3);
+    let (status, answer) = service.ask_as(caller(CallerGroups::All), "POST /a/_delete_by_query", body);
     assert_eq!((status, &answer["deleted"]), (200, &json!(3)), "{answer}");
 }
 
 #[test]
 fn sequence_numbers_of_a_document_of_a_type_ascend() {
     let directory = directory();
-    let door = types::door(&directory);
+    let service = types::service(&directory);
     let mut last = 0;
     let mut check = |request: &str, body: &str| {
-        let answer = door.get(request, body);
+        let answer = service.get(request, body);
         let item = answer.pointer("/items/0/index").unwrap_or(&answer);
         let seq_no = item["_seq_no"].as_i64().expect("a number");
         assert!(seq_no > last, "{request}: {answer}");
@@ -217,8 +220,8 @@ fn sequence_numbers_of_a_document_of_a_type_ascend() {
     let bulk = "{\"index\":{\"_id\":\"1\",\"routing\":\"ann\"}}\n{\"stars\":5}\n";
     check("POST /note/_bulk", bulk);
     let condition = format!("if_primary_term=1&if_seq_no={last}");
-    let found = door.get("GET /note/_doc/1?routing=ann", "");
+    let found = service.get("GET /note/_doc/1?routing=ann", "");
     assert_eq!(found["_seq_no"], last, "a read shows the number of the last write");
-    door.get(&format!("PUT /note/_doc/1?routing=ann&{condition}"), "{}");
-    assert_eq!(door.ask(&format!("PUT /note/_doc/1?routing=ann&{condition}"), "{}").0, 409);
+    service.get(&format!("PUT /note/_doc/1?routing=ann&{condition}"), "{}");
+    assert_eq!(service.ask(&format!("PUT /note/_doc/1?routing=ann&{condition}"), "{}").0, 409);
 }

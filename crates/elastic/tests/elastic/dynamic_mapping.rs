@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 /// Definition of a field after a document was written to an index with a mapping; the type of the error if it
 /// was refused.
 fn defined(mappings: &str, document: &str, path: &str) -> String {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", &format!("{{\"mappings\":{mappings}}}"));
-    let (status, answer) = door.ask("PUT /a/_doc/1", document);
+    let service = TestService::open(&directory);
+    service.get("PUT /a", &format!("{{\"mappings\":{mappings}}}"));
+    let (status, answer) = service.ask("PUT /a/_doc/1", document);
     if status != 201 {
         return format!("{status} {}", answer["error"]["type"].as_str().unwrap_or_default());
     }
-    let mut mapping = door.get("GET /a/_mapping", "")["a"]["mappings"].take();
+    let mut mapping = service.get("GET /a/_mapping", "")["a"]["mappings"].take();
     for part in path.split('.') {
         mapping = mapping["properties"][part].take();
     }
@@ -159,17 +159,17 @@ fn objects_may_take_new_fields_of_templates_alone() {
 #[test]
 fn templates_of_fields_are_kept_and_checked() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let strings = r#"{"strings":{"match_mapping_type":"string","mapping":{"type":"keyword"}}}"#;
-    door.get(
+    service.get(
         "PUT /_index_template/t",
         &format!(
             r#"{{"index_patterns":["t-*"],"template":{{"mappings":{{"dynamic_templates":[{strings}]}}}}}}"#
         ),
     );
-    door.get("PUT /t-1/_doc/1", r#"{"n":"x"}"#);
-    door.get("POST /t-1/_update/1", r#"{"doc":{"m":"y"}}"#);
-    let mappings = door.get("GET /t-1/_mapping", "")["t-1"]["mappings"].take();
+    service.get("PUT /t-1/_doc/1", r#"{"n":"x"}"#);
+    service.get("POST /t-1/_update/1", r#"{"doc":{"m":"y"}}"#);
+    let mappings = service.get("GET /t-1/_mapping", "")["t-1"]["mappings"].take();
     assert_eq!(mappings["dynamic_templates"].to_string(), format!("[{strings}]"));
     assert_eq!(
         (&mappings["properties"]["n"]["type"], &mappings["properties"]["m"]["type"]),
@@ -190,7 +190,7 @@ fn templates_of_fields_are_kept_and_checked() {
         r#"[{"x":{"match_pattern":"glob","match":"x","mapping":{}}}]"#,
     ] {
         let (status, answer) =
-            door.ask("PUT /b", &format!(r#"{{"mappings":{{"dynamic_templates":{templates}}}}}"#));
+            service.ask("PUT /b", &format!(r#"{{"mappings":{{"dynamic_templates":{templates}}}}}"#));
         assert_eq!(
             (status, answer["error"]["type"].as_str()),
             (400, Some("mapper_parsing_exception")),

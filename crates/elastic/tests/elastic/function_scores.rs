@@ -2,25 +2,25 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
-fn filled() -> (tempfile::TempDir, TestDoor) {
+fn filled() -> (tempfile::TempDir, TestService) {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for (id, document) in [
         ("1", json!({ "k": "a", "n": 100, "d": "2024-01-01" })),
         ("2", json!({ "k": "b", "n": 10, "d": "2024-01-11" })),
         ("3", json!({ "k": "a", "n": 1, "d": "2024-01-21", "extra": [4, 9] })),
     ] {
-        door.get(&format!("PUT /a/_doc/{id}"), &document.to_string());
+        service.get(&format!("PUT /a/_doc/{id}"), &document.to_string());
     }
-    (directory, door)
+    (directory, service)
 }
 
 /// Ids and scores of the hits of a query.
 #[track_caller]
-fn scores(door: &TestDoor, query: &Value) -> String {
-    let answer = door.get("POST /a/_search", &json!({ "query": query }).to_string());
+fn scores(service: &TestService, query: &Value) -> String {
+    let answer = service.get("POST /a/_search", &json!({ "query": query }).to_string());
     let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
     let shown = hits.map(|hit| {
         let score = hit["_score"].as_f64().expect("a score");
@@ -31,7 +31,7 @@ fn scores(door: &TestDoor, query: &Value) -> String {
 
 #[test]
 fn functions_and_their_combinations_make_scores() {
-    let (_directory, door) = filled();
+    let (_directory, service) = filled();
     let only = |kind: &str| json!({ "term": { "k.keyword": kind } });
     for (members, expected) in [
         (json!({}), "1=1.000 2=1.000 3=1.000"),
@@ -92,16 +92,16 @@ fn functions_and_their_combinations_make_scores() {
             "1=1.000 2=1.000 3=0.500",
         ),
     ] {
-        assert_eq!(scores(&door, &json!({ "function_score": members })), expected, "{members}");
+        assert_eq!(scores(&service, &json!({ "function_score": members })), expected, "{members}");
     }
     let boosting = json!({ "boosting": {
         "positive": { "range": { "n": { "gte": 1 } } }, "negative": only("a"), "negative_boost": 0.25,
     } });
-    assert_eq!(scores(&door, &boosting), "2=1.000 1=0.250 3=0.250");
-    assert_eq!(scores(&door, &json!({ "bool": { "must": [boosting, only("a")] } })), "1=1.250 3=1.250");
+    assert_eq!(scores(&service, &boosting), "2=1.000 1=0.250 3=0.250");
+    assert_eq!(scores(&service, &json!({ "bool": { "must": [boosting, only("a")] } })), "1=1.250 3=1.250");
     let random = |seed: &Value| {
         let body = json!({ "function_score": { "random_score": { "seed": seed, "field": "_seq_no" } } });
-        scores(&door, &body)
+        scores(&service, &body)
     };
     assert_eq!(random(&json!(7)), random(&json!("7")), "a seed gives one order");
     let orders: std::collections::BTreeSet<String> = (0..20).map(|seed| random(&json!(seed))).collect();
@@ -110,7 +110,7 @@ fn functions_and_their_combinations_make_scores() {
 
 #[test]
 fn functions_that_cannot_be_are_refused() {
-    let (_directory, door) = filled();
+    let (_directory, service) = filled();
     for (members, expected) in [
         (json!({ "script_score": { "script": "1" } }), "[script_score] is not supported"),
         (json!({ "functions": [{ "filter": { "match_all": {} } }] }), "has no function"),
@@ -129,11 +129,11 @@ fn functions_that_cannot_be_are_refused() {
         (json!({ "weight": 1, "what": 1 }), "does not support [what]"),
     ] {
         let body = json!({ "query": { "function_score": members } }).to_string();
-        let (status, answer) = door.ask("POST /a/_search", &body);
+        let (status, answer) = service.ask("POST /a/_search", &body);
         assert_eq!(status, 400, "{members}: {answer}");
         let reason = answer["error"]["reason"].as_str().unwrap_or_default();
         assert!(reason.contains(expected), "{members}: {answer}");
     }
     let body = json!({ "query": { "boosting": { "positive": { "match_all": {} } } } }).to_string();
-    assert_eq!(door.ask("POST /a/_search", &body).0, 400);
+    assert_eq!(service.ask("POST /a/_search", &body).0, 400);
 }

@@ -2,37 +2,37 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 use crate::types;
 
 const LONG: &str = "It rained all night. In the morning the quick fox crossed the river, which had risen. \
                     Nobody saw the fox again until spring. Then it was old.";
 
-fn filled() -> (tempfile::TempDir, TestDoor) {
+fn filled() -> (tempfile::TempDir, TestService) {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let mappings = json!({ "mappings": { "properties": { "tag": { "type": "keyword" } } } });
-    door.get("PUT /a", &mappings.to_string());
+    service.get("PUT /a", &mappings.to_string());
     let document = json!({
         "title": "The Quick brown Fox <b>", "body": LONG, "tag": "Quick fox", "n": 5,
         "lines": ["no animals", "a fox, a fox", "one fox"], "o": { "p": "foxes and a fox" },
     });
-    door.get("PUT /a/_doc/1", &document.to_string());
-    (directory, door)
+    service.get("PUT /a/_doc/1", &document.to_string());
+    (directory, service)
 }
 
 /// Member `highlight` of the one hit of a search; null if it has none.
 #[track_caller]
-fn highlighted(door: &TestDoor, query: &Value, highlight: &Value) -> Value {
+fn highlighted(service: &TestService, query: &Value, highlight: &Value) -> Value {
     let body = json!({ "query": query, "highlight": highlight }).to_string();
-    let answer = door.get("POST /a/_search", &body);
+    let answer = service.get("POST /a/_search", &body);
     assert_eq!(answer["hits"]["total"]["value"], 1, "{answer}");
     answer["hits"]["hits"][0]["highlight"].clone()
 }
 
 #[test]
 fn words_are_found_as_the_query_finds_them() {
-    let (_directory, door) = filled();
+    let (_directory, service) = filled();
     for (query, expected) in [
         (json!({ "match": { "title": "fox QUICK" } }), "The <em>Quick</em> brown <em>Fox</em> <b>"),
         (json!({ "term": { "title": "quick" } }), "The <em>Quick</em> brown Fox <b>"),
@@ -67,7 +67,7 @@ fn words_are_found_as_the_query_finds_them() {
             "<em>The</em> Quick brown <em>Fox</em> <b>",
         ),
     ] {
-        let shown = highlighted(&door, &query, &json!({ "fields": { "title": {} } }));
+        let shown = highlighted(&service, &query, &json!({ "fields": { "title": {} } }));
         assert_eq!(shown, json!({ "title": [expected] }), "{query}");
     }
     for query in [
@@ -75,18 +75,18 @@ fn words_are_found_as_the_query_finds_them() {
         json!({ "range": { "n": { "gte": 1 } } }),
         json!({ "term": { "tag": "Quick fox" } }),
     ] {
-        let shown = highlighted(&door, &query, &json!({ "fields": { "title": {}, "what": {} } }));
+        let shown = highlighted(&service, &query, &json!({ "fields": { "title": {}, "what": {} } }));
         assert!(shown.is_null(), "{query}: {shown}");
     }
     // A keyword is one word.
     let keyword = json!({ "term": { "tag": "Quick fox" } });
-    let shown = highlighted(&door, &keyword, &json!({ "fields": { "tag": {} } }));
+    let shown = highlighted(&service, &keyword, &json!({ "fields": { "tag": {} } }));
     assert_eq!(shown, json!({ "tag": ["<em>Quick fox</em>"] }));
 }
 
 #[test]
 fn options_of_a_field_come_before_those_of_all() {
-    let (_directory, door) = filled();
+    let (_directory, service) = filled();
     let fox = json!({ "match": { "title": "fox" } });
     for (highlight, expected) in [
         (
@@ -117,7 +117,7 @@ fn options_of_a_field_come_before_those_of_all() {
             json!({ "lines": ["a <em>fox</em>, a <em>fox</em>"] }),
         ),
     ] {
-        assert_eq!(highlighted(&door, &fox, &highlight), expected, "{highlight}");
+        assert_eq!(highlighted(&service, &fox, &highlight), expected, "{highlight}");
     }
     let body = json!({ "match": { "body": "fox old" } });
     for (options, expected) in [
@@ -138,14 +138,14 @@ fn options_of_a_field_come_before_those_of_all() {
             json!(["Nobody saw the <em>fox</em> again until spring. Then it was <em>old</em>.",]),
         ),
     ] {
-        let shown = highlighted(&door, &body, &json!({ "fields": { "body": options } }));
+        let shown = highlighted(&service, &body, &json!({ "fields": { "body": options } }));
         assert_eq!(shown, json!({ "body": expected }), "{options}");
     }
 }
 
 #[test]
 fn malformed_highlighting_is_refused() {
-    let (_directory, door) = filled();
+    let (_directory, service) = filled();
     for highlight in [
         json!([]),
         json!({ "fields": 3 }),
@@ -155,28 +155,28 @@ fn malformed_highlighting_is_refused() {
         json!({ "fields": { "title": { "fragment_size": -1 } } }),
         json!({ "fields": { "title": { "highlight_query": { "what": {} } } } }),
     ] {
-        let (status, answer) = door.ask("POST /a/_search", &json!({ "highlight": highlight }).to_string());
+        let (status, answer) = service.ask("POST /a/_search", &json!({ "highlight": highlight }).to_string());
         assert_eq!(status, 400, "{highlight}: {answer}");
     }
 }
 
 #[test]
 fn pages_of_scrolls_and_documents_of_types_are_highlighted() {
-    let (_directory, door) = filled();
+    let (_directory, service) = filled();
     let body = json!({ "query": { "match": { "title": "fox" } }, "highlight": { "fields": { "title": {} } }, "size": 1 });
-    door.get("PUT /a/_doc/2", r#"{"title":"one fox"}"#);
-    let first = door.get("POST /a/_search?scroll=1m&sort=_doc", &body.to_string());
+    service.get("PUT /a/_doc/2", r#"{"title":"one fox"}"#);
+    let first = service.get("POST /a/_search?scroll=1m&sort=_doc", &body.to_string());
     let next = json!({ "scroll_id": first["_scroll_id"] }).to_string();
-    let second = door.get("POST /_search/scroll", &next);
+    let second = service.get("POST /_search/scroll", &next);
     for page in [first, second] {
         let shown = page["hits"]["hits"][0]["highlight"]["title"][0].as_str().unwrap_or_default();
         assert!(shown.to_lowercase().contains("<em>fox</em>"), "{page}");
     }
     let types_directory = directory();
-    let door = types::door(&types_directory);
-    door.get("PUT /note/_doc/1?routing=ann", r#"{"title":"Hello there"}"#);
+    let service = types::service(&types_directory);
+    service.get("PUT /note/_doc/1?routing=ann", r#"{"title":"Hello there"}"#);
     let body = json!({ "query": { "match": { "title": "hello" } }, "highlight": { "fields": { "*": {} } } });
-    let answer = door.get("POST /note/_search?routing=ann", &body.to_string());
+    let answer = service.get("POST /note/_search?routing=ann", &body.to_string());
     assert_eq!(
         answer["hits"]["hits"][0]["highlight"],
         json!({ "title": ["<em>Hello</em> there"] }),

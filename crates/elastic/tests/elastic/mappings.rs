@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 #[test]
 fn mappings_of_fields_are_found_by_name_and_pattern() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let mappings = r#"{"mappings":{"properties":{"t1":{"type":"text","fields":{"raw":{"type":"keyword"}}},
         "o":{"properties":{"t1":{"type":"long"},"x":{"type":"ip"}}}}}}"#;
-    door.get("PUT /a", mappings);
-    door.get("PUT /b", r#"{"mappings":{"properties":{"t2":{"type":"text"}}}}"#);
+    service.get("PUT /a", mappings);
+    service.get("PUT /b", r#"{"mappings":{"properties":{"t2":{"type":"text"}}}}"#);
     for (target, expected) in [
         ("a/_mapping/field/t1", "a:t1"),
         ("a/_mapping/field/t1,none", "a:t1"),
@@ -21,7 +21,7 @@ fn mappings_of_fields_are_found_by_name_and_pattern() {
         ("a/_mapping/field/o.*", "a:o.t1,o.x"),
         ("*/_mapping/field/*.raw", "a:t1.raw b:"),
     ] {
-        let answer = door.get(&format!("GET /{target}"), "");
+        let answer = service.get(&format!("GET /{target}"), "");
         let shown = answer.as_object().expect("indexes").iter().map(|(index, of)| {
             let mut fields: Vec<&str> =
                 of["mappings"].as_object().expect("fields").keys().map(String::as_str).collect();
@@ -30,27 +30,28 @@ fn mappings_of_fields_are_found_by_name_and_pattern() {
         });
         assert_eq!(shown.collect::<Vec<_>>().join(" "), expected, "{target}");
     }
-    let one = door.get("GET /a/_mapping/field/t1.raw", "")["a"]["mappings"]["t1.raw"].take();
+    let one = service.get("GET /a/_mapping/field/t1.raw", "")["a"]["mappings"]["t1.raw"].take();
     assert_eq!(one, json!({ "full_name": "t1.raw", "mapping": { "raw": { "type": "keyword" } } }));
-    let full = door.get("GET /b/_mapping/field/t2?include_defaults=true", "");
+    let full = service.get("GET /b/_mapping/field/t2?include_defaults=true", "");
     assert_eq!(
         full["b"]["mappings"]["t2"]["mapping"]["t2"],
         json!({ "type": "text", "index": true, "store": false, "analyzer": "default" })
     );
-    assert_eq!(door.ask("GET /none/_mapping/field/x", "").0, 404);
+    assert_eq!(service.ask("GET /none/_mapping/field/x", "").0, 404);
 }
 
 #[test]
 fn mappings_may_be_changed_where_writes_go_alone() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a-1", r#"{"aliases":{"a":{}}}"#);
-    door.get("PUT /a-2", r#"{"aliases":{"a":{"is_write_index":true},"unwritten":{"is_write_index":false}}}"#);
-    door.get("PUT /_index_template/s", r#"{"index_patterns":["s"],"data_stream":{}}"#);
-    door.get("PUT /_data_stream/s", "");
-    door.get("POST /s/_rollover", "");
+    let service = TestService::open(&directory);
+    service.get("PUT /a-1", r#"{"aliases":{"a":{}}}"#);
+    service
+        .get("PUT /a-2", r#"{"aliases":{"a":{"is_write_index":true},"unwritten":{"is_write_index":false}}}"#);
+    service.get("PUT /_index_template/s", r#"{"index_patterns":["s"],"data_stream":{}}"#);
+    service.get("PUT /_data_stream/s", "");
+    service.get("POST /s/_rollover", "");
     let with = |field: &str| {
-        let all = door.get("GET /*/_mapping?expand_wildcards=all", "");
+        let all = service.get("GET /*/_mapping?expand_wildcards=all", "");
         let indexes = all.as_object().expect("indexes").iter();
         let found = indexes.filter(|(_, of)| !of["mappings"]["properties"][field].is_null());
         found.map(|(name, _)| name.trim_start_matches(".ds-").to_owned()).collect::<Vec<_>>().join(" ")
@@ -63,10 +64,10 @@ fn mappings_may_be_changed_where_writes_go_alone() {
         ("j", "a-*/_mapping?write_index_only=true", "a-1 a-2"),
     ] {
         let body = json!({ "properties": { field: { "type": "long" } } }).to_string();
-        door.get(&format!("PUT /{target}"), &body);
+        service.get(&format!("PUT /{target}"), &body);
         assert_eq!(with(field), expected, "{target}");
     }
-    let (status, answer) = door.ask("PUT /unwritten/_mapping?write_index_only=true", "{}");
+    let (status, answer) = service.ask("PUT /unwritten/_mapping?write_index_only=true", "{}");
     assert_eq!((status, &answer["error"]["type"]), (400, &Value::from("illegal_argument_exception")));
 }
 
@@ -74,7 +75,7 @@ fn mappings_may_be_changed_where_writes_go_alone() {
 #[test]
 fn an_index_has_as_many_fields_as_its_settings_allow() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let fields = |from: usize, to: usize| {
         let all = (from..to).map(|field| (format!("f{field}"), json!({ "type": "long" })));
         Value::Object(all.collect())
@@ -89,39 +90,39 @@ fn an_index_has_as_many_fields_as_its_settings_allow() {
         (20_001, limited(50_000), 400),
     ] {
         let body = json!({ "settings": settings, "mappings": { "properties": fields(0, count) } });
-        let (status, answer) = door.ask("PUT /a", &body.to_string());
+        let (status, answer) = service.ask("PUT /a", &body.to_string());
         assert_eq!(status, expected, "{count} {settings}: {}", answer["error"]["reason"]);
-        door.ask("DELETE /a", "");
+        service.ask("DELETE /a", "");
     }
     // Large templates of shippers say how many fields they have.
     let template = json!({ "index_patterns": ["b"], "template": {
         "settings": { "index": { "mapping": { "total_fields": { "limit": 3_001 } } } },
         "mappings": { "properties": fields(0, 3_000) },
     } });
-    door.get("PUT /_index_template/b", &template.to_string());
-    door.get("PUT /b/_doc/1", r#"{"one":1}"#);
-    let (status, answer) = door.ask("PUT /b/_doc/2", r#"{"one":1,"two":2}"#);
+    service.get("PUT /_index_template/b", &template.to_string());
+    service.get("PUT /b/_doc/1", r#"{"one":1}"#);
+    let (status, answer) = service.ask("PUT /b/_doc/2", r#"{"one":1,"two":2}"#);
     assert_eq!((status, &answer["error"]["type"]), (400, &Value::from("illegal_argument_exception")));
     let added = json!({ "properties": fields(3_000, 3_001) }).to_string();
-    assert_eq!(door.ask("PUT /b/_mapping", &added).0, 400);
-    door.get("PUT /b/_settings", r#"{"index.mapping.total_fields.limit":"3002"}"#);
-    door.get("PUT /b/_mapping", &added);
+    assert_eq!(service.ask("PUT /b/_mapping", &added).0, 400);
+    service.get("PUT /b/_settings", r#"{"index.mapping.total_fields.limit":"3002"}"#);
+    service.get("PUT /b/_mapping", &added);
 }
 
 /// A field that stands for another is searched as that one; those that stand for each other have no values.
 #[test]
 fn fields_stand_for_others_and_not_for_each_other() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"mappings":{"properties":{"n":{"type":"long"},"m":{"type":"alias","path":"n"},
             "x":{"type":"alias","path":"y"},"y":{"type":"alias","path":"x"},"z":{"type":"alias","path":"z"}}}}"#,
     );
-    door.get("PUT /a/_doc/1", r#"{"n":7}"#);
+    service.get("PUT /a/_doc/1", r#"{"n":7}"#);
     for (field, expected) in [("n", 1), ("m", 1), ("x", 0), ("y", 0), ("z", 0)] {
         let body = json!({ "query": { "term": { field: 7 } } }).to_string();
-        assert_eq!(door.get("GET /a/_count", &body)["count"], expected, "{field}");
+        assert_eq!(service.get("GET /a/_count", &body)["count"], expected, "{field}");
     }
 }
 
@@ -129,7 +130,7 @@ fn fields_stand_for_others_and_not_for_each_other() {
 #[test]
 fn capabilities_name_the_indexes_without_them() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for (index, x, y, z) in [
         (
             "a",
@@ -145,9 +146,9 @@ fn capabilities_name_the_indexes_without_them() {
         ),
     ] {
         let body = format!(r#"{{"mappings":{{"properties":{{"x":{x},"y":{y},"z":{z}}}}}}}"#);
-        door.get(&format!("PUT /{index}"), &body);
+        service.get(&format!("PUT /{index}"), &body);
     }
-    let fields = door.get("GET /a,b/_field_caps?fields=*", "")["fields"].take();
+    let fields = service.get("GET /a,b/_field_caps?fields=*", "")["fields"].take();
     let able = |kind: &str| json!({ "type": kind, "searchable": true, "aggregatable": true });
     let with = |mut capability: Value, members: Value| {
         let all = capability.as_object_mut().expect("an object");

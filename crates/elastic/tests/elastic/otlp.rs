@@ -1,9 +1,9 @@
-//! Log records of OpenTelemetry at the door, from request to answer and to what searches find: text in, text
-//! out, in both encodings.
+//! Log records of OpenTelemetry at the service, from request to answer and to what searches find: text in,
+//! text out, in both encodings.
 
 use std::sync::Arc;
 
-use millrace_elastic::{DoorAnswer, DoorRequest, ElasticDoor};
+use millrace_elastic::{ElasticRequest, ElasticResponse, ElasticService};
 use millrace_node::{Node, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,16 +13,16 @@ use crate::protobuf::{message_of, response_of, status_of};
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-/// A node with its door.
-struct LogDoor {
+/// A node with its service.
+struct OtlpTestService {
     node: Arc<Node>,
-    door: ElasticDoor,
+    service: ElasticService,
     _directory: TempDir,
 }
 
-impl LogDoor {
+impl OtlpTestService {
     fn open() -> Self {
-        LogDoor::open_with(|_| {})
+        OtlpTestService::open_with(|_| {})
     }
 
     fn open_with(change: impl FnOnce(&mut Settings)) -> Self {
@@ -30,19 +30,19 @@ impl LogDoor {
         let mut settings = Settings::new(directory.path().join("data"));
         change(&mut settings);
         let node = Node::open(settings).expect("the node opens");
-        LogDoor { door: ElasticDoor::new(Arc::clone(&node)), node, _directory: directory }
+        OtlpTestService { service: ElasticService::new(Arc::clone(&node)), node, _directory: directory }
     }
 
-    fn answer(&self, request: &str, content_type: &str, body: &[u8]) -> DoorAnswer {
+    fn answer(&self, request: &str, content_type: &str, body: &[u8]) -> ElasticResponse {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        self.door.answer(&DoorRequest {
+        self.service.answer(&ElasticRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             content_type: content_type.to_owned(),
             body: body.to_vec(),
-            ..DoorRequest::default()
+            ..ElasticRequest::default()
         })
     }
 
@@ -76,7 +76,7 @@ impl LogDoor {
     }
 }
 
-impl Drop for LogDoor {
+impl Drop for OtlpTestService {
     fn drop(&mut self) {
         self.node.close();
     }
@@ -150,13 +150,13 @@ const FIELDS: [(&str, &str); 27] = [
 
 #[test]
 fn each_field_is_in_the_document_in_both_encodings() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     for (record, expected) in FIELDS {
         let record: Value = serde_json::from_str(record).expect("the table has JSON");
         let mut expected: Value = serde_json::from_str(expected).expect("the table has JSON");
         for content_type in [PROTOBUF, JSON] {
-            assert_eq!(door.send(content_type, &request_of(json!([record]))), json!({}), "{record}");
-            let found = door.find("logs-generic-default", "*");
+            assert_eq!(service.send(content_type, &request_of(json!([record]))), json!({}), "{record}");
+            let found = service.find("logs-generic-default", "*");
             let mut found = found.into_iter().next().expect("it is stored");
             if expected.get("@timestamp").is_none() {
                 let now = found["@timestamp"].as_str().expect("each document has a time");
@@ -165,14 +165,14 @@ fn each_field_is_in_the_document_in_both_encodings() {
             }
             expected["data_stream"] = json!({ "type": "logs", "dataset": "generic", "namespace": "default" });
             assert_eq!(found, expected, "{content_type} {record}");
-            assert_eq!(door.json("DELETE /_data_stream/logs-generic-default", "").0, 200);
+            assert_eq!(service.json("DELETE /_data_stream/logs-generic-default", "").0, 200);
         }
     }
 }
 
 #[test]
 fn resources_and_scopes_are_in_each_of_their_records() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let attribute = |key: &str, text: &str| json!([{ "key": key, "value": { "stringValue": text } }]);
     let record = |number: u64| json!({ "timeUnixNano": (number * 1_000_000).to_string() });
     let request = json!({ "resourceLogs": [
@@ -197,21 +197,21 @@ fn resources_and_scopes_are_in_each_of_their_records() {
         "schema_url": "https://x/2",
     });
     for content_type in [PROTOBUF, JSON] {
-        assert_eq!(door.send(content_type, &request), json!({}));
-        let found = door.find("logs-generic-default", "*");
+        assert_eq!(service.send(content_type, &request), json!({}));
+        let found = service.find("logs-generic-default", "*");
         let parts: Vec<(&Value, &Value)> =
             found.iter().map(|source| (&source["resource"], &source["scope"])).collect();
         let none = &Value::Null;
         assert_eq!(parts, [(&resource, &scope), (&resource, &scope), (&resource, none), (none, none)]);
-        assert_eq!(door.find("logs-*", "resource.attributes.service.name:a").len(), 3);
-        assert_eq!(door.find("logs-*", "scope.name:lib").len(), 2);
-        assert_eq!(door.json("DELETE /_data_stream/logs-generic-default", "").0, 200);
+        assert_eq!(service.find("logs-*", "resource.attributes.service.name:a").len(), 3);
+        assert_eq!(service.find("logs-*", "scope.name:lib").len(), 2);
+        assert_eq!(service.json("DELETE /_data_stream/logs-generic-default", "").0, 200);
     }
 }
 
 #[test]
 fn attributes_name_the_data_stream() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let long = "x".repeat(150);
     for (record, scope, resource, expected) in [
         ("", "", "", "logs-generic-default"),
@@ -238,9 +238,9 @@ fn attributes_name_the_data_stream() {
             }],
         }] });
         for content_type in [PROTOBUF, JSON] {
-            assert_eq!(door.send(content_type, &request), json!({}), "{record} {scope} {resource}");
+            assert_eq!(service.send(content_type, &request), json!({}), "{record} {scope} {resource}");
         }
-        let (status, streams) = door.json("GET /_data_stream", "");
+        let (status, streams) = service.json("GET /_data_stream", "");
         let names: Vec<&str> = streams["data_streams"]
             .as_array()
             .expect("streams")
@@ -248,21 +248,21 @@ fn attributes_name_the_data_stream() {
             .map(|stream| stream["name"].as_str().expect("a name"))
             .collect();
         assert_eq!((status, names), (200, vec![expected]), "{record} {scope} {resource}");
-        assert_eq!(door.find(expected, "*").len(), 2, "{expected}");
-        assert_eq!(door.json(&format!("DELETE /_data_stream/{expected}"), "").0, 200);
+        assert_eq!(service.find(expected, "*").len(), 2, "{expected}");
+        assert_eq!(service.json(&format!("DELETE /_data_stream/{expected}"), "").0, 200);
     }
 }
 
 #[test]
 fn numbers_of_json_may_be_texts_and_unknown_names_are_passed_over() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let body = r#"{"resourceLogs":[{"unknown":[{}],"resource":null,"scopeLogs":[{"scope":null,"logRecords":[
         {"timeUnixNano":1700000000000000000,"severityNumber":"9","severity_text":"passed over","flags":null,
          "traceId":"5B8EFFF798038103D269B633813FC60C","attributes":[{"key":"i","value":{"intValue":7}},
          {"key":"e","value":{"intValue":1e3}},{"key":"n","value":{"stringValue":null,"newValue":1}}],"body":null}]}]},
         {"scopeLogs":null}],"more":{}}"#;
-    assert_eq!(door.json("POST /v1/logs", body), (200, json!({})));
-    let found = door.find("logs-generic-default", "*");
+    assert_eq!(service.json("POST /v1/logs", body), (200, json!({})));
+    let found = service.find("logs-generic-default", "*");
     assert_eq!(found[0]["@timestamp"], "2023-11-14T22:13:20Z");
     assert_eq!(found[0]["attributes"], json!({ "i": 7, "e": 1000, "n": null }));
     assert_eq!(found[0]["trace_id"], "5b8efff798038103d269b633813fc60c");
@@ -271,7 +271,7 @@ fn numbers_of_json_may_be_texts_and_unknown_names_are_passed_over() {
 
 #[test]
 fn a_record_that_cannot_be_read_is_rejected_alone() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let (mut deep, mut wide) = (json!({ "stringValue": "x" }), Vec::new());
     for _ in 0..25 {
         deep = json!({ "arrayValue": { "values": [deep] } });
@@ -288,14 +288,14 @@ fn a_record_that_cannot_be_read_is_rejected_alone() {
     ] {
         for content_type in [PROTOBUF, JSON] {
             let records = json!([{ "severityText": "first" }, record, record, { "severityText": "last" }]);
-            let answer = door.send(content_type, &request_of(records));
+            let answer = service.send(content_type, &request_of(records));
             let partial = &answer["partialSuccess"];
             assert_eq!(partial["rejectedLogRecords"], "2", "{content_type} {reason}");
             let told = partial["errorMessage"].as_str().expect("a text");
             assert!(told.contains(reason), "{content_type} {told}");
-            let found = door.find("logs-generic-default", "*").len();
+            let found = service.find("logs-generic-default", "*").len();
             assert_eq!(found, 2, "{content_type} {reason}");
-            assert_eq!(door.json("DELETE /_data_stream/logs-generic-default", "").0, 200);
+            assert_eq!(service.json("DELETE /_data_stream/logs-generic-default", "").0, 200);
         }
     }
     for (record, reason) in [
@@ -316,7 +316,7 @@ fn a_record_that_cannot_be_read_is_rejected_alone() {
         (r#"{"body":{"stringValue":"\ud800"}}"#, "a part of the request cannot be read: "),
     ] {
         let body = format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{record},{{}}]}}]}}]}}"#);
-        let (status, answer) = door.json("POST /v1/logs", &body);
+        let (status, answer) = service.json("POST /v1/logs", &body);
         let partial = &answer["partialSuccess"];
         assert_eq!((status, &partial["rejectedLogRecords"]), (200, &json!("1")), "{record}");
         let told = partial["errorMessage"].as_str().expect("a text");
@@ -326,7 +326,7 @@ fn a_record_that_cannot_be_read_is_rejected_alone() {
 
 #[test]
 fn a_request_that_is_refused_stores_nothing() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let good = message_of(&request_of(json!([{ "severityText": "good" }])));
     let after = |rest: &[u8]| [&good, rest].concat();
     let many = "{},".repeat(20_000);
@@ -400,7 +400,7 @@ fn a_request_that_is_refused_stores_nothing() {
             "Incorrect HTTP method for uri [/v1/logs] and method [GET], allowed: [POST]",
         ),
     ] {
-        let answer = door.answer(request, content_type, &body);
+        let answer = service.answer(request, content_type, &body);
         assert_eq!(answer.status, status, "{message}");
         let is_protobuf = content_type == PROTOBUF;
         assert_eq!(answer.content_type, if is_protobuf { PROTOBUF } else { JSON }, "{message}");
@@ -413,13 +413,13 @@ fn a_request_that_is_refused_stores_nothing() {
         assert!(text.starts_with(message), "{text}");
         assert_eq!(answer.retry_after_s, None, "{message}");
     }
-    assert_eq!(door.json("GET /_data_stream", "").1, json!({ "data_streams": [] }));
-    assert_eq!(door.json("GET /_count", "").1["count"], 0);
+    assert_eq!(service.json("GET /_data_stream", "").1, json!({ "data_streams": [] }));
+    assert_eq!(service.json("GET /_count", "").1["count"], 0);
 }
 
 #[test]
 fn no_value_refuses_a_record() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let record = |value: Value| json!({ "attributes": [{ "key": "code", "value": value }] });
     let kinds = [
         json!({ "intValue": "7" }),
@@ -430,47 +430,47 @@ fn no_value_refuses_a_record() {
     ];
     for content_type in [PROTOBUF, JSON] {
         let records: Vec<Value> = kinds.iter().cloned().map(record).collect();
-        assert_eq!(door.send(content_type, &request_of(Value::Array(records))), json!({}));
+        assert_eq!(service.send(content_type, &request_of(Value::Array(records))), json!({}));
     }
-    assert_eq!(door.find("logs-generic-default", "*").len(), 10);
+    assert_eq!(service.find("logs-generic-default", "*").len(), 10);
     for query in ["attributes.code:7", "attributes.code:text", "attributes.code.a:true"] {
-        assert_eq!(door.find("logs-generic-default", query).len(), 2, "{query}");
+        assert_eq!(service.find("logs-generic-default", query).len(), 2, "{query}");
     }
     let status =
         |number: u64| json!({ "attributes": [{ "key": "status", "value": { "intValue": number } }] });
-    assert_eq!(door.send(JSON, &request_of(json!([status(99), status(404), status(503)]))), json!({}));
+    assert_eq!(service.send(JSON, &request_of(json!([status(99), status(404), status(503)]))), json!({}));
     for (range, expected) in [("%3E=404", 2), ("%3E404", 1), ("%3C100", 1), ("%5B50%20TO%20500%5D", 2)] {
         let query = format!("attributes.status:{range}");
-        assert_eq!(door.find("logs-generic-default", &query).len(), expected, "{query}");
+        assert_eq!(service.find("logs-generic-default", &query).len(), expected, "{query}");
     }
     let names = |from: u32| (from..from + 600).map(|n| json!({ "key": format!("k{n}"), "value": {} }));
     let many = [names(0), names(600)].map(|names| json!({ "attributes": names.collect::<Vec<_>>() }));
-    assert_eq!(door.send(JSON, &request_of(json!(many))), json!({}));
+    assert_eq!(service.send(JSON, &request_of(json!(many))), json!({}));
     // A template of the user's types the attribute, and what does not fit is kept and told.
     let template = r#"{"index_patterns":["logs-typed-*"],"data_stream":{},"template":{"mappings":{"properties":{"attributes":
         {"properties":{"code":{"type":"long"}}}}}}}"#;
-    assert_eq!(door.json("PUT /_index_template/typed", template).0, 200);
+    assert_eq!(service.json("PUT /_index_template/typed", template).0, 200);
     let typed = json!({ "key": "data_stream.dataset", "value": { "stringValue": "typed" } });
     let records = kinds.map(|value| json!({ "attributes": [typed, { "key": "code", "value": value }] }));
-    let partial = door.send(PROTOBUF, &request_of(json!(records)))["partialSuccess"].clone();
+    let partial = service.send(PROTOBUF, &request_of(json!(records)))["partialSuccess"].clone();
     assert_eq!(partial["rejectedLogRecords"], "0");
     assert_eq!(
         partial["errorMessage"],
         "all records are stored, 3 of them with values that are not found by their fields; data stream \
          [logs-typed-default]: failed to parse field [attributes.code] of type [long]"
     );
-    assert_eq!(door.find("logs-typed-default", "*").len(), 5);
-    assert_eq!(door.find("logs-typed-default", "attributes.code:7").len(), 1);
+    assert_eq!(service.find("logs-typed-default", "*").len(), 5);
+    assert_eq!(service.find("logs-typed-default", "attributes.code:7").len(), 1);
 }
 
 #[test]
 fn indexes_that_take_no_records_reject_them_and_others_are_stored() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let template = r#"{"index_patterns":["logs-strict-*"],"data_stream":{},"template":{
         "settings":{"index.mode":"standard"},"mappings":{"dynamic":"strict","properties":{"attributes":{"dynamic":"strict","properties":{}}}}}}"#;
-    assert_eq!(door.json("PUT /_index_template/strict", template).0, 200);
-    assert_eq!(door.json("PUT /logs-closed-default", "{}").0, 200);
-    assert_eq!(door.json("POST /logs-closed-default/_close", "").0, 200);
+    assert_eq!(service.json("PUT /_index_template/strict", template).0, 200);
+    assert_eq!(service.json("PUT /logs-closed-default", "{}").0, 200);
+    assert_eq!(service.json("POST /logs-closed-default/_close", "").0, 200);
     let record = |dataset: &str| json!({ "attributes": [{ "key": "data_stream.dataset", "value": { "stringValue": dataset } }] });
     for (dataset, reason) in [
         (
@@ -479,16 +479,16 @@ fn indexes_that_take_no_records_reject_them_and_others_are_stored() {
         ),
         ("closed", "closed"),
     ] {
-        let answer = door.send(PROTOBUF, &request_of(json!([record(dataset), record("open")])));
+        let answer = service.send(PROTOBUF, &request_of(json!([record(dataset), record("open")])));
         let expected = json!({ "rejectedLogRecords": "1", "errorMessage": reason });
         assert_eq!(answer["partialSuccess"], expected, "{dataset}");
     }
-    assert_eq!(door.find("logs-open-default", "*").len(), 2);
+    assert_eq!(service.find("logs-open-default", "*").len(), 2);
 }
 
 #[test]
 fn records_are_found_and_survive_a_rollover() {
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let record = |second: u64, level: &str, text: &str| {
         json!({
             "timeUnixNano": (1_700_000_000_000_000_000 + second * 1_000_000_000).to_string(),
@@ -496,31 +496,31 @@ fn records_are_found_and_survive_a_rollover() {
         })
     };
     let records: Vec<Value> = (0..5_000).map(|n| record(n, "INFO", "nothing happened")).collect();
-    assert_eq!(door.send(PROTOBUF, &request_of(json!(records))), json!({}));
-    assert_eq!(door.json("POST /logs-generic-default/_rollover", "").0, 200);
+    assert_eq!(service.send(PROTOBUF, &request_of(json!(records))), json!({}));
+    assert_eq!(service.json("POST /logs-generic-default/_rollover", "").0, 200);
     let record = record(9_000, "ERROR", "the disk is gone");
-    assert_eq!(door.send(JSON, &request_of(json!([record]))), json!({}));
-    assert_eq!(door.json("GET /logs-generic-default/_count", "").1["count"], 5_001);
-    assert_eq!(door.find("logs-*", "body.text:disk").len(), 1);
-    assert_eq!(door.find("logs-*", "severity_text:ERROR").len(), 1);
-    assert_eq!(door.find("logs-*", "severity_number:%5B10%20TO%2019%5D").len(), 10);
+    assert_eq!(service.send(JSON, &request_of(json!([record]))), json!({}));
+    assert_eq!(service.json("GET /logs-generic-default/_count", "").1["count"], 5_001);
+    assert_eq!(service.find("logs-*", "body.text:disk").len(), 1);
+    assert_eq!(service.find("logs-*", "severity_text:ERROR").len(), 1);
+    assert_eq!(service.find("logs-*", "severity_number:%5B10%20TO%2019%5D").len(), 10);
     assert_eq!(
-        door.find("logs-*", "@timestamp:%5B2023-11-14T22:13:20Z%20TO%202023-11-14T22:13:29.5Z%5D").len(),
+        service.find("logs-*", "@timestamp:%5B2023-11-14T22:13:20Z%20TO%202023-11-14T22:13:29.5Z%5D").len(),
         10
     );
-    let (_, mapping) = door.json("GET /.ds-logs-generic-default-000002/_mapping", "");
+    let (_, mapping) = service.json("GET /.ds-logs-generic-default-000002/_mapping", "");
     let properties = &mapping[".ds-logs-generic-default-000002"]["mappings"]["properties"];
     assert_eq!(properties["attributes"]["type"], "flattened");
 }
 
 #[test]
 fn a_full_disk_asks_to_be_repeated() {
-    let door = LogDoor::open_with(|settings| settings.disk_reserve = u64::MAX);
+    let service = OtlpTestService::open_with(|settings| settings.disk_reserve = u64::MAX);
     let request = request_of(json!([{ "severityText": "late" }]));
     for content_type in [PROTOBUF, JSON] {
         let body =
             if content_type == PROTOBUF { message_of(&request) } else { request.to_string().into_bytes() };
-        let answer = door.answer("POST /v1/logs", content_type, &body);
+        let answer = service.answer("POST /v1/logs", content_type, &body);
         assert_eq!((answer.status, answer.retry_after_s), (429, Some(1)));
         let told = match content_type {
             PROTOBUF => status_of(&answer.body),
@@ -529,25 +529,25 @@ fn a_full_disk_asks_to_be_repeated() {
         assert_eq!(told["code"], 8, "{told}");
         assert!(told["message"].as_str().is_some_and(|text| text.contains("disk")), "{told}");
     }
-    assert_eq!(door.json("GET /_count", "").1["count"], 0);
+    assert_eq!(service.json("GET /_count", "").1["count"], 0);
 }
 
 #[test]
 fn requests_that_fill_the_queue_are_stored_whole() {
     const SENDERS: usize = 14;
     const RECORDS: usize = 2_000;
-    let door = LogDoor::open();
+    let service = OtlpTestService::open();
     let request = request_of(Value::Array(vec![json!({}); RECORDS]));
     let body = message_of(&request);
-    assert_eq!(door.send(JSON, &request_of(json!([{}]))), json!({}));
+    assert_eq!(service.send(JSON, &request_of(json!([{}]))), json!({}));
     std::thread::scope(|scope| {
         for _ in 0..SENDERS {
             scope.spawn(|| {
-                let answer = door.answer("POST /v1/logs", PROTOBUF, &body);
+                let answer = service.answer("POST /v1/logs", PROTOBUF, &body);
                 assert_eq!((answer.status, answer.body), (200, Vec::new()));
             });
         }
     });
-    let count = door.json("GET /logs-*/_count", "").1["count"].clone();
+    let count = service.json("GET /logs-*/_count", "").1["count"].clone();
     assert_eq!(count, SENDERS * RECORDS + 1);
 }

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 #[test]
 fn a_data_stream_gets_its_next_index_once_a_condition_holds() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs*"],"data_stream":{}}"#);
-    door.get("PUT /_data_stream/logs", "");
-    door.get("POST /logs/_doc", r#"{"@timestamp":1}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", r#"{"index_patterns":["logs*"],"data_stream":{}}"#);
+    service.get("PUT /_data_stream/logs", "");
+    service.get("POST /logs/_doc", r#"{"@timestamp":1}"#);
     for (request, body, is_done, held) in [
         ("POST /logs/_rollover?dry_run", "", false, json!({})),
         (
@@ -32,7 +32,7 @@ fn a_data_stream_gets_its_next_index_once_a_condition_holds() {
             json!({ "[max_docs: 9]": false, "[max_age: 0s]": true }),
         ),
     ] {
-        let answer = door.get(request, body);
+        let answer = service.get(request, body);
         assert_eq!(
             (&answer["rolled_over"], &answer["conditions"]),
             (&json!(is_done), &held),
@@ -41,34 +41,34 @@ fn a_data_stream_gets_its_next_index_once_a_condition_holds() {
         assert_eq!(answer["new_index"], ".ds-logs-000002", "{request} {body}");
         let generation = if is_done { 2 } else { 1 };
         assert_eq!(
-            door.get("GET /_data_stream/logs", "")["data_streams"][0]["generation"],
+            service.get("GET /_data_stream/logs", "")["data_streams"][0]["generation"],
             generation,
             "{body}"
         );
     }
-    assert_eq!(door.get("POST /logs/_rollover", "{}")["new_index"], ".ds-logs-000003");
+    assert_eq!(service.get("POST /logs/_rollover", "{}")["new_index"], ".ds-logs-000003");
 }
 
 #[test]
 fn an_alias_moves_to_its_next_index() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /_index_template/t",
         r#"{"index_patterns":["moved-*","named-*"],"template":{"settings":{"index.priority":3}}}"#,
     );
-    door.get("PUT /moved-9", r#"{"aliases":{"moved":{},"other":{}}}"#);
-    door.get("PUT /named-1", r#"{"aliases":{"named":{"is_write_index":true,"filter":{"term":{"n":1}}}}}"#);
+    service.get("PUT /moved-9", r#"{"aliases":{"moved":{},"other":{}}}"#);
+    service.get("PUT /named-1", r#"{"aliases":{"named":{"is_write_index":true,"filter":{"term":{"n":1}}}}}"#);
     let body = r#"{"settings":{"index.refresh_interval":"7s"},"aliases":{"also":{}},"mappings":{"properties":{"n":{"type":"byte"}}}}"#;
     for (target, old, new) in [
         ("moved/_rollover", "moved-9", "moved-000010"),
         ("named/_rollover", "named-1", "named-000002"),
         ("named/_rollover/named-x", "named-000002", "named-x"),
     ] {
-        let answer = door.get(&format!("POST /{target}"), body);
+        let answer = service.get(&format!("POST /{target}"), body);
         assert_eq!((&answer["old_index"], &answer["new_index"]), (&json!(old), &json!(new)), "{target}");
         assert_eq!(answer["rolled_over"], true, "{target}");
-        let index = door.get(&format!("GET /{new}"), "")[new].take();
+        let index = service.get(&format!("GET /{new}"), "")[new].take();
         let settings = &index["settings"]["index"];
         assert_eq!(
             (&settings["priority"], &settings["refresh_interval"]),
@@ -78,16 +78,16 @@ fn an_alias_moves_to_its_next_index() {
         assert_eq!(index["mappings"]["properties"]["n"]["type"], "byte", "{target}");
         let alias = target.split('/').next().expect("a name");
         assert!(index["aliases"][alias].is_object() && index["aliases"]["also"].is_object(), "{index}");
-        assert_eq!(door.get(&format!("PUT /{alias}/_doc/1"), r#"{"n":1}"#)["_index"], new);
+        assert_eq!(service.get(&format!("PUT /{alias}/_doc/1"), r#"{"n":1}"#)["_index"], new);
     }
     // What a request or a template says of the alias does not keep it from writes.
     for alias in ["moved", "named"] {
         let body = json!({ "aliases": { alias: { "is_write_index": false } } }).to_string();
         let new = format!("{alias}-last");
-        door.get(&format!("POST /{alias}/_rollover/{new}"), &body);
-        assert_eq!(door.get(&format!("PUT /{alias}/_doc/2"), r#"{"n":1}"#)["_index"], new.as_str());
+        service.get(&format!("POST /{alias}/_rollover/{new}"), &body);
+        assert_eq!(service.get(&format!("PUT /{alias}/_doc/2"), r#"{"n":1}"#)["_index"], new.as_str());
     }
-    let aliases = |index: &str| door.get(&format!("GET /{index}/_alias"), "")[index]["aliases"].take();
+    let aliases = |index: &str| service.get(&format!("GET /{index}/_alias"), "")[index]["aliases"].take();
     assert_eq!(aliases("moved-9"), json!({ "other": {} }));
     assert_eq!(
         aliases("named-1"),
@@ -99,13 +99,13 @@ fn an_alias_moves_to_its_next_index() {
 #[test]
 fn a_rollover_that_cannot_be_done_changes_nothing() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_index_template/s", r#"{"index_patterns":["s"],"data_stream":{}}"#);
-    door.get("PUT /_data_stream/s", "");
-    door.get("PUT /one", r#"{"aliases":{"a":{},"both":{}}}"#);
-    door.get("PUT /two-1", r#"{"aliases":{"b":{"is_write_index":true},"both":{}}}"#);
-    door.get("PUT /two-000002", "{}");
-    let before = door.get("GET /*/_alias?expand_wildcards=all", "");
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/s", r#"{"index_patterns":["s"],"data_stream":{}}"#);
+    service.get("PUT /_data_stream/s", "");
+    service.get("PUT /one", r#"{"aliases":{"a":{},"both":{}}}"#);
+    service.get("PUT /two-1", r#"{"aliases":{"b":{"is_write_index":true},"both":{}}}"#);
+    service.get("PUT /two-000002", "{}");
+    let before = service.get("GET /*/_alias?expand_wildcards=all", "");
     for (request, body, expected) in [
         ("POST /none/_rollover", "", "400 illegal_argument_exception"),
         ("POST /one/_rollover", "", "400 illegal_argument_exception"),
@@ -126,10 +126,10 @@ fn a_rollover_that_cannot_be_done_changes_nothing() {
             "400 mapper_parsing_exception",
         ),
     ] {
-        let (status, answer) = door.ask(request, body);
+        let (status, answer) = service.ask(request, body);
         let kind = answer["error"]["type"].as_str().unwrap_or_default();
         assert_eq!(format!("{status} {kind}"), expected, "{request} {body}: {answer}");
-        let after: Value = door.get("GET /*/_alias?expand_wildcards=all", "");
+        let after: Value = service.get("GET /*/_alias?expand_wildcards=all", "");
         assert_eq!(after, before, "{request} {body}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 fn ids(hits: &Value) -> String {
     let hits = hits["hits"].as_array().expect("hits").iter();
@@ -12,15 +12,16 @@ fn ids(hits: &Value) -> String {
 #[test]
 fn nested_objects_match_as_wholes() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"mappings":{"properties":{"c":{"type":"nested","properties":{
             "who":{"type":"keyword"},"stars":{"type":"integer"},"deep":{"type":"nested"}}}}}}"#,
     );
-    door.get("PUT /a/_doc/1", r#"{"c":[{"who":"ann","stars":5},{"who":"bob","stars":1,"deep":[{"x":1}]}]}"#);
-    door.get("PUT /a/_doc/2", r#"{"c":{"who":"ann","stars":1}}"#);
-    door.get("PUT /a/_doc/3", r#"{"n":1}"#);
+    service
+        .get("PUT /a/_doc/1", r#"{"c":[{"who":"ann","stars":5},{"who":"bob","stars":1,"deep":[{"x":1}]}]}"#);
+    service.get("PUT /a/_doc/2", r#"{"c":{"who":"ann","stars":1}}"#);
+    service.get("PUT /a/_doc/3", r#"{"n":1}"#);
     let both = r#"{"bool":{"must":[{"term":{"c.who":"ann"}},{"term":{"c.stars":1}}]}}"#;
     for (query, expected) in [
         (format!(r#"{{"nested":{{"path":"c","query":{both}}}}}"#), "2"),
@@ -35,11 +36,11 @@ fn nested_objects_match_as_wholes() {
         (r#"{"nested":{"path":"d","query":{"match_all":{}},"ignore_unmapped":true}}"#.to_owned(), ""),
         (r#"{"bool":{"must_not":{"nested":{"path":"c","query":{"match_all":{}}}}}}"#.to_owned(), "3"),
     ] {
-        let found = door.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
+        let found = service.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
         assert_eq!(ids(&found["hits"]), expected, "{query}");
     }
     let query = r#"{"query":{"nested":{"path":"c","query":{"term":{"c.who":"bob"}},"inner_hits":{}}}}"#;
-    let found = &door.get("GET /a/_search", query)["hits"]["hits"][0];
+    let found = &service.get("GET /a/_search", query)["hits"]["hits"][0];
     let inner = &found["inner_hits"]["c"]["hits"];
     assert_eq!(inner["total"]["value"], 1);
     assert_eq!(inner["hits"][0]["_nested"], json!({ "field": "c", "offset": 1 }));
@@ -47,7 +48,7 @@ fn nested_objects_match_as_wholes() {
     let aggregated = r#"{"size":0,"aggs":{"c":{"nested":{"path":"c"},"aggs":{
         "ann":{"filter":{"term":{"c.who":"ann"}},"aggs":{
             "stars":{"sum":{"field":"c.stars"}},"back":{"reverse_nested":{}}}}}}}}"#;
-    let answer = &door.get("GET /a/_search", aggregated)["aggregations"]["c"];
+    let answer = &service.get("GET /a/_search", aggregated)["aggregations"]["c"];
     assert_eq!((&answer["doc_count"], &answer["ann"]["stars"]["value"]), (&json!(3), &json!(6.0)));
     assert_eq!(answer["ann"]["back"]["doc_count"], 2);
     for (body, reason) in [
@@ -59,7 +60,7 @@ fn nested_objects_match_as_wholes() {
         (r#"{"query":{"nested":{"path":"c","query":{"match_all":{}},"score_mode":"best"}}}"#, "score mode"),
         (r#"{"aggs":{"r":{"reverse_nested":{}}}}"#, "can only be used inside"),
     ] {
-        let (status, answer) = door.ask("GET /a/_search", body);
+        let (status, answer) = service.ask("GET /a/_search", body);
         assert!(status == 400 && answer.to_string().contains(reason), "{body}: {answer}");
     }
 }
@@ -67,18 +68,18 @@ fn nested_objects_match_as_wholes() {
 #[test]
 fn ranges_of_documents_have_relations_to_those_of_queries() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"mappings":{"properties":{"n":{"type":"integer_range"},"x":{"type":"double_range"},
             "d":{"type":"date_range"},"ip":{"type":"ip_range"}}}}"#,
     );
-    door.get(
+    service.get(
         "PUT /a/_doc/1",
         r#"{"n":{"gte":1,"lte":5},"x":{"gt":1,"lt":2},"d":{"gte":"2024-01-01","lt":"2024-02-01"}}"#,
     );
-    door.get("PUT /a/_doc/2", r#"{"n":{"gte":4,"lt":7},"ip":"10.0.0.0/8"}"#);
-    door.get("PUT /a/_doc/3", r#"{"n":{"gt":6},"ip":{"gte":"10.0.0.1","lte":"192.168.0.1"}}"#);
+    service.get("PUT /a/_doc/2", r#"{"n":{"gte":4,"lt":7},"ip":"10.0.0.0/8"}"#);
+    service.get("PUT /a/_doc/3", r#"{"n":{"gt":6},"ip":{"gte":"10.0.0.1","lte":"192.168.0.1"}}"#);
     for (query, expected) in [
         (r#"{"term":{"n":5}}"#, "1 2"),
         (r#"{"term":{"n":7}}"#, "3"),
@@ -98,23 +99,23 @@ fn ranges_of_documents_have_relations_to_those_of_queries() {
         (r#"{"range":{"n":{"lte":6,"relation":"within"}}}"#, "1 2"),
         (r#"{"range":{"d":{"gte":"2024-01-31","lte":"2024-03","relation":"intersects"}}}"#, "1"),
     ] {
-        let found = door.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
+        let found = service.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
         assert_eq!(ids(&found["hits"]), expected, "{query}");
     }
-    door.get("PUT /a/_doc/4", r#"{"point":1}"#);
+    service.get("PUT /a/_doc/4", r#"{"point":1}"#);
     for body in [
         r#"{"query":{"range":{"n":{"gte":1,"relation":"beside"}}}}"#,
         r#"{"query":{"range":{"point":{"gte":1,"relation":"disjoint"}}}}"#,
         r#"{"query":{"range":{"n":{"gte":"many"}}}}"#,
     ] {
-        assert_eq!(door.ask("GET /a/_search", body).0, 400, "{body}");
+        assert_eq!(service.ask("GET /a/_search", body).0, 400, "{body}");
     }
 }
 
 #[test]
 fn hits_are_collapsed_by_a_value() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for (id, document) in [
         ("1", r#"{"g":1,"n":5,"v":"x"}"#),
         ("2", r#"{"g":1,"n":9,"v":"y"}"#),
@@ -123,20 +124,20 @@ fn hits_are_collapsed_by_a_value() {
         ("5", r#"{"n":2}"#),
         ("6", r#"{"g":1,"n":1,"v":"x"}"#),
     ] {
-        door.get(&format!("PUT /a/_doc/{id}"), document);
+        service.get(&format!("PUT /a/_doc/{id}"), document);
     }
     let body = r#"{"sort":[{"n":"desc"}],"collapse":{"field":"g","inner_hits":[
         {"name":"two","size":2,"sort":[{"n":"asc"}]},
         {"name":"kinds","collapse":{"field":"v.keyword"},"sort":[{"n":"asc"}]}]}}"#;
-    let found = &door.get("GET /a/_search", body)["hits"];
+    let found = &service.get("GET /a/_search", body)["hits"];
     assert_eq!((ids(found).as_str(), &found["total"]["value"]), ("2 3 4", &json!(6)));
     let first = &found["hits"][0];
     assert_eq!(first["fields"]["g"], json!([1]));
     let inner = &first["inner_hits"]["two"]["hits"];
     assert_eq!((ids(inner).as_str(), &inner["total"]["value"]), ("6 1", &json!(3)));
     assert_eq!(ids(&first["inner_hits"]["kinds"]["hits"]), "6 2");
-    let page =
-        &door.get("GET /a/_search", r#"{"sort":["n"],"from":1,"size":1,"collapse":{"field":"g"}}"#)["hits"];
+    let page = &service.get("GET /a/_search", r#"{"sort":["n"],"from":1,"size":1,"collapse":{"field":"g"}}"#)
+        ["hits"];
     assert_eq!(ids(page), "5");
     for (request, body) in [
         ("GET /a/_search", r#"{"collapse":{"field":"v"}}"#),
@@ -146,23 +147,23 @@ fn hits_are_collapsed_by_a_value() {
         ("GET /a/_search?scroll=1m", r#"{"collapse":{"field":"g"}}"#),
         ("GET /a/_search", r#"{"collapse":{"field":"g"},"sort":["n"],"search_after":[1]}"#),
     ] {
-        assert_eq!(door.ask(request, body).0, 400, "{body}");
+        assert_eq!(service.ask(request, body).0, 400, "{body}");
     }
-    door.get("PUT /a/_doc/7", r#"{"g":[1,2]}"#);
-    let (status, answer) = door.ask("GET /a/_search", r#"{"collapse":{"field":"g"}}"#);
+    service.get("PUT /a/_doc/7", r#"{"g":[1,2]}"#);
+    let (status, answer) = service.ask("GET /a/_search", r#"{"collapse":{"field":"g"}}"#);
     assert!(status == 400 && answer.to_string().contains("must be single valued"), "{answer}");
 }
 
 #[test]
 fn pages_of_collapsed_hits_keep_what_they_reach() {
     let directory = directory();
-    let door = TestDoor::open_small(&directory, 4 << 20);
+    let service = TestService::open_small(&directory, 4 << 20);
     let text = "x".repeat(4_000);
     let lines = (0..600).map(|n| {
         let document = json!({ "n": n, "g": n % 5, "t": text });
         format!("{{\"index\":{{\"_id\":\"{n}\"}}}}\n{document}\n")
     });
-    assert_eq!(door.get("POST /a/_bulk", &lines.collect::<String>())["errors"], false);
+    assert_eq!(service.get("POST /a/_bulk", &lines.collect::<String>())["errors"], false);
     // In the order in which the documents come, and in the opposite one.
     for (order, heads) in [("asc", "0 1 2 3 4"), ("desc", "599 598 597 596 595")] {
         let body = json!({ "sort": [{ "n": order }], "collapse": { "field": "g", "inner_hits": [
@@ -170,7 +171,7 @@ fn pages_of_collapsed_hits_keep_what_they_reach() {
             { "name": "high", "from": 1, "size": 3, "sort": [{ "n": "desc" }], "_source": false },
             { "name": "best", "size": 1, "_source": false },
         ] } });
-        let found = &door.get("GET /a/_search", &body.to_string())["hits"];
+        let found = &service.get("GET /a/_search", &body.to_string())["hits"];
         assert_eq!((ids(found).as_str(), &found["total"]["value"]), (heads, &json!(600)), "{order}");
         for hit in found["hits"].as_array().expect("hits") {
             let group = hit["_source"]["g"].as_u64().expect("a number");
@@ -190,10 +191,10 @@ fn pages_of_collapsed_hits_keep_what_they_reach() {
 #[test]
 fn terms_may_stand_in_another_document() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /lists/_doc/1", r#"{"of":{"ids":[2,3]}}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /lists/_doc/1", r#"{"of":{"ids":[2,3]}}"#);
     for number in 1..=3 {
-        door.get(&format!("PUT /a/_doc/{number}"), &format!(r#"{{"n":{number}}}"#));
+        service.get(&format!("PUT /a/_doc/{number}"), &format!(r#"{{"n":{number}}}"#));
     }
     let terms = |id: &str, path: &str| {
         format!(r#"{{"query":{{"terms":{{"n":{{"index":"lists","id":"{id}","path":"{path}"}}}}}}}}"#)
@@ -201,30 +202,30 @@ fn terms_may_stand_in_another_document() {
     for (body, expected) in
         [(terms("1", "of.ids"), "2 3"), (terms("1", "none"), ""), (terms("9", "of.ids"), "")]
     {
-        assert_eq!(ids(&door.get("GET /a/_search?sort=_id", &body)["hits"]), expected, "{body}");
+        assert_eq!(ids(&service.get("GET /a/_search?sort=_id", &body)["hits"]), expected, "{body}");
     }
     // A routing value is a value, whatever letters it has.
-    door.get("PUT /lists/_doc/r?routing=a%26b%25", r#"{"of":{"ids":[1]}}"#);
+    service.get("PUT /lists/_doc/r?routing=a%26b%25", r#"{"of":{"ids":[1]}}"#);
     let routed = terms("r", "of.ids").replace(r#""path""#, r#""routing":"a&b%","path""#);
-    assert_eq!(ids(&door.get("GET /a/_search", &routed)["hits"]), "1");
-    assert_eq!(door.get("GET /a/_count", &terms("1", "of.ids"))["count"], 2);
-    assert_eq!(door.ask("GET /a/_search", &terms("1", "of.ids").replace("lists", "none")).0, 404);
-    assert_eq!(door.ask("GET /a/_search", r#"{"query":{"terms":{"n":{"index":"lists"}}}}"#).0, 400);
+    assert_eq!(ids(&service.get("GET /a/_search", &routed)["hits"]), "1");
+    assert_eq!(service.get("GET /a/_count", &terms("1", "of.ids"))["count"], 2);
+    assert_eq!(service.ask("GET /a/_search", &terms("1", "of.ids").replace("lists", "none")).0, 404);
+    assert_eq!(service.ask("GET /a/_search", r#"{"query":{"terms":{"n":{"index":"lists"}}}}"#).0, 400);
 }
 
 #[test]
 fn what_is_not_searched_is_named() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"mappings":{"properties":{"n":{"type":"long","ignore_malformed":true},
             "k":{"type":"keyword","ignore_above":3},"d":{"type":"date","ignore_malformed":true}}}}"#,
     );
-    door.get("PUT /a/_doc/1", r#"{"n":1,"k":"abc","d":"2024-01-01"}"#);
-    door.get("PUT /a/_doc/2", r#"{"n":"many","k":"abcd"}"#);
-    door.get("PUT /a/_doc/3", r#"{"d":["2024-01-01","soon"]}"#);
-    let found = &door.get("GET /a/_search?sort=_id", "")["hits"]["hits"];
+    service.get("PUT /a/_doc/1", r#"{"n":1,"k":"abc","d":"2024-01-01"}"#);
+    service.get("PUT /a/_doc/2", r#"{"n":"many","k":"abcd"}"#);
+    service.get("PUT /a/_doc/3", r#"{"d":["2024-01-01","soon"]}"#);
+    let found = &service.get("GET /a/_search?sort=_id", "")["hits"]["hits"];
     let named: Vec<&Value> = found.as_array().expect("hits").iter().map(|hit| &hit["_ignored"]).collect();
     assert_eq!(named, [&Value::Null, &json!(["k", "n"]), &json!(["d"])]);
     for (query, expected) in [
@@ -233,18 +234,18 @@ fn what_is_not_searched_is_named() {
         (r#"{"terms":{"_ignored":["d","k"]}}"#, "2 3"),
         (r#"{"prefix":{"_ignored":"d"}}"#, "3"),
     ] {
-        let found = door.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
+        let found = service.get("GET /a/_search?sort=_id", &format!(r#"{{"query":{query}}}"#));
         assert_eq!(ids(&found["hits"]), expected, "{query}");
     }
-    let counted = door.get("GET /a/_search", r#"{"aggs":{"i":{"terms":{"field":"_ignored"}}}}"#);
+    let counted = service.get("GET /a/_search", r#"{"aggs":{"i":{"terms":{"field":"_ignored"}}}}"#);
     assert_eq!(counted["aggregations"]["i"]["buckets"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
 fn boosts_and_names_stand_below_a_field_or_beside_it() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a/_doc/1", r#"{"t":"one","k":"x"}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a/_doc/1", r#"{"t":"one","k":"x"}"#);
     for query in [
         r#"{"term":{"k.keyword":{"value":"x","boost":3,"_name":"it"}}}"#,
         r#"{"terms":{"k.keyword":["x"],"boost":3,"_name":"it"}}"#,
@@ -252,47 +253,47 @@ fn boosts_and_names_stand_below_a_field_or_beside_it() {
         r#"{"range":{"k.keyword":{"gte":"x","boost":3,"_name":"it"}}}"#,
         r#"{"bool":{"filter":{"match_all":{}},"must":{"match_all":{}},"boost":3,"_name":"it"}}"#,
     ] {
-        let found = &door.get("GET /a/_search", &format!(r#"{{"query":{query}}}"#))["hits"]["hits"][0];
+        let found = &service.get("GET /a/_search", &format!(r#"{{"query":{query}}}"#))["hits"]["hits"][0];
         assert_eq!((&found["_score"], &found["matched_queries"]), (&json!(3.0), &json!(["it"])), "{query}");
     }
     let wrong = r#"{"query":{"term":{"k":{"value":"x","boost":"much"}}}}"#;
-    assert_eq!(door.ask("GET /a/_search", wrong).0, 400);
+    assert_eq!(service.ask("GET /a/_search", wrong).0, 400);
 }
 
 #[test]
 fn pages_go_on_after_dates_in_the_format_of_their_field() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", r#"{"mappings":{"properties":{"d":{"type":"date","format":"dd.MM.yyyy"}}}}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"d":{"type":"date","format":"dd.MM.yyyy"}}}}"#);
     for (id, date) in [("1", "31.01.2024"), ("2", "01.02.2024"), ("3", "02.02.2024")] {
-        door.get(&format!("PUT /a/_doc/{id}"), &format!(r#"{{"d":"{date}"}}"#));
+        service.get(&format!("PUT /a/_doc/{id}"), &format!(r#"{{"d":"{date}"}}"#));
     }
     for after in [r#""31.01.2024""#, "1706659200000", r#""2024-01-31""#] {
         let body = format!(r#"{{"sort":["d"],"search_after":[{after}]}}"#);
-        assert_eq!(ids(&door.get("GET /a/_search", &body)["hits"]), "2 3", "{after}");
+        assert_eq!(ids(&service.get("GET /a/_search", &body)["hits"]), "2 3", "{after}");
     }
 }
 
 #[test]
 fn equal_hits_are_in_the_order_of_their_writes() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let expected: Vec<String> = (0..40).map(|number| format!("{}", number * 37 % 40)).collect();
     for id in &expected {
-        door.get(&format!("PUT /a/_doc/{id}"), r#"{"n":1}"#);
+        service.get(&format!("PUT /a/_doc/{id}"), r#"{"n":1}"#);
     }
     for body in [r#"{"size":50}"#, r#"{"size":50,"sort":["n"]}"#] {
-        assert_eq!(ids(&door.get("GET /a/_search", body)["hits"]), expected.join(" "), "{body}");
+        assert_eq!(ids(&service.get("GET /a/_search", body)["hits"]), expected.join(" "), "{body}");
     }
     for page in [r#"{"size":40}"#, r#"{"size":40,"sort":["n"]}"#] {
         let body = format!(r#"{{"size":0,"aggs":{{"t":{{"top_hits":{page}}}}}}}"#);
-        let found = door.get("GET /a/_search", &body);
+        let found = service.get("GET /a/_search", &body);
         assert_eq!(ids(&found["aggregations"]["t"]["hits"]), expected.join(" "), "{page}");
         let body = format!(
             r#"{{"size":0,"aggs":{{"f":{{"filters":{{"filters":[{{"match_all":{{}}}}]}},
                 "aggs":{{"t":{{"top_hits":{page}}}}}}}}}}}"#
         );
-        let found = door.get("GET /a/_search", &body);
+        let found = service.get("GET /a/_search", &body);
         let top = &found["aggregations"]["f"]["buckets"][0]["t"];
         assert_eq!(ids(&top["hits"]), expected.join(" "), "{page}");
     }
@@ -301,24 +302,24 @@ fn equal_hits_are_in_the_order_of_their_writes() {
 #[test]
 fn hits_are_sorted_by_half_floats_as_these_are_kept() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", r#"{"mappings":{"properties":{"h":{"type":"half_float"}}}}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"h":{"type":"half_float"}}}}"#);
     for (id, document) in [("1", r#"{"h":184.4}"#), ("2", r#"{"h":"194.4"}"#), ("3", r#"{"h":184.35}"#)] {
-        door.get(&format!("PUT /a/_doc/{id}"), document);
+        service.get(&format!("PUT /a/_doc/{id}"), document);
     }
-    let answer = door.get("GET /a/_search", r#"{"sort":["h","_id"]}"#);
+    let answer = service.get("GET /a/_search", r#"{"sort":["h","_id"]}"#);
     let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
     let sorted: Vec<&Value> = hits.map(|hit| &hit["sort"]).collect();
     assert_eq!(json!(sorted), json!([[184.375, "1"], [184.375, "3"], [194.375, "2"]]));
     let after = r#"{"sort":["h"],"search_after":[184.375]}"#;
-    assert_eq!(ids(&door.get("GET /a/_search", after)["hits"]), "2");
+    assert_eq!(ids(&service.get("GET /a/_search", after)["hits"]), "2");
 }
 
 #[test]
 fn pages_go_on_after_each_kind_of_values() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"mappings":{"properties":{"n":{"type":"long"},"x":{"type":"double"},"b":{"type":"boolean"},
             "k":{"type":"keyword"},"ip":{"type":"ip"},"d":{"type":"date"}}}}"#,
@@ -328,7 +329,7 @@ fn pages_go_on_after_each_kind_of_values() {
         ("2", r#"{"n":"9","x":9,"b":"true","k":"5","ip":"5.0.0.1","d":"1970-01-01T00:00:02Z"}"#),
         ("3", r#"{"n":10,"x":10.5,"b":true,"k":"a","ip":"::1","d":30000}"#),
     ] {
-        door.get(&format!("PUT /a/_doc/{id}"), document);
+        service.get(&format!("PUT /a/_doc/{id}"), document);
     }
     for (sort, after, expected) in [
         (r#""n""#, "5", "2 3"),
@@ -354,7 +355,7 @@ fn pages_go_on_after_each_kind_of_values() {
         (r#"{"none":{"missing":"b"}}"#, r#""a""#, "1 2 3"),
     ] {
         let body = format!(r#"{{"sort":[{sort}],"search_after":[{after}]}}"#);
-        assert_eq!(ids(&door.get("GET /a/_search", &body)["hits"]), expected, "{body}");
+        assert_eq!(ids(&service.get("GET /a/_search", &body)["hits"]), expected, "{body}");
     }
     // The values that a page ends with lead to the next one.
     for field in ["n", "x", "k", "ip", "d", "_id", "_index", "_doc"] {
@@ -364,7 +365,7 @@ fn pages_go_on_after_each_kind_of_values() {
             if !after.is_null() {
                 body["search_after"] = after;
             }
-            let page = door.get("GET /a/_search", &body.to_string());
+            let page = service.get("GET /a/_search", &body.to_string());
             let Some(hit) = page["hits"]["hits"].get(0).filter(|_| seen.len() < 4) else { break };
             seen.push(hit["_id"].clone());
             after = hit["sort"].clone();
@@ -382,7 +383,7 @@ fn pages_go_on_after_each_kind_of_values() {
         (r#""d""#, r#""soon""#),
     ] {
         let body = format!(r#"{{"sort":[{sort}],"search_after":[{after}]}}"#);
-        let (status, answer) = door.ask("GET /a/_search", &body);
+        let (status, answer) = service.ask("GET /a/_search", &body);
         assert!(status == 400 && answer.to_string().contains("search_after value"), "{body}: {answer}");
     }
 }
@@ -390,9 +391,9 @@ fn pages_go_on_after_each_kind_of_values() {
 #[test]
 fn values_of_several_kinds_have_one_order() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", r#"{"mappings":{"properties":{"v":{"type":"long"}}}}"#);
-    door.get("PUT /b", r#"{"mappings":{"properties":{"v":{"type":"keyword"}}}}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"v":{"type":"long"}}}}"#);
+    service.get("PUT /b", r#"{"mappings":{"properties":{"v":{"type":"keyword"}}}}"#);
     let numbers = (0..60).map(|at| at * 37 % 60 * 35);
     let lines = |index: &str, quote: &str| -> String {
         let line = |n: usize| {
@@ -400,29 +401,29 @@ fn values_of_several_kinds_have_one_order() {
         };
         numbers.clone().map(line).collect()
     };
-    door.get("POST /_bulk", &(lines("a", "") + &lines("b", "\"")));
+    service.get("POST /_bulk", &(lines("a", "") + &lines("b", "\"")));
     let mut sorted: Vec<usize> = numbers.clone().collect();
     sorted.sort_unstable();
     let mut expected: Vec<String> = sorted.iter().map(usize::to_string).collect();
     let mut texts = expected.clone();
     texts.sort_unstable();
     expected.extend(texts);
-    let found = door.get("GET /a,b/_search", r#"{"size":200,"sort":["v"]}"#);
+    let found = service.get("GET /a,b/_search", r#"{"size":200,"sort":["v"]}"#);
     assert_eq!(ids(&found["hits"]), expected.join(" "));
     let top = r#"{"size":0,"aggs":{"t":{"top_hits":{"size":100,"sort":["v"]}}}}"#;
-    let found = door.get("GET /a,b/_search", top);
+    let found = service.get("GET /a,b/_search", top);
     assert_eq!(ids(&found["aggregations"]["t"]["hits"]), expected[..100].join(" "));
     let mut body = json!({ "size": 7, "sort": ["v"] });
     let mut seen = Vec::new();
     while seen.len() <= expected.len() {
-        let page = door.get("GET /a,b/_search", &body.to_string());
+        let page = service.get("GET /a,b/_search", &body.to_string());
         let Some(last) = page["hits"]["hits"].as_array().and_then(|hits| hits.last()) else { break };
         body["search_after"] = last["sort"].clone();
         seen.extend(ids(&page["hits"]).split(' ').map(str::to_owned));
     }
     assert_eq!(seen, expected);
     let by_keys = r#"{"size":0,"aggs":{"t":{"terms":{"field":"v","size":200},"aggs":{"s":{"bucket_sort":{"sort":["_key"]}}}}}}"#;
-    let buckets = door.get("GET /b/_search", by_keys);
+    let buckets = service.get("GET /b/_search", by_keys);
     let keys = buckets["aggregations"]["t"]["buckets"].as_array().expect("buckets").iter();
     assert_eq!(
         keys.map(|bucket| bucket["key"].as_str().expect("a text")).collect::<Vec<_>>(),
@@ -433,12 +434,12 @@ fn values_of_several_kinds_have_one_order() {
 #[test]
 fn a_sort_without_keys_is_by_score() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a/_doc/1", r#"{"t":"one"}"#);
-    door.get("PUT /a/_doc/2", r#"{"t":"two"}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a/_doc/1", r#"{"t":"one"}"#);
+    service.get("PUT /a/_doc/2", r#"{"t":"two"}"#);
     let query = r#""query":{"bool":{"should":[{"match_all":{}},{"term":{"t":{"value":"two","boost":5}}}]}}"#;
     for sort in ["", r#","sort":[]"#, r#","sort":{}"#] {
-        let found = &door.get("GET /a/_search", &format!("{{{query}{sort}}}"))["hits"];
+        let found = &service.get("GET /a/_search", &format!("{{{query}{sort}}}"))["hits"];
         assert_eq!(ids(found), "2 1", "{sort}");
         assert!(found["max_score"].as_f64() > Some(1.0), "{sort}: {found}");
         assert!(found["hits"][0].get("sort").is_none(), "{sort}: {found}");
@@ -448,8 +449,8 @@ fn a_sort_without_keys_is_by_score() {
 #[test]
 fn words_of_texts_are_shown_as_searches_compare_them() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a/_doc/1", r#"{"t":"x","n":1}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a/_doc/1", r#"{"t":"x","n":1}"#);
     for (request, body, expected) in [
         ("POST /_analyze", json!({ "text": "The Quick-fox, 1.5!" }), "the@0-3 quick@4-9 fox@10-13 1.5@15-18"),
         ("GET /_analyze", json!({ "text": ["Ä😀 b", "c"] }), "ä@0-1 b@4-5 c@6-7"),
@@ -459,7 +460,7 @@ fn words_of_texts_are_shown_as_searches_compare_them() {
         ("POST /_analyze", json!({ "text": " A-b  C ", "analyzer": "whitespace" }), "A-b@1-4 C@6-7"),
         ("POST /_analyze", json!({ "text": "A b", "analyzer": "keyword" }), "A b@0-3"),
     ] {
-        let answer = door.get(request, &body.to_string());
+        let answer = service.get(request, &body.to_string());
         let tokens = answer["tokens"].as_array().expect("tokens").iter();
         let shown = tokens.map(|token| {
             let word = token["token"].as_str().unwrap_or_default();
@@ -467,7 +468,7 @@ fn words_of_texts_are_shown_as_searches_compare_them() {
         });
         assert_eq!(shown.collect::<Vec<_>>().join(" "), expected, "{request} {body}");
     }
-    let answer = door.get("POST /_analyze", r#"{"text":["one two","3"]}"#);
+    let answer = service.get("POST /_analyze", r#"{"text":["one two","3"]}"#);
     let last = &answer["tokens"][2];
     assert_eq!((&last["position"], &last["type"]), (&json!(102), &json!("<NUM>")), "{answer}");
     for (request, body) in [
@@ -476,16 +477,16 @@ fn words_of_texts_are_shown_as_searches_compare_them() {
         ("POST /_analyze", r#"{"text":"a","analyzer":"english"}"#),
         ("POST /_analyze", r#"{"text":"a","field":"t"}"#),
     ] {
-        assert_eq!(door.ask(request, body).0, 400, "{request} {body}");
+        assert_eq!(service.ask(request, body).0, 400, "{request} {body}");
     }
-    assert_eq!(door.ask("POST /none/_analyze", r#"{"text":"a","field":"t"}"#).0, 404);
+    assert_eq!(service.ask("POST /none/_analyze", r#"{"text":"a","field":"t"}"#).0, 404);
 }
 
 #[test]
 fn hits_show_whole_documents_whatever_a_search_reads() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"mappings":{"properties":{"t":{"type":"text","fields":{"raw":{"type":"keyword"}}},
             "other":{"type":"alias","path":"o.p"},"short":{"type":"keyword","ignore_above":3},
@@ -498,7 +499,7 @@ fn hits_show_whole_documents_whatever_a_search_reads() {
         })
     };
     for n in 1..=4 {
-        door.get(&format!("PUT /a/_doc/{n}"), &document(n).to_string());
+        service.get(&format!("PUT /a/_doc/{n}"), &document(n).to_string());
     }
     let check = |answer: &Value, expected: &str, asked: &str| {
         assert_eq!(ids(&answer["hits"]), expected, "{asked}");
@@ -532,13 +533,13 @@ fn hits_show_whole_documents_whatever_a_search_reads() {
             "2",
         ),
     ] {
-        check(&door.get("GET /a/_search", &body.to_string()), expected, &body.to_string());
+        check(&service.get("GET /a/_search", &body.to_string()), expected, &body.to_string());
     }
     let shown = r#"{"query":{"term":{"n":3}},"docvalue_fields":["other"],"fields":["t*"]}"#;
-    let fields = &door.get("GET /a/_search", shown)["hits"]["hits"][0]["fields"];
+    let fields = &service.get("GET /a/_search", shown)["hits"]["hits"][0]["fields"];
     assert_eq!((&fields["other"], &fields["t.raw"]), (&json!([-3]), &json!(["quick fox"])));
-    let first = door.get("GET /a/_search?scroll=1m&size=3&sort=n", "");
+    let first = service.get("GET /a/_search?scroll=1m&size=3&sort=n", "");
     check(&first, "1 2 3", "the first page of a scroll");
     let next = json!({ "scroll_id": first["_scroll_id"] }).to_string();
-    check(&door.get("POST /_search/scroll", &next), "4", "the second one");
+    check(&service.get("POST /_search/scroll", &next), "4", "the second one");
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 #[test]
 fn settings_of_indexes_are_shown_as_they_are_asked_for() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"settings":{"number_of_shards":2,"index":{"routing":{"x":true}},"index.priority":7}}"#,
     );
@@ -37,32 +37,33 @@ fn settings_of_indexes_are_shown_as_they_are_asked_for() {
         ("a?human=true", "/a/settings/index/version/created_string", json!("8.19.0")),
         ("a?include_defaults=true", "/a/defaults/index/hidden", json!("false")),
     ] {
-        let answer = door.get(&format!("GET /{target}"), "");
+        let answer = service.get(&format!("GET /{target}"), "");
         assert_eq!(answer.pointer(pointer).cloned().unwrap_or_default(), expected, "{target}: {answer}");
     }
-    let created = door.get("GET /a?human=true", "")["a"]["settings"]["index"]["creation_date_string"].take();
+    let created =
+        service.get("GET /a?human=true", "")["a"]["settings"]["index"]["creation_date_string"].take();
     assert!(created.as_str().is_some_and(|date| date.ends_with('Z')), "{created}");
     // A setting of the index is not shown as a default.
-    door.get("PUT /a/_settings", r#"{"refresh_interval":"9s"}"#);
-    let shown = door.get("GET /a/_settings/index.refresh*?include_defaults=true", "");
+    service.get("PUT /a/_settings", r#"{"refresh_interval":"9s"}"#);
+    let shown = service.get("GET /a/_settings/index.refresh*?include_defaults=true", "");
     assert_eq!(shown["a"], json!({ "settings": { "index": { "refresh_interval": "9s" } }, "defaults": {} }));
 }
 
 #[test]
 fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let set = r#"{"transient":{"search":{"max_buckets":9},"action.auto_create_index":"a*"},"persistent":{"x.y":null}}"#;
     let nested = json!({ "search": { "max_buckets": "9" }, "action": { "auto_create_index": "a*" } });
     let flat = json!({ "search.max_buckets": "9", "action.auto_create_index": "a*" });
-    let changed = door.get("PUT /_cluster/settings", set);
+    let changed = service.get("PUT /_cluster/settings", set);
     assert_eq!(changed, json!({ "acknowledged": true, "persistent": {}, "transient": nested }));
-    assert_eq!(door.get("PUT /_cluster/settings?flat_settings=true", set)["transient"], flat);
-    assert_eq!(door.get("GET /_cluster/settings", ""), json!({ "persistent": {}, "transient": nested }));
-    assert_eq!(door.get("GET /_cluster/settings?flat_settings=true", "")["transient"], flat);
-    let cleared = door.get("PUT /_cluster/settings", r#"{"transient":{"search.*":null}}"#);
+    assert_eq!(service.get("PUT /_cluster/settings?flat_settings=true", set)["transient"], flat);
+    assert_eq!(service.get("GET /_cluster/settings", ""), json!({ "persistent": {}, "transient": nested }));
+    assert_eq!(service.get("GET /_cluster/settings?flat_settings=true", "")["transient"], flat);
+    let cleared = service.get("PUT /_cluster/settings", r#"{"transient":{"search.*":null}}"#);
     assert_eq!(cleared["transient"], json!({}));
-    let shown = door.get("GET /_cluster/settings?include_defaults=true", "");
+    let shown = service.get("GET /_cluster/settings?include_defaults=true", "");
     assert_eq!(
         shown,
         json!({ "persistent": {}, "transient": { "action": { "auto_create_index": "a*" } },
@@ -73,7 +74,7 @@ fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
         (r#"{"persistent":{},"transient":{}}"#, "action_request_validation_exception"),
         (r#"{"persistant":{"a":1}}"#, "x_content_parse_exception"),
     ] {
-        let (status, answer) = door.ask("PUT /_cluster/settings", body);
+        let (status, answer) = service.ask("PUT /_cluster/settings", body);
         assert_eq!((status, answer["error"]["type"].as_str()), (400, Some(kind)), "{body}");
     }
 }
@@ -82,9 +83,9 @@ fn settings_of_the_cluster_are_nested_unless_they_are_asked_for_flat() {
 #[test]
 fn searches_have_as_much_as_their_indexes_allow() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", "{}");
-    door.get(
+    let service = TestService::open(&directory);
+    service.get("PUT /a", "{}");
+    service.get(
         "PUT /b",
         r#"{"settings":{"index.max_slices_per_scroll":2000,"index.max_docvalue_fields_search":2}}"#,
     );
@@ -101,38 +102,38 @@ fn searches_have_as_much_as_their_indexes_allow() {
         ("b", fields(2), 200),
         ("a,b", fields(3), 400),
     ] {
-        let (status, answer) = door.ask(&format!("POST /{indexes}/_search?scroll=1m"), &body.to_string());
+        let (status, answer) = service.ask(&format!("POST /{indexes}/_search?scroll=1m"), &body.to_string());
         assert_eq!(status, expected, "{indexes} {body}: {answer}");
     }
     for (max, expected) in [(1_024, 200), (1_025, 400)] {
         let mut body = slices(max);
         body["query"] = json!({ "match_all": {} });
-        let (status, answer) = door.ask("POST /a/_delete_by_query", &body.to_string());
+        let (status, answer) = service.ask("POST /a/_delete_by_query", &body.to_string());
         assert_eq!(status, expected, "{max}: {answer}");
     }
-    assert_eq!(door.ask("PUT /a/_settings", r#"{"index.max_slices_per_scroll":0}"#).0, 400);
+    assert_eq!(service.ask("PUT /a/_settings", r#"{"index.max_slices_per_scroll":0}"#).0, 400);
 }
 
 #[test]
 fn blocks_refuse_writes_and_nothing_else() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", r#"{"aliases":{"b":{}}}"#);
-    door.get("PUT /a/_doc/1", r#"{"n":1}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"aliases":{"b":{}}}"#);
+    service.get("PUT /a/_doc/1", r#"{"n":1}"#);
     let put = |name: &str, value: bool| json!({ "index": { "blocks": { name: value } } }).to_string();
     for (name, status, block) in [
         ("write", 403, "FORBIDDEN/8/index write (api)"),
         ("read_only", 403, "FORBIDDEN/5/index read-only (api)"),
         ("read_only_allow_delete", 429, "TOO_MANY_REQUESTS/12/index has read-only-allow-delete block"),
     ] {
-        door.get("PUT /a/_settings", &put(name, true));
+        service.get("PUT /a/_settings", &put(name, true));
         for (request, body) in [
             ("PUT /a/_doc/2", "{}"),
             ("POST /b/_update/1", r#"{"doc":{}}"#),
             ("DELETE /a/_doc/1", ""),
             ("POST /a/_delete_by_query", r#"{"query":{"match_all":{}}}"#),
         ] {
-            let (found, answer) = door.ask(request, body);
+            let (found, answer) = service.ask(request, body);
             let error = &answer["error"];
             assert_eq!(
                 (found, error["type"].as_str()),
@@ -141,22 +142,22 @@ fn blocks_refuse_writes_and_nothing_else() {
             );
             assert_eq!(error["reason"], format!("index [a] blocked by: [{block}];"), "{request}");
         }
-        let bulk = door
+        let bulk = service
             .get("POST /_bulk", "{\"index\":{\"_index\":\"a\"}}\n{}\n{\"index\":{\"_index\":\"c\"}}\n{}\n");
         let statuses = [0, 1].map(|at| bulk["items"][at]["index"]["status"].clone());
         assert_eq!(statuses, [json!(status), json!(201)], "{name}");
-        assert_eq!(door.get("GET /a/_count", "")["count"], 1, "{name}");
-        door.get("PUT /a/_settings", &put(name, false));
-        door.get("PUT /a/_doc/1", r#"{"n":2}"#);
+        assert_eq!(service.get("GET /a/_count", "")["count"], 1, "{name}");
+        service.get("PUT /a/_settings", &put(name, false));
+        service.get("PUT /a/_doc/1", r#"{"n":2}"#);
     }
-    let answer = door.get("PUT /b/_block/write", "");
+    let answer = service.get("PUT /b/_block/write", "");
     assert_eq!(answer["indices"], json!([{ "name": "a", "blocked": true }]));
-    assert_eq!(door.ask("PUT /a/_doc/2", "{}").0, 403);
-    assert_eq!(door.ask("PUT /a/_block/read", "").0, 400);
-    assert_eq!(door.ask("PUT /none/_block/write", "").0, 404);
-    assert_eq!(door.ask("PUT /a/_settings", &put("read", true)).0, 400);
+    assert_eq!(service.ask("PUT /a/_doc/2", "{}").0, 403);
+    assert_eq!(service.ask("PUT /a/_block/read", "").0, 400);
+    assert_eq!(service.ask("PUT /none/_block/write", "").0, 404);
+    assert_eq!(service.ask("PUT /a/_settings", &put("read", true)).0, 400);
     let yes = json!({ "index.blocks.write": "yes" });
-    assert_eq!(door.ask("PUT /a/_settings", &yes.to_string()).0, 400);
+    assert_eq!(service.ask("PUT /a/_settings", &yes.to_string()).0, 400);
     let template =
         |settings: Value| json!({ "index_patterns": ["t*"], "template": { "settings": settings } });
     for (settings, expected) in [
@@ -164,10 +165,10 @@ fn blocks_refuse_writes_and_nothing_else() {
         (json!({ "index.blocks.read": true }), 400),
         (json!({ "index.blocks.write": true }), 200),
     ] {
-        let (status, answer) = door.ask("PUT /_index_template/t", &template(settings).to_string());
+        let (status, answer) = service.ask("PUT /_index_template/t", &template(settings).to_string());
         assert_eq!(status, expected, "{answer}");
     }
     // The write that makes an index is refused, too.
-    assert_eq!(door.ask("PUT /t/_doc/1", "{}").0, 403);
-    assert_eq!(door.ask("PUT /t/_doc/1", "{}").0, 403);
+    assert_eq!(service.ask("PUT /t/_doc/1", "{}").0, 403);
+    assert_eq!(service.ask("PUT /t/_doc/1", "{}").0, 403);
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::aggregations::{brief, together};
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 const MAPPINGS: &str = r#"{"mappings":{"properties":{
     "k":{"type":"keyword"},"n":{"type":"integer"},"d":{"type":"date"},
@@ -21,10 +21,10 @@ const DOCUMENTS: [&str; 4] = [
 #[test]
 fn values_without_documents_and_documents_of_objects_are_counted() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", MAPPINGS);
+    let service = TestService::open(&directory);
+    service.get("PUT /a", MAPPINGS);
     for (number, document) in DOCUMENTS.iter().enumerate() {
-        door.get(&format!("PUT /a/_doc/{number}"), document);
+        service.get(&format!("PUT /a/_doc/{number}"), document);
     }
     let back = json!({ "back": { "reverse_nested": {} } });
     let objects = |inside: Value| json!({ "nested": { "path": "c" }, "aggs": inside });
@@ -98,7 +98,7 @@ fn values_without_documents_and_documents_of_objects_are_counted() {
         let ask = |aggregations: Value| {
             let query = json!({ "range": { "n": { "lt": 20 } } });
             let body = json!({ "size": 0, "query": query, "aggs": aggregations }).to_string();
-            door.get("GET /a/_search", &body)["aggregations"]["o"].clone()
+            service.get("GET /a/_search", &body)["aggregations"]["o"].clone()
         };
         let alone = ask(json!({ "o": asked }));
         assert_eq!(brief(&alone), expected, "{asked}");
@@ -109,20 +109,20 @@ fn values_without_documents_and_documents_of_objects_are_counted() {
 #[test]
 fn they_keep_no_documents() {
     let directory = directory();
-    let door = TestDoor::open_small(&directory, 4 << 20);
-    door.get("PUT /a", r#"{"mappings":{"properties":{"c":{"type":"nested"}}}}"#);
+    let service = TestService::open_small(&directory, 4 << 20);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"c":{"type":"nested"}}}}"#);
     let text = "x".repeat(4_000);
     let lines = (0..400).map(|n| {
         let key = if n < 200 { n % 7 } else { 9 };
         let document = json!({ "n": n, "k": key, "t": text, "c": [{ "s": 1 }, { "s": 2 }] });
         format!("{{\"index\":{{\"_index\":\"a\",\"_id\":\"{n}\"}}}}\n{document}\n")
     });
-    assert_eq!(door.get("POST /_bulk", &lines.collect::<String>())["errors"], false);
+    assert_eq!(service.get("POST /_bulk", &lines.collect::<String>())["errors"], false);
     let body = r#"{"size":0,"query":{"range":{"n":{"lt":200}}},"aggs":{
         "k":{"terms":{"field":"k","min_doc_count":0}},
         "all":{"global":{},"aggs":{"k":{"terms":{"field":"k","min_doc_count":0,"size":1}}}},
         "c":{"nested":{"path":"c"},"aggs":{"back":{"reverse_nested":{},"aggs":{"n":{"sum":{"field":"n"}}}}}}}}"#;
-    let answer = &door.get("GET /a/_search", body)["aggregations"];
+    let answer = &service.get("GET /a/_search", body)["aggregations"];
     assert_eq!(brief(&answer["k"]), "0:29 1:29 2:29 3:29 4:28 5:28 6:28 9:0");
     assert_eq!(brief(&answer["all"]), ":400{k=9:200}");
     assert_eq!(brief(&answer["c"]), ":400{back=:200{n=19900.0}}");

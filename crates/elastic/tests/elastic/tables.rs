@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 /// Text of a table, with one space between the columns and none at the ends of lines.
-fn table(door: &TestDoor, target: &str) -> String {
-    let (status, text) = door.text_as(Default::default(), &format!("GET /_cat{target}"), "");
+fn table(service: &TestService, target: &str) -> String {
+    let (status, text) = service.text_as(Default::default(), &format!("GET /_cat{target}"), "");
     assert_eq!(status, 200, "{target}: {text}");
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.collect::<Vec<_>>().join("\n")
@@ -15,18 +15,18 @@ fn table(door: &TestDoor, target: &str) -> String {
 #[test]
 fn tables_have_the_columns_that_are_asked_for() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"settings":{"number_of_shards":3},"aliases":{"x":{"routing":"r","filter":{"match_all":{}}}}}"#,
     );
-    door.get("PUT /b", r#"{"settings":{"index.hidden":true},"aliases":{"y":{"is_hidden":true}}}"#);
-    door.get("PUT /c", r#"{"aliases":{"z":{"is_write_index":true}}}"#);
-    door.get("POST /c/_close", "");
-    door.get("PUT /a/_doc/1", "{}");
-    door.get("PUT /_template/old", r#"{"index_patterns":["o*","p*"],"version":4,"order":2}"#);
-    door.get("PUT /_component_template/part", r#"{"template":{}}"#);
-    door.get("PUT /_index_template/new", r#"{"index_patterns":"n*","composed_of":["part"],"priority":7}"#);
+    service.get("PUT /b", r#"{"settings":{"index.hidden":true},"aliases":{"y":{"is_hidden":true}}}"#);
+    service.get("PUT /c", r#"{"aliases":{"z":{"is_write_index":true}}}"#);
+    service.get("POST /c/_close", "");
+    service.get("PUT /a/_doc/1", "{}");
+    service.get("PUT /_template/old", r#"{"index_patterns":["o*","p*"],"version":4,"order":2}"#);
+    service.get("PUT /_component_template/part", r#"{"template":{}}"#);
+    service.get("PUT /_index_template/new", r#"{"index_patterns":"n*","composed_of":["part"],"priority":7}"#);
     for (target, expected) in [
         ("/aliases", "x a * r r -\ny b - - - -\nz c - - - true"),
         ("/aliases/x,z?h=alias,i", "x a\nz c"),
@@ -44,18 +44,18 @@ fn tables_have_the_columns_that_are_asked_for() {
         ("/indices/a?h=idx,docs.*&v", "idx docs.count docs.deleted\na 1 0"),
         ("/count?help", "epoch | |\ntimestamp | |\ncount | |"),
     ] {
-        assert_eq!(table(&door, target), expected, "{target}");
+        assert_eq!(table(&service, target), expected, "{target}");
     }
     for target in ["/count", "/health"] {
-        let row = table(&door, target);
+        let row = table(&service, target);
         let [epoch, time] = [0, 1].map(|at| row.split(' ').nth(at).expect("a cell"));
         assert!(epoch.parse::<u64>().is_ok_and(|epoch| epoch > 1_700_000_000), "{row}");
         assert!(time.len() == 8 && time.split(':').all(|part| part.parse::<u8>().is_ok()), "{row}");
     }
-    let listed = table(&door, "");
+    let listed = table(&service, "");
     assert!(listed.lines().all(|line| line.starts_with("/_cat/")), "{listed}");
-    assert_eq!(door.get("GET /_cat/aliases/x?format=json&h=a,i", ""), json!([{ "a": "x", "i": "a" }]));
-    let health: Value = door.get("GET /_cat/health?format=json", "");
+    assert_eq!(service.get("GET /_cat/aliases/x?format=json&h=a,i", ""), json!([{ "a": "x", "i": "a" }]));
+    let health: Value = service.get("GET /_cat/health?format=json", "");
     assert_eq!(health[0]["active_shards_percent"], "100.0%");
-    assert_eq!(door.ask("GET /_cat/shards", "").0, 400);
+    assert_eq!(service.ask("GET /_cat/shards", "").0, 400);
 }

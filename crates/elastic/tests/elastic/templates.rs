@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 /// Part of an answer by its path.
 #[track_caller]
@@ -13,14 +13,14 @@ fn at(answer: &Value, pointer: &str) -> Value {
 #[test]
 fn later_templates_count_before_earlier_ones() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /_component_template/red",
         r#"{"template":{"settings":{"index":{"number_of_replicas":1,"refresh_interval":"5s"}},
             "mappings":{"dynamic_templates":[{"a":{"match":"a","mapping":{"type":"ip"}}},{"b":{"match":"b","mapping":{"type":"ip"}}}],
             "properties":{"one.red":{"type":"keyword"},"two.red":{"type":"keyword","ignore_above":9}}}}}"#,
     );
-    door.get(
+    service.get(
         "PUT /_component_template/blue",
         r#"{"template":{"settings":{"index.number_of_replicas":0},
             "mappings":{"dynamic_templates":[{"b":{"match":"b","mapping":{"type":"long"}}}],
@@ -28,16 +28,16 @@ fn later_templates_count_before_earlier_ones() {
     );
     let template = r#""composed_of":["red","blue"],"template":{"settings":{"index":{"priority":1}},"mappings":{"_meta":{"v":1},
         "properties":{"two.blue":{"type":"integer"},"many":{"type":"nested","include_in_root":true}}}}"#;
-    door.get("PUT /_index_template/t", &format!(r#"{{"index_patterns":["t-*"],{template}}}"#));
-    door.get(
+    service.get("PUT /_index_template/t", &format!(r#"{{"index_patterns":["t-*"],{template}}}"#));
+    service.get(
         "PUT /_index_template/s",
         &format!(r#"{{"index_patterns":["s-*"],"data_stream":{{}},{template}}}"#),
     );
-    door.get(
+    service.get(
         "PUT /t-1",
         r#"{"mappings":{"properties":{"two.blue":{"type":"double"},"many":{"type":"nested","include_in_root":false}}}}"#,
     );
-    let index = door.get("GET /t-1", "")["t-1"].take();
+    let index = service.get("GET /t-1", "")["t-1"].take();
     for (pointer, expected) in [
         ("/settings/index/number_of_replicas", json!("0")),
         ("/settings/index/refresh_interval", json!("5s")),
@@ -56,15 +56,15 @@ fn later_templates_count_before_earlier_ones() {
         assert_eq!(at(&index, pointer), expected, "{pointer}: {index}");
     }
     // A value of an object has the field that the name with a dot declares.
-    assert_eq!(door.ask("PUT /t-1/_doc/1", r#"{"two":{"blue":"x"}}"#).0, 400);
-    assert_eq!(door.ask("PUT /t-1/_mapping", r#"{"properties":{"two.blue":{"type":"text"}}}"#).0, 400);
+    assert_eq!(service.ask("PUT /t-1/_doc/1", r#"{"two":{"blue":"x"}}"#).0, 400);
+    assert_eq!(service.ask("PUT /t-1/_mapping", r#"{"properties":{"two.blue":{"type":"text"}}}"#).0, 400);
 
     // The settings of all parts are those of the indexes of a data stream, too.
-    door.get("PUT /_data_stream/s-a", "");
-    let streams = door.get("GET /_data_stream/s-a", "");
+    service.get("PUT /_data_stream/s-a", "");
+    let streams = service.get("GET /_data_stream/s-a", "");
     let backing = at(&streams, "/data_streams/0/indices/0/index_name");
     let backing = backing.as_str().expect("a name");
-    let settings = door.get(&format!("GET /{backing}/_settings"), "")[backing]["settings"]["index"].take();
+    let settings = service.get(&format!("GET /{backing}/_settings"), "")[backing]["settings"]["index"].take();
     let shown = ["number_of_replicas", "refresh_interval", "priority"].map(|name| settings[name].clone());
     assert_eq!(shown, ["0", "5s", "1"].map(Value::from));
 }
@@ -72,22 +72,22 @@ fn later_templates_count_before_earlier_ones() {
 #[test]
 fn the_time_field_of_a_data_stream_is_a_date() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for (field, expected) in [
         (r#"{"type":"date","format":"epoch_second"}"#, 200),
         (r#"{"type":"date_nanos"}"#, 200),
         (r#"{"type":"keyword"}"#, 400),
         (r#"{"properties":{}}"#, 400),
     ] {
-        door.get(
+        service.get(
             "PUT /_index_template/t",
             &format!(
                 r#"{{"index_patterns":["t"],"data_stream":{{}},"template":{{"mappings":{{"properties":{{"@timestamp":{field}}}}}}}}}"#
             ),
         );
-        assert_eq!(door.ask("PUT /_data_stream/t", "").0, expected, "{field}");
+        assert_eq!(service.ask("PUT /_data_stream/t", "").0, expected, "{field}");
         if expected == 200 {
-            door.get("DELETE /_data_stream/t", "");
+            service.get("DELETE /_data_stream/t", "");
         }
     }
 }
@@ -95,7 +95,7 @@ fn the_time_field_of_a_data_stream_is_a_date() {
 #[test]
 fn settings_of_templates_are_shown_by_their_full_names() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let settings = r#""settings":{"number_of_shards":2,"index.refresh_interval":"5s"}"#;
     let nested = json!({ "index": { "number_of_shards": "2", "refresh_interval": "5s" } });
     let flat = json!({ "index.number_of_shards": "2", "index.refresh_interval": "5s" });
@@ -112,22 +112,22 @@ fn settings_of_templates_are_shown_by_their_full_names() {
             "/component_templates/0/component_template/template/settings",
         ),
     ] {
-        door.get(&format!("PUT /{path}"), &body);
-        assert_eq!(at(&door.get(&format!("GET /{path}"), ""), pointer), nested, "{path}");
-        assert_eq!(at(&door.get(&format!("GET /{path}?flat_settings=true"), ""), pointer), flat, "{path}");
+        service.get(&format!("PUT /{path}"), &body);
+        assert_eq!(at(&service.get(&format!("GET /{path}"), ""), pointer), nested, "{path}");
+        assert_eq!(at(&service.get(&format!("GET /{path}?flat_settings=true"), ""), pointer), flat, "{path}");
     }
 }
 
 #[test]
 fn templates_are_simulated_without_making_anything() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_template/old", r#"{"index_patterns":["t*","x*"]}"#);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get("PUT /_template/old", r#"{"index_patterns":["t*","x*"]}"#);
+    service.get(
         "PUT /_component_template/part",
         r#"{"template":{"mappings":{"properties":{"c":{"type":"ip"}}}}}"#,
     );
-    door.get(
+    service.get(
         "PUT /_index_template/low",
         r#"{"index_patterns":"te*","template":{"settings":{"number_of_shards":2},"mappings":{"properties":{"l":{"type":"long"}}}}}"#,
     );
@@ -144,7 +144,7 @@ fn templates_are_simulated_without_making_anything() {
         ("POST /_index_template/_simulate/low", "", &low, vec!["old"]),
         ("POST /_index_template/_simulate", given, &new, vec!["old", "low"]),
     ] {
-        let answer = door.get(request, body);
+        let answer = service.get(request, body);
         assert_eq!(&at(&answer, "/template"), template, "{request} {body}: {answer}");
         let others = at(&answer, "/overlapping");
         let others: Vec<&str> =
@@ -160,11 +160,11 @@ fn templates_are_simulated_without_making_anything() {
         ("PUT /_template/A", r#"{"index_patterns":"u"}"#, 400),
         ("PUT /_component_template/a,b", r#"{"template":{}}"#, 400),
     ] {
-        assert_eq!(door.ask(request, body).0, expected, "{request} {body}");
+        assert_eq!(service.ask(request, body).0, expected, "{request} {body}");
     }
-    let names = at(&door.get("GET /_index_template", ""), "/index_templates");
+    let names = at(&service.get("GET /_index_template", ""), "/index_templates");
     let names: Vec<&str> =
         names.as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
     assert_eq!(names, ["low"]);
-    assert_eq!(door.ask("HEAD /test", "").0, 404);
+    assert_eq!(service.ask("HEAD /test", "").0, 404);
 }

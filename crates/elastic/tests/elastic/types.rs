@@ -6,7 +6,7 @@ use millrace_document::DocumentGroup;
 use millrace_store::ViewScope;
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, caller, directory, of_groups};
+use crate::service_support::{TestService, caller, directory, of_groups};
 
 const SERVICES: &str = "<services version='1.0'>
   <container id='default' version='1.0'><search/><document-api/></container>
@@ -38,11 +38,11 @@ const NOTE: &str = "schema note {
 
 const PAGE: &str = "schema Page { document Page { field title type string { indexing: index | summary } } }";
 
-/// A door with the types `note` and `Page`.
-pub fn door(directory: &tempfile::TempDir) -> TestDoor {
-    let door = TestDoor::open(directory);
-    door.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE), ("schemas/Page.sd", PAGE)]);
-    door
+/// A service with the types `note` and `Page`.
+pub fn service(directory: &tempfile::TempDir) -> TestService {
+    let service = TestService::open(directory);
+    service.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE), ("schemas/Page.sd", PAGE)]);
+    service
 }
 
 /// Status with the result, or the type of the error, of an answer or of the one item of a bulk.
@@ -114,8 +114,8 @@ fn the_group_is_named_or_that_of_the_credential() {
         (bulk("{\"delete\":{\"_index\":\"note\",\"_id\":\"1\"}}\n"), "200 deleted"),
     ]);
     let directory = directory();
-    let door = door(&directory);
-    door.get("PUT /note/_doc/1?routing=bob", r#"{"title":"Hello Bob","stars":1}"#);
+    let service = service(&directory);
+    service.get("PUT /note/_doc/1?routing=bob", r#"{"title":"Hello Bob","stars":1}"#);
     for (request, expected) in &table {
         let (head, body) = match request.match_indices(' ').nth(1) {
             Some((at, _)) => (&request[..at], &request[at + 1..]),
@@ -141,15 +141,15 @@ fn the_group_is_named_or_that_of_the_credential() {
             ("bob", of_groups(&["bob"]), named.as_str(), refused),
         ] {
             for id in ["2", "3"] {
-                door.ask(&format!("DELETE /note/_doc/{id}?routing=ann"), "");
+                service.ask(&format!("DELETE /note/_doc/{id}?routing=ann"), "");
             }
-            let found = door.get("POST /note/_search?routing=ann", "{}");
+            let found = service.get("POST /note/_search?routing=ann", "{}");
             for hit in found["hits"]["hits"].as_array().expect("hits") {
                 let id = hit["_id"].as_str().expect("an id");
-                door.get(&format!("DELETE /note/_doc/{id}?routing=ann"), "");
+                service.get(&format!("DELETE /note/_doc/{id}?routing=ann"), "");
             }
-            door.get("PUT /note/_doc/1?routing=ann", r#"{"title":"Hello there","stars":1}"#);
-            let answer = brief(door.ask_as(caller, request, body));
+            service.get("PUT /note/_doc/1?routing=ann", r#"{"title":"Hello there","stars":1}"#);
+            let answer = brief(service.ask_as(caller, request, body));
             assert_eq!(answer, expected, "{who}: {request} {body}");
         }
     }
@@ -158,7 +158,7 @@ fn the_group_is_named_or_that_of_the_credential() {
 #[test]
 fn values_have_the_types_of_the_schema() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     let reason = |(status, answer): (u16, Value)| {
         let error = &answer["error"];
         match error.get("type").and_then(Value::as_str) {
@@ -186,38 +186,38 @@ fn values_have_the_types_of_the_schema() {
         // A second object would be a part of the operation around the document.
         (r#"{"stars":1},"condition":"x""#, "400 document_parsing_exception: failed to parse: "),
     ] {
-        let answer = reason(door.ask("POST /note/_doc?routing=types", document));
+        let answer = reason(service.ask("POST /note/_doc?routing=types", document));
         assert!(answer.starts_with(expected), "{document}: {answer}");
     }
     let item =
         |name: &str, value: &str| format!("{{\"index\":{{\"routing\":\"ann\"}}}}\n{{\"{name}\":{value}}}\n");
     let body = [item("stars", "1"), item("stars", "\"x\""), item("new", "1"), item("stars", "2")].concat();
-    let answer = door.get("POST /note/_bulk", &body);
+    let answer = service.get("POST /note/_bulk", &body);
     let items = answer["items"].as_array().expect("items").iter();
     let statuses: Vec<_> = items.map(|item| item["index"]["status"].clone()).collect();
     assert_eq!(json!(statuses), json!([201, 400, 400, 201]), "an item that does not fit is refused alone");
-    assert_eq!(door.get("GET /note/_count?routing=ann", "")["count"], 2);
+    assert_eq!(service.get("GET /note/_count?routing=ann", "")["count"], 2);
 }
 
 #[test]
 fn documents_are_found_and_shown_with_their_fields() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     let document = json!({
         "title": "Hello there", "tag": "red", "stars": 3, "read": true, "score": 0.5,
         "author": { "name": "Ann", "age": 30 }, "weights": { "x": 2 }, "lines": ["one", "two"],
     });
-    let made = door.get("PUT /note/_doc/1?routing=ann", &document.to_string());
+    let made = service.get("PUT /note/_doc/1?routing=ann", &document.to_string());
     let stamp = made["_seq_no"].as_i64().expect("a number");
     assert_eq!(
         (&made["_version"], &made["_index"], &made["_id"]),
         (&json!(stamp), &json!("note"), &json!("1"))
     );
-    let found = door.get("GET /note/_doc/1?routing=ann", "");
+    let found = service.get("GET /note/_doc/1?routing=ann", "");
     assert_eq!(found["_source"], document);
     assert_eq!((&found["_routing"], &found["_seq_no"]), (&json!("ann"), &json!(stamp)));
-    door.get("PUT /note/_doc/2?routing=ann", r#"{"title":"Bye","stars":5}"#);
-    door.get("PUT /note/_doc/3?routing=bob", r#"{"title":"Hello bob","stars":7}"#);
+    service.get("PUT /note/_doc/2?routing=ann", r#"{"title":"Bye","stars":5}"#);
+    service.get("PUT /note/_doc/3?routing=bob", r#"{"title":"Hello bob","stars":7}"#);
     for (query, expected) in [
         (r#"{"match_all":{}}"#, "1 2"),
         (r#"{"match":{"title":"HELLO"}}"#, "1"),
@@ -232,19 +232,19 @@ fn documents_are_found_and_shown_with_their_fields() {
         (r#"{"ids":{"values":["2"]}}"#, "2"),
     ] {
         let body = format!("{{\"query\":{query},\"sort\":\"stars\"}}");
-        let answer = door.get("POST /note/_search?routing=ann", &body);
+        let answer = service.get("POST /note/_search?routing=ann", &body);
         let hits = answer["hits"]["hits"].as_array().expect("hits");
         let ids: Vec<&str> = hits.iter().filter_map(|hit| hit["_id"].as_str()).collect();
         assert_eq!(ids.join(" "), expected, "{query}");
         for (id, hit) in ids.iter().zip(hits) {
-            let whole = door.get(&format!("GET /note/_doc/{id}?routing=ann"), "");
+            let whole = service.get(&format!("GET /note/_doc/{id}?routing=ann"), "");
             assert_eq!(hit["_source"], whole["_source"], "{query}");
         }
     }
-    let of = |path: &str| door.get(path, "")["hits"]["total"]["value"].clone();
+    let of = |path: &str| service.get(path, "")["hits"]["total"]["value"].clone();
     assert_eq!(of("GET /note/_search?routing=ann,bob"), 3, "several groups");
     let sums = r#"{"size":0,"aggs":{"s":{"sum":{"field":"stars"}},"t":{"terms":{"field":"tag"}}}}"#;
-    let answer = door.get("POST /note/_search?routing=ann", sums);
+    let answer = service.get("POST /note/_search?routing=ann", sums);
     assert_eq!(
         (&answer["aggregations"]["s"]["value"], &answer["aggregations"]["t"]["buckets"][0]["key"]),
         (&json!(8.0), &json!("red"))
@@ -252,21 +252,21 @@ fn documents_are_found_and_shown_with_their_fields() {
 
     // Parts of objects are merged, other values replaced; what nothing changes is not written.
     let update = r#"{"doc":{"author":{"age":31},"tag":null,"stars":3},"_source":true}"#;
-    let updated = door.get("POST /note/_update/1?routing=ann", update);
+    let updated = service.get("POST /note/_update/1?routing=ann", update);
     assert_eq!(updated["get"]["_source"]["author"], json!({ "name": "Ann", "age": 31 }));
     assert_eq!(updated["get"]["_seq_no"], updated["_seq_no"]);
     assert!(updated["get"]["_source"].get("tag").is_none(), "{updated}");
     assert!(updated["_seq_no"].as_i64() > Some(stamp), "{updated}");
     let stale = format!("PUT /note/_doc/1?routing=ann&if_primary_term=1&if_seq_no={stamp}");
-    assert_eq!(door.ask(&stale, "{}").0, 409);
+    assert_eq!(service.ask(&stale, "{}").0, 409);
     let newest = format!("PUT /note/_doc/1?routing=ann&if_primary_term=1&if_seq_no={}", updated["_seq_no"]);
-    assert_eq!(door.get(&newest, "{}")["result"], "updated");
+    assert_eq!(service.get(&newest, "{}")["result"], "updated");
 }
 
 #[test]
 fn whole_ids_reach_documents_of_all_namespaces() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     for (request, expected) in [
         ("PUT /note/_doc/id:mail:note:g=ann:1", "201 created"),
         ("GET /note/_doc/id:mail:note:g=ann:1", "200 true"),
@@ -290,9 +290,9 @@ fn whole_ids_reach_documents_of_all_namespaces() {
         ("GET /note/_count?routing=ann,crowded", "429 es_rejected_execution_exception"),
     ] {
         let body = if request.starts_with("PUT") { "{\"stars\":1}" } else { "" };
-        assert_eq!(brief(door.ask_as(caller(CallerGroups::All), request, body)), expected, "{request}");
+        assert_eq!(brief(service.ask_as(caller(CallerGroups::All), request, body)), expected, "{request}");
     }
-    let found = door.get("GET /note/_search?routing=ann,n=7", "");
+    let found = service.get("GET /note/_search?routing=ann,n=7", "");
     let hits = found["hits"]["hits"].as_array().expect("hits").iter();
     let mut shown: Vec<String> = hits.map(|hit| format!("{} {}", hit["_id"], hit["_routing"])).collect();
     shown.sort();
@@ -302,8 +302,8 @@ fn whole_ids_reach_documents_of_all_namespaces() {
 #[test]
 fn types_are_changed_by_deployments_alone() {
     let directory = directory();
-    let door = door(&directory);
-    door.get("PUT /logs/_doc/1", r#"{"a":1}"#);
+    let service = service(&directory);
+    service.get("PUT /logs/_doc/1", r#"{"a":1}"#);
     for (request, body, expected) in [
         ("HEAD /note", "", "200"),
         ("PUT /note", "{}", "400 resource_already_exists_exception"),
@@ -327,11 +327,11 @@ fn types_are_changed_by_deployments_alone() {
         ("GET /*/_count", "", "200 1"),
     ] {
         if request.contains("Page") {
-            door.get("PUT /Page/_doc/1?routing=ann", r#"{"title":"x"}"#);
+            service.get("PUT /Page/_doc/1?routing=ann", r#"{"title":"x"}"#);
         }
-        assert_eq!(brief(door.ask(request, body)), expected, "{request}");
+        assert_eq!(brief(service.ask(request, body)), expected, "{request}");
     }
-    let fields = &door.get("GET /note/_mapping", "")["note"]["mappings"]["properties"];
+    let fields = &service.get("GET /note/_mapping", "")["note"]["mappings"]["properties"];
     let mut types: Vec<String> = fields
         .as_object()
         .expect("fields")
@@ -344,30 +344,30 @@ fn types_are_changed_by_deployments_alone() {
         "author:object lines:text place:geo_point read:boolean score:double stars:integer tag:keyword title:text vector:object \
          weights:flattened"
     );
-    let capabilities = door.get("GET /note/_field_caps?fields=stars", "");
+    let capabilities = service.get("GET /note/_field_caps?fields=stars", "");
     assert_eq!(capabilities["fields"]["stars"]["integer"]["type"], "integer");
 
     // Aliases are kept, with the groups that they name.
-    door.get("PUT /note/_doc/1?routing=ann", r#"{"stars":1}"#);
-    door.get("PUT /note/_alias/anns", r#"{"routing":"ann"}"#);
-    assert_eq!(door.get("GET /anns/_count", "")["count"], 1);
-    assert_eq!(door.get("PUT /anns/_doc/2", r#"{"stars":2}"#)["_index"], "note");
-    drop(door);
-    let door = TestDoor::open(&directory);
-    assert_eq!(door.get("GET /anns/_search", "")["hits"]["total"]["value"], 2);
-    assert_eq!(brief(door.ask_as(of_groups(&["bob"]), "GET /anns/_search", "")), "403 security_exception");
+    service.get("PUT /note/_doc/1?routing=ann", r#"{"stars":1}"#);
+    service.get("PUT /note/_alias/anns", r#"{"routing":"ann"}"#);
+    assert_eq!(service.get("GET /anns/_count", "")["count"], 1);
+    assert_eq!(service.get("PUT /anns/_doc/2", r#"{"stars":2}"#)["_index"], "note");
+    drop(service);
+    let service = TestService::open(&directory);
+    assert_eq!(service.get("GET /anns/_search", "")["hits"]["total"]["value"], 2);
+    assert_eq!(brief(service.ask_as(of_groups(&["bob"]), "GET /anns/_search", "")), "403 security_exception");
 }
 
 /// A caller of some groups reaches the documents of types, and nothing else.
 #[test]
 fn callers_of_groups_reach_types_alone() {
     let directory = directory();
-    let door = door(&directory);
-    door.get("PUT /logs/_doc/1", r#"{"ids":["1"]}"#);
-    door.get("PUT /note/_doc/1?routing=ann", "{}");
-    door.get("PUT /hidden", r#"{"settings":{"index.hidden":true}}"#);
-    door.get("PUT /closed", "{}");
-    door.get("POST /closed/_close", "");
+    let service = service(&directory);
+    service.get("PUT /logs/_doc/1", r#"{"ids":["1"]}"#);
+    service.get("PUT /note/_doc/1?routing=ann", "{}");
+    service.get("PUT /hidden", r#"{"settings":{"index.hidden":true}}"#);
+    service.get("PUT /closed", "{}");
+    service.get("POST /closed/_close", "");
     let lookup = r#"{"query":{"terms":{"stars":{"index":"logs","id":"1","path":"ids"}}}}"#;
     for (request, body, expected) in [
         ("GET /note/_mapping", "", "200"),
@@ -420,11 +420,11 @@ fn callers_of_groups_reach_types_alone() {
         ("POST /note/_mget", r#"{"docs":[{"_index":"logs","_id":"1"}]}"#, "200 security_exception"),
         ("POST /note/_search", lookup, "403 security_exception"),
     ] {
-        let answer = brief(door.ask_as(of_groups(&["ann"]), request, body));
+        let answer = brief(service.ask_as(of_groups(&["ann"]), request, body));
         assert!(answer.starts_with(expected), "{request} {body}: {answer}");
     }
     let search = "{}\n{}\n{\"index\":\"logs\"}\n{}\n{\"index\":[\"note\",\"logs\"]}\n{}\n{\"index\":\"*\"}\n{}\n{\"index\":\"note\",\"routing\":\"bob\"}\n{}\n";
-    let (status, several) = door.ask_as(of_groups(&["ann"]), "POST /note/_msearch", search);
+    let (status, several) = service.ask_as(of_groups(&["ann"]), "POST /note/_msearch", search);
     let statuses: Vec<&Value> =
         several["responses"].as_array().expect("answers").iter().map(|answer| &answer["status"]).collect();
     assert_eq!(
@@ -432,33 +432,33 @@ fn callers_of_groups_reach_types_alone() {
         (200, vec![&json!(200), &json!(403), &json!(403), &json!(403), &json!(403)]),
         "{several}"
     );
-    door.get("PUT /note/_alias/bobs", r#"{"routing":"bob"}"#);
-    let (_, shown) = door.ask_as(of_groups(&["ann"]), "GET /note", "");
+    service.get("PUT /note/_alias/bobs", r#"{"routing":"bob"}"#);
+    let (_, shown) = service.ask_as(of_groups(&["ann"]), "GET /note", "");
     assert!(!shown.to_string().contains("bob"), "an alias tells of another group: {shown}");
-    assert!(door.get("GET /note", "").to_string().contains("bobs"));
-    assert_eq!(door.get("GET /logs/_count", "")["count"], 1);
-    assert_eq!(door.ask("GET /new", "").0, 404, "nothing was made");
+    assert!(service.get("GET /note", "").to_string().contains("bobs"));
+    assert_eq!(service.get("GET /logs/_count", "")["count"], 1);
+    assert_eq!(service.ask("GET /new", "").0, 404, "nothing was made");
 }
 
 /// Scrolls are those of their caller, and one that has many does not keep others from theirs.
 #[test]
 fn scrolls_are_each_callers_own() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     for name in ["1", "2", "3"] {
-        door.get(&format!("PUT /note/_doc/{name}?routing=ann"), "{}");
+        service.get(&format!("PUT /note/_doc/{name}?routing=ann"), "{}");
     }
-    door.get("PUT /note/_doc/1?routing=bob", "{}");
+    service.get("PUT /note/_doc/1?routing=bob", "{}");
     let open = |groups: &[&str]| {
-        let (status, answer) = door.ask_as(of_groups(groups), "POST /note/_search?scroll=1m&size=1", "{}");
+        let (status, answer) = service.ask_as(of_groups(groups), "POST /note/_search?scroll=1m&size=1", "{}");
         assert_eq!(status, 200, "{answer}");
         answer["_scroll_id"].as_str().expect("an id").to_owned()
     };
     let with = |id: &str| json!({ "scroll_id": id }).to_string();
     let next =
-        |groups: &[&str], id: &str| door.ask_as(of_groups(groups), "POST /_search/scroll", &with(id)).0;
+        |groups: &[&str], id: &str| service.ask_as(of_groups(groups), "POST /_search/scroll", &with(id)).0;
     let clear = |groups: &[&str], id: &str| {
-        let (_, answer) = door.ask_as(of_groups(groups), "DELETE /_search/scroll", &with(id));
+        let (_, answer) = service.ask_as(of_groups(groups), "DELETE /_search/scroll", &with(id));
         answer["num_freed"].as_u64().expect("a number")
     };
     let (ann, bob) = (open(&["ann"]), open(&["bob"]));
@@ -470,15 +470,15 @@ fn scrolls_are_each_callers_own() {
 
     // One caller takes as many places as it leaves free; others get theirs, and none loses any.
     let taken: Vec<String> = (0..250).map(|_| open(&["ann"])).collect();
-    let (status, answer) = door.ask_as(of_groups(&["ann"]), "POST /note/_search?scroll=1m&size=1", "{}");
+    let (status, answer) = service.ask_as(of_groups(&["ann"]), "POST /note/_search?scroll=1m&size=1", "{}");
     assert_eq!(status, 429, "{answer}");
     let bob = [open(&["bob"]), open(&["bob"])];
-    let whole = door.get("POST /note/_search?scroll=1m&size=1&routing=ann", "{}");
+    let whole = service.get("POST /note/_search?scroll=1m&size=1&routing=ann", "{}");
     assert!(whole["_scroll_id"].is_string());
     assert!(bob.iter().all(|id| next(&["bob"], id) == 200));
     let left = taken.iter().filter(|id| next(&["ann"], id) == 200).count();
     assert_eq!(left, 250);
-    let (status, _) = door.ask_as(of_groups(&["ann"]), "POST /note/_search?scroll=1m&size=1", "{}");
+    let (status, _) = service.ask_as(of_groups(&["ann"]), "POST /note/_search?scroll=1m&size=1", "{}");
     assert_eq!(status, 429);
     assert_eq!(clear(&["ann"], "_all"), 250);
 }
@@ -488,13 +488,13 @@ fn scrolls_are_each_callers_own() {
 #[test]
 fn searches_of_scrolls_take_memory() {
     let directory = directory();
-    let door = door(&directory);
-    door.get("PUT /note/_doc/1?routing=ann", "{}");
+    let service = service(&directory);
+    service.get("PUT /note/_doc/1?routing=ann", "{}");
     let ids = vec!["x".repeat(1 << 20); 10];
     let long = json!({ "query": { "bool": { "must_not": { "ids": { "values": ids } } } } });
     let long = long.to_string();
     let open = |group: &str, body: &str| {
-        let (status, answer) = door.ask_as(of_groups(&[group]), "POST /note/_search?scroll=1m", body);
+        let (status, answer) = service.ask_as(of_groups(&[group]), "POST /note/_search?scroll=1m", body);
         (status, answer["_scroll_id"].as_str().unwrap_or_default().to_owned())
     };
     let taken: Vec<(u16, String)> = (0..3).map(|_| open("ann", &long)).collect();
@@ -504,7 +504,7 @@ fn searches_of_scrolls_take_memory() {
     assert_eq!(open("bob", &long).0, 200, "there is memory for others");
     let next = |id: &str| {
         let body = json!({ "scroll_id": id }).to_string();
-        door.ask_as(of_groups(&["ann"]), "POST /_search/scroll", &body).0
+        service.ask_as(of_groups(&["ann"]), "POST /_search/scroll", &body).0
     };
     assert_eq!(taken.iter().filter(|(_, id)| next(id) == 200).count(), 3);
     assert_eq!(open("ann", &long).0, 429);
@@ -513,7 +513,7 @@ fn searches_of_scrolls_take_memory() {
 #[test]
 fn searches_have_the_turns_of_the_groups_that_they_name() {
     let directory = directory();
-    let door = door(&directory);
+    let service = service(&directory);
     let groups = |names: &[&str]| {
         let groups = names.iter().map(|name| DocumentGroup::Name((*name).to_owned()));
         Some(ViewScope::Groups(groups.collect()))
@@ -535,7 +535,7 @@ fn searches_have_the_turns_of_the_groups_that_they_name() {
         (of_groups(&["ann", "bob"]), "POST /note/_search?routing=bob", groups(&["bob"])),
         (all(), "PUT /note/_doc/1?routing=ann", None),
     ] {
-        assert_eq!(door.search_scope(caller, request), expected, "{request}");
+        assert_eq!(service.search_scope(caller, request), expected, "{request}");
     }
 }
 
@@ -543,13 +543,13 @@ fn searches_have_the_turns_of_the_groups_that_they_name() {
 #[test]
 fn a_body_has_so_many_values() {
     let directory = tempfile::tempdir().expect("a directory");
-    let door = door(&directory);
+    let service = service(&directory);
     let terms = |count: usize| {
         let values = vec!["1"; count].join(",");
         format!("{{\"query\":{{\"terms\":{{\"stars\":[{values}]}}}}}}")
     };
     let ids = |count: usize| format!("{{\"ids\":[{}]}}", vec!["\"1\""; count].join(","));
-    let ask = |request: &str, body: &str| door.ask_as(caller(CallerGroups::All), request, body);
+    let ask = |request: &str, body: &str| service.ask_as(caller(CallerGroups::All), request, body);
     for (request, few, many) in [
         ("POST /note/_search", terms(900), terms(1_001)),
         ("POST /note/_count", terms(900), terms(1_001)),

@@ -2,32 +2,32 @@
 
 use serde_json::json;
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 #[test]
 fn queries_are_validated_and_names_resolved_without_a_search() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let body = r#"{"mappings":{"properties":{"n":{"type":"long"}}},"aliases":{"all":{}}}"#;
     for name in ["a", "b"] {
-        door.get(&format!("PUT /{name}"), body);
+        service.get(&format!("PUT /{name}"), body);
     }
-    door.get("POST /b/_close", "");
-    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
-    door.get("PUT /_data_stream/logs-a", "");
+    service.get("POST /b/_close", "");
+    service.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    service.get("PUT /_data_stream/logs-a", "");
     for (body, expected, part) in [
         ("", true, "\"index\":\"a\""),
         (r#"{"query":{"range":{"n":{"gt":1}}}}"#, true, "\"index\":\"a\""),
         (r#"{"query":{"nothing":{}}}"#, false, "nothing"),
         (r#"{"query":{"match_all":{}},"size":1}"#, false, "request does not support [size]"),
     ] {
-        let answer = door.get("POST /a/_validate/query?explain=true", body);
+        let answer = service.get("POST /a/_validate/query?explain=true", body);
         assert_eq!(answer["valid"], expected, "{body}: {answer}");
         assert!(answer.to_string().contains(part), "{body}: {answer}");
-        let answer = door.get("POST /a/_validate/query", body);
+        let answer = service.get("POST /a/_validate/query", body);
         assert!(answer["valid"] == expected && answer["error"].is_null(), "{body}: {answer}");
     }
-    assert_eq!(door.ask("GET /none/_validate/query", "").0, 404);
+    assert_eq!(service.ask("GET /none/_validate/query", "").0, 404);
     let open = json!({ "name": "a", "aliases": ["all"], "attributes": ["open"] });
     let closed = json!({ "name": "b", "aliases": ["all"], "attributes": ["closed"] });
     let backing = json!({
@@ -46,9 +46,9 @@ fn queries_are_validated_and_names_resolved_without_a_search() {
         ("logs-*", json!([]), json!([]), json!([stream])),
         (".ds-*", json!([backing]), json!([]), json!([])),
     ] {
-        let answer = door.get(&format!("GET /_resolve/index/{expression}"), "");
+        let answer = service.get(&format!("GET /_resolve/index/{expression}"), "");
         let expected = json!({ "indices": indices, "aliases": aliases, "data_streams": streams });
         assert_eq!(answer, expected, "{expression}");
     }
-    assert_eq!(door.ask("GET /_resolve/index/none", "").0, 404);
+    assert_eq!(service.ask("GET /_resolve/index/none", "").0, 404);
 }

@@ -2,7 +2,7 @@ use axum::response::Response;
 use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Request, StatusCode};
 use millrace_access::PortKind;
-use millrace_elastic::Error as DoorError;
+use millrace_elastic::Error as ElasticError;
 use serde_json::json;
 
 use crate::forwarding::HOP;
@@ -106,9 +106,9 @@ impl EdgeRefusal {
                 http::json(status, &json!({ "error-code": code, "message": message }))
             }
             PortKind::Config => http::json(status, &json!({ "message": message })),
-            PortKind::Elastic => elastic_api::refusal(request, self.of_door(message)),
+            PortKind::Elastic => elastic_api::refusal(request, self.of_service(message)),
             PortKind::Data if elastic_api::is_below(path) => {
-                elastic_api::refusal(request, self.of_door(message))
+                elastic_api::refusal(request, self.of_service(message))
             }
             PortKind::Data if below("/search") => {
                 let error = json!({ "code": status.as_u16(), "summary": status.canonical_reason(), "message": message });
@@ -124,7 +124,7 @@ impl EdgeRefusal {
             }
             PortKind::Data => http::json(status, &json!({ "message": message })),
         };
-        // The door has no word for some of them.
+        // The service has no word for some of them.
         *response.status_mut() = status;
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -138,13 +138,13 @@ impl EdgeRefusal {
     }
 
     /// The same in the words of Elasticsearch.
-    fn of_door(&self, message: String) -> DoorError {
+    fn of_service(&self, message: String) -> ElasticError {
         match self.status() {
-            StatusCode::UNAUTHORIZED => DoorError::Unauthenticated(message),
-            StatusCode::FORBIDDEN => DoorError::Forbidden(message),
-            StatusCode::TOO_MANY_REQUESTS => DoorError::Rejected(message),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => DoorError::MediaType(message),
-            _ => DoorError::IllegalArgument(message),
+            StatusCode::UNAUTHORIZED => ElasticError::Unauthenticated(message),
+            StatusCode::FORBIDDEN => ElasticError::Forbidden(message),
+            StatusCode::TOO_MANY_REQUESTS => ElasticError::Rejected(message),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => ElasticError::MediaType(message),
+            _ => ElasticError::IllegalArgument(message),
         }
     }
 }

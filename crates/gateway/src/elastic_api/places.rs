@@ -1,4 +1,4 @@
-//! Places of requests of the door, each of which one has while it runs, or waits for its turn among other
+//! Places of requests of the service, each of which one has while it runs, or waits for its turn among other
 //! work of the node.
 //!
 //! Requests of one client, or of one group, leave places to others ([`SharedPlaces`]).
@@ -11,7 +11,7 @@ use millrace_store::{ViewScope, WriterId};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Requests of the door that run at a time, but for searches. Each has a thread, which waits for the disk
+/// Requests of the service that run at a time, but for searches. Each has a thread, which waits for the disk
 /// most of the time.
 const RUNNING_MAX: usize = 64;
 

@@ -1,8 +1,8 @@
 //! `_bulk/stream`: operations that are written while the body of their request still comes, batch by batch,
 //! each answered by a line of its own.
 //!
-//! A batch is a request for `_bulk`, which the node that owns the door's documents answers. The next part of
-//! the body is read when the answer to a batch was taken, so that a slow store, and a client that does not
+//! A batch is a request for `_bulk`, which the node that owns the service's documents answers. The next part
+//! of the body is read when the answer to a batch was taken, so that a slow store, and a client that does not
 //! read, stop the stream. Meanwhile it has a place among the streams of its client, and room for what it has
 //! read.
 
@@ -21,7 +21,7 @@ use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue, TRANSFER_ENCODING,
 };
 use hyper::http::request::Parts;
-use millrace_elastic::{BulkBatching, BulkSplitter, DoorRequest, ElasticDoor};
+use millrace_elastic::{BulkBatching, BulkSplitter, ElasticRequest, ElasticService};
 use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
 use tokio::time::Instant;
@@ -49,17 +49,17 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// has as many as it gets.
 pub(super) async fn answer(
     api: &Arc<ElasticApi>,
-    shown: &DoorRequest,
+    shown: &ElasticRequest,
     request: Request,
 ) -> Result<Response, Error> {
-    if let Err(error) = ElasticDoor::check_media_types(shown, !request.body().is_end_stream()) {
-        return Ok(written(ElasticDoor::refuse_as(shown, error)));
+    if let Err(error) = ElasticService::check_media_types(shown, !request.body().is_end_stream()) {
+        return Ok(written(ElasticService::refuse_as(shown, error)));
     }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
     let batching = match BulkBatching::of(shown) {
         Ok(batching) => batching,
-        Err(error) => return Ok(written(ElasticDoor::refuse_as(shown, error))),
+        Err(error) => return Ok(written(ElasticService::refuse_as(shown, error))),
     };
     let standing = StandingCredential::of(&api.node, &request);
     let writer = writer_of(&caller, request.extensions().get());
@@ -85,7 +85,7 @@ pub(super) async fn answer(
     let path = shown.path.trim_end_matches('/');
     let path = path.strip_suffix("/stream").unwrap_or(path).to_owned();
     let shown =
-        DoorRequest { method: Method::POST.to_string(), path, query: query_of(shown), ..shown.clone() };
+        ElasticRequest { method: Method::POST.to_string(), path, query: query_of(shown), ..shown.clone() };
     let stream = OperationStream {
         api: Arc::clone(api),
         shown,
@@ -108,7 +108,7 @@ pub(super) async fn answer(
 }
 
 /// Parameters of the batches: an answer is one line, in JSON.
-fn query_of(shown: &DoorRequest) -> String {
+fn query_of(shown: &ElasticRequest) -> String {
     let is_kept = |pair: &&str| !["pretty", "format"].contains(&pair.split('=').next().unwrap_or_default());
     shown.query.split('&').filter(is_kept).collect::<Vec<_>>().join("&")
 }
@@ -117,7 +117,7 @@ fn query_of(shown: &DoorRequest) -> String {
 struct OperationStream {
     api: Arc<ElasticApi>,
     /// Request of a batch, without its body.
-    shown: DoorRequest,
+    shown: ElasticRequest,
     parts: Parts,
     standing: Option<StandingCredential>,
     splitter: BulkSplitter,
@@ -148,7 +148,7 @@ impl OperationStream {
             let full = match self.splitter.add(&bytes) {
                 Ok(full) => full,
                 Err(error) => {
-                    let line = ElasticDoor::refuse_as(&self.shown, error).body;
+                    let line = ElasticService::refuse_as(&self.shown, error).body;
                     // The client may have left.
                     let _ = self.tell(line).await;
                     return;
@@ -222,7 +222,7 @@ impl OperationStream {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.splitter.cut();
-                let line = ElasticDoor::refuse(&self.shown, error).body;
+                let line = ElasticService::refuse(&self.shown, error).body;
                 // As above.
                 let _ = self.tell(line).await;
                 None
@@ -237,7 +237,7 @@ impl OperationStream {
     /// The stream has ended, or the client has left.
     async fn batch(&mut self, body: Vec<u8>) -> Result<(), BulkStreamEnd> {
         if let Some(Err(error)) = self.standing.as_ref().map(StandingCredential::check) {
-            let line = ElasticDoor::refuse(&self.shown, error.into()).body;
+            let line = ElasticService::refuse(&self.shown, error.into()).body;
             self.tell(line).await?;
             return Err(BulkStreamEnd);
         }
@@ -251,10 +251,10 @@ impl OperationStream {
                     let reason = format!(
                         "the answer to a batch broke off: {error}; whether it was written is not known"
                     );
-                    ElasticDoor::refuse_as(&self.shown, millrace_elastic::Error::Unavailable(reason)).body
+                    ElasticService::refuse_as(&self.shown, millrace_elastic::Error::Unavailable(reason)).body
                 }
             },
-            Err(error) => ElasticDoor::refuse(&self.shown, error).body,
+            Err(error) => ElasticService::refuse(&self.shown, error).body,
         };
         self.tell(line).await
     }

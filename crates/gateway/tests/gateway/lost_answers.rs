@@ -50,7 +50,7 @@ fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> JoinHandle
 }
 
 #[test]
-fn reads_at_the_door_are_sent_again_and_others_say_what_is_not_known() {
+fn reads_of_elastic_are_sent_again_and_others_say_what_is_not_known() {
     let nodes = TestNodes::start(3, NOTE);
     let (status, answer) = nodes.call(0, Method::PUT, "/elastic/things/_doc/1", r#"{"a":"meal"}"#);
     assert_eq!(status, 201, "{answer}");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use hyper::Method;
 use millrace_document::{Document, DocumentId, DocumentValue};
-use millrace_elastic::{DoorRequest, ElasticDoor};
+use millrace_elastic::{ElasticRequest, ElasticService};
 use millrace_node::Node;
 use millrace_schema::Application;
 use serde_json::{Value, json};
@@ -191,16 +191,16 @@ fn writes_on_a_node_that_runs_alone_have_their_outcomes() {
     let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()));
     let application = Application::from_files(files.into_iter().collect()).expect("an application");
     node.deploy(application).expect("it is deployed");
-    let door = ElasticDoor::new(Arc::clone(&node));
+    let service = ElasticService::new(Arc::clone(&node));
     let ask = |_: usize, request: &str, body: &str| {
         let (method, target) = request.split_once(' ').expect("a request has a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let answer = door.answer(&DoorRequest {
+        let answer = service.answer(&ElasticRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             body: body.as_bytes().to_vec(),
-            ..DoorRequest::default()
+            ..ElasticRequest::default()
         });
         (answer.status, serde_json::from_slice(&answer.body).expect("the answer is JSON"))
     };

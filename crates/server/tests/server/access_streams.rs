@@ -1,5 +1,5 @@
-//! Credentials of requests that last: a stream ends when its credential is revoked or expires, at each door
-//! that has streams, and nothing is written or read after that.
+//! Credentials of requests that last: a stream ends when its credential is revoked or expires, at each
+//! interface that has streams, and nothing is written or read after that.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -153,12 +153,12 @@ fn a_stream_of_writes_ends_with_its_credential() {
             "{{\"index\":{{\"_index\":\"note\",\"_id\":\"{name}\",\"routing\":\"ann\"}}}}\n{{\"title\":\"x\"}}\n"
         )
     };
-    let doors = [
+    let interfaces = [
         ("/feed/v1", "application/jsonl"),
         ("/elastic/_bulk/stream", "application/x-ndjson"),
         ("/group/v1/ann/restore", "application/jsonl"),
     ];
-    for (at, (path, media_type)) in doors.into_iter().enumerate() {
+    for (at, (path, media_type)) in interfaces.into_iter().enumerate() {
         let line = |name: &str| if path == "/elastic/_bulk/stream" { bulk(name) } else { feed(name) };
         for how in [CredentialEnd::Revoked, CredentialEnd::Expired, CredentialEnd::Moved] {
             let what = format!("{path} {how:?}");

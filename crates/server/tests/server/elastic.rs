@@ -20,7 +20,7 @@ fn titles(server: &TestServer, group: &str) -> Vec<String> {
     hits.iter().map(|hit| hit["fields"]["title"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Ids of the hits that a search at the door finds.
+/// Ids of the hits that a search finds.
 fn ids(answer: &Value) -> Vec<&str> {
     let hits = answer["hits"]["hits"].as_array().expect("hits");
     hits.iter().filter_map(|hit| hit["_id"].as_str()).collect()

@@ -146,7 +146,7 @@ fn table() -> Vec<u8> {
 }
 
 /// Every endpoint at which clients write documents: its name, path, media type and body.
-fn doors() -> Vec<(&'static str, Method, &'static str, &'static str, Vec<u8>)> {
+fn interfaces() -> Vec<(&'static str, Method, &'static str, &'static str, Vec<u8>)> {
     let (json, lines) = ("application/json", "application/x-ndjson");
     let put = br#"{"put":"id:n:note:g=ann:1","fields":{"title":"a note"}}"#;
     let log = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"a record"}}]}]}]}"#;
@@ -191,14 +191,14 @@ fn doors() -> Vec<(&'static str, Method, &'static str, &'static str, Vec<u8>)> {
 }
 
 #[test]
-fn written_bytes_are_counted_at_every_door_by_the_credential() {
+fn written_bytes_are_counted_at_every_interface_by_the_credential() {
     let server = TestServer::with_notes();
-    let doors = doors();
+    let interfaces = interfaces();
     let limited: Vec<String> =
-        doors.iter().map(|(name, ..)| create(&server, name, &["--fed-bytes-max", "1"])).collect();
+        interfaces.iter().map(|(name, ..)| create(&server, name, &["--fed-bytes-max", "1"])).collect();
     let free = create(&server, "free", &[]);
     until_known(&server, &free);
-    for ((name, method, path, media_type, body), token) in doors.into_iter().zip(limited) {
+    for ((name, method, path, media_type, body), token) in interfaces.into_iter().zip(limited) {
         let ask = |token: &str| {
             let request = OutgoingRequest::new(method.clone(), path).body(media_type, body.clone());
             send(&server, token, request)
@@ -221,8 +221,8 @@ fn written_bytes_are_counted_at_every_door_by_the_credential() {
 }
 
 #[test]
-fn written_bytes_are_counted_by_group_whatever_the_door() {
-    for (name, method, path, media_type, body) in doors() {
+fn written_bytes_are_counted_by_group_at_every_interface() {
+    for (name, method, path, media_type, body) in interfaces() {
         let server = TestServer::start_with(&[("MILLRACE_GROUP_FED_BYTES_MAX", "1")]).deploy_notes();
         let write = |path: &str, body: &[u8]| {
             let request = OutgoingRequest::new(method.clone(), path).body(media_type, body.to_vec());

@@ -1,4 +1,4 @@
-//! The door: the node behind it, the catalog, and the indexes that writes go to.
+//! Elasticsearch's interfaces over a node: the node itself, the catalog, and the indexes that writes go to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use millrace_store::ViewScope;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::caller::DoorCaller;
-use crate::catalog::{CatalogEntries, DoorCatalog, OpenIndex};
+use crate::caller::ElasticCaller;
+use crate::catalog::{CatalogEntries, IndexCatalog, OpenIndex};
 use crate::names::{NameDemand, NameOptions};
 use crate::partitions::ArrivingIds;
 use crate::request::{
-    DoorAnswer, DoorParameters, DoorReply, DoorRequest, check_values, segments_of, write_reply,
+    ElasticParameters, ElasticRequest, ElasticResponse, ReplyContent, check_values, segments_of, write_reply,
 };
 use crate::routes::RouteRight;
 use crate::scan_limit::duration_of;
@@ -26,35 +26,35 @@ use crate::scrolls::OpenScrolls;
 use crate::slot_picking::WriteLoads;
 use crate::writing::WriteAction;
 use crate::{
-    auto_creation, index_admin, media_types, names, otlp, parameters, routes, shelf, templates, typed,
+    auto_creation, index_admin, media_types, names, otlp, parameters, routes, storage, templates, typed,
 };
 
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
-pub struct ElasticDoor {
+pub struct ElasticService {
     pub(crate) node: Arc<Node>,
-    pub(crate) catalog: Arc<DoorCatalog>,
+    pub(crate) catalog: Arc<IndexCatalog>,
     pub(crate) scrolls: Arc<OpenScrolls>,
     pub(crate) loads: Arc<WriteLoads>,
     /// Ids of clients on their way to partitions. They outlast the catalog, which is read again.
     pub(crate) arriving: Arc<ArrivingIds>,
     /// Address of its own port, if it has one.
     pub(crate) port: Option<SocketAddr>,
-    /// Sender of the request under way: each is answered by a copy of the door.
-    pub(crate) caller: DoorCaller,
+    /// Sender of the request under way: each is answered by a copy of the service.
+    pub(crate) caller: ElasticCaller,
     /// True once the sender has left.
     pub(crate) gone: Arc<AtomicBool>,
     /// Memory of the answer under way, beside that of its searches.
     pub(crate) answer_memory: Arc<QueryMemory>,
 }
 
-impl ElasticDoor {
-    /// Creates the door of a node. Nothing is read before the first request.
+impl ElasticService {
+    /// Creates the service of a node. Nothing is read before the first request.
     pub fn new(node: Arc<Node>) -> Self {
-        let catalog = Arc::new(DoorCatalog::new(Arc::clone(&node)));
-        let caller = DoorCaller::default();
+        let catalog = Arc::new(IndexCatalog::new(Arc::clone(&node)));
+        let caller = ElasticCaller::default();
         let answer_memory = node.query_memory();
-        ElasticDoor {
+        ElasticService {
             node,
             catalog,
             scrolls: Arc::default(),
@@ -67,11 +67,11 @@ impl ElasticDoor {
         }
     }
 
-    /// The door with the address of its own port, which it names to clients if its node is alone. In a
+    /// The service with the address of its own port, which it names to clients if its node is alone. In a
     /// cluster the registrations of the nodes have them.
     #[must_use]
     pub fn listening_at(self, port: Option<SocketAddr>) -> Self {
-        ElasticDoor { port, ..self }
+        ElasticService { port, ..self }
     }
 
     /// Checks that this node can answer a request: it owns the catalog, and has read it. Blocks.
@@ -90,18 +90,19 @@ impl ElasticDoor {
     }
 
     /// Answers a request. Blocks until writes are durable.
-    pub fn answer(&self, request: &DoorRequest) -> DoorAnswer {
+    pub fn answer(&self, request: &ElasticRequest) -> ElasticResponse {
         let (caller, gone) = (request.caller.clone(), Arc::clone(&request.gone));
-        let door = ElasticDoor { caller, gone, answer_memory: self.node.query_memory(), ..self.clone() };
+        let service =
+            ElasticService { caller, gone, answer_memory: self.node.query_memory(), ..self.clone() };
         if otlp::is_logs(&request.path) {
-            return match door.caller.permit_all() {
-                Ok(()) => otlp::answer(&door, request),
+            return match service.caller.permit_all() {
+                Ok(()) => otlp::answer(&service, request),
                 Err(error) => otlp::refuse(request, error),
             };
         }
-        let parameters = DoorParameters::parse(&request.query);
-        let reach = door.check_reach(request);
-        let outcome = reach.and_then(|()| door.outcome(request, &parameters));
+        let parameters = ElasticParameters::parse(&request.query);
+        let reach = service.check_reach(request);
+        let outcome = reach.and_then(|()| service.outcome(request, &parameters));
         write_reply(outcome, request, &parameters)
     }
 
@@ -122,7 +123,7 @@ impl ElasticDoor {
     ///
     /// # Errors
     /// The caller is restricted to groups, and the request is not about documents of types alone.
-    fn check_reach(&self, request: &DoorRequest) -> Result<(), Error> {
+    fn check_reach(&self, request: &ElasticRequest) -> Result<(), Error> {
         const OPERATIONS: [&str; 8] =
             ["_bulk", "_count", "_create", "_doc", "_mget", "_search", "_source", "_update"];
         const METADATA: [&str; 5] = ["_field_caps", "_mapping", "_mappings", "_settings", "_refresh"];
@@ -167,11 +168,15 @@ impl ElasticDoor {
         }
     }
 
-    fn outcome(&self, request: &DoorRequest, parameters: &DoorParameters) -> Result<DoorReply, Error> {
+    fn outcome(
+        &self,
+        request: &ElasticRequest,
+        parameters: &ElasticParameters,
+    ) -> Result<ReplyContent, Error> {
         parameters::check(request, parameters)?;
         match parameters.get("source").filter(|_| request.body.is_empty()) {
             Some(source) => {
-                let request = DoorRequest { body: source.as_bytes().to_vec(), ..request.clone() };
+                let request = ElasticRequest { body: source.as_bytes().to_vec(), ..request.clone() };
                 self.check_values(&request)?;
                 routes::dispatch(self, &request, parameters)
             }
@@ -186,7 +191,7 @@ impl ElasticDoor {
     ///
     /// # Errors
     /// There are more than a query may have.
-    fn check_values(&self, request: &DoorRequest) -> Result<(), Error> {
+    fn check_values(&self, request: &ElasticRequest) -> Result<(), Error> {
         match (routes::work_kind(request), self.caller.query_values_max()) {
             (WorkKind::JsonQuery, Some(most)) if routes::has_query_lines(request) => {
                 request.body.split(|byte| *byte == b'\n').try_for_each(|line| check_values(line, most))
@@ -196,13 +201,13 @@ impl ElasticDoor {
         }
     }
 
-    /// True if this node has the documents of the door: it runs alone, or is their owner in its cluster.
+    /// True if this node has the documents of the service: it runs alone, or is their owner in its cluster.
     ///
     /// # Errors
     /// No node owns them now, or this one, and it is not sure of that.
     pub(crate) fn owns_home(&self) -> Result<bool, Error> {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(true) };
-        let owners = cluster.owners(Some(&[shelf::home()]))?;
+        let owners = cluster.owners(Some(&[storage::home()]))?;
         let is_own = owners.nodes.iter().any(|(node, _)| *node == cluster.own().key);
         match is_own && !cluster.vouches(owners.version) {
             true => Err(Error::NotBegun("another node of the cluster may answer this request".to_owned())),
@@ -210,16 +215,16 @@ impl ElasticDoor {
         }
     }
 
-    /// Writes the answer for a request that failed before it reached the door.
-    pub fn refuse(request: &DoorRequest, error: millrace_node::Error) -> DoorAnswer {
-        ElasticDoor::refuse_as(request, error.into())
+    /// Writes the answer for a request that failed before it reached the service.
+    pub fn refuse(request: &ElasticRequest, error: millrace_node::Error) -> ElasticResponse {
+        ElasticService::refuse_as(request, error.into())
     }
 
-    /// Writes the answer for a request that has an error of the door.
-    pub fn refuse_as(request: &DoorRequest, error: Error) -> DoorAnswer {
+    /// Writes the answer for a request that has an error of the service.
+    pub fn refuse_as(request: &ElasticRequest, error: Error) -> ElasticResponse {
         match otlp::is_logs(&request.path) {
             true => otlp::refuse(request, error),
-            false => write_reply(Err(error), request, &DoorParameters::default()),
+            false => write_reply(Err(error), request, &ElasticParameters::default()),
         }
     }
 
@@ -228,38 +233,38 @@ impl ElasticDoor {
     ///
     /// # Errors
     /// One is not taken here.
-    pub fn check_media_types(request: &DoorRequest, has_body: bool) -> Result<(), Error> {
+    pub fn check_media_types(request: &ElasticRequest, has_body: bool) -> Result<(), Error> {
         match otlp::is_logs(&request.path) {
             true => Ok(()),
             false => media_types::check(request, has_body),
         }
     }
 
-    /// Right that a request needs. The door checks the groups of its documents.
-    pub fn right_of(request: &DoorRequest) -> RouteRight {
+    /// Right that a request needs. The service checks the groups of its documents.
+    pub fn right_of(request: &ElasticRequest) -> RouteRight {
         routes::right_of(request)
     }
 
     /// True if a request can be sent again, also where a node may have answered it.
-    pub fn repeats(request: &DoorRequest) -> bool {
+    pub fn repeats(request: &ElasticRequest) -> bool {
         routes::right_of(request) != RouteRight::Write && !routes::turns_page(request)
     }
 
     /// Kind of the work over the body of a request: what it takes in memory, and the bounds that it has.
-    pub fn work_kind(request: &DoorRequest) -> WorkKind {
+    pub fn work_kind(request: &ElasticRequest) -> WorkKind {
         routes::work_kind(request)
     }
 
-    /// True if this node answers a request without blocking, also where it is not the owner of the door's
+    /// True if this node answers a request without blocking, also where it is not the owner of the service's
     /// documents: the request is about the servers, or about their health while no node owns the documents.
-    pub fn answers_at_once(&self, request: &DoorRequest) -> bool {
+    pub fn answers_at_once(&self, request: &ElasticRequest) -> bool {
         routes::is_about_server(request) || routes::is_about_health(request) && self.owns_home().is_err()
     }
 
     /// Documents that a request may have to read one by one, by which it gets its turn among other work of
     /// the node; `None` for requests that are no searches. Those of document types named as they are can read
     /// the groups alone that their routing values name.
-    pub fn search_scope(&self, request: &DoorRequest) -> Option<ViewScope> {
+    pub fn search_scope(&self, request: &ElasticRequest) -> Option<ViewScope> {
         let groups = match request.caller.only_group() {
             _ if !routes::is_search(request) => return None,
             Some(group) => vec![group.clone()],
@@ -268,24 +273,24 @@ impl ElasticDoor {
         Some(if groups.is_empty() { ViewScope::All } else { ViewScope::Groups(groups) })
     }
 
-    fn routed_groups(&self, request: &DoorRequest) -> Option<Vec<DocumentGroup>> {
+    fn routed_groups(&self, request: &ElasticRequest) -> Option<Vec<DocumentGroup>> {
         let deployment = self.node.deployments().active()?;
         let indexes = routes::routed_indexes(request)?;
         let are_types = indexes.split(',').all(|name| deployment.kind(name).is_ok());
-        let routing = DoorParameters::parse(&request.query).list("routing").filter(|_| are_types)?;
+        let routing = ElasticParameters::parse(&request.query).list("routing").filter(|_| are_types)?;
         Some(routing.iter().map(|routing| typed::group_of(routing)).collect())
     }
 
     /// Time limit that a write names for itself by the parameter `timeout`.
-    pub fn time_limit(request: &DoorRequest) -> Option<Duration> {
-        let parameters = DoorParameters::parse(&request.query);
+    pub fn time_limit(request: &ElasticRequest) -> Option<Duration> {
+        let parameters = ElasticParameters::parse(&request.query);
         let named = parameters.get("timeout").and_then(|text| duration_of(text).ok().flatten());
         named.filter(|_| routes::right_of(request) == RouteRight::Write)
     }
 
-    /// Group by which a cluster routes all requests of the door.
+    /// Group by which a cluster routes all requests of the service.
     pub fn home() -> DocumentGroup {
-        shelf::home()
+        storage::home()
     }
 
     /// Index that writes to `name` go to, made if it does not exist yet.

@@ -1,5 +1,5 @@
-//! The documents of the door in the store: one document type of its own, a group for each index, and for each
-//! partition of an index in `logs` mode.
+//! The documents of the service in the store: one document type of its own, a group for each index, and for
+//! each partition of an index in `logs` mode.
 //!
 //! The type has a name that no schema can have, so that no deployment adds or removes it. The catalog and the
 //! documents of other indexes share the low bits of their locations, so that one node of a cluster owns them.
@@ -10,8 +10,9 @@
 //! of partitions are written by their owners only for a node that acts by the same state: another one may
 //! have taken the catalog over, and dropped the partition.
 //!
-//! Groups of the door ([`ShelfGroup`]) are read and written with the permit of the server: the door has
-//! checked that the caller may use all groups. Where any group can be named, the caller's permit is taken.
+//! Groups of the service ([`StorageGroup`]) are read and written with the permit of the server: the service
+//! has checked that the caller may use all groups. Where any group can be named, the caller's permit is
+//! taken.
 
 mod areas;
 mod drops;
@@ -47,16 +48,16 @@ pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_document
 use crate::Error;
 use crate::source_text::SourceText;
 
-/// Document type of the door. A name with a dot is not valid in a schema.
-pub(crate) const DOOR_TYPE: &str = "elastic.document";
+/// Document type of the service. A name with a dot is not valid in a schema.
+pub(crate) const ELASTIC_TYPE: &str = "elastic.document";
 
 /// Namespace of the ids.
 const NAMESPACE: &str = "elastic";
 
-/// Low 32 bits of the locations of all documents of the door but those of partitions.
+/// Low 32 bits of the locations of all documents of the service but those of partitions.
 const HOME: u32 = 0x00e1_a571;
 
-/// Low bits of the locations of all documents of the door: as many as the buckets of a cluster can have.
+/// Low bits of the locations of all documents of the service: as many as the buckets of a cluster can have.
 const HOME_BITS: u8 = 20;
 
 /// Places of partitions in an area, each with locations of its own.
@@ -74,23 +75,23 @@ const READ_PATIENCE: Duration = Duration::from_secs(20);
 /// Time beyond that limit after which no outcome will come.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Number of a group of the door.
+/// Number of a group of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ShelfGroup(u64);
+pub(crate) struct StorageGroup(u64);
 
-impl ShelfGroup {
+impl StorageGroup {
     /// Group of the catalog.
-    pub(crate) const CATALOG: ShelfGroup = ShelfGroup::of_index(0);
+    pub(crate) const CATALOG: StorageGroup = StorageGroup::of_index(0);
 
     /// Group of an index, by a number that is unique among the indexes; 0 is the catalog.
     pub(crate) const fn of_index(number: u32) -> Self {
-        ShelfGroup((number as u64) << 32 | HOME as u64)
+        StorageGroup((number as u64) << 32 | HOME as u64)
     }
 
     /// Group of a partition, by a number that is unique among the partitions.
     pub(crate) const fn of_partition(number: u32, place: PartitionPlace) -> Self {
         let low = area_bits(place.area) | (place.place as u32) << HOME_BITS;
-        ShelfGroup((number as u64) << 32 | low as u64)
+        StorageGroup((number as u64) << 32 | low as u64)
     }
 
     fn low_bits(self) -> u32 {
@@ -109,7 +110,7 @@ impl ShelfGroup {
     pub(crate) fn id(self, name: &str) -> Result<DocumentId, Error> {
         let is_escaped = |letter: char| letter.is_control() || letter == '%';
         if !name.contains(is_escaped) {
-            return Ok(DocumentId::new(NAMESPACE, DOOR_TYPE, &self.group(), name)?);
+            return Ok(DocumentId::new(NAMESPACE, ELASTIC_TYPE, &self.group(), name)?);
         }
         let mut escaped = String::with_capacity(name.len());
         for letter in name.chars() {
@@ -122,7 +123,7 @@ impl ShelfGroup {
                 escaped.push(letter);
             }
         }
-        Ok(DocumentId::new(NAMESPACE, DOOR_TYPE, &self.group(), &escaped)?)
+        Ok(DocumentId::new(NAMESPACE, ELASTIC_TYPE, &self.group(), &escaped)?)
     }
 }
 
@@ -131,12 +132,12 @@ pub(crate) fn is_free_place(place: u16) -> bool {
     place < PLACES && place != PLACE_OF_INDEXES
 }
 
-/// Group of any document of the door, for routing in a cluster.
+/// Group of any document of the service, for routing in a cluster.
 pub(crate) fn home() -> DocumentGroup {
-    ShelfGroup::CATALOG.group()
+    StorageGroup::CATALOG.group()
 }
 
-/// Name that an id of [`ShelfGroup::id`] was made from.
+/// Name that an id of [`StorageGroup::id`] was made from.
 fn name_of(id: &DocumentId) -> String {
     percent_encoding::percent_decode_str(id.name()).decode_utf8_lossy().into_owned()
 }
@@ -262,7 +263,7 @@ pub(crate) fn write_all(
     receivers.iter().map(finish).collect()
 }
 
-/// Begins a write of a document of the door. Writes of one document are done in the order in which they
+/// Begins a write of a document of the service. Writes of one document are done in the order in which they
 /// begin; many share a sync.
 fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
     let (sender, receiver) = channel();
@@ -301,7 +302,7 @@ fn unconfirmed() -> Error {
 }
 
 /// Write of a document with a text, or its removal.
-fn write_of(group: ShelfGroup, name: &str, source: Option<&str>) -> Result<DocumentWrite, Error> {
+fn write_of(group: StorageGroup, name: &str, source: Option<&str>) -> Result<DocumentWrite, Error> {
     let id = group.id(name)?;
     let change = match source {
         None => StoreChange::Remove,
@@ -320,7 +321,7 @@ fn write_of(group: ShelfGroup, name: &str, source: Option<&str>) -> Result<Docum
 }
 
 /// Writes a document, or removes it, and waits until this is durable.
-pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&str>) -> Result<(), Error> {
+pub(crate) fn put(node: &Node, group: StorageGroup, name: &str, source: Option<&str>) -> Result<(), Error> {
     finish(&begin(node, write_of(group, name, source)?)).map(drop)
 }
 
@@ -331,7 +332,7 @@ pub(crate) fn put(node: &Node, group: ShelfGroup, name: &str, source: Option<&st
 /// The first of them: some may have been written, in a cluster.
 pub(crate) fn put_all(
     node: &Node,
-    group: ShelfGroup,
+    group: StorageGroup,
     documents: &[(String, Option<String>)],
 ) -> Result<(), Error> {
     let writes = documents.iter().map(|(name, source)| write_of(group, name, source.as_deref()));
@@ -344,7 +345,7 @@ pub(crate) fn put_all(
 ///
 /// # Errors
 /// No node has all of the group now; the store cannot be read.
-pub(crate) fn get(node: &Arc<Node>, group: ShelfGroup, name: &str) -> Result<Option<StoredSource>, Error> {
+pub(crate) fn get(node: &Arc<Node>, group: StorageGroup, name: &str) -> Result<Option<StoredSource>, Error> {
     let found = get_document(node, &Permit::of_server(), &group.id(name)?)?;
     Ok(found.map(|(document, _)| StoredSource::of(&document)))
 }
@@ -377,7 +378,7 @@ pub(crate) fn get_document(
 /// Those of [`get`].
 pub(crate) fn existing(
     node: &Arc<Node>,
-    group: ShelfGroup,
+    group: StorageGroup,
     names: Vec<String>,
 ) -> Result<HashSet<String>, Error> {
     let ids = names.iter().map(|name| group.id(name)).collect::<Result<Vec<_>, _>>()?;
@@ -468,7 +469,7 @@ fn wait_for_changes<F: Future>(node: &Node, changes: F) -> Result<F::Output, Err
 
 /// Documents that are added to a group.
 pub(crate) struct AddedDocuments {
-    pub(crate) group: ShelfGroup,
+    pub(crate) group: StorageGroup,
     /// The documents, with true for those that are written only if there are none of their ids.
     pub(crate) documents: Vec<(Document, bool)>,
 }
@@ -540,22 +541,22 @@ mod tests {
     #[test]
     fn names_of_all_kinds_are_kept() {
         for name in ["a", "a/b", "%2F", "a\u{0}b", "line\nbreak", "ä€𐍈", "x:y", "."] {
-            let id = ShelfGroup::of_index(7).id(name).expect("every name makes an id");
+            let id = StorageGroup::of_index(7).id(name).expect("every name makes an id");
             assert_eq!(name_of(&id), name);
         }
-        assert!(ShelfGroup::of_index(7).id("").is_err(), "an empty name is refused");
+        assert!(StorageGroup::of_index(7).id("").is_err(), "an empty name is refused");
     }
 
     #[test]
     fn groups_of_an_area_share_the_owner_and_nothing_else() {
-        let bits = |group: ShelfGroup| group.group().location_bits();
-        assert_eq!(bits(ShelfGroup::of_index(1)), bits(ShelfGroup::of_index(2)));
-        assert_ne!(ShelfGroup::of_index(1).group(), ShelfGroup::of_index(2).group());
+        let bits = |group: StorageGroup| group.group().location_bits();
+        assert_eq!(bits(StorageGroup::of_index(1)), bits(StorageGroup::of_index(2)));
+        assert_ne!(StorageGroup::of_index(1).group(), StorageGroup::of_index(2).group());
         let owner = |group| bits(group).map(|bits| bits & ((1 << HOME_BITS) - 1));
         for place in (0..PLACES).filter(|place| is_free_place(*place)) {
-            let partition = |area| ShelfGroup::of_partition(1, PartitionPlace { place, area });
-            assert_eq!(owner(partition(0)), owner(ShelfGroup::CATALOG));
-            assert_ne!(bits(partition(0)), bits(ShelfGroup::CATALOG), "place {place}");
+            let partition = |area| StorageGroup::of_partition(1, PartitionPlace { place, area });
+            assert_eq!(owner(partition(0)), owner(StorageGroup::CATALOG));
+            assert_ne!(bits(partition(0)), bits(StorageGroup::CATALOG), "place {place}");
             assert_eq!(owner(partition(5)), Some(area_bits(5)));
         }
         // A bucket of a cluster has all of an area.

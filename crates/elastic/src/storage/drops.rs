@@ -1,4 +1,4 @@
-//! Drops of whole groups of the door, at a cost that does not depend on the number of their documents.
+//! Drops of whole groups of the service, at a cost that does not depend on the number of their documents.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use millrace_document::DocumentGroup;
 use millrace_node::Node;
 use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion, ask_owners};
 
-use super::{DOOR_TYPE, PATIENCE, ShelfGroup, deadline, is_over, misunderstood, wait_for_changes};
+use super::{ELASTIC_TYPE, PATIENCE, StorageGroup, deadline, is_over, misunderstood, wait_for_changes};
 use crate::Error;
 
 /// Drops that owners in a cluster are asked for at once. Each is a sync of theirs, which writes wait for.
@@ -19,7 +19,7 @@ const ASKED_AT_ONCE: usize = 8;
 ///
 /// # Errors
 /// The owner cannot be reached, or the drop fails.
-pub(crate) fn drop_group(node: &Arc<Node>, group: ShelfGroup) -> Result<(), Error> {
+pub(crate) fn drop_group(node: &Arc<Node>, group: StorageGroup) -> Result<(), Error> {
     drop_groups(node, &[group], newest_version(node)?, None).into_iter().collect()
 }
 
@@ -38,14 +38,14 @@ pub(crate) fn newest_version(node: &Node) -> Result<ClusterVersion, Error> {
 /// node that runs alone drops all of them or none, with one sync. Others ask no owner after `until`.
 pub(crate) fn drop_groups(
     node: &Arc<Node>,
-    groups: &[ShelfGroup],
+    groups: &[StorageGroup],
     version: ClusterVersion,
     until: Option<Instant>,
 ) -> Vec<Result<(), Error>> {
     let groups: Vec<DocumentGroup> = groups.iter().map(|group| group.group()).collect();
     if node.cluster().is_alone() {
         let store = node.permitted_store(&Permit::of_server(), WantedGroups::All);
-        let outcome = store.drop_groups(Some(DOOR_TYPE), &groups).map_err(Error::from);
+        let outcome = store.drop_groups(Some(ELASTIC_TYPE), &groups).map_err(Error::from);
         return vec![outcome; groups.len()];
     }
     let drop_some = |some: &[DocumentGroup]| match is_over(until) {
@@ -68,7 +68,7 @@ fn drop_at_owners(
     let question = |group: &DocumentGroup| {
         let question = DocumentsQuestion::Drop {
             version,
-            document_type: DOOR_TYPE.to_owned(),
+            document_type: ELASTIC_TYPE.to_owned(),
             group: group.clone(),
             patience: PATIENCE,
         };

@@ -9,7 +9,7 @@ use millrace_node::cluster::{ClusterScan, DocumentsAnswer, DocumentsQuestion};
 use millrace_node::{Node, pool, search};
 use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 
-use super::{DOOR_TYPE, ShelfGroup, StoredSource, check_all_there, misunderstood, next_page, read};
+use super::{ELASTIC_TYPE, StorageGroup, StoredSource, check_all_there, misunderstood, next_page, read};
 use crate::Error;
 
 /// Documents that are read in one step of a scan at most, and as many as are read first: their size is not
@@ -26,12 +26,12 @@ const PAGE_BYTES: usize = 1 << 20;
 /// Those of [`super::get`], and those of `visit`.
 pub(crate) fn scan(
     node: &Arc<Node>,
-    group: ShelfGroup,
+    group: StorageGroup,
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let each = |document: Document, _| visit(StoredSource::of(&document));
     let reader = ScanReader { place: ReaderPlace::Kept, node, permit: &Permit::of_server() };
-    scan_by(reader, DOOR_TYPE, vec![group.group()], None, each)
+    scan_by(reader, ELASTIC_TYPE, vec![group.group()], None, each)
 }
 
 /// [`scan`] for a search, of the documents after a place ([`place_of`]). `visit` gets the id in the store,
@@ -41,11 +41,11 @@ pub(crate) fn scan(
 /// Those of [`super::get`], and those of `visit`.
 pub(crate) fn scan_after(
     node: &Arc<Node>,
-    group: ShelfGroup,
+    group: StorageGroup,
     after: Option<&str>,
     mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_documents(node, &Permit::of_server(), DOOR_TYPE, vec![group.group()], after, |document, _| {
+    scan_documents(node, &Permit::of_server(), ELASTIC_TYPE, vec![group.group()], after, |document, _| {
         visit(StoredSource::of(&document), &document.id)
     })
 }

@@ -1,23 +1,23 @@
-//! A door over a node in a directory of its own.
+//! A service over a node in a directory of its own.
 
 use std::sync::Arc;
 
 use millrace_access::{AccessRights, CallerGroups, CallerLimits, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
-use millrace_elastic::{AdmittedSize, DoorCaller, DoorRequest, ElasticDoor, GroupAdmission};
+use millrace_elastic::{AdmittedSize, ElasticCaller, ElasticRequest, ElasticService, GroupAdmission};
 use millrace_node::{Node, Settings};
 use millrace_schema::Application;
 use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A node with its door.
-pub struct TestDoor {
+/// A node with its service.
+pub struct TestService {
     node: Arc<Node>,
-    door: ElasticDoor,
+    service: ElasticService,
 }
 
-impl TestDoor {
+impl TestService {
     /// Opens the node of a directory.
     pub fn open(directory: &TempDir) -> Self {
         Self::open_with(Settings::new(directory.path().join("data")))
@@ -26,7 +26,7 @@ impl TestDoor {
     /// Opens a node with settings of its own.
     pub fn open_with(settings: Settings) -> Self {
         let node = Node::open(settings).expect("the node opens");
-        TestDoor { door: ElasticDoor::new(Arc::clone(&node)), node }
+        TestService { service: ElasticService::new(Arc::clone(&node)), node }
     }
 
     /// Opens the node of a directory whose searches have so much memory each.
@@ -37,17 +37,17 @@ impl TestDoor {
 
     /// Status and JSON of the answer to `METHOD PATH[?QUERY]`.
     pub fn ask(&self, request: &str, body: &str) -> (u16, Value) {
-        self.ask_as(DoorCaller::default(), request, body)
+        self.ask_as(ElasticCaller::default(), request, body)
     }
 
     /// Status and JSON of the answer to a caller.
-    pub fn ask_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, Value) {
+    pub fn ask_as(&self, caller: ElasticCaller, request: &str, body: &str) -> (u16, Value) {
         json_of(self.text_as(caller, request, body))
     }
 
     /// Status and text of the answer to a caller.
-    pub fn text_as(&self, caller: DoorCaller, request: &str, body: &str) -> (u16, String) {
-        self.send(request, body, DoorRequest { caller, ..DoorRequest::default() })
+    pub fn text_as(&self, caller: ElasticCaller, request: &str, body: &str) -> (u16, String) {
+        self.send(request, body, ElasticRequest { caller, ..ElasticRequest::default() })
     }
 
     /// Status and JSON of the answer to a client that has left.
@@ -55,17 +55,21 @@ impl TestDoor {
         json_of(self.send(
             request,
             body,
-            DoorRequest { gone: Arc::new(true.into()), ..DoorRequest::default() },
+            ElasticRequest { gone: Arc::new(true.into()), ..ElasticRequest::default() },
         ))
     }
 
     /// Documents that a request of a caller may have to read.
-    pub fn search_scope(&self, caller: DoorCaller, request: &str) -> Option<ViewScope> {
-        self.door.search_scope(&request_of(request, "", DoorRequest { caller, ..DoorRequest::default() }))
+    pub fn search_scope(&self, caller: ElasticCaller, request: &str) -> Option<ViewScope> {
+        self.service.search_scope(&request_of(
+            request,
+            "",
+            ElasticRequest { caller, ..ElasticRequest::default() },
+        ))
     }
 
-    fn send(&self, request: &str, body: &str, sender: DoorRequest) -> (u16, String) {
-        let answer = self.door.answer(&request_of(request, body, sender));
+    fn send(&self, request: &str, body: &str, sender: ElasticRequest) -> (u16, String) {
+        let answer = self.service.answer(&request_of(request, body, sender));
         (answer.status, String::from_utf8(answer.body).expect("the answer is text"))
     }
 
@@ -78,7 +82,7 @@ impl TestDoor {
     }
 }
 
-impl TestDoor {
+impl TestService {
     /// Deploys an application of these files.
     pub fn deploy(&self, files: &[(&str, &str)]) {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
@@ -88,7 +92,7 @@ impl TestDoor {
 
     /// Drops what lifecycles say to drop.
     pub fn apply_lifecycles(&self) -> u64 {
-        self.door.apply_lifecycles().expect("the lifecycles are applied")
+        self.service.apply_lifecycles().expect("the lifecycles are applied")
     }
 
     /// Value of a counter of the node.
@@ -116,17 +120,17 @@ impl TestDoor {
     }
 }
 
-impl Drop for TestDoor {
+impl Drop for TestService {
     fn drop(&mut self) {
         self.node.close();
     }
 }
 
 /// The request `METHOD PATH[?QUERY]` of a sender.
-fn request_of(request: &str, body: &str, sender: DoorRequest) -> DoorRequest {
+fn request_of(request: &str, body: &str, sender: ElasticRequest) -> ElasticRequest {
     let (method, target) = request.split_once(' ').expect("a request has a method and a path");
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    DoorRequest {
+    ElasticRequest {
         method: method.to_owned(),
         path: path.to_owned(),
         query: query.to_owned(),
@@ -210,12 +214,12 @@ impl GroupAdmission for FullGroup {
 }
 
 /// A caller with all rights to groups.
-pub fn caller(groups: CallerGroups) -> DoorCaller {
+pub fn caller(groups: CallerGroups) -> ElasticCaller {
     caller_with(groups, AccessRights::all())
 }
 
 /// A caller with some rights to groups.
-pub fn caller_with(groups: CallerGroups, rights: AccessRights) -> DoorCaller {
+pub fn caller_with(groups: CallerGroups, rights: AccessRights) -> ElasticCaller {
     let caller = RequestCaller {
         name: "someone".into(),
         rights,
@@ -224,11 +228,11 @@ pub fn caller_with(groups: CallerGroups, rights: AccessRights) -> DoorCaller {
         implied_group: None,
         limits: CallerLimits::default(),
     };
-    DoorCaller::new(Arc::new(caller), Arc::new(FullGroup))
+    ElasticCaller::new(Arc::new(caller), Arc::new(FullGroup))
 }
 
 /// A caller with all rights to groups by their names.
-pub fn of_groups(groups: &[&str]) -> DoorCaller {
+pub fn of_groups(groups: &[&str]) -> ElasticCaller {
     let groups = groups.iter().map(|group| DocumentGroup::Name((*group).to_owned()));
     caller(CallerGroups::Only(groups.collect()))
 }

@@ -1,15 +1,15 @@
-//! The door from request to answer: text in, text out, over a node in a directory of its own.
+//! The service from request to answer: text in, text out, over a node in a directory of its own.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::door_support::{TestDoor, directory};
+use crate::service_support::{TestService, directory};
 
 #[test]
 fn bulks_are_written_item_by_item_and_survive_a_restart() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let body = r#"{"index":{"_index":"a","_id":"1"}}
 {"n":1,"t":"one"}
 {"create":{"_index":"a","_id":"1"}}
@@ -24,7 +24,7 @@ fn bulks_are_written_item_by_item_and_survive_a_restart() {
 {"index":{"_index":"B"}}
 {}
 "#;
-    let answer = door.get("POST /_bulk", body);
+    let answer = service.get("POST /_bulk", body);
     let of = |item: &Value| {
         let (action, item) = item.as_object().expect("an item").iter().next().expect("has one action");
         json!([action, item["status"], item.get("result").unwrap_or(&item["error"]["type"])])
@@ -43,14 +43,14 @@ fn bulks_are_written_item_by_item_and_survive_a_restart() {
         ])
     );
     assert_eq!(answer["errors"], true);
-    let seq_no = door.get("GET /a/_doc/1", "")["_seq_no"].as_i64().expect("a number");
-    drop(door);
-    let door = TestDoor::open(&directory);
-    let found = door.get("GET /a/_doc/1", "");
+    let seq_no = service.get("GET /a/_doc/1", "")["_seq_no"].as_i64().expect("a number");
+    drop(service);
+    let service = TestService::open(&directory);
+    let found = service.get("GET /a/_doc/1", "");
     assert_eq!(found["_source"], json!({ "n": 1, "t": "one", "m": 2 }));
     assert_eq!((found["_version"].clone(), found["_seq_no"].as_i64()), (json!(2), Some(seq_no)));
-    assert_eq!(door.get("GET /a/_mapping", "")["a"]["mappings"]["properties"]["n"]["type"], "long");
-    let next = door.get("PUT /a/_doc/3", "{}")["_seq_no"].as_i64().expect("a number");
+    assert_eq!(service.get("GET /a/_mapping", "")["a"]["mappings"]["properties"]["n"]["type"], "long");
+    let next = service.get("PUT /a/_doc/3", "{}")["_seq_no"].as_i64().expect("a number");
     assert!(next > seq_no, "sequence numbers are not given twice: {next} after {seq_no}");
 }
 
@@ -60,12 +60,12 @@ fn bulks_are_written_item_by_item_and_survive_a_restart() {
 fn an_index_may_be_deleted_while_a_bulk_is_written() {
     const ITEMS: usize = 300;
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_cluster/settings", r#"{"persistent":{"action.auto_create_index":"false"}}"#);
-    door.get("PUT /kept", "{}");
-    let before = door.stored_documents();
+    let service = TestService::open(&directory);
+    service.get("PUT /_cluster/settings", r#"{"persistent":{"action.auto_create_index":"false"}}"#);
+    service.get("PUT /kept", "{}");
+    let before = service.stored_documents();
     for round in 0..12 {
-        door.get("PUT /gone", "{}");
+        service.get("PUT /gone", "{}");
         let item = |number: usize| {
             let name = if number.is_multiple_of(3) { "kept" } else { "gone" };
             // Some have ids, which are read before they are written.
@@ -75,9 +75,9 @@ fn an_index_may_be_deleted_while_a_bulk_is_written() {
         };
         let body: String = (0..ITEMS).map(item).collect();
         let answer = std::thread::scope(|scope| {
-            let bulk = scope.spawn(|| door.get("POST /_bulk", &body));
+            let bulk = scope.spawn(|| service.get("POST /_bulk", &body));
             std::thread::sleep(Duration::from_millis(round));
-            door.get("DELETE /gone", "");
+            service.get("DELETE /gone", "");
             bulk.join().expect("the bulk is answered")
         });
         let items = answer["items"].as_array().expect("items");
@@ -92,9 +92,9 @@ fn an_index_may_be_deleted_while_a_bulk_is_written() {
             let status = item["status"].as_u64().expect("a status");
             assert!(expected.contains(&(status, kind)), "{item}");
         }
-        assert_eq!(door.ask("GET /gone", "").0, 404, "nothing brings the index back");
-        let kept = door.get("GET /kept/_count", "")["count"].as_u64().expect("a count");
-        assert_eq!(door.stored_documents(), before + kept as usize, "a deleted index left documents");
+        assert_eq!(service.ask("GET /gone", "").0, 404, "nothing brings the index back");
+        let kept = service.get("GET /kept/_count", "")["count"].as_u64().expect("a count");
+        assert_eq!(service.stored_documents(), before + kept as usize, "a deleted index left documents");
     }
 }
 
@@ -104,8 +104,8 @@ fn an_index_may_be_deleted_while_a_bulk_is_written() {
 fn a_large_bulk_is_done_in_its_order() {
     const ITEMS: i64 = 2500;
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /strict",
         r#"{"mappings":{"properties":{"o":{"dynamic":"strict","properties":{"n":{"type":"long"}}}}}}"#,
     );
@@ -120,7 +120,7 @@ fn a_large_bulk_is_done_in_its_order() {
         });
     }
     body.push_str("{\"index\":{\"_index\":\"strict\"}}\n{\"o\":{\"n\":1}}\n");
-    let answer = door.get("POST /_bulk", &body);
+    let answer = service.get("POST /_bulk", &body);
     let items = answer["items"].as_array().expect("items");
     assert_eq!(items.len() as i64, ITEMS + 1);
     for (at, item) in items[..ITEMS as usize].iter().enumerate() {
@@ -135,98 +135,98 @@ fn a_large_bulk_is_done_in_its_order() {
         assert_eq!(found, expected, "item {at}: {item}");
     }
     assert_eq!(items[ITEMS as usize]["index"]["status"], 201);
-    assert_eq!(door.get("GET /a/_count", "")["count"], ITEMS / 5);
-    let mapping = door.get("GET /a/_mapping", "");
+    assert_eq!(service.get("GET /a/_count", "")["count"], ITEMS / 5);
+    let mapping = service.get("GET /a/_mapping", "");
     let fields = mapping["a"]["mappings"]["properties"].as_object().expect("fields");
     assert_eq!(fields.len(), 9, "{mapping}");
-    let mapping = door.get("GET /strict/_mapping", "");
+    let mapping = service.get("GET /strict/_mapping", "");
     assert_eq!(mapping["strict"]["mappings"]["properties"].as_object().map(|fields| fields.len()), Some(1));
 }
 
 #[test]
 fn deleted_indexes_leave_nothing_behind() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a/_doc/1", r#"{"n":1}"#);
-    door.get("DELETE /a", "");
-    assert_eq!(door.ask("GET /a/_doc/1", "").0, 404);
-    door.get("PUT /a/_doc/2", r#"{"n":"text"}"#);
-    assert_eq!(door.get("GET /a/_count", "")["count"], 1);
-    drop(door);
-    let door = TestDoor::open(&directory);
-    assert_eq!(door.get("GET /a/_count", "")["count"], 1);
+    let service = TestService::open(&directory);
+    service.get("PUT /a/_doc/1", r#"{"n":1}"#);
+    service.get("DELETE /a", "");
+    assert_eq!(service.ask("GET /a/_doc/1", "").0, 404);
+    service.get("PUT /a/_doc/2", r#"{"n":"text"}"#);
+    assert_eq!(service.get("GET /a/_count", "")["count"], 1);
+    drop(service);
+    let service = TestService::open(&directory);
+    assert_eq!(service.get("GET /a/_count", "")["count"], 1);
 }
 
 #[test]
 fn indexes_of_data_streams_are_deleted_but_for_the_one_that_takes_writes() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
-    door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":1}\n");
-    door.get("POST /logs-a/_rollover", "");
-    door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":2}\n");
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":1}\n");
+    service.get("POST /logs-a/_rollover", "");
+    service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":2}\n");
     let removal = |name: &str| format!(r#"{{"actions":[{{"remove_index":{{"index":"{name}"}}}}]}}"#);
     for name in
         [".ds-logs-a-000002", "logs-a", ".ds-logs-a-000001,logs-a", ".ds-logs-a-000001,.ds-logs-a-000002"]
     {
-        assert_eq!(door.ask(&format!("DELETE /{name}"), "").0, 400, "{name}");
-        assert_eq!(door.ask("POST /_aliases", &removal(name)).0, 400, "{name}");
+        assert_eq!(service.ask(&format!("DELETE /{name}"), "").0, 400, "{name}");
+        assert_eq!(service.ask("POST /_aliases", &removal(name)).0, 400, "{name}");
     }
     let all = r#"{"actions":[{"remove_index":{}}]}"#;
-    assert_eq!(door.ask("POST /_aliases", all).0, 400, "no name is not all");
-    door.get("DELETE /logs-*", "");
-    door.get("POST /_aliases", &removal("*"));
-    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 2, "nothing was deleted");
-    door.get("POST /logs-a/_rollover", "");
-    door.get("DELETE /.ds-logs-a-000001", "");
-    door.get("POST /_aliases", &removal(".ds-logs-a-000002"));
-    drop(door);
-    let door = TestDoor::open(&directory);
-    let answer = door.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":3}\n");
+    assert_eq!(service.ask("POST /_aliases", all).0, 400, "no name is not all");
+    service.get("DELETE /logs-*", "");
+    service.get("POST /_aliases", &removal("*"));
+    assert_eq!(service.get("GET /logs-a/_count", "")["count"], 2, "nothing was deleted");
+    service.get("POST /logs-a/_rollover", "");
+    service.get("DELETE /.ds-logs-a-000001", "");
+    service.get("POST /_aliases", &removal(".ds-logs-a-000002"));
+    drop(service);
+    let service = TestService::open(&directory);
+    let answer = service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":3}\n");
     assert_eq!(answer["errors"], false, "{answer}");
-    assert_eq!(door.get("GET /logs-a/_count", "")["count"], 1);
-    let stream = door.get("GET /_data_stream/logs-a", "");
+    assert_eq!(service.get("GET /logs-a/_count", "")["count"], 1);
+    let stream = service.get("GET /_data_stream/logs-a", "");
     assert_eq!(stream["data_streams"][0]["indices"].as_array().map(Vec::len), Some(1), "{stream}");
 }
 
 #[test]
 fn aliases_of_a_data_stream_follow_its_indexes() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
     let write = |target: &str, n: u64| {
         let answer =
-            door.get(&format!("POST /{target}/_bulk"), &format!("{{\"create\":{{}}}}\n{{\"n\":{n}}}\n"));
+            service.get(&format!("POST /{target}/_bulk"), &format!("{{\"create\":{{}}}}\n{{\"n\":{n}}}\n"));
         assert_eq!(answer["errors"], false, "{target}: {answer}");
         answer["items"][0]["create"]["_index"].as_str().expect("an index").to_owned()
     };
     write("logs-a", 1);
-    door.get("PUT /logs-a/_alias/some", r#"{"filter":{"range":{"n":{"gte":2}}}}"#);
-    door.get("POST /logs-a/_rollover", "");
+    service.get("PUT /logs-a/_alias/some", r#"{"filter":{"range":{"n":{"gte":2}}}}"#);
+    service.get("POST /logs-a/_rollover", "");
     assert_eq!(write("logs-a", 2), ".ds-logs-a-000002");
-    assert_eq!(door.get("GET /some/_count", "")["count"], 1, "the filter and the new index count");
+    assert_eq!(service.get("GET /some/_count", "")["count"], 1, "the filter and the new index count");
     assert_eq!(write("some", 3), ".ds-logs-a-000002");
     // Given to several indexes of one stream, it has one place for writes: the newest.
-    door.get("PUT /logs-a/_alias/all", r#"{"is_write_index":true}"#);
+    service.get("PUT /logs-a/_alias/all", r#"{"is_write_index":true}"#);
     assert_eq!(write("all", 4), ".ds-logs-a-000002");
-    door.get("POST /logs-a/_rollover", "");
+    service.get("POST /logs-a/_rollover", "");
     assert_eq!(write("all", 5), ".ds-logs-a-000003");
-    assert_eq!(door.get("GET /all/_count", "")["count"], 5);
-    assert_eq!(door.get("GET /some/_count", "")["count"], 4);
+    assert_eq!(service.get("GET /all/_count", "")["count"], 5);
+    assert_eq!(service.get("GET /some/_count", "")["count"], 4);
     write("logs-b", 6);
     let second = r#"{"is_write_index":true}"#;
-    assert_eq!(door.ask("PUT /logs-b/_alias/all", second).0, 400, "a second stream for writes");
-    door.get("DELETE /logs-a/_alias/some", "");
-    door.get("POST /logs-a/_rollover", "");
-    assert_eq!(door.ask("GET /some/_count", "").0, 404, "a removed alias does not come back");
+    assert_eq!(service.ask("PUT /logs-b/_alias/all", second).0, 400, "a second stream for writes");
+    service.get("DELETE /logs-a/_alias/some", "");
+    service.get("POST /logs-a/_rollover", "");
+    assert_eq!(service.ask("GET /some/_count", "").0, 404, "a removed alias does not come back");
 }
 
 #[test]
 fn writes_may_demand_a_data_stream() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
-    door.get("PUT /plain", "{}");
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
+    service.get("PUT /plain", "{}");
     let statuses = |answer: Value| -> Vec<Value> {
         let items = answer["items"].as_array().expect("items").iter();
         items.map(|item| item["create"]["status"].clone()).collect()
@@ -245,71 +245,71 @@ fn writes_may_demand_a_data_stream() {
 {"create":{"_index":"logs-a","dynamic_templates":{"n":"gauge"}}}
 {"n":1}
 "#;
-    let answer = door.get("POST /_bulk?require_data_stream=true", items);
+    let answer = service.get("POST /_bulk?require_data_stream=true", items);
     assert_eq!(json!(statuses(answer)), json!([201, 404, 404, 201, 201, 400]));
     let demanding = r#"{"create":{"_index":"plain","require_data_stream":true}}
 {"n":1}
 {"create":{"_index":"logs-a","require_data_stream":true}}
 {"n":1}
 "#;
-    assert_eq!(json!(statuses(door.get("POST /_bulk", demanding))), json!([404, 201]));
-    assert_eq!(door.ask("POST /plain/_doc?require_data_stream=true", "{}").0, 404);
-    assert_eq!(door.ask("POST /logs-a/_doc?require_data_stream=true", "{}").0, 201);
-    assert_eq!(door.ask("GET /new", "").0, 404, "a refused write makes no index");
+    assert_eq!(json!(statuses(service.get("POST /_bulk", demanding))), json!([404, 201]));
+    assert_eq!(service.ask("POST /plain/_doc?require_data_stream=true", "{}").0, 404);
+    assert_eq!(service.ask("POST /logs-a/_doc?require_data_stream=true", "{}").0, 201);
+    assert_eq!(service.ask("GET /new", "").0, 404, "a refused write makes no index");
 }
 
 #[test]
 fn names_have_date_math_at_all_interfaces() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     // <log-{2024-01-02||/d}>, encoded for a path.
     let path = "%3Clog-%7B2024-01-02%7C%7C%2Fd%7D%3E";
     let name = "<log-{2024-01-02||/d}>";
-    assert_eq!(door.get(&format!("PUT /{path}"), "")["index"], "log-2024.01.02");
-    let written = door.get(&format!("PUT /{path}/_doc/1"), r#"{"n":1}"#);
+    assert_eq!(service.get(&format!("PUT /{path}"), "")["index"], "log-2024.01.02");
+    let written = service.get(&format!("PUT /{path}/_doc/1"), r#"{"n":1}"#);
     assert_eq!(written["_index"], "log-2024.01.02");
     let items = format!("{{\"index\":{{\"_index\":\"{name}\",\"_id\":\"2\"}}}}\n{{\"n\":2}}\n");
-    let bulk = door.get("POST /_bulk", &items);
+    let bulk = service.get("POST /_bulk", &items);
     assert_eq!(bulk["items"][0]["index"]["_index"], "log-2024.01.02", "{bulk}");
-    assert_eq!(door.get(&format!("GET /{path}/_count"), "")["count"], 2);
-    assert_eq!(door.get(&format!("GET /log*,-{path}/_count"), "")["count"], 0);
-    assert_eq!(door.get(&format!("GET /{path}/_search?q=n:2"), "")["hits"]["total"]["value"], 1);
+    assert_eq!(service.get(&format!("GET /{path}/_count"), "")["count"], 2);
+    assert_eq!(service.get(&format!("GET /log*,-{path}/_count"), "")["count"], 0);
+    assert_eq!(service.get(&format!("GET /{path}/_search?q=n:2"), "")["hits"]["total"]["value"], 1);
     let wanted = json!({ "docs": [{ "_index": name, "_id": "1" }] }).to_string();
-    assert_eq!(door.get("POST /_mget", &wanted)["docs"][0]["found"], true);
+    assert_eq!(service.get("POST /_mget", &wanted)["docs"][0]["found"], true);
     let lines = format!("{}\n{{}}\n", json!({ "index": name }));
-    assert_eq!(door.get("POST /_msearch", &lines)["responses"][0]["hits"]["total"]["value"], 2);
+    assert_eq!(service.get("POST /_msearch", &lines)["responses"][0]["hits"]["total"]["value"], 2);
     let actions = json!({ "actions": [{ "add": { "index": name, "alias": "<day-{2024-01-02||/M{MM}}>" } }] });
-    door.get("POST /_aliases", &actions.to_string());
-    assert_eq!(door.get("GET /day-01/_count", "")["count"], 2);
-    let mapping = door.get(&format!("GET /{path}/_mapping"), "");
+    service.get("POST /_aliases", &actions.to_string());
+    assert_eq!(service.get("GET /day-01/_count", "")["count"], 2);
+    let mapping = service.get(&format!("GET /{path}/_mapping"), "");
     assert!(mapping["log-2024.01.02"]["mappings"].is_object(), "{mapping}");
-    assert_eq!(door.ask("GET /%3Clog-%7Bnow%3E/_search", "").0, 400, "a date that is not closed");
-    assert_eq!(door.ask("PUT /%3Clog-%7Bwhat%7D%3E/_doc/1", "{}").0, 400);
-    door.get(&format!("DELETE /{path}"), "");
-    assert_eq!(door.ask("GET /log-2024.01.02", "").0, 404);
+    assert_eq!(service.ask("GET /%3Clog-%7Bnow%3E/_search", "").0, 400, "a date that is not closed");
+    assert_eq!(service.ask("PUT /%3Clog-%7Bwhat%7D%3E/_doc/1", "{}").0, 400);
+    service.get(&format!("DELETE /{path}"), "");
+    assert_eq!(service.ask("GET /log-2024.01.02", "").0, 404);
 }
 
 #[test]
 fn every_refusal_has_its_type_and_status() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /a",
         r#"{"mappings":{"dynamic":"strict","properties":{"n":{"type":"long"}}},"aliases":{"b":{}}}"#,
     );
-    door.get("PUT /a/_doc/1", r#"{"n":1}"#);
-    door.get("PUT /c", "{}");
-    door.get("PUT /c/_alias/many", "");
-    door.get("PUT /a/_alias/many", "");
-    door.get("PUT /closed", "{}");
-    door.get("POST /closed/_close", "");
-    door.get("PUT /_component_template/part", r#"{"template":{}}"#);
-    door.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
-    door.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
-    door.get("PUT /_index_template/other", r#"{"index_patterns":["user-*"],"priority":1}"#);
-    door.get("PUT /_component_template/unused", r#"{"template":{}}"#);
-    door.get("PUT /_index_template/streams", r#"{"index_patterns":["stream-*"],"data_stream":{}}"#);
-    door.get("PUT /_data_stream/stream-a", "");
+    service.get("PUT /a/_doc/1", r#"{"n":1}"#);
+    service.get("PUT /c", "{}");
+    service.get("PUT /c/_alias/many", "");
+    service.get("PUT /a/_alias/many", "");
+    service.get("PUT /closed", "{}");
+    service.get("POST /closed/_close", "");
+    service.get("PUT /_component_template/part", r#"{"template":{}}"#);
+    service.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
+    service.get("PUT /_index_template/user", r#"{"index_patterns":["user-*"],"composed_of":["part"]}"#);
+    service.get("PUT /_index_template/other", r#"{"index_patterns":["user-*"],"priority":1}"#);
+    service.get("PUT /_component_template/unused", r#"{"template":{}}"#);
+    service.get("PUT /_index_template/streams", r#"{"index_patterns":["stream-*"],"data_stream":{}}"#);
+    service.get("PUT /_data_stream/stream-a", "");
     for (request, body, status, kind) in [
         ("PUT /_index_template/t", r#"{"index_patterns":["x","us*"]}"#, 400, "illegal_argument_exception"),
         (
@@ -438,7 +438,7 @@ fn every_refusal_has_its_type_and_status() {
         ("GET /a/_what", "", 400, "illegal_argument_exception"),
         ("GET /_what", "", 400, "illegal_argument_exception"),
     ] {
-        let (found, answer) = door.ask(request, body);
+        let (found, answer) = service.ask(request, body);
         assert_eq!(
             (found, answer["error"]["type"].as_str()),
             (status, Some(kind)),
@@ -447,13 +447,13 @@ fn every_refusal_has_its_type_and_status() {
         assert_eq!(answer["status"], status, "{request}");
         assert_eq!(answer["error"]["root_cause"][0]["type"], kind, "{request}");
     }
-    assert_eq!(door.ask("PATCH /a", "").0, 405);
+    assert_eq!(service.ask("PATCH /a", "").0, 405);
 }
 
 #[test]
 fn searches_are_sorted_paged_and_aggregated() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let lines: String = (0..30)
         .map(|n| {
             format!(
@@ -463,32 +463,32 @@ fn searches_are_sorted_paged_and_aggregated() {
             )
         })
         .collect();
-    door.get("POST /a/_bulk", &lines);
+    service.get("POST /a/_bulk", &lines);
     let ids = |answer: &Value| -> Vec<String> {
         let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
         hits.map(|hit| hit["_id"].as_str().expect("an id").to_owned()).collect()
     };
-    let sorted = door.get("GET /a/_search", r#"{"sort":[{"n":"desc"}],"size":3,"search_after":[28]}"#);
+    let sorted = service.get("GET /a/_search", r#"{"sort":[{"n":"desc"}],"size":3,"search_after":[28]}"#);
     assert_eq!(ids(&sorted), ["27", "26", "25"]);
-    let paged = door.get("GET /a/_search?q=n:%5B10%20TO%2020%5D&sort=n&from=8&size=9", "");
+    let paged = service.get("GET /a/_search?q=n:%5B10%20TO%2020%5D&sort=n&from=8&size=9", "");
     assert_eq!(
         (ids(&paged), &paged["hits"]["total"]["value"]),
         (vec!["18".into(), "19".into(), "20".into()], &json!(11))
     );
     let body = r#"{"size":0,"aggs":{"k":{"terms":{"field":"k.keyword"},"aggs":{"s":{"stats":{"field":"n"}}}},
         "m":{"date_histogram":{"field":"d","calendar_interval":"month"}}}}"#;
-    let aggregated = door.get("GET /a/_search", body);
+    let aggregated = service.get("GET /a/_search", body);
     let first = &aggregated["aggregations"]["k"]["buckets"][0];
     assert_eq!((&first["doc_count"], &first["s"]["sum"]), (&json!(10), &json!(135.0)));
     let months = &aggregated["aggregations"]["m"]["buckets"];
     assert_eq!(months[0]["key_as_string"], "2024-01-01T00:00:00.000Z");
-    let mut page = door.get("GET /a/_search?scroll=1m&size=7&sort=n", "");
-    door.get("DELETE /a/_doc/29", "");
+    let mut page = service.get("GET /a/_search?scroll=1m&size=7&sort=n", "");
+    service.get("DELETE /a/_doc/29", "");
     let mut seen = Vec::new();
     while page["hits"]["hits"].as_array().is_some_and(|hits| !hits.is_empty()) {
         seen.extend(ids(&page));
         let id = page["_scroll_id"].as_str().expect("an id").to_owned();
-        page = door.get("POST /_search/scroll", &json!({ "scroll_id": id }).to_string());
+        page = service.get("POST /_search/scroll", &json!({ "scroll_id": id }).to_string());
     }
     assert_eq!(seen, (0..30).map(|n| n.to_string()).collect::<Vec<_>>(), "a scroll shows one instant");
 }
@@ -496,47 +496,47 @@ fn searches_are_sorted_paged_and_aggregated() {
 #[test]
 fn templates_make_data_streams() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get(
+    let service = TestService::open(&directory);
+    service.get(
         "PUT /_index_template/logs",
         r#"{"index_patterns":["logs-*"],"data_stream":{},"template":{"mappings":{"properties":{"level":{"type":"keyword"}}}}}"#,
     );
     let body = "{\"create\":{\"_index\":\"logs-a\"}}\n{\"@timestamp\":\"2024-01-01\",\"level\":\"warn\"}\n";
-    assert_eq!(door.get("POST /_bulk", body)["errors"], false);
+    assert_eq!(service.get("POST /_bulk", body)["errors"], false);
     let body = "{\"index\":{\"_index\":\"logs-a\"}}\n{}\n";
-    assert_eq!(door.get("POST /_bulk", body)["items"][0]["index"]["status"], 400);
-    door.get("POST /logs-a/_rollover", "");
-    let streams = door.get("GET /_data_stream/logs-a", "");
+    assert_eq!(service.get("POST /_bulk", body)["items"][0]["index"]["status"], 400);
+    service.get("POST /logs-a/_rollover", "");
+    let streams = service.get("GET /_data_stream/logs-a", "");
     assert_eq!(streams["data_streams"][0]["indices"].as_array().map(Vec::len), Some(2));
-    assert_eq!(door.get("GET /logs-a/_count?q=level:warn", "")["count"], 1);
-    door.get("DELETE /_data_stream/logs-a", "");
-    assert_eq!(door.ask("GET /logs-a/_count", "").0, 404);
+    assert_eq!(service.get("GET /logs-a/_count?q=level:warn", "")["count"], 1);
+    service.get("DELETE /_data_stream/logs-a", "");
+    assert_eq!(service.ask("GET /logs-a/_count", "").0, 404);
 }
 
 #[test]
 fn searches_end_at_their_limits() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     for number in 0..5 {
-        door.get(&format!("PUT /a/_doc/{number}"), r#"{"t":"one"}"#);
+        service.get(&format!("PUT /a/_doc/{number}"), r#"{"t":"one"}"#);
     }
-    let found = door.get("GET /a/_search?terminate_after=2", "");
+    let found = service.get("GET /a/_search?terminate_after=2", "");
     assert_eq!((&found["hits"]["total"]["value"], &found["terminated_early"]), (&json!(2), &json!(true)));
-    let found = door.get("GET /a/_search?terminate_after=9", "");
+    let found = service.get("GET /a/_search?terminate_after=9", "");
     assert_eq!((&found["hits"]["total"]["value"], &found["terminated_early"]), (&json!(5), &json!(false)));
-    let found = door.get("GET /a/_search", r#"{"timeout":"0"}"#);
+    let found = service.get("GET /a/_search", r#"{"timeout":"0"}"#);
     assert_eq!((&found["hits"]["total"]["value"], &found["timed_out"]), (&json!(0), &json!(true)));
     let whole = r#"{"timeout":"0","allow_partial_search_results":false}"#;
-    assert_eq!(door.ask("GET /a/_search", whole).0, 408);
-    assert_eq!(door.get("GET /a/_count?terminate_after=3", "")["count"], 3);
-    assert_eq!(door.get("GET /a/_count", "").get("terminated_early"), None);
+    assert_eq!(service.ask("GET /a/_search", whole).0, 408);
+    assert_eq!(service.get("GET /a/_count?terminate_after=3", "")["count"], 3);
+    assert_eq!(service.get("GET /a/_count", "").get("terminated_early"), None);
 }
 
 #[test]
 fn nothing_in_a_request_is_passed_over() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a/_doc/1", r#"{"t":"one"}"#);
+    let service = TestService::open(&directory);
+    service.get("PUT /a/_doc/1", r#"{"t":"one"}"#);
     for (request, body) in [
         ("PUT /a/_doc/1?ttl=1d", r#"{"t":"two"}"#),
         ("POST /_bulk?batch=1", "{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}\n"),
@@ -544,24 +544,24 @@ fn nothing_in_a_request_is_passed_over() {
         ("GET /a/_search?explain=true", ""),
         ("GET /a/_search", r#"{"query":{"term":{"t":{"value":"one","weight":2}}}}"#),
     ] {
-        let (status, answer) = door.ask(request, body);
+        let (status, answer) = service.ask(request, body);
         assert_eq!(status, 400, "{request}: {answer}");
     }
-    let found = door.get("GET /a/_search?source={\"query\":{\"ids\":{\"values\":[\"2\"]}}}", "");
+    let found = service.get("GET /a/_search?source={\"query\":{\"ids\":{\"values\":[\"2\"]}}}", "");
     assert_eq!(found["hits"]["total"]["value"], 0, "a query in a parameter counts");
-    assert_eq!(door.get("GET /a/_doc/1", "")["_source"]["t"], "one");
+    assert_eq!(service.get("GET /a/_doc/1", "")["_source"]["t"], "one");
 }
 
 #[test]
 fn templates_have_patterns_that_names_can_match() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
+    let service = TestService::open(&directory);
     let template = |patterns: Vec<String>| json!({ "index_patterns": patterns }).to_string();
     for target in ["PUT /_index_template/t", "PUT /_template/t"] {
-        door.get(target, &template(vec!["a".repeat(255)]));
-        door.get(target, &template(vec!["a*".to_owned(); 1_000]));
+        service.get(target, &template(vec!["a".repeat(255)]));
+        service.get(target, &template(vec!["a*".to_owned(); 1_000]));
         for patterns in [vec!["a".repeat(256)], vec!["a*".to_owned(); 1_001]] {
-            let (status, answer) = door.ask(target, &template(patterns));
+            let (status, answer) = service.ask(target, &template(patterns));
             assert_eq!(
                 (status, answer["error"]["type"].as_str()),
                 (400, Some("action_request_validation_exception"))
@@ -573,21 +573,21 @@ fn templates_have_patterns_that_names_can_match() {
 #[test]
 fn health_is_asked_for_with_each_number_of_shards() {
     let directory = directory();
-    let door = TestDoor::open(&directory);
-    door.get("PUT /a", "");
+    let service = TestService::open(&directory);
+    service.get("PUT /a", "");
     for (shards, is_late) in
         [("all", false), ("index-setting", false), ("0", false), ("1", false), ("9", true)]
     {
-        let (_, answer) = door.ask(&format!("GET /_cluster/health?wait_for_active_shards={shards}"), "");
+        let (_, answer) = service.ask(&format!("GET /_cluster/health?wait_for_active_shards={shards}"), "");
         assert_eq!(answer["timed_out"], is_late, "{shards}: {answer}");
     }
-    assert_eq!(door.ask("GET /_cluster/health?wait_for_active_shards=some", "").0, 400);
+    assert_eq!(service.ask("GET /_cluster/health?wait_for_active_shards=some", "").0, 400);
     // An index that is waited for is not there yet.
-    let (status, answer) = door.ask("GET /_cluster/health/none?wait_for_status=yellow", "");
+    let (status, answer) = service.ask("GET /_cluster/health/none?wait_for_status=yellow", "");
     assert_eq!((status, &answer["status"], &answer["timed_out"]), (408, &json!("red"), &json!(true)));
-    door.get("PUT /two", r#"{"settings":{"number_of_shards":2}}"#);
+    service.get("PUT /two", r#"{"settings":{"number_of_shards":2}}"#);
     for (level, shards) in [("cluster", None), ("indices", Some(0)), ("shards", Some(2))] {
-        let answer = door.get(&format!("GET /_cluster/health/two?level={level}"), "");
+        let answer = service.get(&format!("GET /_cluster/health/two?level={level}"), "");
         let index = answer.get("indices").map(|indexes| &indexes["two"]);
         let shown = index.map(|index| index["shards"].as_object().map_or(0, serde_json::Map::len));
         assert_eq!(shown, shards, "{level}: {answer}");

@@ -6,7 +6,7 @@ use millrace_document::{Location, Timestamp};
 use millrace_node::Node;
 use serde::{Deserialize, Serialize};
 
-use super::{HOME, HOME_BITS, ShelfGroup};
+use super::{HOME, HOME_BITS, StorageGroup};
 use crate::Error;
 use crate::slot_picking::ReplicaNodes;
 
@@ -75,7 +75,7 @@ fn interleaved(areas: impl IntoIterator<Item = (u8, ReplicaNodes)>) -> Vec<u8> {
 }
 
 /// Nodes of the documents of a group, the owner first; none on a node that runs alone.
-pub(crate) fn nodes_of(node: &Node, group: ShelfGroup) -> Result<ReplicaNodes, Error> {
+pub(crate) fn nodes_of(node: &Node, group: StorageGroup) -> Result<ReplicaNodes, Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(Vec::new()) };
     Ok(nodes_at(&*cluster.state()?, group.low_bits()))
 }
