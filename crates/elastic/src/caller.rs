@@ -234,7 +234,7 @@ impl ElasticCaller {
 }
 
 impl Default for ElasticCaller {
-    /// The caller of a service that no port serves: all rights, and no limits.
+    /// A caller that came through no port: all rights, and no limits.
     fn default() -> Self {
         ElasticCaller {
             caller: Arc::new(RequestCaller::unrestricted("local")),

@@ -280,17 +280,26 @@ pub(crate) fn delete_found(
     Ok(())
 }
 
-/// `GET` and `HEAD` of indexes.
+/// Indexes of an expression, with the fields of all their documents in their mappings.
+fn observed_indexes(
+    service: &ElasticService,
+    parameters: &ElasticParameters,
+    expression: &str,
+) -> Result<impl Iterator<Item = Result<OpenIndex, Error>>, Error> {
+    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
+    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
+    Ok(found.into_iter().map(move |index| index.with_observed(&service.node)))
+}
+
+/// `GET` of indexes.
 pub(crate) fn get(
     service: &ElasticService,
     parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<ReplyContent, Error> {
-    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
-    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
-    for index in found {
-        let index = index.with_observed(&service.node)?;
+    for index in observed_indexes(service, parameters, expression)? {
+        let index = index?;
         // Aliases name groups of others.
         let is_whole = service.caller.has_all_groups();
         let aliases = Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default();
@@ -323,11 +332,9 @@ pub(crate) fn get_mapping(
     parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<ReplyContent, Error> {
-    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
-    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
-    for index in found {
-        let index = index.with_observed(&service.node)?;
+    for index in observed_indexes(service, parameters, expression)? {
+        let index = index?;
         let shown = json!({ "mappings": index.entry.mappings });
         take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
@@ -343,11 +350,9 @@ pub(crate) fn get_field_mapping(
     fields: &str,
 ) -> Result<ReplyContent, Error> {
     let has_defaults = parameters.flag("include_defaults")?.unwrap_or(false);
-    let options = NameOptions { forbid_closed: false, ..NameOptions::LENIENT };
-    let found = names::resolve(&*service.catalog.read()?, expression, options.with(parameters)?)?;
     let mut answer = Map::new();
-    for index in found {
-        let index = index.with_observed(&service.node)?;
+    for index in observed_indexes(service, parameters, expression)? {
+        let index = index?;
         let mut shown = Map::new();
         for (path, field) in mapping::all_fields(&index.entry.mappings) {
             let kind = mapping::type_of(field);

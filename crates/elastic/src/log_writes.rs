@@ -356,7 +356,7 @@ mod tests {
         serde_json::from_str(&text).expect("the answer is JSON")
     }
 
-    /// A new document with its place, as a service finds it.
+    /// A new document with the place that the catalog of a service has for it.
     fn placed(service: &ElasticService, name: &str) -> PlacedWrite {
         let write = SingleWrite {
             action: WriteAction::Create,

@@ -114,7 +114,7 @@ impl ReadFields {
     /// Reads the members of a document that have one of the fields.
     ///
     /// # Errors
-    /// The text is no JSON, or another value than an object.
+    /// The text is not JSON, or another value than an object.
     pub(crate) fn read(&self, text: &str) -> Result<Map<String, Value>, serde_json::Error> {
         if *self == ReadFields::All {
             return unread::read_document(text);

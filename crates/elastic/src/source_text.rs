@@ -75,7 +75,7 @@ impl SourceText {
     /// Members of the document that have one of the fields.
     ///
     /// # Errors
-    /// The text is no JSON, or another value than an object; a value cannot be written.
+    /// The text is not JSON, or another value than an object; a value cannot be written.
     pub(crate) fn members(&self, fields: &ReadFields) -> Result<Map<String, Value>, Error> {
         let damaged = |error: serde_json::Error| Error::Internal(format!("the document is damaged: {error}"));
         match (self, fields) {

@@ -25,7 +25,7 @@ static UNREAD: LazyLock<String> =
 /// Reads a document. Parts that cannot be read become unread parts.
 ///
 /// # Errors
-/// The text is no JSON, or another value than an object.
+/// The text is not JSON, or another value than an object.
 pub(crate) fn read_document(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
     let error = match serde_json::from_str(text) {
         Ok(document) => return Ok(document),
@@ -79,7 +79,7 @@ pub(crate) struct SentValue<'v>(pub(crate) &'v Value);
 impl Serialize for SentValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            // A member of that name whose text is no JSON was sent as it is.
+            // A member of that name whose text is not JSON was sent as it is.
             Value::Object(members) => {
                 match unread_text(members).and_then(|text| RawValue::from_string(text.to_owned()).ok()) {
                     Some(raw) => raw.serialize(serializer),

@@ -1,7 +1,7 @@
 //! Elasticsearch's interfaces over HTTP: on a port of their own, and below `/elastic/` on the data port. Log
 //! records of OpenTelemetry are at `/v1/logs` of both ports.
 //!
-//! In a cluster, all requests go to the node that owns the documents of the service.
+//! In a cluster, all requests go to the node that owns the documents of the service ([`ElasticService`]).
 
 mod places;
 mod stream;
@@ -126,7 +126,7 @@ impl CountedGroups {
     }
 }
 
-/// The service of a node with its place on the ports.
+/// The [`ElasticService`] of a node, and the ports on which it answers.
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
     service: Arc<ElasticService>,
@@ -227,7 +227,7 @@ fn shown<B>(request: &hyper::Request<B>) -> ElasticRequest {
 
 /// True if a path of the data port is one of the service.
 pub(crate) fn is_below(path: &str) -> bool {
-    [BELOW, "/v1/logs"].into_iter().any(|service| http::rest_below(path, service).is_some())
+    [BELOW, "/v1/logs"].into_iter().any(|root| http::rest_below(path, root).is_some())
 }
 
 /// Refusal of a request at the edge, in the form that clients of the service read.

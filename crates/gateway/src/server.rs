@@ -138,13 +138,13 @@ impl NodeServer {
         let state = Arc::clone(&self.state);
         let shared = move || state.cluster().member()?.notes().remove(SHARED_KEYS).map(|note| note.value);
         let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever(shared));
-        let service = ElasticApi::new(Arc::clone(&self.state), self.elastic_address().ok().flatten());
-        let lifecycles = tokio::spawn(Arc::clone(&service).apply_lifecycles_forever());
+        let elastic_api = ElasticApi::new(Arc::clone(&self.state), self.elastic_address().ok().flatten());
+        let lifecycles = tokio::spawn(Arc::clone(&elastic_api).apply_lifecycles_forever());
         let elastic = serve_elastic(ElasticServing {
             listener: self.elastic,
             tls: documents_tls.clone(),
             limits: self.state.port_limits()[0].clone(),
-            router: service.own_port(),
+            router: elastic_api.own_port(),
             stop: stopping.clone(),
             drain,
         });
@@ -153,7 +153,7 @@ impl NodeServer {
             self.handed.1,
             documents_tls,
             self.state.port_limits()[0].clone(),
-            DataPort::new(Arc::clone(&self.state), self.beside.0.merge(service.below_data_port()))
+            DataPort::new(Arc::clone(&self.state), self.beside.0.merge(elastic_api.below_data_port()))
                 .into_service(),
             stopping.clone(),
             drain,

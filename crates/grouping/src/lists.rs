@@ -24,8 +24,8 @@ impl<'d> GroupingBatch<'d> {
 }
 
 impl GroupingFunction {
-    /// Applies a function of one list to many rows, with the results of [`GroupingFunction::apply`]. `None` if
-    /// it is not such a function, if the lists are not read in place, or if a row has no result.
+    /// Applies a function of one list to many rows, with the results of [`GroupingFunction::apply`]. `None`
+    /// if it is not such a function, if the lists are not read in place, or if a row has no result.
     pub(crate) fn apply_to_lists<'b>(
         &self,
         arguments: &'b [GroupingNode],

@@ -87,30 +87,29 @@ impl RowValues<'_> {
     }
 }
 
-/// Makes the texts of `rows` rows; `None` if they are too long.
-fn made_texts(rows: usize, append: impl Fn(usize, &mut String)) -> Option<RowValues<'static>> {
-    let (mut joined, mut ends) = (String::new(), Vec::with_capacity(rows));
+/// Makes the texts or bytes of `rows` rows; `None` if they are too long.
+fn joined_rows<B: Default + AsRef<[u8]>>(
+    rows: usize,
+    append: impl Fn(usize, &mut B),
+) -> Option<JoinedRows<B>> {
+    let (mut joined, mut ends) = (B::default(), Vec::with_capacity(rows));
     for index in 0..rows {
         append(index, &mut joined);
-        if joined.len() > MADE_MAX {
+        let len = joined.as_ref().len();
+        if len > MADE_MAX {
             return None;
         }
-        ends.push(joined.len());
+        ends.push(len);
     }
-    Some(RowValues::MadeTexts(JoinedRows { joined, ends }))
+    Some(JoinedRows { joined, ends })
 }
 
-/// Makes the bytes of `rows` rows; `None` if they are too long.
+fn made_texts(rows: usize, append: impl Fn(usize, &mut String)) -> Option<RowValues<'static>> {
+    joined_rows(rows, append).map(RowValues::MadeTexts)
+}
+
 fn made_raws(rows: usize, append: impl Fn(usize, &mut Vec<u8>)) -> Option<RowValues<'static>> {
-    let (mut joined, mut ends) = (Vec::new(), Vec::with_capacity(rows));
-    for index in 0..rows {
-        append(index, &mut joined);
-        if joined.len() > MADE_MAX {
-            return None;
-        }
-        ends.push(joined.len());
-    }
-    Some(RowValues::MadeRaws(JoinedRows { joined, ends }))
+    joined_rows(rows, append).map(RowValues::MadeRaws)
 }
 
 /// The values of all arguments of a function; `None` as soon as one has none, or they take too much memory.

@@ -1,5 +1,5 @@
-//! Log records of OpenTelemetry at the service, from request to answer and to what searches find: text in,
-//! text out, in both encodings.
+//! Log records of OpenTelemetry, from request to answer and to what searches find: text in, text out, in both
+//! encodings.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A service over a node in a directory of its own.
+//! Elasticsearch's interfaces over a node in a directory of its own.
 
 use std::sync::Arc;
 
@@ -80,9 +80,7 @@ impl TestService {
         assert!((200..300).contains(&status), "{request}: {status} {answer}");
         answer
     }
-}
 
-impl TestService {
     /// Deploys an application of these files.
     pub fn deploy(&self, files: &[(&str, &str)]) {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));

@@ -106,9 +106,9 @@ impl EdgeRefusal {
                 http::json(status, &json!({ "error-code": code, "message": message }))
             }
             PortKind::Config => http::json(status, &json!({ "message": message })),
-            PortKind::Elastic => elastic_api::refusal(request, self.of_service(message)),
+            PortKind::Elastic => elastic_api::refusal(request, self.for_elastic(message)),
             PortKind::Data if elastic_api::is_below(path) => {
-                elastic_api::refusal(request, self.of_service(message))
+                elastic_api::refusal(request, self.for_elastic(message))
             }
             PortKind::Data if below("/search") => {
                 let error = json!({ "code": status.as_u16(), "summary": status.canonical_reason(), "message": message });
@@ -124,7 +124,7 @@ impl EdgeRefusal {
             }
             PortKind::Data => http::json(status, &json!({ "message": message })),
         };
-        // The service has no word for some of them.
+        // Elasticsearch's interfaces have no word for some of them.
         *response.status_mut() = status;
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -138,7 +138,7 @@ impl EdgeRefusal {
     }
 
     /// The same in the words of Elasticsearch.
-    fn of_service(&self, message: String) -> ElasticError {
+    fn for_elastic(&self, message: String) -> ElasticError {
         match self.status() {
             StatusCode::UNAUTHORIZED => ElasticError::Unauthenticated(message),
             StatusCode::FORBIDDEN => ElasticError::Forbidden(message),

@@ -51,8 +51,8 @@ fn no_route_is_missing_and_none_is_invented() {
     let settings = Settings::new(directory.path().join("data"));
     let node = Node::open(settings.node.clone()).expect("it opens");
     let state = GatewayState::open(node, settings).expect("it is opened");
-    let service = ElasticApi::new(Arc::clone(&state), None);
-    let data = data_port::router(Arc::clone(&state)).merge(service.below_data_port());
+    let elastic = ElasticApi::new(Arc::clone(&state), None);
+    let data = data_port::router(Arc::clone(&state)).merge(elastic.below_data_port());
     for (port, router) in
         [(PortKind::Data, data), (PortKind::Config, server::config_router(state, Router::new()))]
     {

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use millrace_bucket::{BucketId, LocationRange, reversed_location};
 use millrace_column::{CHUNK_DOCS, Column, ColumnForm, ColumnKey, MemoryView, ReadError, View, ViewChunk};
 use millrace_document::{DataType, Document, DocumentId, DocumentValue};
-use millrace_keys::{ComponentValue, KeyComponent, KeyType};
+use millrace_keys::{ComponentValue, KeyComponent};
 use millrace_schema::Schema;
 use millrace_search::PreparedSearch;
 use millrace_store::{Store, ViewScope};
 
 use super::IndexDefinition;
+use super::definition::key_type_of;
 use super::service::document_id;
 use crate::CompiledApplication;
 
@@ -133,14 +134,7 @@ impl CoveringEntries {
 
 /// True if a component of a key has the value of a field as it is.
 fn is_whole(data_type: &DataType, component: &KeyComponent) -> bool {
-    let key_type = match data_type {
-        DataType::Bool => KeyType::Bool,
-        DataType::Byte | DataType::Int | DataType::Long => KeyType::Integer,
-        DataType::Float16 | DataType::Float | DataType::Double => KeyType::Float,
-        DataType::String => KeyType::Text,
-        _ => return false,
-    };
-    component.key_type == key_type && component.analyzer.is_none()
+    key_type_of(data_type) == Some(component.key_type) && component.analyzer.is_none()
 }
 
 /// Value of a field of a document; `None` if it has none.

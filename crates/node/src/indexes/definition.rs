@@ -199,16 +199,21 @@ fn component(key: &IndexKeyConfig, schema: &Schema) -> Option<KeyComponent> {
         return Some(KeyComponent { key_type: KeyType::Text, analyzer: None, descending, several });
     }
     let field = schema.field_or_part(path)?;
-    let key_type = match element_type(&field.data_type) {
-        DataType::Bool => KeyType::Bool,
-        DataType::Byte | DataType::Int | DataType::Long => KeyType::Integer,
-        DataType::Float16 | DataType::Float | DataType::Double => KeyType::Float,
-        DataType::String => KeyType::Text,
-        _ => return None,
-    };
+    let key_type = key_type_of(element_type(&field.data_type))?;
     let is_folded = key_type == KeyType::Text && !field.matching.cased;
     let analyzer = is_folded.then(|| Arc::new(FieldAnalyzer::new(&field.matching, TextLanguage::Unknown)));
     Some(KeyComponent { key_type, analyzer, descending, several })
+}
+
+/// Type of keys with values of a type; `None` if it cannot be in keys.
+pub(super) fn key_type_of(data_type: &DataType) -> Option<KeyType> {
+    match data_type {
+        DataType::Bool => Some(KeyType::Bool),
+        DataType::Byte | DataType::Int | DataType::Long => Some(KeyType::Integer),
+        DataType::Float16 | DataType::Float | DataType::Double => Some(KeyType::Float),
+        DataType::String => Some(KeyType::Text),
+        _ => None,
+    }
 }
 
 /// Component for the value of a stored field, as it is: it follows the keys, so it orders no entries but

@@ -1,5 +1,7 @@
 //! Figures of a node that are read when metrics are requested.
 
+use millrace_store::StoreStatus;
+
 use crate::metrics::{DescribedHistogram, MetricGauge, share_of_memory};
 use crate::node::Node;
 use crate::reindexing;
@@ -32,13 +34,12 @@ impl Node {
         std::iter::once(synced).chain(replicated).chain(scanned).collect()
     }
 
-    /// Gauges that are read when metrics are requested.
-    pub fn gauges(&self) -> Vec<MetricGauge> {
-        let status = self.store.status();
+    /// Gauges of the store and its files.
+    fn store_gauges(&self, status: &StoreStatus) -> Vec<MetricGauge> {
         let snapshots = self.store.snapshot_space();
         let erasures = self.store.pending_erasures();
         let gauge = MetricGauge::new;
-        let mut gauges = vec![
+        vec![
             gauge(
                 "content.proton.documentdb.documents.total",
                 "Documents stored, about: versions that others have replaced count until they are merged away",
@@ -101,6 +102,15 @@ impl Node {
                 snapshots.held_bytes as f64,
             ),
             gauge("millrace.snapshots.log_bytes", "Bytes of kept logs", snapshots.log_bytes as f64),
+        ]
+    }
+
+    /// Gauges that are read when metrics are requested.
+    pub fn gauges(&self) -> Vec<MetricGauge> {
+        let status = self.store.status();
+        let gauge = MetricGauge::new;
+        let mut gauges = self.store_gauges(&status);
+        gauges.extend([
             gauge("httpapi_queued_operations", "Writes that wait or run", status.writes_in_flight as f64),
             gauge("millrace.disk_free", "Bytes free on the disk", status.disk_free as f64),
             gauge(
@@ -128,12 +138,12 @@ impl Node {
                 "Generation of the active application",
                 self.deployments.generation() as f64,
             ),
-        ];
-        gauges.push(MetricGauge::new(
-            "millrace.queries.bytes",
-            "Bytes that the results of queries take",
-            self.query_memory.taken() as f64,
-        ));
+            gauge(
+                "millrace.queries.bytes",
+                "Bytes that the results of queries take",
+                self.query_memory.taken() as f64,
+            ),
+        ]);
         gauges.extend((status.disk_total > 0).then(|| {
             let used = 1.0 - status.disk_free as f64 / status.disk_total as f64;
             gauge(

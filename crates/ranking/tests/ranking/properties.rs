@@ -105,7 +105,7 @@ fn each_property_changes_its_feature() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// As in Vespa, a logarithm falls to a half before the middle of its range: by default at 49 seconds of 100.
+/// A logarithm falls to a half before the middle of its range, as in Vespa: by default at 49 seconds of 100.
 #[test]
 fn a_half_response_is_below_the_middle() {
     let check = |properties: &[(&str, &str)], expected: f64| {

@@ -63,7 +63,7 @@ pub(crate) struct StoreMaintenance {
 #[derive(Clone, Copy)]
 struct LastRemoval {
     at: Instant,
-    /// When the store learned of the last drop that it was for.
+    /// Time at which the store learned of the last drop that it was for.
     until: u64,
 }
 

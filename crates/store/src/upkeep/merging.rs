@@ -160,7 +160,7 @@ fn bytes_of(bucket: &StoredBucket, segments: &[u64]) -> u64 {
     records.filter(|record| segments.contains(&record.number)).map(|record| record.bytes).sum()
 }
 
-/// When the store learned of the last of these marks that reaches into a bucket; 0: none does.
+/// Time at which the store learned of the last of these marks that reaches into a bucket; 0: none does.
 pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
     let reaching = marks.iter().filter(|mark| reaches(&mark.scope, bucket));
     reaching.map(|mark| mark.since).max().unwrap_or(0)

@@ -13,7 +13,7 @@ use crate::Error;
 
 /// Lag that is reported, also where the settings accept it: owners say every few seconds how far they have
 /// everything, so a copy that keeps up is always some seconds behind.
-const LAG_TOLD: Duration = Duration::from_secs(30);
+const LAG_REPORTED: Duration = Duration::from_secs(30);
 
 impl NodeCopies {
     /// Reports about all copies.
@@ -49,9 +49,9 @@ impl NodeCopies {
         };
         let verified =
             verification.repaired.map(|repaired| VerifiedCopy { ended_ms: verification.from_ms, repaired });
-        let told = self.lag_max.map_or(LAG_TOLD, |most| most.min(LAG_TOLD));
+        let least = self.lag_max.map_or(LAG_REPORTED, |most| most.min(LAG_REPORTED));
         let lag = (progress == CopyProgress::CaughtUp)
-            .then(|| self.lag(id, service::now()).filter(|lag| *lag > told).map(|lag| lag.as_secs()))
+            .then(|| self.lag(id, service::now()).filter(|lag| *lag > least).map(|lag| lag.as_secs()))
             .flatten();
         let elapsed = now.saturating_duration_since(copy.began).as_secs_f64();
         let is_known = progress == CopyProgress::Working && done >= 0.01;
