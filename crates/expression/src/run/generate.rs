@@ -1,6 +1,6 @@
 //! Generated tensors: one run of their body over the cells of several documents.
 
-use super::{BatchRun, all_cells};
+use super::BatchRun;
 use crate::batch::{BatchSpace, BatchView, TensorBatch};
 use crate::evaluate::{CELLS_AT_A_TIME, EvaluationScratch, InputBatch, InputFeed};
 use crate::operators::BatchNumbers;
@@ -19,12 +19,6 @@ impl<'a> BatchRun<'a> {
         let size = indices.first().map_or(1, Vec::len);
         if let Some((of, places)) = rearranged(body, indices) {
             let view = self.view(captured[of]);
-            let is_whole = places.len() == view.shape.size
-                && places.iter().enumerate().all(|(at, place)| *place == Some(at));
-            if is_whole {
-                out.cells.extend_from_slice(all_cells(&view, documents, &mut space.left));
-                return;
-            }
             for document in 0..documents {
                 let cells = view.of_document(document);
                 out.cells.extend(places.iter().map(|place| place.map_or(0.0, |place| cells[place])));
