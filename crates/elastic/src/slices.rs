@@ -29,6 +29,7 @@ impl HitSlice {
         let part = |name: &str| value.get(name).and_then(Value::as_u64);
         match (part("id"), part("max")) {
             (Some(id), Some(max)) if max > 1 && id < max => Ok(HitSlice { id, max }),
+            (_, Some(0 | 1)) => Err(Error::IllegalArgument("[slice] max must be greater than 1".to_owned())),
             _ => Err(Error::IllegalArgument("[slice] max must be greater than id".to_owned())),
         }
     }

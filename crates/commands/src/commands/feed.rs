@@ -66,7 +66,11 @@ pub async fn run(
             }
         };
         bar.end();
-        let report = report?;
+        let mut report = report?;
+        if arguments.within.group.is_some() {
+            // The server gives it to ids without one.
+            report.progress.without_group = 0;
+        }
         clean &= report.progress.failed == 0 && report.stop.is_none();
         output.print(|| text(&name, &report, FeedSource::File), &value(&name, &report));
         if !clean && arguments.stop_at_failure {

@@ -143,6 +143,10 @@ fn a_group_is_exported_deleted_and_restored() {
     assert!(!server.millrace(&["feed", "--quiet", &file, "--group", "bob"]).status.success());
     ran(server.millrace(&["put", "id:n:note::2", "{\"fields\":{\"title\":\"x\"}}", "--group", "a/b c"]));
     assert!(ran(server.millrace(&["get", "id:n:note::2", "--group", "a/b c"])).contains("g=a/b c:2"));
+    let line = server.data_dir().join("../line.jsonl");
+    std::fs::write(&line, r#"{"put":"id:n:note::2","fields":{"title":"x"}}"#).expect("written");
+    let fed = ran(server.millrace(&["feed", "--quiet", &line.display().to_string(), "--group", "a/b c"]));
+    assert!(fed.contains("1 done") && !fed.contains("have no group"), "{fed}");
     let yql = "select * from note where true";
     let found = ran(server.millrace(&["--format", "json", "query", yql, "timeout=60s", "--group", "a/b c"]));
     let found: Value = serde_json::from_str(&found).expect("JSON");

@@ -247,6 +247,11 @@ fn what_the_keys_have_is_answered_from_the_index_alone() {
     assert_eq!((counted("queries"), counted("covered")), (COVERED.len() as f64, covered as f64));
     assert!(counted("candidates") > counted("queries"));
     assert_eq!(server.metric("millrace_index_waiting"), 0.0);
+    for own in ["index.use=by-stars", "index.candidates-max=1000", "index.consistency=now"] {
+        let query = ["query", "select stars from note where stars = 7", "streaming.selection=true", own];
+        let asked = server.millrace(&query);
+        assert!(asked.status.success(), "{own}: {}", String::from_utf8_lossy(&asked.stderr));
+    }
     for number in (0..300).step_by(3) {
         put_as(&server, number, number + 1000);
     }
