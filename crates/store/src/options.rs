@@ -20,8 +20,9 @@ pub struct StoreOptions {
     /// Bytes of decoded columns and directory pages kept in memory. Default: 256 MB.
     pub cache_bytes: u64,
     /// Bytes of rows after which the tail is sealed. Twice as much may be in memory while that runs, beside
-    /// up to 5 bytes a document for filters of ids. From three and a half times as much on batches are
-    /// refused with [`crate::Error::Overloaded`], and from four times on single writes. Default: 32 MB.
+    /// up to 5 bytes a document for filters of ids, and 48 bytes a document while it is sealed. From three
+    /// and a half times as much on batches are refused with [`crate::Error::Overloaded`], and from four times
+    /// on single writes. Default: 32 MB.
     pub tail_bytes: u64,
     /// Time without a write after which the tail is sealed, if that is worth it. Default: 2 seconds.
     pub seal_idle: Duration,
