@@ -58,8 +58,8 @@ impl FileChecksums {
 
     /// Checksum of this range, if it was a part.
     pub(crate) fn of(&self, offset: u64, length: u64) -> Option<u64> {
-        let place = self.known.binary_search_by_key(&offset, |(begin, ..)| *begin).ok()?;
-        let (_, known, checksum) = self.known[place];
+        let index = self.known.binary_search_by_key(&offset, |(begin, ..)| *begin).ok()?;
+        let (_, known, checksum) = self.known[index];
         (u64::from(known) == length).then_some(checksum)
     }
 }

@@ -20,9 +20,9 @@ pub struct ChunkInfo {
     pub newest: u64,
 }
 
-/// Position of a chunk's column.
+/// Position of a chunk's column in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ColumnLocation {
+pub(crate) struct ColumnExtent {
     pub offset: u64,
     /// Bytes of the encoded column; the file has zeros after it up to the next multiple of 64. 0: the chunk
     /// has no such column.
@@ -31,15 +31,15 @@ pub(crate) struct ColumnLocation {
     pub checksum: u64,
 }
 
-impl ColumnLocation {
+impl ColumnExtent {
     /// Bytes in the file, including the zeros after the column.
-    pub fn padded(&self) -> u64 {
+    pub fn padded_length(&self) -> u64 {
         u64::from(self.length).next_multiple_of(ALIGN as u64)
     }
 }
 
 const INFO_BYTES: usize = 32;
-const PLACE_BYTES: usize = 20;
+const EXTENT_BYTES: usize = 20;
 const PAGE_BYTES: usize = 16 * 1024;
 const CHECKSUM_BYTES: usize = 8;
 
@@ -55,7 +55,7 @@ impl RowLayout {
     }
 
     pub fn row_bytes(self) -> usize {
-        INFO_BYTES + self.columns * PLACE_BYTES
+        INFO_BYTES + self.columns * EXTENT_BYTES
     }
 
     pub fn rows_per_page(self) -> u32 {
@@ -98,25 +98,26 @@ impl RowLayout {
         fields.expect("a row has room for its info")
     }
 
-    pub fn place(row: &[u8], column: usize) -> ColumnLocation {
-        let mut reader = FormatReader::new(&row[INFO_BYTES + column * PLACE_BYTES..]);
+    /// Position of a column of the chunk of a row.
+    pub fn extent(row: &[u8], column: usize) -> ColumnExtent {
+        let mut reader = FormatReader::new(&row[INFO_BYTES + column * EXTENT_BYTES..]);
         let fields = (|| {
-            Some(ColumnLocation { offset: reader.u64()?, length: reader.u32()?, checksum: reader.u64()? })
+            Some(ColumnExtent { offset: reader.u64()?, length: reader.u32()?, checksum: reader.u64()? })
         })();
-        fields.expect("a row has room for a place for each column")
+        fields.expect("a row has room for the extent of each column")
     }
 
-    pub fn encode(info: &ChunkInfo, places: &[ColumnLocation]) -> Vec<u8> {
-        let mut row = Vec::with_capacity(INFO_BYTES + places.len() * PLACE_BYTES);
+    pub fn encode(info: &ChunkInfo, extents: &[ColumnExtent]) -> Vec<u8> {
+        let mut row = Vec::with_capacity(INFO_BYTES + extents.len() * EXTENT_BYTES);
         row.extend(info.documents.to_le_bytes());
         row.extend(info.removed.to_le_bytes());
         row.extend(info.first_location.bits().to_le_bytes());
         row.extend(info.oldest.to_le_bytes());
         row.extend(info.newest.to_le_bytes());
-        for place in places {
-            row.extend(place.offset.to_le_bytes());
-            row.extend(place.length.to_le_bytes());
-            row.extend(place.checksum.to_le_bytes());
+        for extent in extents {
+            row.extend(extent.offset.to_le_bytes());
+            row.extend(extent.length.to_le_bytes());
+            row.extend(extent.checksum.to_le_bytes());
         }
         row
     }

@@ -9,7 +9,7 @@ use millrace_bucket::LocationRange;
 use millrace_document::ReversedLocation;
 use millrace_env::AppendFile;
 
-use crate::chunk::{ColumnLocation, RowLayout};
+use crate::chunk::{ColumnExtent, RowLayout};
 use crate::directory::{ChunkDirectory, write_end};
 use crate::format::{BLOCK, header};
 use crate::ranges::{at_or_after, hull};
@@ -87,25 +87,27 @@ impl SegmentCut {
     /// The directory cannot be read or is damaged.
     pub fn whole(segment: &Arc<SegmentFile>, locations: &[LocationRange]) -> Result<Self, Error> {
         let mut shares = RangeShares::new(locations);
-        let mut places = Vec::new();
+        let mut extents = Vec::new();
         for (number, section) in segment.sections().iter().enumerate() {
             visit_chunks(segment, number, LocationRange::ALL, |chunk, row| {
-                let before = places.len();
-                places.extend(places_of(row, section.columns.len()).filter(|place| place.length > 0));
-                shares.add(&chunk, &places[before..]);
+                let before = extents.len();
+                extents.extend(column_extents(row, section.columns.len()).filter(|extent| extent.length > 0));
+                shares.add(&chunk, &extents[before..]);
             })?;
         }
-        places.sort_unstable_by_key(|place| place.offset);
-        let mut pieces = Vec::with_capacity(places.len() + 8);
+        extents.sort_unstable_by_key(|extent| extent.offset);
+        let mut pieces = Vec::with_capacity(extents.len() + 8);
         let mut at = 0;
-        for place in &places {
-            let length = length_of(segment, place)?;
-            if place.offset < at {
-                return Err(segment.corrupt(place.offset, "columns do not lie one after another in the file"));
+        for extent in &extents {
+            let length = length_of(segment, extent)?;
+            if extent.offset < at {
+                return Err(
+                    segment.corrupt(extent.offset, "columns do not lie one after another in the file")
+                );
             }
-            between(at..place.offset, &mut pieces);
-            pieces.push(CutPiece::Copied { from: place.offset, length });
-            at = place.offset + u64::from(length);
+            between(at..extent.offset, &mut pieces);
+            pieces.push(CutPiece::Copied { from: extent.offset, length });
+            at = extent.offset + u64::from(length);
         }
         between(at..segment.bytes(), &mut pieces);
         Ok(SegmentCut {
@@ -132,7 +134,7 @@ impl SegmentCut {
             if directory.section.chunks == 0 {
                 continue;
             }
-            move_together(segment, &mut directory.places, &mut offset, &mut pieces)?;
+            move_together(segment, &mut directory.extents, &mut offset, &mut pieces)?;
             let mut made = MemoryWriter::default();
             sections.push(directory.write(&mut made, &mut offset)?);
             pieces.push(CutPiece::Made(made.0));
@@ -268,9 +270,9 @@ pub(crate) fn visit_chunks(
         entries.push(entry);
         inside
     })?;
-    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| begins_inside(entry)) {
+    for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| begins_inside(entry)) {
         // Documents without a group continue until a group begins.
-        let end = match entries.get(place + 1) {
+        let end = match entries.get(index + 1) {
             _ if !entry.group.is_empty() => LocationRange::of_group(entry.location).last,
             Some(next) => LocationRange::of_group(next.location).last,
             None => ReversedLocation::LAST,
@@ -301,15 +303,15 @@ fn select(
     let Some(hull) = hull(shares.locations) else { return Ok(directory) };
     let mut chunks = Vec::new();
     visit_chunks(segment, number, hull, |chunk, row| {
-        let before = directory.places.len();
-        directory.places.extend(places_of(row, section.columns.len()));
-        if shares.add(&chunk, &directory.places[before..]) {
+        let before = directory.extents.len();
+        directory.extents.extend(column_extents(row, section.columns.len()));
+        if shares.add(&chunk, &directory.extents[before..]) {
             let location = chunk.info.first_location.high();
             let location = if chunk.entry.group.is_empty() { location } else { chunk.entry.location };
             directory.add(location, &chunk.entry.group, chunk.info);
             chunks.push(chunk.number);
         } else {
-            directory.places.truncate(before);
+            directory.extents.truncate(before);
         }
     })?;
     if segment.format() >= SegmentFormat::Filtered {
@@ -321,32 +323,33 @@ fn select(
 /// Assigns consecutive positions to columns, in their current order, from an offset on.
 fn move_together(
     segment: &SegmentFile,
-    places: &mut [ColumnLocation],
+    extents: &mut [ColumnExtent],
     offset: &mut u64,
     pieces: &mut Vec<CutPiece>,
 ) -> Result<(), Error> {
-    let mut in_order: Vec<&mut ColumnLocation> = places.iter_mut().filter(|place| place.length > 0).collect();
-    in_order.sort_unstable_by_key(|place| place.offset);
+    let mut in_order: Vec<&mut ColumnExtent> =
+        extents.iter_mut().filter(|extent| extent.length > 0).collect();
+    in_order.sort_unstable_by_key(|extent| extent.offset);
     pieces.reserve(in_order.len() + 1);
-    for place in in_order {
-        let length = length_of(segment, place)?;
-        pieces.push(CutPiece::Copied { from: place.offset, length });
-        place.offset = *offset;
+    for extent in in_order {
+        let length = length_of(segment, extent)?;
+        pieces.push(CutPiece::Copied { from: extent.offset, length });
+        extent.offset = *offset;
         *offset += u64::from(length);
     }
     Ok(())
 }
 
-pub(crate) fn places_of(row: &[u8], columns: usize) -> impl Iterator<Item = ColumnLocation> {
-    (0..columns).map(|column| RowLayout::place(row, column))
+pub(crate) fn column_extents(row: &[u8], columns: usize) -> impl Iterator<Item = ColumnExtent> {
+    (0..columns).map(|column| RowLayout::extent(row, column))
 }
 
 /// Bytes of a column in the file, checked against the file's length.
-fn length_of(segment: &SegmentFile, place: &ColumnLocation) -> Result<u32, Error> {
-    let inside = place.offset.checked_add(place.padded()).is_some_and(|end| end <= segment.bytes());
-    match u32::try_from(place.padded()) {
+fn length_of(segment: &SegmentFile, extent: &ColumnExtent) -> Result<u32, Error> {
+    let inside = extent.offset.checked_add(extent.padded_length()).is_some_and(|end| end <= segment.bytes());
+    match u32::try_from(extent.padded_length()) {
         Ok(length) if inside => Ok(length),
-        _ => Err(segment.corrupt(place.offset, "a column lies past the end of the file")),
+        _ => Err(segment.corrupt(extent.offset, "a column lies past the end of the file")),
     }
 }
 
@@ -373,7 +376,7 @@ impl<'a> RangeShares<'a> {
 
     /// Counts a chunk for the first range in which it can have documents, and marks the others as not empty.
     /// Returns true if there is such a range.
-    fn add(&mut self, chunk: &CutChunk<'_>, places: &[ColumnLocation]) -> bool {
+    fn add(&mut self, chunk: &CutChunk<'_>, extents: &[ColumnExtent]) -> bool {
         let begin = at_or_after(self.locations, chunk.locations.first);
         let reached =
             self.locations[begin..].iter().take_while(|range| range.overlaps(chunk.locations)).count();
@@ -382,7 +385,7 @@ impl<'a> RangeShares<'a> {
         }
         if reached > 0 {
             let share = &mut self.counted[begin];
-            share.bytes += places.iter().map(ColumnLocation::padded).sum::<u64>();
+            share.bytes += extents.iter().map(ColumnExtent::padded_length).sum::<u64>();
             share.documents += u64::from(chunk.info.documents);
         }
         reached > 0

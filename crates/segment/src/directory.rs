@@ -5,7 +5,7 @@ use millrace_env::filter::KeyHash;
 use millrace_env::{AppendFile, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::{ColumnLocation, RowLayout};
+use crate::chunk::{ColumnExtent, RowLayout};
 use crate::format::{FileTrailer, SegmentFormat};
 use crate::groups::{FencePage, GroupsBuilder};
 use crate::{ChunkInfo, Error, TypeSection, catalog, filter};
@@ -14,8 +14,8 @@ use crate::{ChunkInfo, Error, TypeSection, catalog, filter};
 pub(crate) struct ChunkDirectory {
     pub section: TypeSection,
     infos: Vec<ChunkInfo>,
-    /// The places of all columns of all chunks, chunk by chunk.
-    pub places: Vec<ColumnLocation>,
+    /// The extents of all columns of all chunks, chunk by chunk.
+    pub extents: Vec<ColumnExtent>,
     /// Hashes of the ids of all chunks; of none if the file has no filters, or the chunks no ids.
     pub ids: Vec<KeyHash>,
     groups: GroupsBuilder,
@@ -42,13 +42,13 @@ impl ChunkDirectory {
         ChunkDirectory {
             section,
             infos: Vec::new(),
-            places: Vec::new(),
+            extents: Vec::new(),
             ids: Vec::new(),
             groups: GroupsBuilder::default(),
         }
     }
 
-    /// Adds the next chunk; the caller adds its places. Returns true if it belongs to another group than the
+    /// Adds the next chunk; the caller adds its extents. Returns true if it belongs to another group than the
     /// previous one.
     pub fn add(&mut self, location: u32, group: &str, info: ChunkInfo) -> bool {
         assert!(info.documents > 0, "a chunk without documents is not written");
@@ -81,7 +81,7 @@ impl ChunkDirectory {
         let columns = self.section.columns.len();
         let expected = self.infos.len() * columns;
         assert!(
-            self.places.len() == expected,
+            self.extents.len() == expected,
             "the columns of all chunks are written before their directory"
         );
         let rows_per_page = layout.rows_per_page() as usize;
@@ -89,7 +89,7 @@ impl ChunkDirectory {
             let mut bytes = Vec::with_capacity(infos.len() * layout.row_bytes() + 8);
             for (row, info) in infos.iter().enumerate() {
                 let at = (page * rows_per_page + row) * columns;
-                bytes.extend(RowLayout::encode(info, &self.places[at..at + columns]));
+                bytes.extend(RowLayout::encode(info, &self.extents[at..at + columns]));
             }
             bytes.extend(xxh3_64(&bytes).to_le_bytes());
             append(file, offset, &bytes)?;

@@ -4,7 +4,7 @@ use millrace_bucket::LocationRange;
 use millrace_column::{Column, ColumnKey};
 use millrace_document::DocumentId;
 
-use crate::cut::{CutChunk, places_of, visit_chunks};
+use crate::cut::{CutChunk, column_extents, visit_chunks};
 use crate::ranges::{at_or_after, hull};
 use crate::{Error, SegmentFile};
 
@@ -38,7 +38,8 @@ pub fn measure(segment: &SegmentFile, ranges: &[LocationRange]) -> Result<Vec<Ra
     for (section, of_section) in segment.sections().iter().enumerate() {
         let mut across = Vec::new();
         visit_chunks(segment, section, hull, |CutChunk { number, info, locations, .. }, row| {
-            let bytes = places_of(row, of_section.columns.len()).map(|place| u64::from(place.length)).sum();
+            let bytes =
+                column_extents(row, of_section.columns.len()).map(|extent| u64::from(extent.length)).sum();
             let range = at_or_after(ranges, locations.first);
             match ranges.get(range).filter(|range| range.overlaps(locations)) {
                 None => {}
@@ -78,9 +79,9 @@ fn add_rows(
         let id = ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
         let id = id.and_then(|id| DocumentId::parse(id).ok());
         let id = id.ok_or_else(|| segment.corrupt(0, "a document id is not one"))?;
-        let place = id.location().reversed();
-        let range = at_or_after(ranges, place);
-        if ranges.get(range).is_some_and(|range| range.contains(place)) {
+        let location = id.location().reversed();
+        let range = at_or_after(ranges, location);
+        if ranges.get(range).is_some_and(|range| range.contains(location)) {
             measured[range].add(row_bytes, u32::from(!is_removed(row)));
         }
     }

@@ -50,7 +50,7 @@ pub trait MergePolicy {
 
     /// Versions of this group at this location with this timestamp or an earlier one were dropped;
     /// 0: none. It is the same at all locations of a group that are in one range of a source.
-    fn dropped(&self, document_type: &str, location: ReversedLocation, group: &str) -> u64;
+    fn dropped_until(&self, document_type: &str, location: ReversedLocation, group: &str) -> u64;
 
     /// Removals with an earlier timestamp need not be remembered, as far as the sources are all that there is
     /// of their group.
@@ -125,7 +125,8 @@ fn merge_section(
         if let [only] = holders[..]
             && cursors[only].is_whole_group()
         {
-            let dropped = policy.dropped(document_type, ReversedLocation::first_of_group(group.0), &group.1);
+            let dropped =
+                policy.dropped_until(document_type, ReversedLocation::first_of_group(group.0), &group.1);
             if cursors[only].take_whole_group(dropped, &columns, policy, writer)? {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use millrace_column::{AlignedBuffer, Column, ColumnKey};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::{ColumnLocation, RowLayout};
+use crate::chunk::{ColumnExtent, RowLayout};
 use crate::{Error, SegmentFile};
 
 /// Maximum number of bytes of one read of the disk: while they are checked, the system fetches those after
@@ -20,7 +20,7 @@ const ALONE_BYTES: u32 = 128 << 10;
 const ANNOUNCED_BYTES: u64 = 8 << 20;
 
 /// A piece of a chunk, with the chunk's number of documents.
-type Piece = (ColumnLocation, u32);
+type Piece = (ColumnExtent, u32);
 
 impl SegmentFile {
     /// Reads a column of the chunks in `range` from the file; `None` if a chunk lacks it.
@@ -57,8 +57,8 @@ impl SegmentFile {
         }
         // An unreadable directory is reported when the column is read.
         let Ok(pieces) = self.pieces(section, column, range) else { return };
-        let bytes: u64 = pieces.iter().map(|(place, _)| place.padded()).sum();
-        let first = pieces.iter().find(|(place, _)| place.length > 0);
+        let bytes: u64 = pieces.iter().map(|(extent, _)| extent.padded_length()).sum();
+        let first = pieces.iter().find(|(extent, _)| extent.length > 0);
         if let Some((first, _)) = first
             && bytes <= ANNOUNCED_BYTES
         {
@@ -69,7 +69,7 @@ impl SegmentFile {
     fn pieces(&self, section: usize, column: usize, range: Range<u32>) -> Result<Vec<Piece>, Error> {
         let mut pieces = Vec::with_capacity(range.len());
         self.rows(section, range, |row| {
-            pieces.push((RowLayout::place(row, column), RowLayout::info(row).documents));
+            pieces.push((RowLayout::extent(row, column), RowLayout::info(row).documents));
         })?;
         Ok(pieces)
     }
@@ -85,38 +85,38 @@ impl SegmentFile {
             return Ok(vec![Some(self.decode(self.read_alone(first)?, first, *documents)?)]);
         }
         let buffers = self.read_together(pieces)?;
-        let decode = |(buffer, (place, documents)): (AlignedBuffer, &Piece)| {
-            self.decode(buffer, place, *documents).map(Some)
+        let decode = |(buffer, (extent, documents)): (AlignedBuffer, &Piece)| {
+            self.decode(buffer, extent, *documents).map(Some)
         };
         buffers.into_iter().zip(pieces).map(decode).collect()
     }
 
-    fn decode(&self, buffer: AlignedBuffer, place: &ColumnLocation, documents: u32) -> Result<Column, Error> {
+    fn decode(&self, buffer: AlignedBuffer, extent: &ColumnExtent, documents: u32) -> Result<Column, Error> {
         let column = Column::decode(buffer)
-            .map_err(|_| self.corrupt(place.offset, "a column's bytes are not those of a column"))?;
+            .map_err(|_| self.corrupt(extent.offset, "a column's bytes are not those of a column"))?;
         if column.len() != documents as usize {
-            return Err(self.corrupt(place.offset, "a column has not as many documents as its chunk"));
+            return Err(self.corrupt(extent.offset, "a column has not as many documents as its chunk"));
         }
         Ok(column)
     }
 
     /// Reads a large piece into uninitialized memory.
-    pub(crate) fn read_alone(&self, place: &ColumnLocation) -> Result<AlignedBuffer, Error> {
-        self.within(place.offset, place.padded())?;
-        let read = |length, bytes: &mut Vec<u8>| self.read_onto(place.offset, length, bytes);
-        let buffer = AlignedBuffer::read_with(place.length as usize, read)?;
-        self.checked(buffer.padded(), place)?;
+    pub(crate) fn read_alone(&self, extent: &ColumnExtent) -> Result<AlignedBuffer, Error> {
+        self.within(extent.offset, extent.padded_length())?;
+        let read = |length, bytes: &mut Vec<u8>| self.read_onto(extent.offset, length, bytes);
+        let buffer = AlignedBuffer::read_with(extent.length as usize, read)?;
+        self.checked(buffer.padded(), extent)?;
         Ok(buffer)
     }
 
     /// Reads contiguous pieces.
     fn read_together(&self, pieces: &[Piece]) -> Result<Vec<AlignedBuffer>, Error> {
         let first = pieces[0].0.offset;
-        self.within(first, pieces.iter().map(|(place, _)| place.padded()).sum())?;
-        let lengths: Vec<usize> = pieces.iter().map(|(place, _)| place.length as usize).collect();
+        self.within(first, pieces.iter().map(|(extent, _)| extent.padded_length()).sum())?;
+        let lengths: Vec<usize> = pieces.iter().map(|(extent, _)| extent.length as usize).collect();
         AlignedBuffer::fill_many(&lengths, |slices| {
             self.read_into(first, slices)?;
-            slices.iter().zip(pieces).try_for_each(|(slice, (place, _))| self.checked(slice, place))
+            slices.iter().zip(pieces).try_for_each(|(slice, (extent, _))| self.checked(slice, extent))
         })
     }
 
@@ -127,11 +127,11 @@ impl SegmentFile {
         }
     }
 
-    fn checked(&self, bytes: &[u8], place: &ColumnLocation) -> Result<(), Error> {
-        if xxh3_64(bytes) == place.checksum {
+    fn checked(&self, bytes: &[u8], extent: &ColumnExtent) -> Result<(), Error> {
+        if xxh3_64(bytes) == extent.checksum {
             Ok(())
         } else {
-            Err(self.corrupt(place.offset, "a column does not fit its checksum"))
+            Err(self.corrupt(extent.offset, "a column does not fit its checksum"))
         }
     }
 }
@@ -142,9 +142,9 @@ fn together(pieces: &[Piece]) -> usize {
     let Some((first, _)) = pieces.first() else { return 0 };
     let mut end = first.offset;
     let small = first.length > 0 && first.length < ALONE_BYTES;
-    let follow = |(place, _): &&Piece| {
-        let next = small && place.length > 0 && place.offset == end && end - first.offset < READ_BYTES;
-        end += place.padded();
+    let follow = |(extent, _): &&Piece| {
+        let next = small && extent.length > 0 && extent.offset == end && end - first.offset < READ_BYTES;
+        end += extent.padded_length();
         next
     };
     pieces.iter().take_while(follow).count().max(1)

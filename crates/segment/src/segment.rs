@@ -292,15 +292,15 @@ impl SegmentFile {
     /// The directory or a column cannot be read or is damaged.
     pub fn chunk_bytes(&self, section: usize, chunk: u32) -> Result<u64, Error> {
         let columns = self.sections[section].columns.len();
-        let mut places = Vec::new();
+        let mut extents = Vec::new();
         self.rows(section, chunk..chunk + 1, |row| {
-            places = (0..columns).map(|column| RowLayout::place(row, column)).collect();
+            extents = (0..columns).map(|column| RowLayout::extent(row, column)).collect();
         })?;
         let mut bytes = 0;
-        for place in places {
-            let compressed = self.format >= SegmentFormat::Compressed && place.length as usize > HEAD_BYTES;
-            let plain = if compressed { plain_bytes(&self.read(place.offset, HEAD_BYTES)?) } else { None };
-            bytes += plain.unwrap_or(place.length.into());
+        for extent in extents {
+            let compressed = self.format >= SegmentFormat::Compressed && extent.length as usize > HEAD_BYTES;
+            let plain = if compressed { plain_bytes(&self.read(extent.offset, HEAD_BYTES)?) } else { None };
+            bytes += plain.unwrap_or(extent.length.into());
         }
         Ok(bytes)
     }
@@ -314,7 +314,7 @@ impl SegmentFile {
         let mut bytes = vec![0; catalog.columns.len()];
         self.rows(section, 0..catalog.chunks, |row| {
             for (column, bytes) in bytes.iter_mut().enumerate() {
-                *bytes += RowLayout::place(row, column).padded();
+                *bytes += RowLayout::extent(row, column).padded_length();
             }
         })?;
         Ok(bytes)

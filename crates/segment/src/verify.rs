@@ -64,16 +64,16 @@ impl SegmentFile {
         self.rows(section, 0..catalog.chunks, |row| {
             documents += u64::from(RowLayout::info(row).documents);
             for column in 0..catalog.columns.len() {
-                let place = RowLayout::place(row, column);
-                if place.length == 0 {
+                let extent = RowLayout::extent(row, column);
+                if extent.length == 0 {
                     continue;
                 }
-                parts.push(place.offset..place.offset.saturating_add(place.padded()));
-                match known.of(place.offset, place.padded()) {
-                    Some(checksum) if checksum == place.checksum => {}
-                    Some(_) => damaged = Some(place.offset),
+                parts.push(extent.offset..extent.offset.saturating_add(extent.padded_length()));
+                match known.of(extent.offset, extent.padded_length()) {
+                    Some(checksum) if checksum == extent.checksum => {}
+                    Some(_) => damaged = Some(extent.offset),
                     None if known.is_empty() => {}
-                    None => unknown.push(place),
+                    None => unknown.push(extent),
                 }
             }
         })?;
@@ -81,7 +81,7 @@ impl SegmentFile {
             return Err(self.corrupt(offset, "a column does not fit its checksum"));
         }
         if !known.is_empty() {
-            unknown.iter().try_for_each(|place| self.read_alone(place).map(drop))?;
+            unknown.iter().try_for_each(|extent| self.read_alone(extent).map(drop))?;
             return Ok(documents);
         }
         for key in &catalog.columns {

@@ -5,7 +5,7 @@ use millrace_env::filter::KeyHash;
 use millrace_env::{AppendFile, Disk, pace};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::ColumnLocation;
+use crate::chunk::ColumnExtent;
 use crate::directory::{ChunkDirectory, append, write_end};
 use crate::format::{BLOCK, header};
 use crate::{ChunkInfo, Error, SegmentFormat, TypeSection, filter};
@@ -300,22 +300,22 @@ impl<'a> SegmentWriter<'a> {
 impl OpenSection {
     /// Writes the gathered columns, column by column, so that one column of a group is one piece of the file.
     fn write_slab(&mut self, file: &mut dyn AppendFile, offset: &mut u64) -> Result<(), Error> {
-        let places = &mut self.directory.places;
-        let first = places.len();
+        let extents = &mut self.directory.extents;
+        let first = extents.len();
         let columns = self.directory.section.columns.len();
-        places.resize(first + self.slab.len() * columns, ColumnLocation::default());
+        extents.resize(first + self.slab.len() * columns, ColumnExtent::default());
         for column in 0..columns {
             for (chunk, slab) in self.slab.iter().enumerate() {
                 let Some(bytes) = &slab[column] else { continue };
                 let length =
                     u32::try_from(bytes.len()).expect("chunks are cut before a column reaches 4 GiB");
-                let place = ColumnLocation { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };
+                let extent = ColumnExtent { offset: *offset, length, checksum: xxh3_64(bytes.padded()) };
                 assert!(
-                    place.padded() == bytes.padded().len() as u64,
+                    extent.padded_length() == bytes.padded().len() as u64,
                     "the buffers of columns are whole lines"
                 );
                 append(file, offset, bytes.padded())?;
-                places[first + chunk * columns + column] = place;
+                extents[first + chunk * columns + column] = extent;
             }
         }
         self.slab.clear();

@@ -144,8 +144,8 @@ impl Store {
         }
         for generation in &state.generations {
             generation.tail.snapshot().range(&[], None, &mut |key, _| {
-                let place = RowKey::parse(key)?.reversed_location();
-                buckets.insert(state.bucket_with(bits, place));
+                let location = RowKey::parse(key)?.reversed_location();
+                buckets.insert(state.bucket_with(bits, location));
                 Ok(ControlFlow::Continue(()))
             })?;
         }
@@ -288,11 +288,11 @@ pub(crate) fn is_in_tail(state: &StoreState, bucket: BucketId) -> Result<bool, E
         // All parts of a divided group have the same locations.
         let mut found = false;
         snapshot.range(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), &mut |key, _| {
-            let place = RowKey::parse(key)?.reversed_location();
-            let own = state.bucket(place).id;
+            let location = RowKey::parse(key)?.reversed_location();
+            let own = state.bucket(location).id;
             found = match is_of_divided(own) {
                 true => is_part(own, bucket),
-                false => !is_of_divided(bucket) || has(bucket, place),
+                false => !is_of_divided(bucket) || has(bucket, location),
             };
             Ok(if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -320,8 +320,8 @@ pub(crate) fn seal_buckets(
 }
 
 /// Returns true if a reversed location is in a bucket.
-fn has(bucket: BucketId, place: ReversedLocation) -> bool {
-    bucket.reversed_range().contains(place)
+fn has(bucket: BucketId, location: ReversedLocation) -> bool {
+    bucket.reversed_range().contains(location)
 }
 
 /// The buckets, with one split where it is larger than this bucket, so that no other shares one with it.

@@ -27,7 +27,7 @@ use crate::state::marks::{DropMark, MarkScope, MarkTime};
 use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
-use crate::times::TimeScale;
+use crate::times::DurationRecorder;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::seal_times::SealTimes;
 use crate::write::backlog::{self, SealBacklog};
@@ -98,10 +98,10 @@ pub(crate) struct StoreCounters {
     pub writes_in_flight: AtomicUsize,
     pub bytes_in_flight: AtomicUsize,
     /// Times that writes waited for their commit; `committed` has the times of the commits.
-    pub waited: TimeScale,
-    pub committed: TimeScale,
+    pub waited: DurationRecorder,
+    pub committed: DurationRecorder,
     /// Times of commits that went to the change of generations.
-    pub rolled: TimeScale,
+    pub rolled: DurationRecorder,
     /// Rows that were acknowledged before their sync, and the longest time until one, in microseconds.
     pub deferred_rows: AtomicU64,
     pub deferred_us_max: AtomicU64,

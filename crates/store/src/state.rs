@@ -177,19 +177,19 @@ impl BucketSegment {
 
 impl StoredBucket {
     /// The first and the last location in it, reversed and cut to 32 bits. Of a part of a divided group both
-    /// are the group's: see [`StoredBucket::places`].
+    /// are the group's: see [`StoredBucket::reversed_range`].
     pub fn locations(&self) -> (u32, u32) {
         locations(self.id)
     }
 
     /// The reversed locations in it.
-    pub fn places(&self) -> LocationRange {
+    pub fn reversed_range(&self) -> LocationRange {
         self.id.reversed_range()
     }
 
     /// Returns true if a reversed location is in it.
-    pub fn has(&self, place: ReversedLocation) -> bool {
-        self.places().contains(place)
+    pub fn has(&self, location: ReversedLocation) -> bool {
+        self.reversed_range().contains(location)
     }
 
     /// Returns its intersection with these buckets: all of it, or parts.
@@ -293,20 +293,20 @@ impl StoreState {
         );
         let mut next = Some(ReversedLocation::FIRST);
         for bucket in &self.buckets {
-            let places = bucket.places();
+            let range = bucket.reversed_range();
             assert!(
-                next == Some(places.first),
+                next == Some(range.first),
                 "the buckets are in order, and the one before {} ends where it begins",
                 bucket.id
             );
-            next = places.last.next();
+            next = range.last.next();
         }
         assert!(next.is_none(), "the buckets cover all keys");
     }
 
     /// The bucket of a reversed location.
-    pub fn bucket(&self, place: ReversedLocation) -> &Arc<StoredBucket> {
-        let after = self.buckets.partition_point(|bucket| bucket.places().first <= place);
+    pub fn bucket(&self, location: ReversedLocation) -> &Arc<StoredBucket> {
+        let after = self.buckets.partition_point(|bucket| bucket.reversed_range().first <= location);
         &self.buckets[after.saturating_sub(1)]
     }
 
@@ -319,9 +319,9 @@ impl StoreState {
 
     /// Returns the bucket with `bits` bits that a reversed location is in; the store's own bucket if its
     /// group is divided.
-    pub fn bucket_with(&self, bits: u8, place: ReversedLocation) -> BucketId {
-        let own = self.bucket(place).id;
-        if is_of_divided(own) { own } else { BucketId::new(bits, place.location().bits()) }
+    pub fn bucket_with(&self, bits: u8, reversed: ReversedLocation) -> BucketId {
+        let own = self.bucket(reversed).id;
+        if is_of_divided(own) { own } else { BucketId::new(bits, reversed.location().bits()) }
     }
 
     /// Returns the buckets in which documents of a scope can be, or the parts of them, in the order of keys.
@@ -337,11 +337,11 @@ impl StoreState {
         others.sort_unstable_by_key(|bucket| bucket.reversed_range());
         let mut within: Vec<Arc<StoredBucket>> = Vec::new();
         for bucket in &self.buckets {
-            let places = bucket.places();
+            let range = bucket.reversed_range();
             for wanted in [&others, &of_divided] {
-                let from = wanted.partition_point(|wanted| wanted.reversed_range().last < places.first);
+                let from = wanted.partition_point(|wanted| wanted.reversed_range().last < range.first);
                 let reached =
-                    wanted[from..].iter().take_while(|wanted| wanted.reversed_range().first <= places.last);
+                    wanted[from..].iter().take_while(|wanted| wanted.reversed_range().first <= range.last);
                 let reached = reached.count();
                 within.extend(bucket.parts_of(&wanted[from..from + reached]));
             }

@@ -4,11 +4,11 @@ use std::time::Duration;
 /// Number of steps within a doubling.
 const PARTS: u32 = 8;
 /// Number of counters: durations of up to 2^40 ns, about a quarter of an hour; longer ones count as that.
-const PLACES: usize = 40 * PARTS as usize;
+const SLOTS: usize = 40 * PARTS as usize;
 
 /// Counter of measured durations, on a logarithmic scale.
-pub(crate) struct TimeScale {
-    counts: [AtomicU64; PLACES],
+pub(crate) struct DurationRecorder {
+    counts: [AtomicU64; SLOTS],
 }
 
 /// Histogram of a step's durations, exact to one eighth.
@@ -30,16 +30,16 @@ pub struct WriteTimes {
     pub rolled: DurationHistogram,
 }
 
-impl Default for TimeScale {
+impl Default for DurationRecorder {
     fn default() -> Self {
-        TimeScale { counts: [const { AtomicU64::new(0) }; PLACES] }
+        DurationRecorder { counts: [const { AtomicU64::new(0) }; SLOTS] }
     }
 }
 
-impl TimeScale {
+impl DurationRecorder {
     /// Counts one duration.
     pub fn add(&self, time: Duration) {
-        self.counts[place(time)].fetch_add(1, Ordering::Relaxed);
+        self.counts[slot(time)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the counts.
@@ -64,21 +64,21 @@ impl DurationHistogram {
             seen += count;
             seen >= wanted && seen > 0
         };
-        self.counts.iter().position(reaches).map_or(Duration::ZERO, end)
+        self.counts.iter().position(reaches).map_or(Duration::ZERO, slot_end)
     }
 }
 
 /// Index of a duration: its highest bit, and the three after that.
-fn place(time: Duration) -> usize {
+fn slot(time: Duration) -> usize {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(u64::from(PARTS));
     let doubling = ns.ilog2();
     let part = (ns >> (doubling - PARTS.ilog2())) as u32 % PARTS;
-    ((doubling * PARTS + part) as usize).min(PLACES - 1)
+    ((doubling * PARTS + part) as usize).min(SLOTS - 1)
 }
 
 /// Longest duration at an index.
-fn end(place: usize) -> Duration {
-    let (doubling, part) = (place as u32 / PARTS, place as u64 % u64::from(PARTS));
+fn slot_end(slot: usize) -> Duration {
+    let (doubling, part) = (slot as u32 / PARTS, slot as u64 % u64::from(PARTS));
     Duration::from_nanos(((u64::from(PARTS) + part + 1) << doubling) >> PARTS.ilog2())
 }
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_at_most_an_eighth_too_long() {
-        let clocked = TimeScale::default();
+        let clocked = DurationRecorder::default();
         assert_eq!(clocked.times().quantile(0.5), Duration::ZERO);
         (1..=1000).for_each(|us| clocked.add(Duration::from_micros(us)));
         let before = clocked.times();

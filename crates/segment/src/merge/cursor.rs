@@ -76,11 +76,11 @@ impl MergeCursor {
 
     /// Returns the location of the current row.
     pub(super) fn location(&self) -> Option<u32> {
-        self.place().map(ReversedLocation::high)
+        self.reversed_location().map(ReversedLocation::high)
     }
 
     /// Returns the full reversed location of the current row.
-    pub(super) fn place(&self) -> Option<ReversedLocation> {
+    pub(super) fn reversed_location(&self) -> Option<ReversedLocation> {
         self.sort_key.as_ref().map(DocumentSortKey::reversed_location)
     }
 
@@ -91,8 +91,8 @@ impl MergeCursor {
     }
 
     /// Returns the index of the range that a reversed location is in.
-    pub(super) fn range_of(&self, place: ReversedLocation) -> usize {
-        at_or_after(&self.ranges, place)
+    pub(super) fn range_of(&self, location: ReversedLocation) -> usize {
+        at_or_after(&self.ranges, location)
     }
 
     pub(super) fn stands_in(&self, group: &(u32, String)) -> bool {
@@ -114,9 +114,9 @@ impl MergeCursor {
     /// Advances to a row inside the ranges: of this group or of a later one, whose rows may be at lower
     /// locations than the last row of this group.
     fn skip_outside(&mut self) -> Result<(), Error> {
-        while let Some(place) = self.place() {
-            match self.ranges.get(self.range_of(place)) {
-                Some(range) if range.first <= place => break,
+        while let Some(location) = self.reversed_location() {
+            match self.ranges.get(self.range_of(location)) {
+                Some(range) if range.first <= location => break,
                 Some(range) => self.skip_to(range.first)?,
                 None => self.begin_entry()?,
             }
@@ -126,15 +126,15 @@ impl MergeCursor {
 
     /// Moves on towards a reversed location in the group, or to the next group: over the chunks before it
     /// that need not be looked at, else to the next row.
-    fn skip_to(&mut self, place: ReversedLocation) -> Result<(), Error> {
+    fn skip_to(&mut self, location: ReversedLocation) -> Result<(), Error> {
         let entry = self.entry.as_ref().expect("a cursor that stands at a row is in a group");
         let end = entry.first_chunk + entry.chunks;
-        if !entry.group.is_empty() && place.high() > entry.location {
+        if !entry.group.is_empty() && location.high() > entry.location {
             return self.begin_entry();
         }
         if self.row == 0 && self.chunk + 1 < end {
             let following = self.segment.chunks(self.section, self.chunk + 1..end)?;
-            let before = following.partition_point(|info| info.first_location < place) as u32;
+            let before = following.partition_point(|info| info.first_location < location) as u32;
             if before > 0 {
                 self.chunk += before;
                 self.keys = None;

@@ -62,13 +62,16 @@ impl TypeOutput<'_> {
             let newest = newest_of_first_key(cursors).filter(|&newest| cursors[newest].stands_in(group));
             let Some(newest) = newest else { break };
             let cursor = &cursors[newest];
-            let place = cursor.place().expect("a cursor that stands in a group stands at a row");
+            let reversed =
+                cursor.reversed_location().expect("a cursor that stands in a group stands at a row");
             let dropped = match known {
                 // It differs from one document without a group to the next.
-                Some((range, dropped)) if !group.1.is_empty() && range == cursor.range_of(place) => dropped,
-                _ => self.policy.dropped(self.document_type, place, &group.1),
+                Some((range, dropped)) if !group.1.is_empty() && range == cursor.range_of(reversed) => {
+                    dropped
+                }
+                _ => self.policy.dropped_until(self.document_type, reversed, &group.1),
             };
-            known = Some((cursor.range_of(place), dropped));
+            known = Some((cursor.range_of(reversed), dropped));
             let timestamp = cursor.timestamp();
             let forgotten = cursor.is_removed() && timestamp < self.policy.forget_removals_before();
             if timestamp > dropped && !forgotten {
@@ -76,7 +79,7 @@ impl TypeOutput<'_> {
                     self.flush(location, &group.1, writer)?;
                 }
                 if self.taken.info.is_none() {
-                    location = place.high();
+                    location = reversed.high();
                 }
                 self.take(cursor);
             }
@@ -98,7 +101,7 @@ impl TypeOutput<'_> {
 
     fn take(&mut self, cursor: &MergeCursor) {
         let timestamp = cursor.timestamp();
-        let location = cursor.place().expect("a cursor that stands in a group stands at a row");
+        let location = cursor.reversed_location().expect("a cursor that stands in a group stands at a row");
         let info = self.taken.info.get_or_insert(ChunkInfo {
             documents: 0,
             removed: 0,

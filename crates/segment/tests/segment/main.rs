@@ -22,7 +22,7 @@ use proptest::prelude::*;
 /// A version: id, timestamp, whether it is a removal.
 type Version = (String, u64, bool);
 
-/// Newest versions by place: group key and sort key bring the order of the file.
+/// Newest versions by reversed location: group key and sort key bring the order of the file.
 type Versions = BTreeMap<Vec<u8>, Version>;
 
 fn key(id: &str) -> Vec<u8> {
@@ -342,7 +342,7 @@ impl MergePolicy for TestPolicy {
         compression(key)
     }
 
-    fn dropped(&self, _: &str, _: ReversedLocation, group: &str) -> u64 {
+    fn dropped_until(&self, _: &str, _: ReversedLocation, group: &str) -> u64 {
         if group == "gann" { self.dropped } else { 0 }
     }
 
@@ -393,7 +393,7 @@ fn check_merge(
         });
     }
     expected.retain(|_, (id, timestamp, removed)| {
-        let location = place(id);
+        let location = reversed_location(id);
         let is_dropped = id.contains(":g=ann:") && *timestamp <= dropped;
         let inside = ranges.iter().any(|range| range.contains(location));
         inside && !is_dropped && !(*removed && *timestamp < forget)
@@ -413,7 +413,7 @@ fn format_of(number: usize) -> SegmentFormat {
 }
 
 /// The reversed location of a document.
-fn place(id: &str) -> ReversedLocation {
+fn reversed_location(id: &str) -> ReversedLocation {
     DocumentId::parse(id).expect("an id").location().reversed()
 }
 
@@ -499,10 +499,11 @@ fn a_cut_has_the_chunks_of_its_locations() {
     }
     // Parts of one location, in which there are two groups: everything in a part is included.
     for part in [0, 1, 2, 7] {
-        let first = ReversedLocation::first_of_group(place("id:x:mail:n=1:1").high()).bits() | part << 29;
+        let first =
+            ReversedLocation::first_of_group(reversed_location("id:x:mail:n=1:1").high()).bits() | part << 29;
         let last = ReversedLocation::new(first | u64::from(u32::MAX >> 3));
         let range = LocationRange { first: ReversedLocation::new(first), last };
-        let inside = |(id, ..): &Version| range.contains(place(id));
+        let inside = |(id, ..): &Version| range.contains(reversed_location(id));
         let cut = SegmentCut::of(&segment, &[range]).expect("read").expect("two groups have something there");
         let (_, copy) = arrived(&cut, &directory.path().join("part.seg"));
         let found: Vec<Version> = read(&copy).into_iter().filter(inside).collect();

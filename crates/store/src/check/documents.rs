@@ -84,14 +84,15 @@ fn count_of(
         documents += parts.iter().map(ChunkPart::live_documents).sum::<u64>();
         for row in tail.iter().filter(|row| !row.removed) {
             let row = RowKey::parse(&row.key)?;
-            let dropped = reading.state.marks.dropped(document_type, row.reversed_location(), row.group);
+            let dropped =
+                reading.state.marks.dropped_until(document_type, row.reversed_location(), row.group);
             documents += u64::from(row.timestamp.0 > dropped);
         }
         Ok(ControlFlow::Continue(()))
     };
     let _ = reading.find_groups(document_type, bucket, GroupPosition::FIRST, &mut add)?;
-    let (location, places) = (bucket.locations().0, bucket.places());
-    let ungrouped = GroupOfBucket { document_type, location, group: "", places };
+    let (location, range) = (bucket.locations().0, bucket.reversed_range());
+    let ungrouped = GroupOfBucket { document_type, location, group: "", range };
     let _ = add(&ungrouped, reading.find_ungrouped(document_type, bucket)?)?;
     Ok(documents)
 }

@@ -108,12 +108,12 @@ pub(crate) fn build_all(
         column
     };
     let mut columns: Vec<Option<Column>> = keys.iter().enumerate().map(of_key).collect();
-    let Some(place) = keys.iter().position(|key| key.form == ColumnForm::Rest) else { return columns };
+    let Some(index) = keys.iter().position(|key| key.form == ColumnForm::Rest) else { return columns };
     let values = keys.iter().zip(&columns).filter(|(key, _)| key.form == ColumnForm::Value);
     let values: Vec<_> =
         values.filter_map(|(key, column)| Some((key.field.as_str(), column.as_ref()?))).collect();
-    columns[place] = rest(&values, rows);
-    built(place);
+    columns[index] = rest(&values, rows);
+    built(index);
     columns
 }
 

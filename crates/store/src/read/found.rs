@@ -51,7 +51,7 @@ impl GroupSources {
         let mut first_part = 0;
         for source in &self.segments {
             let mut candidates: HashMap<usize, Vec<(usize, RowKey<'_>)>> = HashMap::new();
-            for (place, key) in self.tail.iter().enumerate() {
+            for (index, key) in self.tail.iter().enumerate() {
                 let row = RowKey::parse(&key.key)?;
                 let location = row.reversed_location();
                 let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
@@ -62,7 +62,7 @@ impl GroupSources {
                     continue;
                 }
                 for chunk in chunks {
-                    candidates.entry(chunk).or_default().push((place, row));
+                    candidates.entry(chunk).or_default().push((index, row));
                 }
             }
             for (index, candidates) in candidates {
@@ -71,8 +71,8 @@ impl GroupSources {
             }
             first_part += source.chunks.len();
         }
-        let mut place = 0..;
-        self.tail.retain(|_| place.next().is_some_and(|place| !outdated.contains(&place)));
+        let mut index = 0..;
+        self.tail.retain(|_| index.next().is_some_and(|index| !outdated.contains(&index)));
         Ok(())
     }
 
@@ -106,12 +106,12 @@ fn replace_in_chunk(
     // Only rows that arrived late can be older than sealed ones.
     let late = candidates.iter().any(|(_, row)| row.timestamp.0 <= info.newest);
     let timestamps = if late { timestamps(source, chunk..chunk + 1)?.pop() } else { None };
-    let mut replace = |row: usize, place: usize, in_tail: u64| {
+    let mut replace = |row: usize, index: usize, in_tail: u64| {
         if !is_set(&part.newest, row) {
             return;
         }
         if timestamps.as_ref().is_some_and(|timestamps| timestamps.cells::<u64>()[row] >= in_tail) {
-            outdated.insert(place);
+            outdated.insert(index);
         } else {
             clear(&mut part.newest, row, info.documents);
             clear(&mut part.live, row, info.documents);
@@ -120,18 +120,18 @@ fn replace_in_chunk(
     let rows = info.documents as usize;
     if candidates.len() * COMPARED_PER_LOOKUP < rows {
         let path = source.segment.path();
-        for (place, candidate) in candidates {
+        for (index, candidate) in candidates {
             for row in rows_of_document(path, ids, rows, candidate.sort_key)? {
-                replace(row, *place, candidate.timestamp.0);
+                replace(row, *index, candidate.timestamp.0);
             }
         }
         return Ok(());
     }
     let candidates: HashMap<&[u8], (usize, u64)> =
-        candidates.iter().map(|(place, row)| (row.id.as_bytes(), (*place, row.timestamp.0))).collect();
+        candidates.iter().map(|(index, row)| (row.id.as_bytes(), (*index, row.timestamp.0))).collect();
     for row in 0..rows {
-        if let Some((place, in_tail)) = ids.get(row).and_then(|id| candidates.get(id)) {
-            replace(row, *place, *in_tail);
+        if let Some((index, in_tail)) = ids.get(row).and_then(|id| candidates.get(id)) {
+            replace(row, *index, *in_tail);
         }
     }
     Ok(())

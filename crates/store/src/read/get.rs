@@ -22,7 +22,7 @@ pub(crate) fn found(
 ) -> Result<Option<(Document, Timestamp)>, Error> {
     let found = match found {
         Some(NewestVersion::Unread(_)) => newest(shared, id, key)?,
-        found => found.filter(|found| found.timestamp() > dropped(shared, id, key)),
+        found => found.filter(|found| found.timestamp() > dropped_until(shared, id, key)),
     };
     found.map_or(Ok(None), |found| content(shared, id, found))
 }
@@ -32,7 +32,7 @@ pub(crate) fn found(
 pub(crate) fn version(shared: &StoreContext, id: &DocumentId) -> Result<Option<DocumentVersion>, Error> {
     let key = DocumentSortKey::new(id);
     let Some(found) = newest(shared, id, &key)? else {
-        let dropped = dropped(shared, id, &key);
+        let dropped = dropped_until(shared, id, &key);
         return Ok((dropped > 0).then(|| DocumentVersion::removal(id.clone(), Timestamp(dropped))));
     };
     let timestamp = Timestamp(found.timestamp());
@@ -51,8 +51,8 @@ fn newest(
 }
 
 /// The time up to which versions of a document are dropped; 0: none are.
-fn dropped(shared: &StoreContext, id: &DocumentId, key: &DocumentSortKey) -> u64 {
-    shared.state().marks.dropped(id.document_type(), key.reversed_location(), key.group_key())
+fn dropped_until(shared: &StoreContext, id: &DocumentId, key: &DocumentSortKey) -> u64 {
+    shared.state().marks.dropped_until(id.document_type(), key.reversed_location(), key.group_key())
 }
 
 /// The document of a version, unless that is a removal.

@@ -50,33 +50,33 @@ impl StoredGroup {
 }
 
 impl StoredGroupPage {
-    /// Merges the pages of several stores, each of which was read in other buckets from the same place on, to
+    /// Merges the pages of several stores, each of which was read in other buckets after the same group, to
     /// one of at most `wanted` groups.
     pub fn merged(pages: Vec<StoredGroupPage>, wanted: usize) -> StoredGroupPage {
         // Behind the end of any page, groups of its store are not known.
         let ends = pages.iter().filter_map(|page| page.continuation.as_ref());
-        let end = ends.filter_map(place_of).min();
-        let mut all: BTreeMap<Place, StoredGroup> = BTreeMap::new();
+        let end = ends.filter_map(order_key).min();
+        let mut all: BTreeMap<GroupOrderKey, StoredGroup> = BTreeMap::new();
         for group in pages.into_iter().flat_map(|page| page.groups) {
-            let place = place_of(&group.group).filter(|place| end.as_ref().is_none_or(|end| place <= end));
-            let Some(place) = place else { continue };
-            match all.get_mut(&place) {
+            let order = order_key(&group.group).filter(|order| end.as_ref().is_none_or(|end| order <= end));
+            let Some(order) = order else { continue };
+            match all.get_mut(&order) {
                 Some(sum) => sum.add(&group),
-                None => drop(all.insert(place, group)),
+                None => drop(all.insert(order, group)),
             }
         }
         let is_cut = all.len() > wanted;
         while all.len() > wanted {
             all.pop_last();
         }
-        let last = if is_cut { all.last_key_value().map(|(place, _)| place.clone()) } else { end };
+        let last = if is_cut { all.last_key_value().map(|(order, _)| order.clone()) } else { end };
         let continuation = last.and_then(|(_, key)| DocumentGroup::from_key(&key));
         StoredGroupPage { groups: all.into_values().collect(), continuation }
     }
 }
 
-/// Location and key of a group.
-type Place = (u32, String);
+/// Location and key of a group, as [`GroupPosition`] orders them.
+type GroupOrderKey = (u32, String);
 
 /// Returns the page of the groups of a scope after a group. At most `wanted` groups are looked at: those
 /// without documents are left out, so a page can be shorter.
@@ -88,17 +88,17 @@ pub(crate) fn page(
     wanted: usize,
 ) -> Result<StoredGroupPage, Error> {
     let reading = StoreSnapshot::new(shared, RowOrder::Keys);
-    let after = after.and_then(place_of);
+    let after = after.and_then(order_key);
     let buckets = reading.state.within(scope);
     // One more than wanted, to see if another page follows.
-    let mut places = places(&reading, document_types, &buckets, after.as_ref(), wanted + 1)?;
-    let is_end = places.len() <= wanted;
-    while places.len() > wanted {
-        places.pop_last();
+    let mut found = find_keys(&reading, document_types, &buckets, after.as_ref(), wanted + 1)?;
+    let is_end = found.len() <= wanted;
+    while found.len() > wanted {
+        found.pop_last();
     }
-    let mut groups = Vec::with_capacity(places.len());
+    let mut groups = Vec::with_capacity(found.len());
     let mut last = None;
-    for (_, key) in places {
+    for (_, key) in found {
         let Some(group) = DocumentGroup::from_key(&key) else { continue };
         let measured = measure(&reading, document_types, &group, within_of(scope))?;
         groups.extend(Some(measured).filter(|measured| measured.documents > 0));
@@ -128,7 +128,7 @@ fn within_of(scope: &ViewScope) -> Option<&[BucketId]> {
 /// Returns the number of segment files with versions of a group, in use for any bucket.
 pub(crate) fn files_with(shared: &StoreContext, group: &DocumentGroup) -> Result<u64, Error> {
     let state = shared.state();
-    let Some((location, key)) = place_of(group) else { return Ok(0) };
+    let Some((location, key)) = order_key(group) else { return Ok(0) };
     let (mut seen, mut files) = (BTreeSet::new(), 0);
     for bucket in state.within(&ViewScope::All) {
         for segment in bucket.open_segments()? {
@@ -144,21 +144,21 @@ pub(crate) fn files_with(shared: &StoreContext, group: &DocumentGroup) -> Result
     Ok(files)
 }
 
-fn place_of(group: &DocumentGroup) -> Option<Place> {
+fn order_key(group: &DocumentGroup) -> Option<GroupOrderKey> {
     Some((group.location_bits()?.reverse_bits(), group.key()))
 }
 
-/// The first groups of buckets after a place, at most `wanted`. The buckets are in the order of keys.
-fn places(
+/// The first groups of buckets after one, at most `wanted`. The buckets are in the order of keys.
+fn find_keys(
     reading: &StoreSnapshot<'_>,
     document_types: &[&str],
     buckets: &[Arc<StoredBucket>],
-    after: Option<&Place>,
+    after: Option<&GroupOrderKey>,
     wanted: usize,
-) -> Result<BTreeSet<Place>, Error> {
+) -> Result<BTreeSet<GroupOrderKey>, Error> {
     let from =
         after.map_or(GroupPosition::FIRST, |(location, key)| GroupPosition { location: *location, key });
-    let mut found: BTreeSet<Place> = BTreeSet::new();
+    let mut found: BTreeSet<GroupOrderKey> = BTreeSet::new();
     for bucket in buckets {
         let (first, last) = bucket.locations();
         if last < from.location {
@@ -172,10 +172,10 @@ fn places(
         for document_type in document_types {
             let mut count = 0;
             let _ = reading.find_groups(document_type, bucket, from, &mut |group, _| {
-                let place = (group.location, group.group.to_owned());
-                if after != Some(&place) {
+                let order = (group.location, group.group.to_owned());
+                if after != Some(&order) {
                     count += 1;
-                    found.insert(place);
+                    found.insert(order);
                 }
                 Ok(if count < wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
@@ -194,7 +194,7 @@ fn measure(
     within: Option<&[BucketId]>,
 ) -> Result<StoredGroup, Error> {
     let mut measured = StoredGroup { group: group.clone(), documents: 0, bytes: 0, last_write: Timestamp(0) };
-    let (Some((location, key)), Some(prefix)) = (place_of(group), group_prefix(group)) else {
+    let (Some((location, key)), Some(prefix)) = (order_key(group), group_prefix(group)) else {
         return Ok(measured);
     };
     // The parts of a divided group share chunks.
@@ -211,15 +211,16 @@ fn measure(
     for bucket in &buckets {
         for document_type in document_types {
             let found = reading.find_group(document_type, bucket, location, &key, &prefix)?;
-            let place = GroupOfBucket { document_type, location, group: &key, places: bucket.places() };
-            let (parts, tail) = reading.newest(&place, found)?;
+            let of_bucket =
+                GroupOfBucket { document_type, location, group: &key, range: bucket.reversed_range() };
+            let (parts, tail) = reading.newest(&of_bucket, found)?;
             for part in &parts {
                 measured.add_chunk(part, &mut chunks)?;
             }
             let marks = &reading.state.marks;
             for row in tail.iter().filter(|row| !row.removed) {
                 let row = RowKey::parse(&row.key)?;
-                if row.timestamp.0 > marks.dropped(document_type, row.reversed_location(), row.group) {
+                if row.timestamp.0 > marks.dropped_until(document_type, row.reversed_location(), row.group) {
                     measured.documents += 1;
                     measured.last_write = measured.last_write.max(row.timestamp);
                 }

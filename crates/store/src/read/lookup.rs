@@ -101,7 +101,7 @@ pub(crate) fn newest_versions(
     }
     let mut found: Vec<Option<NewestVersion>> = documents.iter().map(|_| None).collect();
     for SoughtVersion { index, id, location, group, found: newest, .. } in sought {
-        let dropped = || state.marks.dropped(id.document_type(), location, group);
+        let dropped = || state.marks.dropped_until(id.document_type(), location, group);
         found[index] = newest.filter(|newest| newest.timestamp() > dropped());
     }
     Ok(found)
@@ -358,7 +358,7 @@ fn row_of(
     is_likely: bool,
 ) -> Option<usize> {
     let wanted = location.bits();
-    let place =
+    let location_bits =
         |text: Option<&[u8]>| DocumentId::location_of(text.unwrap_or_default(), id.group()).reversed().bits();
     let (mut row, mut end) = (0, ids.len());
     let last = match id.group() {
@@ -380,14 +380,14 @@ fn row_of(
         {
             return Some(found);
         }
-        match place(ids.get(middle)) {
+        match location_bits(ids.get(middle)) {
             found if found < wanted => (row, low) = (middle + 1, found),
             found => (end, high) = (middle, found),
         }
     }
     // Different documents can have one location.
     (row..ids.len())
-        .take_while(|row| place(ids.get(*row)) == wanted)
+        .take_while(|row| location_bits(ids.get(*row)) == wanted)
         .find(|row| ids.get(*row) == Some(id.as_str().as_bytes()))
 }
 

@@ -41,13 +41,13 @@ pub(crate) struct GroupOfBucket<'a> {
     pub group: &'a str,
     /// The bucket's locations: documents without a group, and those of a divided group, can share a
     /// chunk with those of the adjacent bucket.
-    pub places: LocationRange,
+    pub range: LocationRange,
 }
 
 impl GroupOfBucket<'_> {
     /// Returns true if the group is divided, and the bucket has only a part of it.
     pub fn is_divided(&self) -> bool {
-        !self.group.is_empty() && self.places.last.bits() - self.places.first.bits() < u64::from(u32::MAX)
+        !self.group.is_empty() && self.range.last.bits() - self.range.first.bits() < u64::from(u32::MAX)
     }
 
     /// Returns true if its chunks can have documents of other buckets.
@@ -56,16 +56,16 @@ impl GroupOfBucket<'_> {
     }
 
     /// Returns one location of the documents; any of them decides if they were dropped.
-    fn place(&self) -> ReversedLocation {
+    fn reversed_location(&self) -> ReversedLocation {
         match self.is_divided() {
-            true => self.places.first,
+            true => self.range.first,
             false => ReversedLocation::first_of_group(self.location),
         }
     }
 
     /// The time up to which its documents are dropped.
-    pub fn dropped(&self, marks: &DropMarks) -> u64 {
-        marks.dropped(self.document_type, self.place(), self.group)
+    pub fn dropped_until(&self, marks: &DropMarks) -> u64 {
+        marks.dropped_until(self.document_type, self.reversed_location(), self.group)
     }
 }
 
@@ -119,14 +119,14 @@ impl MaskCache {
         marks: &DropMarks,
         paths: ExecutionPaths,
     ) -> Result<Arc<GroupMasks>, Error> {
-        let dropped = group.dropped(marks);
+        let dropped = group.dropped_until(marks);
         if !paths.is_fast() {
             return Ok(Arc::new(make(group, sources, dropped, marks)?));
         }
-        let by_place = group.shares_chunks();
+        let by_location = group.shares_chunks();
         let infos = || sources.iter().flat_map(|source| &source.chunks).map(|(_, info)| info);
         let untouched = infos().all(|info| info.removed == 0 && info.oldest > dropped);
-        if sources.len() <= 1 && untouched && !by_place {
+        if sources.len() <= 1 && untouched && !by_location {
             let count = infos().count();
             return Ok(Arc::new(GroupMasks { newest: vec![None; count], live: vec![None; count] }));
         }
@@ -160,7 +160,7 @@ pub(crate) fn of_some(
     sources: &[SegmentChunks],
     marks: &DropMarks,
 ) -> Result<GroupMasks, Error> {
-    make(group, sources, group.dropped(marks), marks)
+    make(group, sources, group.dropped_until(marks), marks)
 }
 
 /// All that masks depend on, as bytes: segments do not change.
@@ -173,8 +173,8 @@ fn identity(
     let mut bytes = Vec::with_capacity(64 + group.group.len() + group.document_type.len());
     let mut number = |number: u64| bytes.extend(number.to_le_bytes());
     number(dropped);
-    number(group.places.first.bits());
-    number(group.places.last.bits());
+    number(group.range.first.bits());
+    number(group.range.last.bits());
     number(u64::from(group.location));
     number(group.document_type.len() as u64);
     number(group.group.len() as u64);
@@ -207,7 +207,7 @@ fn make(
     let mut newest: Vec<Vec<Mask>> = sources.iter().map(|source| vec![None; source.chunks.len()]).collect();
     if group.shares_chunks() {
         for (source, masks) in sources.iter().zip(&mut newest) {
-            mask_by_place(group, source, masks, marks)?;
+            mask_by_location(group, source, masks, marks)?;
         }
     }
     for (source, masks) in sources.iter().zip(&mut newest) {
@@ -243,13 +243,13 @@ fn make(
 
 /// Masks documents without a group, or of a divided one: documents outside the bucket do not count, nor do
 /// those without a group whose location was dropped.
-fn mask_by_place(
+fn mask_by_location(
     group: &GroupOfBucket<'_>,
     source: &SegmentChunks,
     masks: &mut [Mask],
     marks: &DropMarks,
 ) -> Result<(), Error> {
-    let dropped_by_place = group.group.is_empty() && marks.has_locations();
+    let dropped_by_location = group.group.is_empty() && marks.has_locations();
     for (index, ((chunk, info), mask)) in source.chunks.iter().zip(masks).enumerate() {
         let begins = info.first_location;
         // The chunk after it may not be the group's next in the file, but everything in between has higher
@@ -258,20 +258,20 @@ fn mask_by_place(
             Some((_, next)) => next.first_location,
             None => ReversedLocation::LAST,
         };
-        let inside = begins >= group.places.first && ends <= group.places.last;
-        if inside && !dropped_by_place {
+        let inside = begins >= group.range.first && ends <= group.range.last;
+        if inside && !dropped_by_location {
             continue;
         }
         let ids = ids(source, *chunk..*chunk + 1)?;
         let timestamps = timestamps(source, *chunk..*chunk + 1)?;
         for row in 0..info.documents as usize {
             let id = document_id(source.segment.path(), &ids[0], row)?;
-            let place = id.location().reversed();
-            let dropped = match dropped_by_place {
-                true => marks.dropped(group.document_type, place, ""),
+            let location = id.location().reversed();
+            let dropped = match dropped_by_location {
+                true => marks.dropped_until(group.document_type, location, ""),
                 false => 0,
             };
-            if !group.places.contains(place) || timestamps[0].cells::<u64>()[row] <= dropped {
+            if !group.range.contains(location) || timestamps[0].cells::<u64>()[row] <= dropped {
                 clear(mask, row, info.documents);
             }
         }
@@ -433,9 +433,9 @@ mod tests {
         let cache = MaskCache::new(1 << 20);
         let marks = DropMarks::new(&[]);
         let of = |document_type, group, (first, last)| {
-            let places =
+            let range =
                 LocationRange { first: ReversedLocation::new(first), last: ReversedLocation::new(last) };
-            GroupOfBucket { document_type, location: 1, group, places }
+            GroupOfBucket { document_type, location: 1, group, range }
         };
         let ann = identity(&of("mail", "gann", (0, 9)), &[], 5, &marks);
         let name = cache.name(&ann);

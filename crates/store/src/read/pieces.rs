@@ -59,13 +59,13 @@ fn by_age(keys: &[TailKey]) -> Result<Vec<Vec<&TailKey>>, Error> {
     if !piece.is_empty() {
         pieces.push(piece);
     }
-    pieces.iter_mut().for_each(|piece| piece.sort_unstable_by_key(|key| place(key)));
+    pieces.iter_mut().for_each(|piece| piece.sort_unstable_by_key(|key| slice_order(key)));
     Ok(pieces)
 }
 
-/// Place of a key among others of one slice. Where these are in order, it compares as the keys do, and
+/// Position of a key among others of one slice. Where these are in order, it compares as the keys do, and
 /// does not read the keys.
-pub(super) fn place(key: &TailKey) -> *const TailKey {
+pub(super) fn slice_order(key: &TailKey) -> *const TailKey {
     std::ptr::from_ref(key)
 }
 

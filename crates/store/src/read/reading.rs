@@ -112,8 +112,8 @@ impl<'a> StoreSnapshot<'a> {
         let location = bits.reverse_bits();
         let key = group.key();
         let mut of_bucket = |bucket: &StoredBucket| {
-            let places = bucket.places();
-            let of = GroupOfBucket { document_type, location, group: &key, places };
+            let range = bucket.reversed_range();
+            let of = GroupOfBucket { document_type, location, group: &key, range };
             parts.extend(self.recent_group(&of, bucket, &prefix)?);
             Ok::<_, Error>(())
         };
@@ -147,9 +147,9 @@ impl<'a> StoreSnapshot<'a> {
         let (mut from, mut to) = (prefix.to_vec(), after(prefix));
         if is_of_divided(bucket.id) {
             // The group is followed by the rest of the location, the low half of the reversed one.
-            let places = bucket.places();
-            from.extend_from_slice(&places.first.low().to_be_bytes());
-            to = places.last.low().checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
+            let range = bucket.reversed_range();
+            from.extend_from_slice(&range.first.low().to_be_bytes());
+            to = range.last.low().checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
         }
         let tail = self.tail_keys(&from, to.as_deref(), |row| {
             row.document_type() == document_type && bucket.has(row.reversed_location())
@@ -160,8 +160,8 @@ impl<'a> StoreSnapshot<'a> {
     /// The chunks of the documents of a bucket that have no group.
     pub fn ungrouped(&self, document_type: &str, bucket: &StoredBucket) -> Result<Vec<ChunkPart>, Error> {
         let found = self.find_ungrouped(document_type, bucket)?;
-        let (location, places) = (bucket.locations().0, bucket.places());
-        self.resolve(&GroupOfBucket { document_type, location, group: "", places }, found)
+        let (location, range) = (bucket.locations().0, bucket.reversed_range());
+        self.resolve(&GroupOfBucket { document_type, location, group: "", range }, found)
     }
 
     /// Finds the locations of documents without a group.
@@ -230,8 +230,8 @@ impl<'a> StoreSnapshot<'a> {
             let (groups, end) = self.some_groups(document_type, bucket, begin, from)?;
             for ((location, group), mut found) in groups {
                 found.read_infos()?;
-                let places = bucket.places();
-                let in_bucket = GroupOfBucket { document_type, location, group: &group, places };
+                let range = bucket.reversed_range();
+                let in_bucket = GroupOfBucket { document_type, location, group: &group, range };
                 if in_bucket.is_divided() {
                     found.segments.iter_mut().for_each(|source| keep_reaching(&mut source.chunks, bucket));
                 }
@@ -413,9 +413,9 @@ pub(super) fn keep_reaching(chunks: &mut Vec<(u32, ChunkInfo)>, bucket: &StoredB
     if !is_of_divided(bucket.id) {
         return;
     }
-    let places = bucket.places();
-    let end = chunks.partition_point(|(_, info)| info.first_location <= places.last);
-    let begin = chunks.partition_point(|(_, info)| info.first_location < places.first).saturating_sub(1);
+    let range = bucket.reversed_range();
+    let end = chunks.partition_point(|(_, info)| info.first_location <= range.last);
+    let begin = chunks.partition_point(|(_, info)| info.first_location < range.first).saturating_sub(1);
     chunks.truncate(end);
     chunks.drain(..begin.min(end));
 }

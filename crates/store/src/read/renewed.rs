@@ -28,7 +28,7 @@ use crate::tail::{RowKey, is_removal, row_key};
 const FEW_ROWS: usize = 8;
 
 /// Place of a row: the number of its chunk of the tail, and that of the row in it.
-type RowPlace = (usize, usize);
+type TailRowIndex = (usize, usize);
 
 /// Chunks of a group, as seen from one bucket.
 pub(crate) struct GroupRows {
@@ -79,9 +79,9 @@ impl GroupRows {
     }
 
     /// The chunk of the tail, and the row there, of a version that is the newest of its document in the tail.
-    fn place(&self, key: &[u8]) -> Result<Option<RowPlace>, Error> {
+    fn find(&self, key: &[u8]) -> Result<Option<TailRowIndex>, Error> {
         let timestamp = RowKey::parse(key)?.timestamp;
-        let of_part = |(place, part): (usize, &TailPart)| {
+        let of_part = |(piece, part): (usize, &TailPart)| {
             if !(part.info.oldest..=part.info.newest).contains(&timestamp.0) {
                 return None;
             }
@@ -89,14 +89,14 @@ impl GroupRows {
             let row = rows.position(|row| {
                 row.timestamp == timestamp && RowKey::names(key, &row.document.id, timestamp)
             })?;
-            is_set(&part.current, row).then_some((place, row))
+            is_set(&part.current, row).then_some((piece, row))
         };
         Ok(self.tail.iter().enumerate().rev().find_map(of_part))
     }
 
     /// Masks a row of the tail. Returns true if it was the end of its piece.
-    fn mask(&mut self, place: usize, row: usize) -> bool {
-        let part = &mut self.tail[place];
+    fn mask(&mut self, piece: usize, row: usize) -> bool {
+        let part = &mut self.tail[piece];
         for mask in [&mut part.newest, &mut part.live, &mut part.current] {
             clear(mask, row, part.info.documents);
         }
@@ -104,7 +104,7 @@ impl GroupRows {
     }
 
     /// Masks rows of the tail that were replaced. Returns a flag for each piece: it is to be made again.
-    fn replace(&mut self, replaced: &[RowPlace]) -> Vec<bool> {
+    fn replace(&mut self, replaced: &[TailRowIndex]) -> Vec<bool> {
         let mut remade = vec![false; self.tail.len()];
         for (piece, row) in replaced.iter().copied() {
             let is_end = self.mask(piece, row);
@@ -124,8 +124,8 @@ impl GroupRows {
     }
 
     /// Returns true for a piece that may end only because no more rows fit.
-    fn is_full(&self, place: usize) -> bool {
-        self.tail[place].chunk.rows.len() >= CHUNK_DOCS
+    fn is_full(&self, piece: usize) -> bool {
+        self.tail[piece].chunk.rows.len() >= CHUNK_DOCS
     }
 }
 
@@ -227,12 +227,12 @@ impl StoreSnapshot<'_> {
         rows: &GroupRows,
         keys: &[&[u8]],
         hidden: &[&[u8]],
-    ) -> Result<(Vec<TailKey>, Vec<RowPlace>), Error> {
+    ) -> Result<(Vec<TailKey>, Vec<TailRowIndex>), Error> {
         let written: HashSet<&[u8]> = keys.iter().copied().collect();
         let mut unseen: HashSet<&[u8]> = HashSet::new();
         for key in hidden.iter().copied() {
             // A version can come again.
-            if rows.place(key)?.is_none() {
+            if rows.find(key)?.is_none() {
                 unseen.insert(key);
             }
         }
@@ -245,11 +245,11 @@ impl StoreSnapshot<'_> {
             let mut versions = self.last_versions(document, &written, &unseen)?.into_iter();
             // Without one, the row could not be appended, or its write ended after the snapshot.
             let Some(newest) = versions.next() else { continue };
-            if !written.contains(newest.key.as_slice()) || rows.place(&newest.key)?.is_some() {
+            if !written.contains(newest.key.as_slice()) || rows.find(&newest.key)?.is_some() {
                 continue;
             }
             for version in versions {
-                replaced.extend(rows.place(&version.key)?);
+                replaced.extend(rows.find(&version.key)?);
             }
             new.push(newest);
         }

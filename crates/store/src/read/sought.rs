@@ -46,14 +46,14 @@ pub(crate) fn view(
     let mut reached: BTreeMap<ReversedLocation, Vec<LocationRange>> = BTreeMap::new();
     let mut groups: BTreeMap<(ReversedLocation, String), SoughtGroup> = BTreeMap::new();
     for id in documents.iter().filter(|id| id.document_type() == document_type) {
-        let place = id.location().reversed();
-        let bucket = reading.state.bucket(place);
-        let first = bucket.places().first;
+        let location = id.location().reversed();
+        let bucket = reading.state.bucket(location);
+        let first = bucket.reversed_range().first;
         if let Some(within) = within {
             let ranges = reached
                 .entry(first)
-                .or_insert_with(|| bucket.parts_of(within).map(|part| part.places()).collect());
-            if !ranges.iter().any(|range| range.contains(place)) {
+                .or_insert_with(|| bucket.parts_of(within).map(|part| part.reversed_range()).collect());
+            if !ranges.iter().any(|range| range.contains(location)) {
                 continue;
             }
         }
@@ -69,8 +69,8 @@ pub(crate) fn view(
         let Some(first) = sought.documents.first() else { continue };
         let location =
             if key.is_empty() { sought.bucket.locations().0 } else { first.reversed_location().high() };
-        let places = sought.bucket.places();
-        let group = GroupOfBucket { document_type, location, group: &key, places };
+        let range = sought.bucket.reversed_range();
+        let group = GroupOfBucket { document_type, location, group: &key, range };
         parts.extend(reading.sought(&group, &sought)?);
     }
     Ok(Arc::new(StoreView::new(reading, document_type, once_each(parts))))

@@ -11,7 +11,7 @@ use millrace_segment::ChunkInfo;
 use crate::Error;
 use crate::read::found::TailKey;
 use crate::read::masks::{GroupOfBucket, clear};
-use crate::read::pieces::place;
+use crate::read::pieces::slice_order;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, after};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailRow, is_removal};
@@ -127,12 +127,12 @@ impl StoreSnapshot<'_> {
         });
         let named: Vec<_> = named.collect();
         let missing = named.iter().enumerate().filter(|(_, (chunk, ..))| chunk.is_none());
-        let missing = missing.flat_map(|(place, (.., keys))| keys.iter().map(move |key| (*key, place)));
+        let missing = missing.flat_map(|(piece, (.., keys))| keys.iter().map(move |key| (*key, piece)));
         let mut rows = self.tail_rows(missing.collect(), all)?;
         let mut parts = Vec::with_capacity(named.len());
-        for (place, (known, name, keys)) in named.into_iter().enumerate() {
+        for (piece, (known, name, keys)) in named.into_iter().enumerate() {
             let chunk = known.unwrap_or_else(|| {
-                let (rows, bytes) = rows.remove(&place).unwrap_or_default();
+                let (rows, bytes) = rows.remove(&piece).unwrap_or_default();
                 assert!(rows.len() == keys.len(), "a piece of the tail has a row for each of its keys");
                 let layout = (&self.layout, self.layout_number);
                 let chunk = TailChunk::new(group.document_type, layout, rows, bytes);
@@ -153,15 +153,15 @@ impl StoreSnapshot<'_> {
         all: usize,
     ) -> Result<BTreeMap<usize, (Vec<TailRow>, usize)>, Error> {
         self.count_tail_reads(keys.len());
-        keys.sort_unstable_by_key(|(key, _)| place(key));
+        keys.sort_unstable_by_key(|(key, _)| slice_order(key));
         let mut rows: Vec<Option<(TailRow, usize)>> = vec![None; keys.len()];
         let at_once = if keys.len() * SCANNED_PER_SEEK < all { 1 } else { keys.len().max(1) };
         for (keys, rows) in keys.chunks(at_once).zip(rows.chunks_mut(at_once)) {
             self.read_rows(keys, rows)?;
         }
         let mut found: BTreeMap<usize, (Vec<TailRow>, usize)> = BTreeMap::new();
-        for ((_, place), row) in keys.into_iter().zip(rows) {
-            let (rows, bytes) = found.entry(place).or_default();
+        for ((_, piece), row) in keys.into_iter().zip(rows) {
+            let (rows, bytes) = found.entry(piece).or_default();
             let (row, more) =
                 row.expect("the keys were read from the same snapshots, and no row is ever taken out of one");
             rows.push(row);
@@ -202,13 +202,13 @@ impl StoreSnapshot<'_> {
 
     fn tail_part(&self, group: &GroupOfBucket<'_>, chunk: Arc<TailChunk>) -> ChunkPart {
         let marks = &self.state.marks;
-        let dropped = group.dropped(marks);
-        let by_place = group.group.is_empty() && marks.has_locations();
+        let dropped = group.dropped_until(marks);
+        let by_location = group.group.is_empty() && marks.has_locations();
         let documents = chunk.rows.len() as u32;
         let (mut newest, mut live) = (None, None);
         for (index, row) in chunk.rows.iter().enumerate() {
-            let dropped = if by_place {
-                marks.dropped(group.document_type, row.document.id.location().reversed(), "")
+            let dropped = if by_location {
+                marks.dropped_until(group.document_type, row.document.id.location().reversed(), "")
             } else {
                 dropped
             };

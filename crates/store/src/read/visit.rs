@@ -92,8 +92,8 @@ impl StoreVisit {
     ///
     /// # Errors
     /// No visit returned the continuation.
-    pub fn place_of(continuation: &str) -> Result<(bool, Vec<u8>), Error> {
-        visiting::place_of(continuation)
+    pub fn position_of(continuation: &str) -> Result<(bool, Vec<u8>), Error> {
+        visiting::position_of(continuation)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Visits: documents page by page, in an order that no write, seal, merge or split changes.
 //!
 //! The order is: type by type as asked for; in a type the documents without a group first, then group by
-//! group; within, by sort key. A continuation is the last place in that order. It names no file and no
+//! group; within, by sort key. A continuation is the last position in that order. It names no file and no
 //! bucket.
 
 use std::cmp::Reverse;
@@ -39,11 +39,11 @@ pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPa
         after: Vec::new(),
         passed: 0,
     };
-    let first_type = after.as_ref().map_or(0, |place| place.document_type);
+    let first_type = after.as_ref().map_or(0, |position| position.document_type);
     for (number, document_type) in visit.document_types.iter().enumerate().skip(first_type) {
-        let place = after.as_ref().filter(|place| place.document_type == number);
-        page.after = place.map_or_else(Vec::new, |place| place.sort_key.clone());
-        let grouped_only = place.is_some_and(|place| place.grouped);
+        let position = after.as_ref().filter(|position| position.document_type == number);
+        page.after = position.map_or_else(Vec::new, |position| position.sort_key.clone());
+        let grouped_only = position.is_some_and(|position| position.grouped);
         let mut walk = TypeWalk { page: &mut page, number, document_type };
         if let ControlFlow::Break(()) = walk.run(grouped_only)? {
             return Ok(VisitPage {
@@ -67,13 +67,13 @@ pub(crate) fn continuation_at(grouped: bool, sort_key: &[u8]) -> String {
     StorePosition { document_type: 0, grouped, sort_key: sort_key.to_vec() }.encode()
 }
 
-/// The place of a continuation: its sort key, and true if it is among documents with a group.
-pub(crate) fn place_of(continuation: &str) -> Result<(bool, Vec<u8>), Error> {
+/// The position of a continuation: its sort key, and true if it is among documents with a group.
+pub(crate) fn position_of(continuation: &str) -> Result<(bool, Vec<u8>), Error> {
     let StorePosition { grouped, sort_key, .. } = StorePosition::decode(continuation)?;
     Ok((grouped, sort_key))
 }
 
-/// A place in the order of a visit.
+/// A position in the order of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StorePosition {
     document_type: usize,
@@ -169,9 +169,8 @@ impl TypeWalk<'_, '_> {
                 if !wanted || !self.reaches(&bucket) {
                     continue;
                 }
-                let (document_type, places) = (self.document_type, bucket.places());
-                let of_none =
-                    GroupOfBucket { document_type, location: places.first.high(), group: "", places };
+                let (document_type, range) = (self.document_type, bucket.reversed_range());
+                let of_none = GroupOfBucket { document_type, location: range.first.high(), group: "", range };
                 if let ControlFlow::Break(()) = self.windows(&DocumentGroup::None, &of_none, &bucket)? {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -287,7 +286,7 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The versions of one group, from the place on; if buckets are given, those that are in them.
+    /// The versions of one group, from the position on; if buckets are given, those that are in them.
     fn group(
         &mut self,
         group: &DocumentGroup,
@@ -300,9 +299,9 @@ impl TypeWalk<'_, '_> {
             None => buckets.to_vec(),
             Some(within) => buckets.iter().flat_map(|bucket| bucket.parts_of(within)).collect(),
         };
-        buckets.sort_by_key(|bucket| bucket.places());
+        buckets.sort_by_key(|bucket| bucket.reversed_range());
         for bucket in buckets {
-            let of = GroupOfBucket { document_type, location, group: &key, places: bucket.places() };
+            let of = GroupOfBucket { document_type, location, group: &key, range: bucket.reversed_range() };
             if let ControlFlow::Break(()) = self.windows(group, &of, &bucket)? {
                 return Ok(ControlFlow::Break(()));
             }
@@ -310,15 +309,15 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The versions of a group in one bucket, from the place on, window by window.
+    /// The versions of a group in one bucket, from the position on, window by window.
     fn windows(
         &mut self,
         group: &DocumentGroup,
         of: &GroupOfBucket<'_>,
         bucket: &StoredBucket,
     ) -> Result<ControlFlow<()>, Error> {
-        let (left, places) = (self.left_of(group), bucket.places());
-        let (mut from, last) = (left.first.max(places.first), left.last.min(places.last));
+        let (left, range) = (self.left_of(group), bucket.reversed_range());
+        let (mut from, last) = (left.first.max(range.first), left.last.min(range.last));
         while from <= last {
             let window = self.page.reading.group_window(of, bucket, from, self.page.visit.wanted)?;
             let to = window.next.and_then(ReversedLocation::previous).map_or(last, |end| last.min(end));
@@ -335,7 +334,7 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Locations of a group's documents that are in the slice, and not before the place at which the page
+    /// Locations of a group's documents that are in the slice, and not before the position at which the page
     /// begins.
     fn left_of(&self, group: &DocumentGroup) -> LocationRange {
         let LocationRange { first, last } = self.page.visit.slice.locations(group);
@@ -353,7 +352,7 @@ impl TypeWalk<'_, '_> {
         from <= slice.last.high() && slice.first.high() <= to
     }
 
-    /// The versions of one group with these reversed locations, from the place on.
+    /// The versions of one group with these reversed locations, from the position on.
     fn rows(
         &mut self,
         group: &DocumentGroup,
@@ -439,8 +438,8 @@ impl TypeWalk<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The rows of a part after the place at which the page begins, with these reversed locations. Costs the
-    /// keys of some rows.
+    /// The rows of a part after the position at which the page begins, with these reversed locations. Costs
+    /// the keys of some rows.
     fn rows_between(
         &self,
         part: &ChunkPart,

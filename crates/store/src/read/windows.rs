@@ -52,7 +52,7 @@ impl StoreSnapshot<'_> {
         // The chunk in which the window begins can have a whole chunk of documents before that.
         let after_segments = window_end(&parts, from, wanted.saturating_add(CHUNK_DOCS));
         let begin = sort_key_at(group.group, from);
-        let end = after_segments.or(bucket.places().last.next());
+        let end = after_segments.or(bucket.reversed_range().last.next());
         let end = match end {
             Some(end) if group.group.is_empty() || end.high() == group.location => {
                 Some(sort_key_at(group.group, end))
@@ -71,7 +71,7 @@ impl StoreSnapshot<'_> {
             parts.extend(self.tail_parts(group, &found.tail)?);
         }
         let ends = [after_segments, after_tail].into_iter().flatten();
-        let next = ends.min().filter(|next| *next <= bucket.places().last);
+        let next = ends.min().filter(|next| *next <= bucket.reversed_range().last);
         Ok(GroupWindow { parts, next })
     }
 }

@@ -20,7 +20,7 @@ const KEYS_MAX: usize = 512;
 pub(crate) struct WrittenKeys {
     /// The newest is the last.
     keys: VecDeque<WrittenKey>,
-    /// Number of keys that were forgotten: the place of the first that is not.
+    /// Number of keys that were forgotten: the index of the first that is not.
     forgotten: u64,
     bytes: usize,
     watched: HashMap<usize, WatchedCounter>,
@@ -29,13 +29,13 @@ pub(crate) struct WrittenKeys {
 struct WrittenKey {
     key: Arc<[u8]>,
     /// The one before it of the same counter.
-    previous: Option<KeyPlace>,
+    previous: Option<KeyIndex>,
 }
 
-/// A key by its place among all that were ever remembered, with the number of its write.
+/// A key by its index among all that were ever remembered, with the number of its write.
 #[derive(Clone, Copy)]
-struct KeyPlace {
-    place: u64,
+struct KeyIndex {
+    index: u64,
     number: u64,
 }
 
@@ -43,7 +43,7 @@ struct KeyPlace {
 struct WatchedCounter {
     /// All keys of writes with higher numbers were remembered.
     since: u64,
-    last: Option<KeyPlace>,
+    last: Option<KeyIndex>,
     /// Number of keys since a view asked for them.
     count: usize,
 }
@@ -67,8 +67,8 @@ impl WrittenKeys {
                 self.watched.remove(&counter);
                 continue;
             }
-            let place = self.forgotten + self.keys.len() as u64;
-            let previous = watched.last.replace(KeyPlace { place, number });
+            let index = self.forgotten + self.keys.len() as u64;
+            let previous = watched.last.replace(KeyIndex { index, number });
             self.bytes += key.len() + KEY_BYTES;
             self.keys.push_back(WrittenKey { key: Arc::from(key), previous });
         }
@@ -91,7 +91,7 @@ impl WrittenKeys {
             if keys.len() == KEYS_MAX {
                 return None;
             }
-            let written = self.keys.get(last.place.checked_sub(self.forgotten)? as usize)?;
+            let written = self.keys.get(last.index.checked_sub(self.forgotten)? as usize)?;
             keys.push((last.number, Arc::clone(&written.key)));
             next = written.previous;
         }

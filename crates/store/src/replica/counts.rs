@@ -226,11 +226,11 @@ impl<'a> BucketCounting<'a> {
         for segment in bucket.open_segments()? {
             types.extend(segment.sections().iter().map(|section| section.document_type.as_str()));
         }
-        let (location, places) = (bucket.locations().0, bucket.places());
+        let (location, range) = (bucket.locations().0, bucket.reversed_range());
         for document_type in types {
             let mut found = self.reading.find_ungrouped(document_type, bucket)?;
             found.tail.clear();
-            let group = GroupOfBucket { document_type, location, group: "", places };
+            let group = GroupOfBucket { document_type, location, group: "", range };
             self.count(&group, found, &mut counts)?;
             let from = GroupPosition::FIRST;
             let _ = self.reading.find_groups(document_type, bucket, from, &mut |group, mut found| {
@@ -262,8 +262,12 @@ impl<'a> BucketCounting<'a> {
         after: impl Fn(&mut GroupSources),
     ) -> Result<(), Error> {
         for (document_type, location, key) in groups {
-            let group =
-                GroupOfBucket { document_type, location: *location, group: key, places: bucket.places() };
+            let group = GroupOfBucket {
+                document_type,
+                location: *location,
+                group: key,
+                range: bucket.reversed_range(),
+            };
             let count = |change: &dyn Fn(&mut GroupSources)| {
                 let mut found = self.find(bucket, &group)?;
                 change(&mut found);
@@ -310,7 +314,8 @@ impl<'a> BucketCounting<'a> {
         let marks = &self.reading.state.marks;
         for row in tail {
             let key = RowKey::parse(&row.key)?;
-            if key.timestamp.0 > marks.dropped(group.document_type, key.reversed_location(), key.group) {
+            if key.timestamp.0 > marks.dropped_until(group.document_type, key.reversed_location(), key.group)
+            {
                 counts.add_version(key.id.as_bytes(), key.timestamp.0, row.removed, self.span);
             }
         }

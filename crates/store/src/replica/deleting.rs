@@ -116,7 +116,7 @@ fn idle_parts(state: &StoreState, buckets: &[BucketId]) -> Result<HashMap<Bucket
         }
         for segment in shared() {
             let opened = segment.opened.as_ref().map_err(Clone::clone)?;
-            if !reaches(opened, part.places())? {
+            if !reaches(opened, part.reversed_range())? {
                 idle.entry(part.id).or_default().push(segment.record.number);
             }
         }

@@ -104,10 +104,10 @@ fn largest_group(bucket: &StoredBucket) -> Result<Option<(u32, CutShare)>, Error
     let most = chunks.into_iter().max_by_key(|(location, chunks)| (*chunks, *location));
     let Some((location, _)) = most else { return Ok(None) };
     let low = location.reverse_bits();
-    let places = BucketId::new(BucketId::GROUP_BITS, u64::from(low)).reversed_range();
+    let range = BucketId::new(BucketId::GROUP_BITS, u64::from(low)).reversed_range();
     let mut amount = CutShare::default();
     for segment in bucket.open_segments()? {
-        for share in SegmentCut::whole(segment, &[places])?.shares() {
+        for share in SegmentCut::whole(segment, &[range])?.shares() {
             amount.bytes += share.bytes;
             amount.documents += share.documents;
         }
@@ -174,15 +174,16 @@ fn measure(state: &StoreState, groups: &[DividedGroup]) -> Result<Measured, Erro
     let new = buckets(state, groups);
     let mut measured = Measured::new();
     for old in state.buckets.iter().filter(|bucket| !bucket.segments.is_empty()) {
-        let begin = new.partition_point(|bucket| bucket.places().first < old.places().first);
-        let count = new[begin..].partition_point(|bucket| bucket.places().first <= old.places().last);
+        let begin = new.partition_point(|bucket| bucket.reversed_range().first < old.reversed_range().first);
+        let count =
+            new[begin..].partition_point(|bucket| bucket.reversed_range().first <= old.reversed_range().last);
         let parts = &new[begin..begin + count];
         if parts.len() == 1 {
             continue;
         }
-        let places: Vec<LocationRange> = parts.iter().map(|part| part.places()).collect();
+        let ranges: Vec<LocationRange> = parts.iter().map(|part| part.reversed_range()).collect();
         for segment in old.open_segments()? {
-            let mut shares = SegmentCut::whole(segment, &places)?.shares().to_vec();
+            let mut shares = SegmentCut::whole(segment, &ranges)?.shares().to_vec();
             let mut at = 0;
             for of_location in parts.chunk_by(|one, other| one.locations() == other.locations()) {
                 share_evenly(&mut shares[at..at + of_location.len()]);

@@ -67,7 +67,8 @@ fn versions(
     let remaining = types.into_iter().filter(|of| after.is_none_or(|(after, _)| of.as_str() >= after));
     let mut page = VersionPage::default();
     for document_type in remaining {
-        let continuation = after.filter(|(of, _)| *of == document_type).map(|(_, place)| place.to_owned());
+        let continuation =
+            after.filter(|(of, _)| *of == document_type).map(|(_, continuation)| continuation.to_owned());
         let found = visit(
             shared,
             &StoreVisit {
@@ -76,7 +77,7 @@ fn versions(
                 from: Timestamp(0),
                 to: Timestamp(u64::MAX),
                 slice: VisitSlice::WHOLE,
-                continuation: continuation.filter(|place| !place.is_empty()),
+                continuation: continuation.filter(|continuation| !continuation.is_empty()),
                 wanted: wanted - page.versions.len(),
                 filter: None,
                 tombstones: true,
@@ -91,8 +92,8 @@ fn versions(
                 (timestamp >= removals_since).then_some(VersionKey { id, timestamp, removed: true })
             }
         }));
-        if let Some(place) = found.continuation {
-            page.after = Some(format!("{document_type}/{place}"));
+        if let Some(continuation) = found.continuation {
+            page.after = Some(format!("{document_type}/{continuation}"));
             break;
         }
         if page.versions.len() >= wanted {

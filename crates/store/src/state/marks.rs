@@ -145,11 +145,11 @@ impl DropMarks {
 
     /// Versions of this group's documents of this type at this location that were written at this
     /// time or before are dropped; 0: none are. Of a group, it is the same at all locations of a bucket.
-    pub fn dropped(&self, document_type: &str, place: ReversedLocation, group: &str) -> u64 {
-        let location = place.high();
+    pub fn dropped_until(&self, document_type: &str, reversed: ReversedLocation, group: &str) -> u64 {
+        let location = reversed.high();
         let reaches = |DroppedGroupPart { document_type: of, part }: &DroppedGroupPart| {
             of.as_deref().is_none_or(|of| of == document_type)
-                && part.is_none_or(|part| part.contains(place.location()))
+                && part.is_none_or(|part| part.contains(reversed.location()))
         };
         let of_group = self.groups.get(group).into_iter().flatten();
         let of_group = of_group.filter(|(of, _)| reaches(of)).map(|(_, when)| when.timestamp);
@@ -164,7 +164,7 @@ impl DropMarks {
 
     /// Versions of this group's documents of this type that were written at this time or before are dropped,
     /// wherever they are; 0: none are.
-    pub fn dropped_group(&self, document_type: &str, group: &str) -> u64 {
+    pub fn group_dropped_until(&self, document_type: &str, group: &str) -> u64 {
         let of_group = self.groups.get(group).into_iter().flatten();
         let reaches = |of: &DroppedGroupPart| {
             of.part.is_none() && of.document_type.as_deref().is_none_or(|of| of == document_type)
@@ -193,7 +193,7 @@ impl DropMarks {
         !self.locations.is_empty()
     }
 
-    /// Ranges of places and when they were dropped.
+    /// Ranges of locations, and the times at which they were dropped.
     pub fn locations(&self) -> impl Iterator<Item = (u32, u32, u64)> + '_ {
         self.locations.iter().map(|(first, last, when)| (*first, *last, when.timestamp))
     }

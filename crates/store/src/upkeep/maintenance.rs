@@ -354,7 +354,7 @@ fn has_only_dropped(segment: &SegmentFile, bucket: &StoredBucket, marks: &DropMa
             if entry.group.is_empty() && entry.location <= end {
                 is_dropped = false;
             } else if (begin..=end).contains(&entry.location) {
-                is_dropped = marks.dropped_group(&section.document_type, &entry.group) >= newest;
+                is_dropped = marks.group_dropped_until(&section.document_type, &entry.group) >= newest;
             }
             is_dropped && entry.location <= end
         });
@@ -384,9 +384,9 @@ fn replace(
     with: impl FnOnce(&StoredBucket) -> Vec<StoredBucket>,
 ) -> Result<StoreState, Error> {
     let mut state = state.clone();
-    if let Some(place) = state.buckets.iter().position(|bucket| bucket.id == id) {
-        let old = Arc::clone(&state.buckets[place]);
-        state.buckets.splice(place..=place, with(&old).into_iter().map(Arc::new));
+    if let Some(index) = state.buckets.iter().position(|bucket| bucket.id == id) {
+        let old = Arc::clone(&state.buckets[index]);
+        state.buckets.splice(index..=index, with(&old).into_iter().map(Arc::new));
     }
     Ok(state)
 }

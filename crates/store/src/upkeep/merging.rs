@@ -40,10 +40,10 @@ const WASTE_MIN_BYTES: u64 = 1 << 20;
 pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..segments.len()).collect();
     by_size.sort_by_key(|index| segments[*index].bytes);
-    let size = |place: usize| segments[by_size[place]].bytes.max(1);
+    let size = |index: usize| segments[by_size[index]].bytes.max(1);
     // The longest run of one size, from the smallest on: cheap merges first.
     for first in 0..by_size.len() {
-        let run = (first..by_size.len()).take_while(|place| size(*place) <= size(first) * TIER).count();
+        let run = (first..by_size.len()).take_while(|index| size(*index) <= size(first) * TIER).count();
         if run >= FAN_IN {
             return by_size[first..first + run].to_vec();
         }
@@ -285,12 +285,12 @@ pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), E
         if brings_older(state, run, policy.forget) {
             return Err(Error::Closed);
         }
-        for (place, bucket) in run.present(state) {
+        for (index, bucket) in run.present(state) {
             let stays = |segment: &&BucketSegment| !run.segments.contains(&segment.record.number);
             let mut segments: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
             segments.extend(merged.iter().map(|merged| shares.of(bucket.id, merged)));
             changed.push((bucket.id, last_mark(&marks, bucket)));
-            new.buckets[place] = Arc::new(StoredBucket { id: bucket.id, segments });
+            new.buckets[index] = Arc::new(StoredBucket { id: bucket.id, segments });
         }
         if changed.is_empty() { Err(Error::Closed) } else { Ok(new) }
     });
@@ -333,7 +333,7 @@ fn brings_older(state: &StoreState, run: &MergeCandidate, forgotten: u64) -> boo
 
 /// Returns the inputs of a merge: the share of these buckets in these segments; each bucket has all of them.
 pub(crate) fn inputs(buckets: &[Arc<StoredBucket>], segments: &[u64]) -> Result<Vec<MergeInput>, Error> {
-    let locations: Vec<LocationRange> = buckets.iter().map(|bucket| bucket.places()).collect();
+    let locations: Vec<LocationRange> = buckets.iter().map(|bucket| bucket.reversed_range()).collect();
     let Some(first) = buckets.first() else { return Ok(Vec::new()) };
     let all = buckets.iter().all(|bucket| segments.iter().all(|number| bucket.has_segment(*number)));
     assert!(all, "each bucket of a merge has all its segments: what it lacks would come to it from others");
@@ -383,8 +383,8 @@ impl MergePolicy for StoreMergePolicy<'_> {
         columns::compression(&*self.layout, document_type, key)
     }
 
-    fn dropped(&self, document_type: &str, place: ReversedLocation, group: &str) -> u64 {
-        self.state.marks.dropped(document_type, place, group)
+    fn dropped_until(&self, document_type: &str, location: ReversedLocation, group: &str) -> u64 {
+        self.state.marks.dropped_until(document_type, location, group)
     }
 
     fn forget_removals_before(&self) -> u64 {

@@ -332,12 +332,12 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
     snapshot.shared_rows(&mut |row| {
         pace::short_step();
         let key = RowKey::parse(row.key())?;
-        let place = key.reversed_location();
-        if !current.is_some_and(|bucket| bucket.has(place)) {
-            let after = buckets.partition_point(|bucket| bucket.places().first <= place);
-            let bucket = buckets.get(after.saturating_sub(1)).filter(|bucket| bucket.has(place));
+        let location = key.reversed_location();
+        if !current.is_some_and(|bucket| bucket.has(location)) {
+            let after = buckets.partition_point(|bucket| bucket.reversed_range().first <= location);
+            let bucket = buckets.get(after.saturating_sub(1)).filter(|bucket| bucket.has(location));
             let bucket =
-                bucket.expect("the buckets of a store cover all places: a row without one would be lost");
+                bucket.expect("the buckets of a store cover all locations: a row without one would be lost");
             // All rows of one location are in one file.
             let full = |run: &BucketRun| run.bytes >= FILE_BYTES && run.last_location < bucket.locations().0;
             if runs.last().is_none_or(full) {
@@ -455,7 +455,8 @@ impl SealRun<'_> {
             pace::short_step();
             let key = RowKey::parse(row.key())?;
             if (self.run.types.len() > 1 && key.document_type() != document_type)
-                || key.timestamp.0 <= self.marks.dropped(document_type, key.reversed_location(), key.group)
+                || key.timestamp.0
+                    <= self.marks.dropped_until(document_type, key.reversed_location(), key.group)
             {
                 continue;
             }

@@ -24,9 +24,9 @@ impl FileShares {
         segment: &SegmentFile,
         buckets: impl Iterator<Item = &'b Arc<StoredBucket>>,
     ) -> Result<(), Error> {
-        let (ids, places): (Vec<BucketId>, Vec<LocationRange>) =
-            buckets.map(|bucket| (bucket.id, bucket.places())).unzip();
-        let measured = measure(segment, &places)?;
+        let (ids, ranges): (Vec<BucketId>, Vec<LocationRange>) =
+            buckets.map(|bucket| (bucket.id, bucket.reversed_range())).unzip();
+        let measured = measure(segment, &ranges)?;
         assert!(measured.len() == ids.len(), "each bucket has its own share of the file");
         self.0.extend(ids.into_iter().map(|id| (id, segment.number())).zip(measured));
         Ok(())
@@ -37,8 +37,10 @@ impl FileShares {
     pub fn of_split(whole: &[Arc<StoredBucket>], parts: &[Arc<StoredBucket>]) -> Self {
         let mut shares = FileShares::default();
         for old in whole.iter().filter(|bucket| !bucket.segments.is_empty()) {
-            let begin = parts.partition_point(|part| part.places().first < old.places().first);
-            let count = parts[begin..].partition_point(|part| part.places().last <= old.places().last);
+            let begin =
+                parts.partition_point(|part| part.reversed_range().first < old.reversed_range().first);
+            let count = parts[begin..]
+                .partition_point(|part| part.reversed_range().last <= old.reversed_range().last);
             if count > 1 {
                 for segment in old.segments.iter().filter_map(|segment| segment.opened.as_ref().ok()) {
                     let _ = shares.measure(segment, parts[begin..begin + count].iter());

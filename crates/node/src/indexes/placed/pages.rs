@@ -113,7 +113,7 @@ impl FedPage<'_> {
             ..StoreVisit::all(&[self.document_type])
         };
         let page = self.store.visit(&visit)?;
-        let end = page.continuation.map(|end| StoreVisit::place_of(&end)).transpose()?;
+        let end = page.continuation.map(|end| StoreVisit::position_of(&end)).transpose()?;
         Ok((page.visited, end.map(|(_, sort_key)| sort_key)))
     }
 }

@@ -82,7 +82,7 @@ fn plan(shared: &Arc<StoreContext>, buckets: &[BucketId]) -> Result<Vec<ExportPa
                     pieces: Vec::new(),
                 });
                 of.clean &= applied >= dropped;
-                of.pieces.push((ParcelBucket { bucket: *bucket, bytes, documents }, part.places()));
+                of.pieces.push((ParcelBucket { bucket: *bucket, bytes, documents }, part.reversed_range()));
             }
         }
     }
@@ -90,7 +90,7 @@ fn plan(shared: &Arc<StoreContext>, buckets: &[BucketId]) -> Result<Vec<ExportPa
     let mut merged = Vec::new();
     for (number, mut wanted) in wanted {
         // The parts of a divided group are located between those of the bucket that it was in.
-        wanted.pieces.sort_by_key(|(_, places)| *places);
+        wanted.pieces.sort_by_key(|(_, range)| *range);
         let own: u64 = wanted.pieces.iter().map(|(share, _)| share.bytes).sum();
         if wanted.clean && own >= CUT_BYTES.min(wanted.segment.bytes() / 100 * OWN_PERCENT) {
             parcels.extend(wanted.cut(shared, number)?);
