@@ -147,7 +147,7 @@ impl ItemBuilder<'_> {
         let is_field = |node: &SyntaxNode| matches!(node.form, SyntaxForm::Name(_) | SyntaxForm::Element(..));
         let (field, value, comparison) = match (is_field(left), is_field(right)) {
             (true, _) => (left, right, comparison),
-            (false, true) => (right, left, comparison.turned()),
+            (false, true) => (right, left, comparison.with_sides_exchanged()),
             (false, false) => {
                 return Err(SyntaxFault::new(
                     left.at,
@@ -268,7 +268,7 @@ impl<'a> AnnotationScope<'a> {
 
 impl NumberComparison {
     /// The same comparison with its sides exchanged.
-    fn turned(self) -> Self {
+    fn with_sides_exchanged(self) -> Self {
         match self {
             NumberComparison::Equal => NumberComparison::Equal,
             NumberComparison::Less => NumberComparison::Greater,

@@ -6,20 +6,20 @@ use crate::{QueryItem, UserText};
 /// The first text in an item or its descendants that looks encoded as UTF-8 twice; `None` if there is none.
 pub fn double_encoded(item: &QueryItem) -> Option<&str> {
     match item {
-        QueryItem::Term { text, .. } => looks_so(&text.text),
-        QueryItem::Phrase { words, .. } => words.iter().find_map(|word| looks_so(&word.text.text)),
-        QueryItem::Alternatives { words, .. } => words.iter().find_map(|(word, _)| looks_so(word)),
-        QueryItem::In { values, .. } => values.iter().find_map(|value| looks_so(value)),
-        QueryItem::Weighted { tokens, .. } => tokens.iter().find_map(|(token, _)| looks_so(token)),
+        QueryItem::Term { text, .. } => if_double_encoded(&text.text),
+        QueryItem::Phrase { words, .. } => words.iter().find_map(|word| if_double_encoded(&word.text.text)),
+        QueryItem::Alternatives { words, .. } => words.iter().find_map(|(word, _)| if_double_encoded(word)),
+        QueryItem::In { values, .. } => values.iter().find_map(|value| if_double_encoded(value)),
+        QueryItem::Weighted { tokens, .. } => tokens.iter().find_map(|(token, _)| if_double_encoded(token)),
         QueryItem::Text(UserText { text, filter, .. }) => {
-            looks_so(text).or_else(|| filter.as_deref().and_then(looks_so))
+            if_double_encoded(text).or_else(|| filter.as_deref().and_then(if_double_encoded))
         }
         other => other.children().find_map(double_encoded),
     }
 }
 
 /// The text, if its characters interpreted as bytes are valid UTF-8 and not all ASCII.
-fn looks_so(text: &str) -> Option<&str> {
+fn if_double_encoded(text: &str) -> Option<&str> {
     if text.is_ascii() {
         return None;
     }
@@ -29,7 +29,7 @@ fn looks_so(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::looks_so;
+    use super::if_double_encoded;
 
     #[test]
     fn only_texts_that_make_sense_decoded_once_more_look_double_encoded() {
@@ -43,7 +43,7 @@ mod tests {
             ("日本", false),
             ("æ\u{97}¥", true),
         ] {
-            assert_eq!(looks_so(text).is_some(), expected, "{text}");
+            assert_eq!(if_double_encoded(text).is_some(), expected, "{text}");
         }
     }
 }

@@ -126,42 +126,47 @@ impl Query {
     ) -> Result<Query, Error> {
         let reader = ParameterReader::new(&parameters, limits);
         reader.check_names()?;
-        let mut asked = reader.asked()?;
+        let mut query_text = reader.query_text()?;
         let federated = reader.get(FEDERATED).map(|names| names.split(',').map(str::to_owned).collect());
         if federated.is_some() {
-            asked =
-                QueryText { sources: QuerySources::All, hits: None, offset: None, timeout: None, ..asked };
+            query_text = QueryText {
+                sources: QuerySources::All,
+                hits: None,
+                offset: None,
+                timeout: None,
+                ..query_text
+            };
         }
         let recall = reader.text("recall");
-        check_text(&asked.root, recall.as_deref(), limits)?;
-        let (hits, offset) = reader.page(asked.hits, asked.offset)?;
-        let timeout = match asked.timeout {
+        check_text(&query_text.root, recall.as_deref(), limits)?;
+        let (hits, offset) = reader.page(query_text.hits, query_text.offset)?;
+        let timeout = match query_text.timeout {
             Some(timeout) => timeout,
             None => reader.get("timeout").map(parts::timeout).transpose()?.unwrap_or(limits.default_timeout),
         };
         let timeout = timeout.min(limits.max_timeout);
         let sorting = match reader.get("ranking.sorting") {
-            Some(text) if asked.order.is_empty() => sorting::parse(text)?,
-            _ => asked.order,
+            Some(text) if query_text.order.is_empty() => sorting::parse(text)?,
+            _ => query_text.order,
         };
         let query = Query {
-            root: asked.root,
-            sources: reader.sources(asked.sources),
+            root: query_text.root,
+            sources: reader.sources(query_text.sources),
             streaming: reader.streaming()?,
             hits,
             offset,
             sorting,
-            grouping: asked.grouping,
+            grouping: query_text.grouping,
             grouping_defaults: reader.grouping_defaults()?,
             recall,
             collapse: reader.collapse()?,
             ranking: reader.ranking()?,
-            presentation: reader.presentation(asked.fields)?,
+            presentation: reader.presentation(query_text.fields)?,
             timeout,
             tracing: reader.tracing()?,
             language: reader.language(),
             linguistics_profile: reader.text("model.type.profile"),
-            unstemmed: reader.truth("nostemming", false)?,
+            unstemmed: reader.flag("nostemming", false)?,
             gram_match: reader.gram_match()?,
             federated,
             parameters: BTreeMap::new(),
@@ -243,12 +248,12 @@ impl<'a> ParameterReader<'a> {
     }
 
     /// Value of a parameter that is a number. A blank one counts as none, as a form sends it.
-    fn written(&self, name: &str) -> Option<&'a str> {
+    fn non_blank(&self, name: &str) -> Option<&'a str> {
         self.get(name).filter(|text| !text.trim().is_empty())
     }
 
-    fn whole(&self, name: &str) -> Result<Option<usize>, Error> {
-        let Some(text) = self.written(name) else { return Ok(None) };
+    fn whole_number(&self, name: &str) -> Result<Option<usize>, Error> {
+        let Some(text) = self.non_blank(name) else { return Ok(None) };
         let wrong = || parameter(name, format!("expected a whole number from 0, found {text:?}"));
         text.trim().parse().map(Some).map_err(|_| wrong())
     }
@@ -261,10 +266,10 @@ impl<'a> ParameterReader<'a> {
     ) -> Result<(usize, usize), Error> {
         // A limit in the text is an error in the text.
         let name_of = |in_text: bool, name: &'static str| if in_text { "yql" } else { name };
-        let hits = hits_in_text.or(self.whole("hits")?).unwrap_or(self.limits.default_hits);
+        let hits = hits_in_text.or(self.whole_number("hits")?).unwrap_or(self.limits.default_hits);
         // An estimate is the number of hits, which is always exact.
-        let hits = if self.truth("hitcountestimate", false)? { 0 } else { hits };
-        let offset = offset_in_text.or(self.whole("offset")?).unwrap_or(0);
+        let hits = if self.flag("hitcountestimate", false)? { 0 } else { hits };
+        let offset = offset_in_text.or(self.whole_number("offset")?).unwrap_or(0);
         let most = self.limits.max_hits;
         if hits > most {
             let reason = format!(
@@ -282,7 +287,7 @@ impl<'a> ParameterReader<'a> {
         Ok((hits, offset))
     }
 
-    fn truth(&self, name: &str, default: bool) -> Result<bool, Error> {
+    fn flag(&self, name: &str, default: bool) -> Result<bool, Error> {
         match self.get(name).map(str::trim) {
             None => Ok(default),
             Some("true" | "1" | "") => Ok(true),
@@ -292,7 +297,7 @@ impl<'a> ParameterReader<'a> {
     }
 
     fn float(&self, name: &str) -> Result<Option<f64>, Error> {
-        let Some(text) = self.written(name) else { return Ok(None) };
+        let Some(text) = self.non_blank(name) else { return Ok(None) };
         match text.trim().parse::<f64>() {
             Ok(number) if !number.is_nan() => Ok(Some(number)),
             _ => Err(parameter(name, format!("expected a number, found {text:?}"))),
@@ -300,16 +305,16 @@ impl<'a> ParameterReader<'a> {
     }
 
     /// Parses `yql`, `select` or `query`, whichever is there.
-    fn asked(&self) -> Result<QueryText, Error> {
+    fn query_text(&self) -> Result<QueryText, Error> {
         if self.is_programmatic() {
-            return self.asked_by_a_program();
+            return self.programmatic_query();
         }
         let grammar = self.grammar()?;
         let (type_is_yql, query_grammar) = match grammar {
             None => (true, QueryGrammar::default()),
             Some(grammar) => (false, grammar),
         };
-        let is_default = self.truth("model.type.isYqlDefault", false)?;
+        let is_default = self.flag("model.type.isYqlDefault", false)?;
         let user_query = self.text("model.queryString");
         let filter = self.text("model.filter");
         let default_field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
@@ -324,8 +329,8 @@ impl<'a> ParameterReader<'a> {
         let select = self.select()?;
         let from_query = user_query.clone().filter(|_| type_is_yql);
         let yql = self.text("yql").or_else(|| from_query.clone());
-        self.check_parts(yql.is_some() || select.conditions.is_some())?;
-        let mut asked = match (yql, &select.conditions) {
+        self.check_unused(yql.is_some() || select.conditions.is_some())?;
+        let mut query = match (yql, &select.conditions) {
             (Some(_), Some(_)) => {
                 let reason = "'where' cannot be used together with yql; give one of them";
                 return Err(parameter("select", reason));
@@ -333,54 +338,65 @@ impl<'a> ParameterReader<'a> {
             (Some(text), None) => {
                 let statement =
                     yql::parse(&text, self.limits.tokens_max).map_err(|fault| fault.in_text("YQL", &text))?;
-                statement.understood(&context).map_err(|fault| fault.in_text("YQL", &text))?
+                statement.into_query_text(&context).map_err(|fault| fault.in_text("YQL", &text))?
             }
             (None, Some(conditions)) => {
                 let root =
                     build::item(&conditions.root, &context).map_err(|fault| conditions.error(fault))?;
                 QueryText::of(root)
             }
-            (None, None) => match &user_query {
-                Some(text) => QueryText::of(QueryItem::Text(UserText {
-                    field: default_field.clone(),
-                    text: text.clone(),
-                    grammar: query_grammar,
-                    filter: filter.clone(),
-                    allow_empty: false,
-                    target_hits: TARGET_HITS,
-                    distance: NEAR_DISTANCE,
-                    annotations: Default::default(),
-                })),
-                None if self.has_wand() || self.has_predicate() => QueryText::of(QueryItem::True),
-                None => return Err(Error::NoQuery),
-            },
+            (None, None) => QueryText::of(self.user_text(&context)?),
         };
         if from_query.is_some() && self.text("yql").is_none() {
             // A statement in a query string contributes its conditions only: sources and fields are
             // parameters then.
-            asked.sources = QuerySources::All;
-            asked.fields.clear();
+            query.sources = QuerySources::All;
+            query.fields.clear();
         }
-        asked.root = self.with_position(self.with_predicate(self.with_wands(asked.root)?)?)?;
-        asked.grouping.extend(select.grouping);
-        if asked.fields.is_empty() {
-            asked.fields = select.fields;
-        }
-        if let Some(fields) = self.text("presentation.summaryFields") {
-            asked.fields.extend(fields.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned));
-        }
-        Ok(asked)
+        query.root = self.with_position(self.with_predicate(self.with_wands(query.root)?)?)?;
+        query.grouping.extend(select.grouping);
+        query.fields = self.hit_fields(query.fields, select.fields);
+        Ok(query)
     }
 
-    /// Refuses parameters that would have no part in the query. `is_stated` is true if it has a statement, or
-    /// conditions in JSON.
-    fn check_parts(&self, is_stated: bool) -> Result<(), Error> {
-        if !is_stated && self.get("model.type") == Some("select") {
+    /// The condition of a request without a statement: the text of `query`, or none if other parameters have
+    /// conditions.
+    fn user_text(&self, context: &BuildContext<'_>) -> Result<QueryItem, Error> {
+        match context.user_query {
+            Some(text) => Ok(QueryItem::Text(UserText {
+                field: context.default_field.to_owned(),
+                text: text.to_owned(),
+                grammar: context.query_grammar,
+                filter: context.filter.map(str::to_owned),
+                allow_empty: false,
+                target_hits: TARGET_HITS,
+                distance: NEAR_DISTANCE,
+                annotations: Default::default(),
+            })),
+            None if self.has_wand() || self.has_predicate() => Ok(QueryItem::True),
+            None => Err(Error::NoQuery),
+        }
+    }
+
+    /// Fields of the hits: those of a statement, else those of `select`, and those of
+    /// `presentation.summaryFields`.
+    fn hit_fields(&self, of_statement: Vec<String>, of_select: Vec<String>) -> Vec<String> {
+        let mut fields = if of_statement.is_empty() { of_select } else { of_statement };
+        if let Some(names) = self.text("presentation.summaryFields") {
+            fields.extend(names.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned));
+        }
+        fields
+    }
+
+    /// Refuses parameters that would have no effect on the query. `has_conditions` is true if it has a
+    /// statement, or conditions in JSON.
+    fn check_unused(&self, has_conditions: bool) -> Result<(), Error> {
+        if !has_conditions && self.get("model.type") == Some("select") {
             let reason =
                 "a query of this type has its conditions in select.where; add them, or leave the type out";
             return Err(parameter("model.type", reason));
         }
-        if is_stated && self.text("model.filter").is_some() && self.text("model.queryString").is_none() {
+        if has_conditions && self.text("model.filter").is_some() && self.text("model.queryString").is_none() {
             let reason =
                 "it goes with the words of 'query', which are not given; add query=…, or make it a condition";
             return Err(parameter("model.filter", reason));
@@ -395,15 +411,15 @@ impl<'a> ParameterReader<'a> {
             && self.get("yql").is_none()
     }
 
-    fn asked_by_a_program(&self) -> Result<QueryText, Error> {
+    fn programmatic_query(&self) -> Result<QueryText, Error> {
         let text = self.text("model.queryString").unwrap_or_default();
         let field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
         let item = programmatic::parse(&text, &field).map_err(|fault| fault.in_text("query", &text))?;
         let select = self.select()?;
-        let mut asked = QueryText::of(item);
-        asked.grouping.extend(select.grouping);
-        asked.fields = select.fields;
-        Ok(asked)
+        let mut query = QueryText::of(item);
+        query.grouping.extend(select.grouping);
+        query.fields = select.fields;
+        Ok(query)
     }
 
     /// `model.type` and its parts; `None` for `yql`.
@@ -537,7 +553,7 @@ impl QueryText {
 }
 
 impl YqlStatement {
-    fn understood(self, context: &BuildContext<'_>) -> Result<QueryText, SyntaxFault> {
+    fn into_query_text(self, context: &BuildContext<'_>) -> Result<QueryText, SyntaxFault> {
         let amount = |node: &Option<crate::syntax::SyntaxNode>, what| {
             node.as_ref().map(|node| build::amount(node, context, what)).transpose()
         };

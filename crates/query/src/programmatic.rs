@@ -76,7 +76,7 @@ impl<'t> ProgrammaticReader<'t> {
             }
         }
         self.at += 1;
-        written.meant().map_err(|reason| SyntaxFault::new(at, reason))
+        written.into_item().map_err(|reason| SyntaxFault::new(at, reason))
     }
 
     /// Parses `{"name" "value" …}`, if present.
@@ -169,7 +169,7 @@ impl<'t> ProgrammaticReader<'t> {
 
 impl WrittenItem<'_> {
     /// Converts to an item.
-    fn meant(self) -> Result<QueryItem, Error> {
+    fn into_item(self) -> Result<QueryItem, Error> {
         match self.name.to_ascii_uppercase().as_str() {
             "AND" => Ok(QueryItem::And(self.some_items()?.items)),
             "OR" => Ok(QueryItem::Or(self.some_items()?.items)),

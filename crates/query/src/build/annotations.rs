@@ -67,13 +67,13 @@ const KNOWN: [&str; 57] = [
 
 impl<'a> AnnotationScope<'a> {
     /// The annotation with this name (in any case) of the item itself.
-    pub(super) fn own(&self, name: &str) -> Option<&'a SyntaxNode> {
+    pub(super) fn own_annotation(&self, name: &str) -> Option<&'a SyntaxNode> {
         self.annotations.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The annotation with this name of the item or its nearest ancestor.
     pub(super) fn annotation(&self, name: &str) -> Option<&'a SyntaxNode> {
-        self.own(name).or_else(|| self.parent.and_then(|parent| parent.annotation(name)))
+        self.own_annotation(name).or_else(|| self.parent.and_then(|parent| parent.annotation(name)))
     }
 }
 
@@ -86,25 +86,25 @@ impl ItemBuilder<'_> {
         if let Some(weight) = self.integer(scope, "weight")? {
             all.weight = i32::try_from(weight).unwrap_or(if weight < 0 { i32::MIN } else { i32::MAX });
         }
-        if let Some(node) = scope.own("id") {
-            all.id = Some(self.small(node, "id")?);
+        if let Some(node) = scope.own_annotation("id") {
+            all.id = Some(self.integer_32(node, "id")?);
         }
-        if let Some(node) = scope.own("connectivity") {
+        if let Some(node) = scope.own_annotation("connectivity") {
             all.connectivity = Some(self.connectivity(node)?);
         }
-        if let Some(node) = scope.own("documentFrequency") {
+        if let Some(node) = scope.own_annotation("documentFrequency") {
             all.document_frequency = Some(self.document_frequency(node)?);
         }
         all.label = self.string(scope, "label")?;
         all.language = self.string(scope, "language")?;
         all.significance = self.float(scope, "significance")?;
-        all.ranked = self.truth(scope, "ranked", true)?;
-        all.filter = self.truth(scope, "filter", false)?;
-        all.stem = self.truth(scope, "stem", true)?;
-        all.normalize_case = self.truth(scope, "normalizeCase", true)?;
-        all.accent_drop = self.truth(scope, "accentDrop", true)?;
-        all.implicit_transforms = self.truth(scope, "implicitTransforms", true)?;
-        all.use_position_data = self.truth(scope, "usePositionData", true)?;
+        all.ranked = self.flag(scope, "ranked", true)?;
+        all.filter = self.flag(scope, "filter", false)?;
+        all.stem = self.flag(scope, "stem", true)?;
+        all.normalize_case = self.flag(scope, "normalizeCase", true)?;
+        all.accent_drop = self.flag(scope, "accentDrop", true)?;
+        all.implicit_transforms = self.flag(scope, "implicitTransforms", true)?;
+        all.use_position_data = self.flag(scope, "usePositionData", true)?;
         for (key, value) in scope.annotations {
             if key.eq_ignore_ascii_case("annotations") {
                 if let SyntaxForm::Map(entries) = &value.form {
@@ -122,7 +122,7 @@ impl ItemBuilder<'_> {
         let SyntaxForm::Map(entries) = &node.form else { return Err(wrong()) };
         let entry =
             |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node).ok_or_else(wrong);
-        Ok((self.small(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
+        Ok((self.integer_32(entry("id")?, "id")?, self.number(entry("weight")?)?.as_f64()))
     }
 
     /// Document frequency, given as a count and a total, as a share.
@@ -142,7 +142,7 @@ impl ItemBuilder<'_> {
         if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
     }
 
-    fn small(&self, node: &SyntaxNode, what: &str) -> Built<i32> {
+    fn integer_32(&self, node: &SyntaxNode, what: &str) -> Built<i32> {
         match self.number(node)? {
             QueryNumber::Integer(number) => i32::try_from(number).ok(),
             QueryNumber::Float(_) => None,
@@ -183,7 +183,7 @@ impl ItemBuilder<'_> {
         scope.annotation(name).map(|node| Ok(self.text(node)?.text)).transpose()
     }
 
-    pub(super) fn truth(&self, scope: &AnnotationScope<'_>, name: &str, default: bool) -> Built<bool> {
+    pub(super) fn flag(&self, scope: &AnnotationScope<'_>, name: &str, default: bool) -> Built<bool> {
         let Some(node) = scope.annotation(name) else { return Ok(default) };
         match &node.form {
             SyntaxForm::Bool(value) => Ok(*value),
@@ -213,8 +213,8 @@ impl ItemBuilder<'_> {
         if let (Some(_), Some(descending)) = (scope.annotation("ascending"), scope.annotation("descending")) {
             return Err(SyntaxFault::new(descending.at, "expected ascending or descending, not both"));
         }
-        let is_turned = self.truth(scope, "descending", false)? || !self.truth(scope, "ascending", true)?;
-        Ok(Some(if is_turned { limit.saturating_neg() } else { limit }))
+        let is_descending = self.flag(scope, "descending", false)? || !self.flag(scope, "ascending", true)?;
+        Ok(Some(if is_descending { limit.saturating_neg() } else { limit }))
     }
 
     /// Applies `grammar` and its parts to `default`. `raw` and `segment` are not grammars but kinds of terms.

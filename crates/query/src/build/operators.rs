@@ -256,7 +256,7 @@ impl ItemBuilder<'_> {
             text: self.text(text)?.text,
             grammar,
             filter: None,
-            allow_empty: self.truth(scope, "allowEmpty", false)?,
+            allow_empty: self.flag(scope, "allowEmpty", false)?,
             target_hits: self.target_hits(scope)?.unwrap_or(TARGET_HITS),
             distance: if near {
                 self.count(scope, "distance")?.unwrap_or(NEAR_DISTANCE)
@@ -276,7 +276,7 @@ impl ItemBuilder<'_> {
         ];
         let mut matching = TermMatch::Word;
         for (name, kind) in kinds {
-            if !self.truth(scope, name, false)? {
+            if !self.flag(scope, name, false)? {
                 continue;
             }
             if matching != TermMatch::Word {

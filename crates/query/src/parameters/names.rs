@@ -238,7 +238,7 @@ const OPEN_PREFIXES: &[&str] = &["ranking.elementGap.", "ranking.features.", "ra
 pub(super) fn unknown_member_of(name: &str) -> Option<&'static str> {
     let (family, _) = name.split_once('.')?;
     let family = CLOSED_FAMILIES.iter().find(|known| known.eq_ignore_ascii_case(family))?;
-    let is_open = after(name, OPEN_PREFIXES).is_some_and(|rest| !rest.is_empty());
+    let is_open = strip_prefix(name, OPEN_PREFIXES).is_some_and(|rest| !rest.is_empty());
     let is_member = is_open || NAMES.contains(&canonical(name));
     (!is_member).then_some(*family)
 }
@@ -271,11 +271,11 @@ pub(super) fn is_read(name: &str) -> bool {
     const OTHERS: [&str; 1] = ["prompt"];
     is_known(name)
         || OTHERS.contains(&name)
-        || after(name, OTHER_FAMILIES).is_some_and(|rest| !rest.is_empty())
+        || strip_prefix(name, OTHER_FAMILIES).is_some_and(|rest| !rest.is_empty())
 }
 
 /// Rest of a name after one of `prefixes` (in any letter case).
-pub(super) fn after<'a>(name: &'a str, prefixes: &[&str]) -> Option<&'a str> {
+pub(super) fn strip_prefix<'a>(name: &'a str, prefixes: &[&str]) -> Option<&'a str> {
     prefixes.iter().find_map(|prefix| {
         let head = name.get(..prefix.len())?;
         head.eq_ignore_ascii_case(prefix).then(|| &name[prefix.len()..])
@@ -294,6 +294,6 @@ mod tests {
         assert_eq!(canonical("Count"), "hits");
         assert_eq!(canonical("MODEL.QUERYSTRING"), "model.queryString");
         assert_eq!(canonical("myOwn"), "myOwn");
-        assert_eq!(after("Input.query(q)", &["input."]), Some("query(q)"));
+        assert_eq!(strip_prefix("Input.query(q)", &["input."]), Some("query(q)"));
     }
 }

@@ -16,25 +16,26 @@ impl ParameterReader<'_> {
     pub(super) fn ranking(&self) -> Result<RankingOptions, Error> {
         let mut ranking = RankingOptions {
             profile: self.text("ranking.profile"),
-            keep_rank_count: self.either("ranking.totalKeepRankCount", "ranking.keepRankCount")?,
+            keep_rank_count: self.total_or_each("ranking.totalKeepRankCount", "ranking.keepRankCount")?,
             score_drop_limit: self.float("ranking.rankScoreDropLimit")?,
             rerank_count: self
-                .either("ranking.secondPhase.totalRerankCount", "ranking.secondPhase.rerankCount")?,
+                .total_or_each("ranking.secondPhase.totalRerankCount", "ranking.secondPhase.rerankCount")?,
             second_phase_drop_limit: self.float("ranking.secondPhase.rankScoreDropLimit")?,
-            global_rerank_count: self.whole("ranking.globalPhase.rerankCount")?,
+            global_rerank_count: self.whole_number("ranking.globalPhase.rerankCount")?,
             global_phase_drop_limit: self.float("ranking.globalPhase.rankScoreDropLimit")?,
-            soft_timeout: self.truth("ranking.softtimeout.enable", true)?,
+            soft_timeout: self.flag("ranking.softtimeout.enable", true)?,
             soft_timeout_factor: self.share("ranking.softtimeout.factor")?,
-            list_features: self.truth("ranking.listFeatures", false)?,
-            use_significance_model: self.get(USE_MODEL).map(|_| self.truth(USE_MODEL, false)).transpose()?,
+            list_features: self.flag("ranking.listFeatures", false)?,
+            use_significance_model: self.get(USE_MODEL).map(|_| self.flag(USE_MODEL, false)).transpose()?,
             location: self.text("ranking.location"),
             ..RankingOptions::default()
         };
-        if let Some(text) = self.written("ranking.freshness") {
+        if let Some(text) = self.non_blank("ranking.freshness") {
             ranking.now = now("ranking.freshness", text)?;
         }
         for (name, value) in self.raw {
-            if let Some(feature) = names::after(name, &["ranking.features.", "input.", "rankfeature."]) {
+            if let Some(feature) = names::strip_prefix(name, &["ranking.features.", "input.", "rankfeature."])
+            {
                 let input = feature.strip_prefix("query(").and_then(|rest| rest.strip_suffix(')'));
                 match input.map(|input| input.trim().trim_matches('"')).or(feature.strip_prefix('$')) {
                     Some("") => {
@@ -48,10 +49,12 @@ impl ParameterReader<'_> {
                     }
                     None => ranking.feature_values.insert(feature.to_owned(), value.clone()),
                 };
-            } else if let Some(property) = names::after(name, &["ranking.properties.", "rankproperty."]) {
+            } else if let Some(property) =
+                names::strip_prefix(name, &["ranking.properties.", "rankproperty."])
+            {
                 engine_property(name, property, value, &mut ranking)?;
                 ranking.properties.insert(property.to_owned(), value.clone());
-            } else if let Some(field) = names::after(name, &["ranking.elementGap."]) {
+            } else if let Some(field) = names::strip_prefix(name, &["ranking.elementGap."]) {
                 ranking.element_gaps.insert(field.to_owned(), element_gap(name, value)?);
             }
         }
@@ -84,13 +87,14 @@ impl ParameterReader<'_> {
     }
 
     pub(super) fn tracing(&self) -> Result<TracingOptions, Error> {
-        let profiled = self.truth("trace.profile", false)?;
-        let level = self.whole("trace.level")?.map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX));
+        let profiled = self.flag("trace.profile", false)?;
+        let level =
+            self.whole_number("trace.level")?.map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX));
         Ok(TracingOptions {
             level: level.max(u8::from(profiled)),
-            explained: profiled || self.whole("trace.explainLevel")?.is_some_and(|level| level > 0),
-            timestamps: profiled || self.truth("trace.timestamps", false)?,
-            query: self.truth("trace.query", true)?,
+            explained: profiled || self.whole_number("trace.explainLevel")?.is_some_and(|level| level > 0),
+            timestamps: profiled || self.flag("trace.timestamps", false)?,
+            query: self.flag("trace.query", true)?,
         })
     }
 
@@ -100,14 +104,14 @@ impl ParameterReader<'_> {
         Ok(PresentationOptions {
             summary: self.text("presentation.summary"),
             fields,
-            bolding: self.truth("presentation.bolding", true)?,
+            bolding: self.flag("presentation.bolding", true)?,
             format: self.text("presentation.format"),
             tensors: tensors
                 .map_err(|error: millrace_tensor::Error| parameter(TENSORS, error.to_string()))?,
-            timing: self.truth("presentation.timing", self.truth("trace.profile", false)?)?,
-            maps_as_lists: !self.truth("renderer.json.jsonMaps", true)?,
-            sets_as_lists: !self.truth("renderer.json.jsonWsets", true)?,
-            raw_as_hex: !self.truth("renderer.json.rawAsBase64", true)?,
+            timing: self.flag("presentation.timing", self.flag("trace.profile", false)?)?,
+            maps_as_lists: !self.flag("renderer.json.jsonMaps", true)?,
+            sets_as_lists: !self.flag("renderer.json.jsonWsets", true)?,
+            raw_as_hex: !self.flag("renderer.json.rawAsBase64", true)?,
         })
     }
 
@@ -126,23 +130,23 @@ impl ParameterReader<'_> {
 
     pub(super) fn collapse(&self) -> Result<Option<CollapseOptions>, Error> {
         let Some(names) = self.text("collapsefield") else { return Ok(None) };
-        let size = self.whole("collapsesize")?.unwrap_or(1);
+        let size = self.whole_number("collapsesize")?.unwrap_or(1);
         let mut fields = Vec::new();
         for field in names.split(',').map(str::trim).filter(|field| !field.is_empty()) {
-            let own = self.whole(&format!("collapsesize.{field}"))?;
+            let own = self.whole_number(&format!("collapsesize.{field}"))?;
             fields.push((field.to_owned(), own.unwrap_or(size)));
         }
         Ok(Some(CollapseOptions { fields, summary: self.text("collapse.summary") }))
     }
 
-    /// Adds `sources` and `restrict`, which take precedence, to the sources of YQL.
-    pub(super) fn sources(&self, asked: QuerySources) -> QuerySources {
+    /// Adds `sources` and `restrict`, which take precedence, to the sources of a statement.
+    pub(super) fn sources(&self, of_statement: QuerySources) -> QuerySources {
         let named = |name: &str| -> Vec<String> {
             let text = self.get(name).unwrap_or_default();
             text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
         };
         let sources = match named("model.sources") {
-            names if names.is_empty() || names == ["*"] => asked,
+            names if names.is_empty() || names == ["*"] => of_statement,
             names => QuerySources::Named(names),
         };
         let schemas = named("model.restrict");
@@ -183,9 +187,10 @@ impl ParameterReader<'_> {
         Ok(StreamingScope { groups, user: user.transpose()?, selection: self.text("streaming.selection") })
     }
 
-    fn either(&self, total: &str, each: &str) -> Result<Option<usize>, Error> {
-        match self.whole(total)? {
-            None => self.whole(each),
+    /// The number for all nodes together, else the one for each node.
+    fn total_or_each(&self, total: &str, each: &str) -> Result<Option<usize>, Error> {
+        match self.whole_number(total)? {
+            None => self.whole_number(each),
             total => Ok(total),
         }
     }
@@ -195,7 +200,7 @@ impl ParameterReader<'_> {
         if self.get(name).is_some_and(|text| text.trim() == "-1") {
             return Ok(None);
         }
-        Ok(self.whole(name)?.or(default))
+        Ok(self.whole_number(name)?.or(default))
     }
 }
 

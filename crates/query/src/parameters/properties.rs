@@ -25,17 +25,19 @@ pub(super) fn engine_property(
     match property.to_ascii_lowercase().as_str() {
         "vespa.now" => ranking.now = now(name, value)?,
         "vespa.hitcollector.heapsize" | "vespa.hitcollector.totalheapsize" => {
-            default(&mut ranking.rerank_count, name, value)?
+            set_default(&mut ranking.rerank_count, name, value)?
         }
         "vespa.hitcollector.arraysize" | "vespa.hitcollector.totalarraysize" => {
-            default(&mut ranking.keep_rank_count, name, value)?
+            set_default(&mut ranking.keep_rank_count, name, value)?
         }
-        "vespa.hitcollector.rankscoredroplimit" => default(&mut ranking.score_drop_limit, name, value)?,
+        "vespa.hitcollector.rankscoredroplimit" => set_default(&mut ranking.score_drop_limit, name, value)?,
         "vespa.hitcollector.secondphase.rankscoredroplimit" => {
-            default(&mut ranking.second_phase_drop_limit, name, value)?;
+            set_default(&mut ranking.second_phase_drop_limit, name, value)?;
         }
-        "vespa.globalphase.rerankcount" => default(&mut ranking.global_rerank_count, name, value)?,
-        "vespa.globalphase.rankscoredroplimit" => default(&mut ranking.global_phase_drop_limit, name, value)?,
+        "vespa.globalphase.rerankcount" => set_default(&mut ranking.global_rerank_count, name, value)?,
+        "vespa.globalphase.rankscoredroplimit" => {
+            set_default(&mut ranking.global_phase_drop_limit, name, value)?
+        }
         "vespa.softtimeout.enable" => ranking.soft_timeout = !matches!(value.trim(), "false" | "0"),
         "vespa.softtimeout.factor" => {
             let factor: f64 = number(name, value)?;
@@ -74,7 +76,7 @@ pub(super) fn element_gap(name: &str, value: &str) -> Result<Option<u32>, Error>
 }
 
 /// Sets what the request has not set itself.
-fn default<T: FromStr>(setting: &mut Option<T>, name: &str, value: &str) -> Result<(), Error> {
+fn set_default<T: FromStr>(setting: &mut Option<T>, name: &str, value: &str) -> Result<(), Error> {
     let value = number(name, value)?;
     setting.get_or_insert(value);
     Ok(())

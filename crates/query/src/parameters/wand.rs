@@ -14,7 +14,7 @@ impl ParameterReader<'_> {
 
     /// Applies these parameters to the tree.
     pub(super) fn with_wands(&self, root: QueryItem) -> Result<QueryItem, Error> {
-        let root = match self.truth("weakAnd.replace", false)? {
+        let root = match self.flag("weakAnd.replace", false)? {
             true => weak(root, self.hits("wand.hits")?.unwrap_or(TARGET_HITS)),
             false => root,
         };
@@ -70,7 +70,7 @@ impl ParameterReader<'_> {
     }
 
     fn hits(&self, name: &str) -> Result<Option<u32>, Error> {
-        Ok(self.whole(name)?.map(|hits| u32::try_from(hits).unwrap_or(u32::MAX)))
+        Ok(self.whole_number(name)?.map(|hits| u32::try_from(hits).unwrap_or(u32::MAX)))
     }
 }
 

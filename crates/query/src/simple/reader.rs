@@ -94,7 +94,7 @@ impl<'a> SimpleReader<'a> {
             (Some('"'), TermEnd::Word) => self.phrase(field),
             (Some('[' | '<' | '>'), _) => self.range(field).or_else(|| self.number_in_bracket(field)),
             (Some('{'), _) if has_field => self.same_element(field),
-            (_, TermEnd::Blank) => self.whole(field),
+            (_, TermEnd::Blank) => self.unquoted(field),
             _ => self.word(field, WORD_ENDS),
         }
     }
@@ -266,8 +266,8 @@ impl<'a> SimpleReader<'a> {
         inside
     }
 
-    /// Reads a value up to the next blank, with its stars and weight.
-    fn whole(&mut self, field: &str) -> Option<QueryItem> {
+    /// Reads a value without quotes, up to the next blank, with its stars and weight.
+    fn unquoted(&mut self, field: &str) -> Option<QueryItem> {
         let rest = self.rest();
         let length = rest.find(char::is_whitespace).unwrap_or(rest.len());
         let chunk = &rest[..length];
@@ -285,7 +285,7 @@ impl<'a> SimpleReader<'a> {
     /// Reads a hostname, in quotes or up to the next blank, with its anchors and weight.
     fn hostname(&mut self, field: &str) -> Option<QueryItem> {
         let is_quoted = self.peek() == Some('"');
-        let item = if is_quoted { self.quoted(field) } else { self.whole(field) };
+        let item = if is_quoted { self.quoted(field) } else { self.unquoted(field) };
         let Some(QueryItem::Term { field, text, matching, annotations }) = item else { return item };
         let name = text.text.trim_end_matches('$');
         let is_open = matches!(matching, TermMatch::Prefix | TermMatch::Substring);

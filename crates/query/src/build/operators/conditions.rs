@@ -70,7 +70,7 @@ pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
         text: text.to_owned(),
         grammar: builder.context.query_grammar,
         filter: builder.context.filter.map(str::to_owned),
-        allow_empty: builder.truth(call.scope, "allowEmpty", false)?,
+        allow_empty: builder.flag(call.scope, "allowEmpty", false)?,
         target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
         distance: builder.count(call.scope, "distance")?.unwrap_or(NEAR_DISTANCE),
         annotations: builder.annotations(call.scope)?,

@@ -88,7 +88,7 @@ pub(super) fn fuzzy(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built
     let matching = TermMatch::Fuzzy {
         max_edit_distance: builder.count(call.scope, "maxEditDistance")?.unwrap_or(2),
         prefix_length: builder.count(call.scope, "prefixLength")?.unwrap_or(0),
-        prefix: builder.truth(call.scope, "prefix", false)?,
+        prefix: builder.flag(call.scope, "prefix", false)?,
     };
     term(builder, call, matching)
 }
@@ -110,9 +110,9 @@ pub(super) fn substring(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> B
 
 /// `uri("example.org/page")`
 pub(super) fn uri(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    let end = call.scope.annotation("endAnchor").map(|_| builder.truth(call.scope, "endAnchor", false));
+    let end = call.scope.annotation("endAnchor").map(|_| builder.flag(call.scope, "endAnchor", false));
     let matching =
-        TermMatch::Uri { start: builder.truth(call.scope, "startAnchor", false)?, end: end.transpose()? };
+        TermMatch::Uri { start: builder.flag(call.scope, "startAnchor", false)?, end: end.transpose()? };
     term(builder, call, matching)
 }
 
