@@ -31,7 +31,7 @@ pub(crate) fn columns(
             },
             None => match column(key, query, schema) {
                 Err(Error::UnknownField { .. }) if (context.known_elsewhere)(&key.field).is_some() => {
-                    elsewhere(key)
+                    column_of_other_schema(key)
                 }
                 column => column?,
             },
@@ -41,7 +41,7 @@ pub(crate) fn columns(
 }
 
 /// Sort key on a field of other schemas.
-fn elsewhere(key: &QuerySortKey) -> SortColumn {
+fn column_of_other_schema(key: &QuerySortKey) -> SortColumn {
     SortColumn {
         by: SortBy::Elsewhere(key.field.as_str().into()),
         descending: key.order == Some(SortOrder::Descending),

@@ -1,6 +1,7 @@
 //! Conversion of query items to nodes, leaves and terms over a schema.
 
-mod places;
+mod geo;
+mod predicate;
 mod ranges;
 mod sets;
 mod terms;
@@ -42,9 +43,9 @@ pub(crate) struct TreeBuilder<'a> {
     literals: Vec<(String, String)>,
 }
 
-/// Context of an item.
+/// Scope of an item: the element that it is about, and the kind of text that it comes from.
 #[derive(Clone, Copy)]
-struct ItemPosition<'a> {
+struct ItemScope<'a> {
     /// The field whose elements are examined one by one.
     element: Option<&'a str>,
     /// True for text typed by a user: conditions that do not fit a field match nothing there, instead of
@@ -86,9 +87,9 @@ impl<'a> TreeBuilder<'a> {
 
     /// Builds the root of the query's items.
     pub fn root(&mut self) -> Result<PlanNode, Error> {
-        let place = ItemPosition { element: None, typed: false };
+        let scope = ItemScope { element: None, typed: false };
         let root = match &self.query.recall {
-            None => self.needed(&self.query.root, place)?,
+            None => self.needed(&self.query.root, scope)?,
             Some(recall) => {
                 let annotations =
                     ItemAnnotations { ranked: false, filter: true, ..ItemAnnotations::default() };
@@ -99,14 +100,14 @@ impl<'a> TreeBuilder<'a> {
                     let root = self.query.root.clone();
                     millrace_query::simple::filtered(root, recall, &annotations, &ends, special)
                 });
-                self.needed(&item, place)?
+                self.needed(&item, scope)?
             }
         };
-        self.with_literals(root, place)
+        self.with_literals(root, scope)
     }
 
     /// The root, with the words of the query in the fields of `rank: literal`. They only count in ranking.
-    fn with_literals(&mut self, root: PlanNode, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
+    fn with_literals(&mut self, root: PlanNode, scope: ItemScope<'_>) -> Result<PlanNode, Error> {
         let mut words = Vec::new();
         for (field, word) in std::mem::take(&mut self.literals) {
             let item = QueryItem::Term {
@@ -115,7 +116,7 @@ impl<'a> TreeBuilder<'a> {
                 matching: TermMatch::Word,
                 annotations: ItemAnnotations::default(),
             };
-            words.extend(self.node(&item, place)?);
+            words.extend(self.node(&item, scope)?);
         }
         Ok(match root {
             root if words.is_empty() => root,
@@ -125,26 +126,26 @@ impl<'a> TreeBuilder<'a> {
     }
 
     /// The node of a required item.
-    fn needed(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
-        Ok(self.node(item, place)?.unwrap_or(PlanNode::False))
+    fn needed(&mut self, item: &QueryItem, scope: ItemScope<'_>) -> Result<PlanNode, Error> {
+        Ok(self.node(item, scope)?.unwrap_or(PlanNode::False))
     }
 
     /// The node of an item; `None` if it has nothing to search for and may be omitted.
-    fn node(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<Option<PlanNode>, Error> {
+    fn node(&mut self, item: &QueryItem, scope: ItemScope<'_>) -> Result<Option<PlanNode>, Error> {
         Ok(Some(match item {
             QueryItem::True => PlanNode::True,
             QueryItem::False => PlanNode::False,
             QueryItem::And(children) => {
-                let joined = self.join_ranges(children, place);
-                return Ok(self.nodes(joined.as_deref().unwrap_or(children), place)?.map(and));
+                let joined = self.join_ranges(children, scope);
+                return Ok(self.nodes(joined.as_deref().unwrap_or(children), scope)?.map(and));
             }
             QueryItem::Or(children) | QueryItem::WeakAnd { children, .. } => {
-                return Ok(self.nodes(children, place)?.map(or));
+                return Ok(self.nodes(children, scope)?.map(or));
             }
             QueryItem::Not { positive, negatives } => {
-                let positive = self.node(positive, place)?.unwrap_or(PlanNode::True);
+                let positive = self.node(positive, scope)?.unwrap_or(PlanNode::True);
                 let literals = self.literals.len();
-                let negatives = self.nodes(negatives, place)?;
+                let negatives = self.nodes(negatives, scope)?;
                 self.literals.truncate(literals);
                 match negatives {
                     None => positive,
@@ -152,34 +153,34 @@ impl<'a> TreeBuilder<'a> {
                 }
             }
             QueryItem::Rank(children) => {
-                let mut nodes = self.nodes(children, place)?.unwrap_or_default().into_iter();
+                let mut nodes = self.nodes(children, scope)?.unwrap_or_default().into_iter();
                 let Some(first) = nodes.next() else { return Ok(None) };
                 let others: Vec<PlanNode> = nodes.collect();
                 if others.is_empty() { first } else { PlanNode::Rank(Box::new(first), others) }
             }
             QueryItem::Labeled { item, label, score } => {
-                let Some(node) = self.node(item, place)? else { return Ok(None) };
-                if place.element.is_some() {
+                let Some(node) = self.node(item, scope)? else { return Ok(None) };
+                if scope.element.is_some() {
                     return Err(wrong(label, "labeled(…) is put around sameElement(…), not inside"));
                 }
                 // Ranking sees the mark only where the conjunction takes part.
                 let mark = Predicate::Labeled { label: label.clone(), score: *score };
                 PlanNode::And(vec![node, PlanNode::Leaf(self.mark(mark)?)])
             }
-            QueryItem::Text(text) => return self.user_text(text, place),
-            QueryItem::Typed(inner) => return self.typed(inner, place, true),
+            QueryItem::Text(text) => return self.user_text(text, scope),
+            QueryItem::Typed(inner) => return self.typed(inner, scope, true),
             QueryItem::Term { field, .. }
             | QueryItem::Phrase { field, .. }
             | QueryItem::Equiv { field, .. }
-            | QueryItem::Alternatives { field, .. } => self.term(item, field, place)?,
-            QueryItem::Near { .. } => self.near(item, place)?,
-            QueryItem::SameElement { .. } => self.same_element(item, place)?,
+            | QueryItem::Alternatives { field, .. } => self.term(item, field, scope)?,
+            QueryItem::Near { .. } => self.near(item, scope)?,
+            QueryItem::SameElement { .. } => self.same_element(item, scope)?,
             QueryItem::Range { field, low, high, annotations, .. } => {
-                self.range(field, (*low, *high), annotations, place)?
+                self.range(field, (*low, *high), annotations, scope)?
             }
-            QueryItem::In { field, values, annotations } => self.set(field, place, annotations, values)?,
+            QueryItem::In { field, values, annotations } => self.set(field, scope, annotations, values)?,
             QueryItem::Weighted { operator, field, tokens, annotations } => {
-                self.weighted(*operator, field, tokens, annotations, place)?
+                self.weighted(*operator, field, tokens, annotations, scope)?
             }
             QueryItem::NearestNeighbor(nearest) => self.nearest(nearest)?,
             QueryItem::GeoLocation { field, latitude, longitude, radius_km, annotations } => {
@@ -190,27 +191,23 @@ impl<'a> TreeBuilder<'a> {
             }
             QueryItem::Predicate { field, attributes, ranges, annotations } => {
                 let attributes = QueryAttributes::new(attributes.clone(), ranges.clone());
-                self.conditions(field, &attributes, annotations)?
+                self.predicate(field, &attributes, annotations)?
             }
         }))
     }
 
     /// The nodes of the items that have something to search for; `None` if there are none.
-    fn nodes(
-        &mut self,
-        items: &[QueryItem],
-        place: ItemPosition<'_>,
-    ) -> Result<Option<Vec<PlanNode>>, Error> {
+    fn nodes(&mut self, items: &[QueryItem], scope: ItemScope<'_>) -> Result<Option<Vec<PlanNode>>, Error> {
         let mut nodes = Vec::with_capacity(items.len());
         for item in items {
-            nodes.extend(self.node(item, place)?);
+            nodes.extend(self.node(item, scope)?);
         }
         Ok((!nodes.is_empty()).then_some(nodes))
     }
 
     /// Fields denoted by a name in its context; empty if only other schemas have it.
-    fn targets(&self, field: &str, place: ItemPosition<'_>) -> Result<Vec<PredicateTarget<'a>>, Error> {
-        let path = match place.element {
+    fn targets(&self, field: &str, scope: ItemScope<'_>) -> Result<Vec<PredicateTarget<'a>>, Error> {
+        let path = match scope.element {
             None => field.to_owned(),
             Some(parent) if field.is_empty() => parent.to_owned(),
             Some(parent) => format!("{parent}.{field}"),
@@ -221,7 +218,7 @@ impl<'a> TreeBuilder<'a> {
             }
             // Typed text matches nothing there. An error is reported only after all of the text is read, if
             // nothing in it can match.
-            Err(error @ Error::UnknownField { .. }) if place.typed => {
+            Err(error @ Error::UnknownField { .. }) if scope.typed => {
                 self.unknown.borrow_mut().get_or_insert(error);
                 Ok(Vec::new())
             }
@@ -231,23 +228,23 @@ impl<'a> TreeBuilder<'a> {
 
     /// A term over all fields denoted by a name, with the predicates that `predicates` returns for each; any
     /// of them may hold.
-    fn each<P: IntoIterator<Item = Predicate>>(
+    fn term_in_fields<P: IntoIterator<Item = Predicate>>(
         &mut self,
         field: &str,
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
         annotations: &ItemAnnotations,
         text: &str,
         predicates: impl Fn(&PredicateTarget<'_>) -> Result<P, Error>,
     ) -> Result<PlanNode, Error> {
-        let targets = self.targets(field, place)?;
-        self.each_of(&targets, place, annotations, text, predicates)
+        let targets = self.targets(field, scope)?;
+        self.term_in_targets(&targets, scope, annotations, text, predicates)
     }
 
-    /// Like [`TreeBuilder::each`], over these fields.
-    fn each_of<P: IntoIterator<Item = Predicate>>(
+    /// Like [`TreeBuilder::term_in_fields`], for fields that were resolved.
+    fn term_in_targets<P: IntoIterator<Item = Predicate>>(
         &mut self,
         targets: &[PredicateTarget<'_>],
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
         annotations: &ItemAnnotations,
         text: &str,
         predicates: impl Fn(&PredicateTarget<'_>) -> Result<P, Error>,
@@ -257,7 +254,7 @@ impl<'a> TreeBuilder<'a> {
         for target in targets {
             match predicates(target) {
                 Ok(predicates) => found.extend(predicates.into_iter().map(|predicate| (target, predicate))),
-                Err(error) if is_one && !place.typed => return Err(error),
+                Err(error) if is_one && !scope.typed => return Err(error),
                 // One field of a fieldset, or typed text: it matches nothing there.
                 Err(_) => {}
             }
@@ -338,8 +335,8 @@ impl<'a> TreeBuilder<'a> {
     ) -> Result<PlanNode, Error> {
         let mut node = PlanNode::Leaf(self.leaf(target, predicate, term)?);
         for entry in target.keys.iter().rev() {
-            let place = ItemPosition { element: None, typed: false };
-            let mut keys = self.targets(&format!("{}.key", entry.map), place)?;
+            let scope = ItemScope { element: None, typed: false };
+            let mut keys = self.targets(&format!("{}.key", entry.map), scope)?;
             let Some(key_target) = keys.pop() else { return Ok(PlanNode::False) };
             let annotations = ItemAnnotations { ranked: false, ..ItemAnnotations::default() };
             let predicate = WordPredicates::new(&key_target, &annotations, PlanLanguages::default())
@@ -357,11 +354,11 @@ impl<'a> TreeBuilder<'a> {
 
     /// The node of a `sameElement`. It is a term of the field unless a condition is about the element as a
     /// whole, which then is that term; its conditions are the terms after it. So does Vespa's `QueryBuilder`.
-    fn same_element(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
+    fn same_element(&mut self, item: &QueryItem, scope: ItemScope<'_>) -> Result<PlanNode, Error> {
         let QueryItem::SameElement { field, children, elements, annotations } = item else {
             return Ok(PlanNode::False);
         };
-        if place.element.is_some() {
+        if scope.element.is_some() {
             return Err(wrong(
                 field,
                 "sameElement cannot stand inside another; name the path, as in person.name contains \"x\"",
@@ -370,12 +367,12 @@ impl<'a> TreeBuilder<'a> {
         let name = match self.schema.fields.get(field.as_str()) {
             Some(field) => Arc::clone(&field.name),
             // An alias, or an error.
-            None => match self.targets(field, place)?.first() {
+            None => match self.targets(field, scope)?.first() {
                 Some(target) => Arc::clone(&target.path),
                 None => return Ok(PlanNode::False),
             },
         };
-        let inside = ItemPosition { element: Some(&name), ..place };
+        let inside = ItemScope { element: Some(&name), ..scope };
         let term = self.new_term("", annotations);
         let Some(nodes) = self.nodes(children, inside)? else { return Ok(PlanNode::False) };
         if let Some(term) = term {

@@ -37,6 +37,15 @@ pub(crate) struct PlanLanguages<'a> {
     pub unstemmed: bool,
 }
 
+/// Form in which the words of a term are compared with those of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WordForm {
+    /// By their stems, if the field has them.
+    Stem,
+    /// As they are written, folded.
+    Written,
+}
+
 impl<'t, 's> WordPredicates<'t, 's> {
     pub fn new(
         target: &'t PredicateTarget<'s>,
@@ -78,7 +87,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
         }
         match matching {
             TermMatch::Regex => self.regex(text).map(Some),
-            _ if self.target.is_text() => Ok(self.among_words(text, matching)),
+            _ if self.target.is_text() => Ok(self.words(text, matching)),
             _ => Ok(Some(self.value(text, matching))),
         }
     }
@@ -110,7 +119,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
     /// Stems of a one-word text, in all languages that it may belong to; the word itself, if words have no
     /// stems.
     pub fn stems(&self, text: &str) -> Option<Vec<String>> {
-        let [pattern] = <[WordPattern; 1]>::try_from(self.exact(text, true)).ok()?;
+        let [pattern] = <[WordPattern; 1]>::try_from(self.word_patterns(text, WordForm::Stem)).ok()?;
         match pattern {
             WordPattern::Word { stems, .. } => Some(stems),
             WordPattern::Exact(word) | WordPattern::Written(word) => Some(vec![word]),
@@ -125,7 +134,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
 
     /// A function that folds whole values for comparison, for many values.
     pub fn folding(&self) -> impl Fn(&str) -> String {
-        let analyzer = (!self.is_cased()).then(|| self.analyzer(false));
+        let analyzer = (!self.is_cased()).then(|| self.analyzer(WordForm::Written));
         move |text: &str| {
             let text = match self.matching.mode {
                 MatchMode::Exact => text.strip_suffix(self.matching.terminator()).unwrap_or(text),
@@ -140,17 +149,17 @@ impl<'t, 's> WordPredicates<'t, 's> {
         self.target.is_cased(self.annotations)
     }
 
-    fn among_words(&self, text: &str, matching: &TermMatch) -> Option<Predicate> {
+    fn words(&self, text: &str, matching: &TermMatch) -> Option<Predicate> {
         let patterns = self.patterns(text, self.or_default(matching));
         (!patterns.is_empty()).then_some(Predicate::Words(patterns))
     }
 
     /// Patterns of the words of a text, in sequence.
     fn patterns(&self, text: &str, matching: &TermMatch) -> Vec<WordPattern> {
-        let written = || self.exact(text, false);
+        let written = || self.word_patterns(text, WordForm::Written);
         let mut patterns = match matching {
-            TermMatch::Word | TermMatch::Regex => self.exact(text, true),
-            TermMatch::Uri { start, end } => self.address(text, *start, *end),
+            TermMatch::Word | TermMatch::Regex => self.word_patterns(text, WordForm::Stem),
+            TermMatch::Uri { start, end } => self.uri_patterns(text, *start, *end),
             TermMatch::Fuzzy { .. } => written(),
             // All words are in their written form; the first and the last may be parts of words.
             TermMatch::Prefix | TermMatch::Suffix | TermMatch::Substring => {
@@ -158,12 +167,12 @@ impl<'t, 's> WordPredicates<'t, 's> {
                 let mut patterns = written();
                 match patterns.as_mut_slice() {
                     [WordPattern::Exact(word) | WordPattern::Written(word)] => {
-                        patterns = vec![open(word, open_start, open_end)]
+                        patterns = vec![affix_pattern(word, open_start, open_end)]
                     }
                     [first, .., last] => {
                         for (pattern, start, end) in [(first, open_start, false), (last, false, open_end)] {
                             if let WordPattern::Exact(word) | WordPattern::Written(word) = pattern {
-                                *pattern = open(word, start, end);
+                                *pattern = affix_pattern(word, start, end);
                             }
                         }
                     }
@@ -187,11 +196,11 @@ impl<'t, 's> WordPredicates<'t, 's> {
         patterns
     }
 
-    /// Patterns of the words of an address, between those that stand at the start and the end of a hostname.
-    fn address(&self, text: &str, start: bool, end: Option<bool>) -> Vec<WordPattern> {
+    /// Patterns of the words of a URI, between those that stand at the start and the end of a hostname.
+    fn uri_patterns(&self, text: &str, start: bool, end: Option<bool>) -> Vec<WordPattern> {
         let is_hostname = self.target.matching().mode == MatchMode::Uri(UriPart::Hostname);
         let [first, last] = UriPart::ANCHORS.map(|anchor| WordPattern::Exact(anchor.to_owned()));
-        let mut patterns = self.exact(text, true);
+        let mut patterns = self.word_patterns(text, WordForm::Stem);
         if start {
             patterns.insert(0, first);
         }
@@ -201,8 +210,8 @@ impl<'t, 's> WordPredicates<'t, 's> {
         patterns
     }
 
-    /// Patterns of exactly the words of a text: by their stems, or by their written form.
-    fn exact(&self, text: &str, stemmed: bool) -> Vec<WordPattern> {
+    /// Patterns of the whole words of a text, in one of their forms.
+    fn word_patterns(&self, text: &str, form: WordForm) -> Vec<WordPattern> {
         let of_language = |language| FieldAnalyzer::new(&self.matching, language);
         // If the field's words have no stems, the two are equal.
         let has_stems = self.mixed || of_language(self.language).is_stemming();
@@ -213,9 +222,9 @@ impl<'t, 's> WordPredicates<'t, 's> {
         if !self.annotations.implicit_transforms {
             return vec![exact(text)];
         }
-        let analyzer = self.analyzer(stemmed);
+        let analyzer = self.analyzer(form);
         let mut patterns = Vec::new();
-        let is_stemmed = stemmed && self.stems && self.annotations.normalize_case;
+        let is_stemmed = form == WordForm::Stem && self.stems && self.annotations.normalize_case;
         if !is_stemmed || !analyzer.is_stemming() && !self.mixed {
             analyzer.tokens(text, |token| patterns.push(exact(token.written)));
             return patterns;
@@ -241,9 +250,9 @@ impl<'t, 's> WordPredicates<'t, 's> {
         let value = self.folded(text);
         let pattern = match self.or_default(matching) {
             TermMatch::Word | TermMatch::Regex | TermMatch::Uri { .. } => WordPattern::Exact(value),
-            TermMatch::Prefix => open(&value, false, true),
-            TermMatch::Suffix => open(&value, true, false),
-            TermMatch::Substring => open(&value, true, true),
+            TermMatch::Prefix => affix_pattern(&value, false, true),
+            TermMatch::Suffix => affix_pattern(&value, true, false),
+            TermMatch::Substring => affix_pattern(&value, true, true),
             TermMatch::Fuzzy { max_edit_distance, prefix_length, prefix } => WordPattern::Fuzzy {
                 word: value,
                 max_edits: *max_edit_distance,
@@ -276,9 +285,12 @@ impl<'t, 's> WordPredicates<'t, 's> {
         }
     }
 
-    fn analyzer(&self, stemmed: bool) -> FieldAnalyzer {
+    fn analyzer(&self, form: WordForm) -> FieldAnalyzer {
         let analyzer = self.annotated(FieldAnalyzer::new(&self.matching, self.language));
-        if stemmed { analyzer } else { analyzer.without_stemming() }
+        match form {
+            WordForm::Stem => analyzer,
+            WordForm::Written => analyzer.without_stemming(),
+        }
     }
 
     /// The analyzer with the settings of the term's annotations.
@@ -300,7 +312,8 @@ impl<'t, 's> WordPredicates<'t, 's> {
     }
 }
 
-fn open(word: &str, start: bool, end: bool) -> WordPattern {
+/// Pattern of words that begin with a text, unless `start` is open, and end with it, unless `end` is.
+fn affix_pattern(word: &str, start: bool, end: bool) -> WordPattern {
     let word = word.to_owned();
     match (start, end) {
         (false, false) => WordPattern::Exact(word),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use millrace_document::DataType;
 use millrace_query::{ItemAnnotations, QueryItem, QueryNumber, RangeBound, TermMatch};
 
-use super::{ItemPosition, TreeBuilder, wrong};
+use super::{ItemScope, TreeBuilder, wrong};
 use crate::target::{self, PredicateTarget};
 use crate::words::WordPredicates;
 use crate::{Error, PlanNode, Predicate, number};
@@ -19,11 +19,11 @@ impl TreeBuilder<'_> {
         field: &str,
         bounds: (RangeBound, RangeBound),
         annotations: &ItemAnnotations,
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
     ) -> Result<PlanNode, Error> {
         let text = described(bounds);
         let languages = self.languages();
-        self.each(field, place, annotations, &text, |target| match bounds {
+        self.term_in_fields(field, scope, annotations, &text, |target| match bounds {
             // A number is a word in a field of words.
             (RangeBound::Inclusive(low), RangeBound::Inclusive(high))
                 if low == high && target::holds_text(target.value_type) =>
@@ -42,9 +42,9 @@ impl TreeBuilder<'_> {
     pub(super) fn join_ranges(
         &mut self,
         items: &[QueryItem],
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
     ) -> Option<Vec<QueryItem>> {
-        if place.element.is_some() || items.iter().filter(|item| plain(item).is_some()).nth(1).is_none() {
+        if scope.element.is_some() || items.iter().filter(|item| plain(item).is_some()).nth(1).is_none() {
             return None;
         }
         let known = self.joined_ranges.len();

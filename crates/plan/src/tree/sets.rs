@@ -2,7 +2,7 @@
 
 use millrace_query::{ItemAnnotations, WeightedOperator};
 
-use super::{ItemPosition, TreeBuilder, wrong};
+use super::{ItemScope, TreeBuilder, wrong};
 use crate::target::{self, PredicateTarget};
 use crate::words::{PlanLanguages, WordPredicates};
 use crate::{Error, PlanNode, Predicate, number};
@@ -12,13 +12,15 @@ impl TreeBuilder<'_> {
     pub(super) fn set(
         &mut self,
         field: &str,
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
         annotations: &ItemAnnotations,
         values: &[String],
     ) -> Result<PlanNode, Error> {
         let weighted: Vec<(&str, i32)> = values.iter().map(|value| (value.as_str(), 1)).collect();
         let languages = self.languages();
-        self.each(field, place, annotations, "in", |target| any_of(target, annotations, languages, &weighted))
+        self.term_in_fields(field, scope, annotations, "in", |target| {
+            any_of(target, annotations, languages, &weighted)
+        })
     }
 
     /// Condition on weighted tokens: presence of any, or a threshold on their dot product.
@@ -28,7 +30,7 @@ impl TreeBuilder<'_> {
         field: &str,
         tokens: &[(String, i32)],
         annotations: &ItemAnnotations,
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
     ) -> Result<PlanNode, Error> {
         let (name, above) = match operator {
             WeightedOperator::WeightedSet => ("weightedSet", None),
@@ -39,7 +41,7 @@ impl TreeBuilder<'_> {
         let first = self.leaves.len();
         let tokens: Vec<(&str, i32)> =
             tokens.iter().map(|(token, weight)| (token.as_str(), *weight)).collect();
-        let node = self.each(field, place, annotations, name, |target| {
+        let node = self.term_in_fields(field, scope, annotations, name, |target| {
             any_of(target, annotations, languages, &tokens)
         })?;
         for leaf in &mut self.leaves[first..] {

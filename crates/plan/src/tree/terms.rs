@@ -6,7 +6,7 @@ use millrace_linguistics::{FieldAnalyzer, TextLanguage, segments};
 use millrace_query::{ItemAnnotations, QueryItem, TermMatch, TermText, WordComposite};
 use millrace_schema::{MatchMode, literal_name};
 
-use super::{ItemPosition, TreeBuilder, or, single, wrong};
+use super::{ItemScope, TreeBuilder, or, single, wrong};
 use crate::target::PredicateTarget;
 use crate::words::{PlanLanguages, WordPredicates};
 use crate::{Error, LeafId, PlanNode, Predicate, TermId, WordPattern};
@@ -17,29 +17,29 @@ impl TreeBuilder<'_> {
         &mut self,
         item: &QueryItem,
         field: &str,
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
     ) -> Result<PlanNode, Error> {
-        if field == "sddocname" && place.element.is_none() {
+        if field == "sddocname" && scope.element.is_none() {
             return Ok(self.document_type(item));
         }
         let annotations = annotations(item);
-        let targets = self.targets(field, place)?;
-        if place.typed && targets.iter().all(|target| target.matching().mode == MatchMode::Text) {
+        let targets = self.targets(field, scope)?;
+        if scope.typed && targets.iter().all(|target| target.matching().mode == MatchMode::Text) {
             let words = segmented(item);
             if words.len() > 1 {
                 let nodes =
-                    words.iter().map(|word| self.term(word, field, place)).collect::<Result<_, _>>()?;
+                    words.iter().map(|word| self.term(word, field, scope)).collect::<Result<_, _>>()?;
                 return Ok(PlanNode::And(nodes));
             }
         }
         if let Some(grams) = self.grams(item, &targets) {
-            return self.needed(&grams, place);
+            return self.needed(&grams, scope);
         }
-        self.note_literals(item, field, &targets, place);
+        self.note_literals(item, field, &targets, scope);
         let languages = self.languages();
         let number = self.terms.len();
         let predicates = |target: &PredicateTarget<'_>| predicates(item, target, languages);
-        let node = self.each_of(&targets, place, annotations, &text(item), predicates)?;
+        let node = self.term_in_targets(&targets, scope, annotations, &text(item), predicates)?;
         if let (QueryItem::Alternatives { words, .. }, Some(term)) = (item, self.terms.get_mut(number)) {
             term.alternatives = words.iter().map(|(word, _)| word.clone()).collect();
         }
@@ -47,14 +47,14 @@ impl TreeBuilder<'_> {
     }
 
     /// Words near each other, within each field denoted by the name.
-    pub(super) fn near(&mut self, item: &QueryItem, place: ItemPosition<'_>) -> Result<PlanNode, Error> {
+    pub(super) fn near(&mut self, item: &QueryItem, scope: ItemScope<'_>) -> Result<PlanNode, Error> {
         let QueryItem::Near { field, words, excluded, distance, exclusion_distance, ordered, .. } = item
         else {
             return Ok(PlanNode::False);
         };
-        let targets = self.targets(field, place)?;
+        let targets = self.targets(field, scope)?;
         for word in words {
-            self.note_literals(word, field, &targets, place);
+            self.note_literals(word, field, &targets, scope);
         }
         let is_one = targets.len() == 1;
         let terms: Vec<Option<TermId>> =
@@ -64,7 +64,7 @@ impl TreeBuilder<'_> {
             if !target.is_text() {
                 let reason =
                     "near and onear need a field whose text is split into words; write: indexing: index";
-                if is_one && !place.typed {
+                if is_one && !scope.typed {
                     return Err(wrong(&target.path, reason));
                 }
                 continue;
@@ -132,10 +132,10 @@ impl TreeBuilder<'_> {
         item: &QueryItem,
         field: &str,
         targets: &[PredicateTarget<'_>],
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
     ) {
         let [target] = targets else { return };
-        if target.field.has_literal && place.element.is_none() && !self.schema.fieldsets.contains_key(field) {
+        if target.field.has_literal && scope.element.is_none() && !self.schema.fieldsets.contains_key(field) {
             let literal = literal_name(&target.field.name);
             let mut words = Vec::new();
             written_words(item, &mut words);

@@ -7,7 +7,7 @@ use millrace_query::{
 };
 use millrace_schema::{MatchMode, Schema};
 
-use super::{ItemPosition, TreeBuilder};
+use super::{ItemScope, TreeBuilder};
 use crate::target::{self, PredicateTarget, plain_matching};
 use crate::{Error, PlanNode};
 
@@ -90,10 +90,10 @@ impl TreeBuilder<'_> {
     pub(super) fn user_text(
         &mut self,
         text: &UserText,
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
     ) -> Result<Option<PlanNode>, Error> {
         let item = match text.grammar.syntax {
-            TextSyntax::None => self.words_of(text, place)?,
+            TextSyntax::None => self.words_of(text, scope)?,
             TextSyntax::Simple | TextSyntax::Web | TextSyntax::Advanced => {
                 let (schema, known_elsewhere) = (self.schema, self.context.known_elsewhere);
                 // A field of another schema of the query is a field, so that all schemas read the same query:
@@ -106,7 +106,7 @@ impl TreeBuilder<'_> {
             }
         };
         match item {
-            Some(item) => self.typed(&item, place, text.grammar.syntax != TextSyntax::Advanced),
+            Some(item) => self.typed(&item, scope, text.grammar.syntax != TextSyntax::Advanced),
             None if text.allow_empty => Ok(None),
             None => Err(Error::Empty(text.text.clone())),
         }
@@ -117,37 +117,38 @@ impl TreeBuilder<'_> {
     pub(super) fn typed(
         &mut self,
         item: &QueryItem,
-        place: ItemPosition<'_>,
+        scope: ItemScope<'_>,
         folds: bool,
     ) -> Result<Option<PlanNode>, Error> {
         let before = self.leaves.len();
         self.unknown.take();
         let restricted = restricted(item);
-        let place = ItemPosition { typed: true, ..place };
-        let item = self.apart(restricted.as_ref().unwrap_or(item), place, folds);
-        let node = self.node(&item, place)?;
+        let scope = ItemScope { typed: true, ..scope };
+        let item = self.split_at_punctuation(restricted.as_ref().unwrap_or(item), scope, folds);
+        let node = self.node(&item, scope)?;
         match self.unknown.take() {
             Some(error) if self.leaves.len() == before => Err(error),
             _ => Ok(node),
         }
     }
 
-    /// Typed text whose words are taken apart at punctuation, unless they are in quotes or their field has
+    /// Typed text whose terms are split at punctuation, unless they are in quotes or their field has
     /// `query-command: phrase-segmenting`: all of them must match, anywhere in the field.
-    fn apart(&self, item: &QueryItem, place: ItemPosition<'_>, folds: bool) -> QueryItem {
+    fn split_at_punctuation(&self, item: &QueryItem, scope: ItemScope<'_>, folds: bool) -> QueryItem {
         // What punctuation joins is among the conditions of a conjunction, or a weak one.
         let folded = |items: &[QueryItem]| -> Vec<QueryItem> {
-            let parts = items.iter().map(|item| match (item, self.apart(item, place, folds)) {
-                (QueryItem::Term { .. }, QueryItem::And(words)) => words,
-                (_, other) => vec![other],
-            });
+            let parts =
+                items.iter().map(|item| match (item, self.split_at_punctuation(item, scope, folds)) {
+                    (QueryItem::Term { .. }, QueryItem::And(words)) => words,
+                    (_, other) => vec![other],
+                });
             parts.flatten().collect()
         };
         let each = |items: &[QueryItem]| -> Vec<QueryItem> {
-            items.iter().map(|item| self.apart(item, place, folds)).collect()
+            items.iter().map(|item| self.split_at_punctuation(item, scope, folds)).collect()
         };
         match item {
-            QueryItem::Term { .. } => self.words_apart(item, place).unwrap_or_else(|| item.clone()),
+            QueryItem::Term { .. } => self.split_words(item, scope).unwrap_or_else(|| item.clone()),
             QueryItem::And(items) => QueryItem::And(folded(items)),
             QueryItem::WeakAnd { children, target_hits, annotations } => QueryItem::WeakAnd {
                 children: if folds { folded(children) } else { each(children) },
@@ -157,7 +158,7 @@ impl TreeBuilder<'_> {
             QueryItem::Or(items) => QueryItem::Or(each(items)),
             QueryItem::Rank(items) => QueryItem::Rank(each(items)),
             QueryItem::Not { positive, negatives } => QueryItem::Not {
-                positive: Box::new(self.apart(positive, place, folds)),
+                positive: Box::new(self.split_at_punctuation(positive, scope, folds)),
                 negatives: each(negatives),
             },
             other => other.clone(),
@@ -166,7 +167,7 @@ impl TreeBuilder<'_> {
 
     /// The words of a typed term, each connected to the one before it, beside the whole for fields that are
     /// not split into words; `None` if it has only one word, or stays in one piece.
-    fn words_apart(&self, item: &QueryItem, place: ItemPosition<'_>) -> Option<QueryItem> {
+    fn split_words(&self, item: &QueryItem, scope: ItemScope<'_>) -> Option<QueryItem> {
         let QueryItem::Term { field, text, matching: TermMatch::Word, annotations } = item else {
             return None;
         };
@@ -176,7 +177,7 @@ impl TreeBuilder<'_> {
         if is_one || segments(&text.text).is_some() {
             return None;
         }
-        let targets = self.targets(field, place).ok()?;
+        let targets = self.targets(field, scope).ok()?;
         let is_split =
             |target: &&PredicateTarget<'_>| target.is_text() && target.matching().mode == MatchMode::Text;
         let matching = targets.iter().find(is_split)?.matching().of_queries();
@@ -188,8 +189,8 @@ impl TreeBuilder<'_> {
         let mut words = Vec::new();
         FieldAnalyzer::new(&matching, language).tokens(&text.text, |token| {
             let mut annotations = annotations.clone();
-            if let Ok(place @ 1..) = i32::try_from(words.len()) {
-                annotations.id = Some(-place);
+            if let Ok(number @ 1..) = i32::try_from(words.len()) {
+                annotations.id = Some(-number);
             }
             words.push(QueryItem::Term {
                 field: field.clone(),
@@ -218,8 +219,8 @@ impl TreeBuilder<'_> {
     }
 
     /// All words of the text, combined as its grammar specifies.
-    fn words_of(&self, text: &UserText, place: ItemPosition<'_>) -> Result<Option<QueryItem>, Error> {
-        let targets = self.targets(&text.field, place)?;
+    fn words_of(&self, text: &UserText, scope: ItemScope<'_>) -> Result<Option<QueryItem>, Error> {
+        let targets = self.targets(&text.field, scope)?;
         let matching = match targets.iter().find(|target| target.is_text()) {
             Some(target) => target.matching().of_queries(),
             None => plain_matching(),

@@ -4,14 +4,14 @@ use millrace_document::DataType;
 use millrace_query::NearestNeighbor;
 use millrace_tensor::{DimensionKind, Tensor, TensorType};
 
-use super::{ItemPosition, TreeBuilder, wrong};
+use super::{ItemScope, TreeBuilder, wrong};
 use crate::{Error, PlanNode, Predicate};
 
 impl TreeBuilder<'_> {
     /// Nearest-neighbour condition on the vectors of a field.
     pub(super) fn nearest(&mut self, nearest: &NearestNeighbor) -> Result<PlanNode, Error> {
-        let place = ItemPosition { element: None, typed: false };
-        let targets = self.targets(&nearest.field, place)?;
+        let scope = ItemScope { element: None, typed: false };
+        let targets = self.targets(&nearest.field, scope)?;
         let Some(target) = targets.first() else { return Ok(PlanNode::False) };
         let DataType::Tensor(tensor_type) = &target.field.data_type else {
             let reason =

@@ -1,10 +1,10 @@
-//! Geographic conditions (within a distance of a position, or in a box), and those of predicate fields.
+//! Geographic conditions: within a distance of a position, or in a box.
 
 use millrace_document::DataType;
 use millrace_query::ItemAnnotations;
 
-use super::{ItemPosition, TreeBuilder, wrong};
-use crate::{Error, PlanNode, Predicate, QueryAttributes};
+use super::{ItemScope, TreeBuilder, wrong};
+use crate::{Error, PlanNode, Predicate};
 
 impl TreeBuilder<'_> {
     /// Condition for at most `radius_km` from a position, given by latitude and longitude; a negative radius
@@ -34,23 +34,6 @@ impl TreeBuilder<'_> {
         self.geo(field, annotations, &Predicate::GeoBox(corners))
     }
 
-    /// Condition for predicates that hold for the attributes of the query.
-    pub(super) fn conditions(
-        &mut self,
-        field: &str,
-        attributes: &QueryAttributes,
-        annotations: &ItemAnnotations,
-    ) -> Result<PlanNode, Error> {
-        let place = ItemPosition { element: None, typed: false };
-        self.each(field, place, annotations, field, |target| match target.value_type {
-            DataType::Predicate => Ok(Some(Predicate::Conditions(attributes.clone()))),
-            other => Err(wrong(
-                &target.path,
-                format!("it holds {other}; predicate(…) needs a field of the type predicate"),
-            )),
-        })
-    }
-
     /// Without a name, the position field is used.
     fn geo(
         &mut self,
@@ -58,13 +41,13 @@ impl TreeBuilder<'_> {
         annotations: &ItemAnnotations,
         predicate: &Predicate,
     ) -> Result<PlanNode, Error> {
-        let place = ItemPosition { element: None, typed: false };
+        let scope = ItemScope { element: None, typed: false };
         let only = || self.schema.fields.values().find(|field| holds_positions(&field.data_type));
         let field = match only() {
             Some(only) if field.is_empty() => &only.name,
             _ => field,
         };
-        self.each(field, place, annotations, field, |target| match target.value_type {
+        self.term_in_fields(field, scope, annotations, field, |target| match target.value_type {
             DataType::Position => Ok(Some(predicate.clone())),
             other => Err(wrong(
                 &target.path,
