@@ -73,7 +73,7 @@ pub fn run_all(
     deadline: &SearchDeadline,
 ) -> Result<Vec<PassOutcome>, Error> {
     let mut session = ShareSession::new(searches.to_vec(), deadline)?;
-    let mut gathering = SearchGathering::local(searches.iter().map(|(search, _)| *search).collect());
+    let mut gathering = SearchGathering::in_process(searches.iter().map(|(search, _)| *search).collect());
     let (mut watch, mut merging) = (StepStopwatch::start(), Duration::ZERO);
     let mut replies = Vec::new();
     loop {
@@ -98,7 +98,7 @@ pub fn run_all(
 }
 
 /// A hit of some node: the node's number, chunk, document.
-type PlaceOfHit = (u32, usize, u16);
+type HitOfNode = (u32, usize, u16);
 
 impl SearchGathering {
     /// Begins a gathering: call [`SearchGathering::next`] first with no replies.
@@ -109,7 +109,7 @@ impl SearchGathering {
 
 impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
     /// Begins a gathering over one session in this process.
-    fn local(searches: Vec<S>) -> Self {
+    fn in_process(searches: Vec<S>) -> Self {
         Self::over(searches, 1, true)
     }
 
@@ -144,11 +144,11 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
             }
             GatheringStep::Share => {
                 self.merge(replies)?;
-                self.after(GatheringStep::Share)
+                self.ask_next(GatheringStep::Share)
             }
             GatheringStep::Second => {
                 self.rescore(replies, LaterPhase::Second)?;
-                self.after(GatheringStep::Second)
+                self.ask_next(GatheringStep::Second)
             }
             GatheringStep::ToNormalize => {
                 let asks = self.normalize(replies)?;
@@ -156,16 +156,16 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
             }
             GatheringStep::Global => {
                 self.rescore(replies, LaterPhase::Global)?;
-                self.after(GatheringStep::Global)
+                self.ask_next(GatheringStep::Global)
             }
             GatheringStep::Fill => {
                 self.fill(replies)?;
-                self.after(GatheringStep::Fill)
+                self.ask_next(GatheringStep::Fill)
             }
             GatheringStep::FillGroups => {
                 let [ShareReply::GroupHits(hits)] = &mut replies[..] else { return Err(Error::Share) };
                 let hits = std::mem::take(hits);
-                self.found(Some(hits))
+                self.finish(Some(hits))
             }
         }
     }
@@ -173,7 +173,7 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
     fn ask(&mut self, step: GatheringStep, asks: Vec<ShareRequest>) -> Result<GatheringNext, Error> {
         self.step = step;
         match asks.is_empty() {
-            true => self.found(None),
+            true => self.finish(None),
             false => Ok(GatheringNext::Ask(asks)),
         }
     }
@@ -186,8 +186,8 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
         self.ask(GatheringStep::Share, vec![ask; self.nodes])
     }
 
-    /// Returns the action after a step that has put the hits in order, or filled them.
-    fn after(&mut self, step: GatheringStep) -> Result<GatheringNext, Error> {
+    /// Requests what comes after a step that has put the hits in order, or filled them.
+    fn ask_next(&mut self, step: GatheringStep) -> Result<GatheringNext, Error> {
         let has = |phase: LaterPhase| self.schemas.iter().any(|merged| merged.hits_of(phase).is_some());
         match step {
             GatheringStep::Share if has(LaterPhase::Second) => {
@@ -211,7 +211,7 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
                 let references = self.groups.iter().flat_map(|groups| groups.paged.references()).collect();
                 self.ask(GatheringStep::FillGroups, vec![ShareRequest::FillGroups(references)])
             }
-            _ => self.found(None),
+            _ => self.finish(None),
         }
     }
 
@@ -237,9 +237,9 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
                 return Err(Error::Share);
             }
             let first_part = node.saturating_mul(self.searches.len() as u32);
-            for (place, of_schema) in schemas.into_iter().enumerate() {
-                let groups = self.schemas[place].add(node, of_schema);
-                groupings.add(place, groups, first_part)?;
+            for (schema, of_schema) in schemas.into_iter().enumerate() {
+                let groups = self.schemas[schema].add(node, of_schema);
+                groupings.add(schema, groups, first_part)?;
             }
         }
         self.groups = groupings.finish();
@@ -255,14 +255,14 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
     /// Chosen hits, by node and schema.
     fn reranks(
         &self,
-        chosen: impl Fn(&MergedHits) -> Option<&[(PlaceOfHit, f64)]>,
+        chosen: impl Fn(&MergedHits) -> Option<&[(HitOfNode, f64)]>,
     ) -> Vec<Vec<RerankRequest>> {
         let mut nodes = vec![vec![RerankRequest::default(); self.schemas.len()]; self.nodes];
         for (at, merged) in self.schemas.iter().enumerate() {
             nodes.iter_mut().for_each(|schemas| schemas[at].max = merged.max);
-            for (place, score) in chosen(merged).unwrap_or_default() {
-                let (node, chunk, document) = *place;
-                let rank = merged.phases.as_ref().map_or(0, |phases| phases.first_rank(place));
+            for (hit, score) in chosen(merged).unwrap_or_default() {
+                let (node, chunk, document) = *hit;
+                let rank = merged.phases.as_ref().map_or(0, |phases| phases.first_rank(hit));
                 nodes[node as usize][at].hits.push((chunk, document, *score, rank));
             }
         }
@@ -342,7 +342,7 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
 
     /// Returns the outcome. `hits` are those of groups, by request and document summary, where they were
     /// asked for; else they came with the shares.
-    fn found(&mut self, hits: Option<Vec<Vec<ResultHit>>>) -> Result<GatheringNext, Error> {
+    fn finish(&mut self, hits: Option<Vec<Vec<ResultHit>>>) -> Result<GatheringNext, Error> {
         let schemas = std::mem::take(&mut self.schemas).into_iter().zip(&self.searches);
         let mut outcomes: Vec<PassOutcome> = schemas.map(|(merged, search)| merged.finish(search)).collect();
         let mut hits = hits.map(Vec::into_iter);
@@ -366,10 +366,10 @@ struct MergedHits {
     /// Number of nodes that have hits, each its own in order.
     nodes: usize,
     wanted: usize,
-    best: Vec<(PlaceOfHit, f64)>,
+    best: Vec<(HitOfNode, f64)>,
     max: Option<f64>,
     /// The order of the hits, if later phases determine it.
-    phases: Option<PhaseRanking<PlaceOfHit>>,
+    phases: Option<PhaseRanking<HitOfNode>>,
 }
 
 impl MergedHits {
@@ -382,19 +382,19 @@ impl MergedHits {
         self.hits.extend(of_schema.hits.into_iter().zip(keys));
         if let Some(best) = of_schema.best {
             self.max = self.max.into_iter().chain(best.max).reduce(f64::max);
-            let place = |(chunk, document, score)| ((node, chunk, document), score);
-            self.best.extend(best.hits.into_iter().map(place));
+            let of_node = |(chunk, document, score)| ((node, chunk, document), score);
+            self.best.extend(best.hits.into_iter().map(of_node));
         }
         of_schema.groups
     }
 
     /// The hits that a phase ranks, if it takes place.
-    fn hits_of(&self, phase: LaterPhase) -> Option<&[(PlaceOfHit, f64)]> {
+    fn hits_of(&self, phase: LaterPhase) -> Option<&[(HitOfNode, f64)]> {
         self.phases.as_ref()?.hits_of(phase)
     }
 
     /// The hits that are returned, if later phases determine their order.
-    fn returned(&self) -> Option<&[(PlaceOfHit, f64)]> {
+    fn returned(&self) -> Option<&[(HitOfNode, f64)]> {
         Some(self.phases.as_ref()?.best(self.wanted))
     }
 
@@ -434,7 +434,7 @@ impl MergedHits {
 /// Returns the numbers that nodes have sent for hits, in the order of the hits; `None` if a node ran out of
 /// time.
 fn in_order(
-    hits: &[(PlaceOfHit, f64)],
+    hits: &[(HitOfNode, f64)],
     nodes: &[Vec<Option<Vec<f64>>>],
     schema: usize,
 ) -> Result<Option<Vec<f64>>, Error> {
@@ -514,8 +514,8 @@ impl MergedGroups {
             None => paged.fill(&mut |summary, references| {
                 let summary = summary.map(str::to_owned);
                 let filled = references.iter().map(|hit| {
-                    let place = (hit.part, hit.chunk, hit.document);
-                    let hit = hits.get(&(summary.clone(), place)).ok_or(Error::Share)?;
+                    let key = (hit.part, hit.chunk, hit.document);
+                    let hit = hits.get(&(summary.clone(), key)).ok_or(Error::Share)?;
                     // A document can be in thousands of groups.
                     memory.take(hit.memory_bytes())?;
                     Ok(hit.clone())

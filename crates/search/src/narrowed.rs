@@ -44,9 +44,9 @@ impl<V: View> SelectedView<V> {
                 narrowed.complete = false;
             } else {
                 let documents = SelectedDocuments::read(&narrowed.view, schema, &fields, number)?;
-                for place in (0..chunk.documents).filter(|place| is_live(chunk, *place)) {
-                    let passes = documents.at(place).is_some_and(|document| matches(&document));
-                    live[place / 64] |= u64::from(passes) << (place % 64);
+                for document in (0..chunk.documents).filter(|document| is_live(chunk, *document)) {
+                    let passes = documents.at(document).is_some_and(|document| matches(&document));
+                    live[document / 64] |= u64::from(passes) << (document % 64);
                 }
             }
             chunk.live = Some(live);
@@ -82,11 +82,11 @@ impl<V: View> View for SelectedView<V> {
     }
 }
 
-pub(crate) fn is_live(chunk: &ViewChunk, place: usize) -> bool {
+pub(crate) fn is_live(chunk: &ViewChunk, document: usize) -> bool {
     chunk
         .live
         .as_ref()
-        .is_none_or(|live| live.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1))
+        .is_none_or(|live| live.get(document / 64).is_some_and(|word| word >> (document % 64) & 1 == 1))
 }
 
 /// The documents of a chunk, as far as a selection looks at them.
@@ -111,12 +111,12 @@ impl<'s> SelectedDocuments<'s> {
         Ok(SelectedDocuments { ids: column(&ColumnKey::id())?, fields })
     }
 
-    fn at(&self, place: usize) -> Option<Document> {
+    fn at(&self, document: usize) -> Option<Document> {
         let Some(Column::Bytes(ids)) = &self.ids else { return None };
-        let id = DocumentId::parse(std::str::from_utf8(ids.get(place)?).ok()?).ok()?;
+        let id = DocumentId::parse(std::str::from_utf8(ids.get(document)?).ok()?).ok()?;
         let mut fields = Vec::with_capacity(self.fields.len());
         for (name, data_type, column) in &self.fields {
-            let value = millrace_column::value(column, data_type, place);
+            let value = millrace_column::value(column, data_type, document);
             fields.extend(value.map(|value| (Arc::clone(*name), value)));
         }
         Some(Document { id, fields })

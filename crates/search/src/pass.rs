@@ -69,7 +69,7 @@ impl PreparedSearch {
     /// # Errors
     /// A column cannot be read.
     pub fn matched(&self, view: &dyn View, deadline: &SearchDeadline) -> Result<Option<u64>, Error> {
-        let pass = SearchPass::demanding(self, view, RankingDemands::default(), deadline)?;
+        let pass = SearchPass::with_demands(self, view, RankingDemands::default(), deadline)?;
         let is_selected = pass.narrowed.as_ref().is_none_or(|narrowed| narrowed.is_complete());
         let matches = &pass.matches;
         let count = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
@@ -81,11 +81,11 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
     /// Matches the documents of a view.
     pub fn new(search: S, view: V, deadline: &SearchDeadline) -> Result<Self, Error> {
         let demands = search.profile.demands(&search.plan);
-        SearchPass::demanding(search, view, demands, deadline)
+        SearchPass::with_demands(search, view, demands, deadline)
     }
 
-    /// The same with other data for ranking.
-    fn demanding(
+    /// Matches the documents of a view, with the match data that is asked for.
+    fn with_demands(
         search: S,
         view: V,
         demands: RankingDemands,
@@ -112,7 +112,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
 
     /// Ranks or sorts, groups and fills. If later phases rank hits together with those of other nodes, it
     /// ranks only by the first, and fills no hits.
-    pub fn found(&mut self, part: u32, deadline: &SearchDeadline) -> Result<PassResult, Error> {
+    pub fn finish(&mut self, part: u32, deadline: &SearchDeadline) -> Result<PassResult, Error> {
         let mut trace = self.trace;
         let mut watch = StepStopwatch::start();
         let mut first = self.search.first_phase(self.view(), &self.matches, deadline)?;
@@ -188,7 +188,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
 
 fn live_documents(view: &dyn View) -> u64 {
     let live = |chunk: &millrace_column::ViewChunk| {
-        (0..chunk.documents).filter(|place| is_live(chunk, *place)).count()
+        (0..chunk.documents).filter(|document| is_live(chunk, *document)).count()
     };
     let count = |chunk: &millrace_column::ViewChunk| match &chunk.live {
         None => chunk.documents,

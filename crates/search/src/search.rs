@@ -268,8 +268,8 @@ impl PreparedSearch {
                         break;
                     }
                     let live: Vec<u16> = (0..chunk.documents)
-                        .filter(|place| is_live(chunk, *place))
-                        .map(|place| place as u16)
+                        .filter(|document| is_live(chunk, *document))
+                        .map(|document| document as u16)
                         .collect();
                     execution.collect(view, number, &live, &[])?;
                     counted.count(&execution)?;
@@ -308,14 +308,14 @@ impl PreparedSearch {
             return Ok(Vec::new());
         }
         let filler = SummaryFiller::new(&self.plan, summary, &self.styles)?;
-        let places: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
+        let documents: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
         let ranked: Vec<RankedHit> = hits.iter().map(SortedHit::ranked).collect();
         let over = RankedDocuments { plan: &self.plan, view, matches };
         let shown = self.features(&over, summary, &ranked, known, deadline)?;
         let keys = hits.iter().flat_map(|hit| &hit.keys).map(SortValue::memory_bytes).sum::<usize>();
         self.plan.memory.take(keys + hits.len() * size_of::<ResultHit>())?;
-        let ids = ids(view, &places)?;
-        let filled = filler.fill(view, &places)?.into_iter().zip(shown).zip(ids).zip(hits);
+        let ids = ids(view, &documents)?;
+        let filled = filler.fill(view, &documents)?.into_iter().zip(shown).zip(ids).zip(hits);
         let hits = filled.map(|(((mut fields, shown), id), hit)| {
             if let Some((_, features)) = shown.iter().find(|(name, _)| *name == SUMMARY_FEATURES) {
                 filler.select_elements(&mut fields, |name| {
@@ -402,10 +402,10 @@ pub(crate) struct OrderedHits {
 }
 
 /// The ids of documents, in order.
-fn ids(view: &dyn View, places: &[(usize, u16)]) -> Result<Vec<DocumentId>, Error> {
+fn ids(view: &dyn View, documents: &[(usize, u16)]) -> Result<Vec<DocumentId>, Error> {
     let mut columns: std::collections::BTreeMap<usize, Option<Column>> = std::collections::BTreeMap::new();
-    let mut ids = Vec::with_capacity(places.len());
-    for (chunk, document) in places {
+    let mut ids = Vec::with_capacity(documents.len());
+    for (chunk, document) in documents {
         if !columns.contains_key(chunk) {
             let column = view.columns(&ColumnKey::id(), *chunk..*chunk + 1)?.into_iter().next().flatten();
             columns.insert(*chunk, column);

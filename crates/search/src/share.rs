@@ -21,7 +21,7 @@ use crate::pass::{BestOfPass, SearchPass, assert_grouped};
 use crate::trace::StepStopwatch;
 use crate::{Error, PassOutcome, PreparedSearch, SearchDeadline, SearchTrace, SortedHit};
 
-/// Question to a node while a query runs over several. Each asks for results of every schema, in order.
+/// Request to a node while a query runs over several. Each is for results of every schema, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ShareRequest {
     /// Statistics of words over its documents.
@@ -53,7 +53,7 @@ pub struct RerankRequest {
     pub(crate) max: Option<f64>,
 }
 
-/// Answer of a node to an [`ShareRequest`], for each schema in order.
+/// Reply of a node to a [`ShareRequest`], for each schema in order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ShareReply {
     /// Answer to [`ShareRequest::Statistics`].
@@ -113,11 +113,11 @@ impl ShareReply {
         }
     }
 
-    /// Substitute for the answer of a node that does not answer in time, for `schemas` schemas: it has no
-    /// documents, and coverage says so. `None` if the question was about hits of that node.
-    pub fn of_nobody(ask: &ShareRequest, schemas: usize) -> Option<ShareReply> {
-        let has_none = |agains: &[RerankRequest]| agains.iter().all(|again| again.hits.is_empty());
-        let nothing = || SchemaShare {
+    /// Substitute for the reply of a node that does not reply in time, for `schemas` schemas: it has no
+    /// documents, and coverage says so. `None` if the request was about hits of that node.
+    pub fn without_documents(request: &ShareRequest, schemas: usize) -> Option<ShareReply> {
+        let has_none = |reranks: &[RerankRequest]| reranks.iter().all(|rerank| rerank.hits.is_empty());
+        let empty = || SchemaShare {
             total_count: 0,
             hits: Vec::new(),
             collapse_keys: Vec::new(),
@@ -125,26 +125,26 @@ impl ShareReply {
             coverage: SearchCoverage { timed_out: true, ..SearchCoverage::default() },
             groups: Vec::new(),
         };
-        match ask {
+        match request {
             ShareRequest::Statistics => {
                 Some(ShareReply::Statistics(vec![TermStatistics::default(); schemas]))
             }
             ShareRequest::Share(_) | ShareRequest::LocalShare(_) => Some(ShareReply::Share(NodeShare {
-                schemas: (0..schemas).map(|_| nothing()).collect(),
+                schemas: (0..schemas).map(|_| empty()).collect(),
                 trace: Vec::new(),
             })),
-            ShareRequest::Second(agains) => {
-                has_none(agains).then(|| ShareReply::Scores(vec![Some(Vec::new()); schemas]))
+            ShareRequest::Second(reranks) => {
+                has_none(reranks).then(|| ShareReply::Scores(vec![Some(Vec::new()); schemas]))
             }
-            ShareRequest::ToNormalize(agains) => {
-                has_none(agains).then(|| ShareReply::Numbers(vec![Some(Vec::new()); schemas]))
+            ShareRequest::ToNormalize(reranks) => {
+                has_none(reranks).then(|| ShareReply::Numbers(vec![Some(Vec::new()); schemas]))
             }
-            ShareRequest::Global(agains) => {
-                let has_none = agains.iter().all(|(again, _)| again.hits.is_empty());
+            ShareRequest::Global(reranks) => {
+                let has_none = reranks.iter().all(|(rerank, _)| rerank.hits.is_empty());
                 has_none.then(|| ShareReply::Scores(vec![Some(Vec::new()); schemas]))
             }
-            ShareRequest::Fill(agains) => {
-                has_none(agains).then(|| ShareReply::Hits(vec![Vec::new(); schemas]))
+            ShareRequest::Fill(reranks) => {
+                has_none(reranks).then(|| ShareReply::Hits(vec![Vec::new(); schemas]))
             }
             ShareRequest::FillGroups(lists) => lists.is_empty().then(|| ShareReply::GroupHits(Vec::new())),
         }
@@ -182,6 +182,16 @@ pub(crate) struct ShareGroups {
     pub hits: Vec<(Option<String>, HitRef, ResultHit)>,
 }
 
+/// Time at which the hits of groups are filled.
+#[derive(Debug, Clone, Copy)]
+enum GroupFilling {
+    /// With the share, for another node, to avoid another round trip: a request for all hits of all groups
+    /// costs as much as it shows.
+    Now,
+    /// By [`ShareRequest::FillGroups`], only those that are shown.
+    Later,
+}
+
 /// Searches of one query over the documents of one node, one for each schema, for the duration of the query:
 /// every answer is about the same documents.
 pub struct ShareSession<S = Arc<PreparedSearch>, V = Arc<dyn View>> {
@@ -212,44 +222,46 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> ShareSession<S, V> {
         Ok(ShareSession { passes, known })
     }
 
-    /// Answers a question.
+    /// Answers a request.
     ///
     /// # Errors
-    /// Those of [`PreparedSearch::run`]; [`Error::Share`] for questions that do not belong to the query.
-    pub fn answer(&mut self, ask: ShareRequest, deadline: &SearchDeadline) -> Result<ShareReply, Error> {
+    /// Those of [`PreparedSearch::run`]; [`Error::Share`] for requests that do not belong to the query.
+    pub fn answer(&mut self, request: ShareRequest, deadline: &SearchDeadline) -> Result<ShareReply, Error> {
         let stop = &|| deadline.ends(SearchStep::Rank);
-        Ok(match ask {
+        Ok(match request {
             ShareRequest::Statistics => ShareReply::Statistics(
                 self.passes.iter().map(|pass| pass.matches.statistics.clone()).collect(),
             ),
             ShareRequest::Share(statistics) => {
                 self.take_statistics(statistics);
-                ShareReply::Share(self.share(true, deadline)?)
+                ShareReply::Share(self.share(GroupFilling::Now, deadline)?)
             }
             ShareRequest::LocalShare(statistics) => {
                 self.take_statistics(statistics);
-                ShareReply::Share(self.share(false, deadline)?)
+                ShareReply::Share(self.share(GroupFilling::Later, deadline)?)
             }
-            ShareRequest::Second(schemas) => ShareReply::Scores(self.each(&schemas, |later| {
+            ShareRequest::Second(schemas) => ShareReply::Scores(self.rank_first(&schemas, |later| {
                 later.profile.second_phase(&later.over, &later.hits, later.known, stop)
             })?),
-            ShareRequest::ToNormalize(schemas) => ShareReply::Numbers(self.each(&schemas, |later| {
-                later.profile.to_normalize(&later.over, &later.hits, later.known, stop)
-            })?),
+            ShareRequest::ToNormalize(schemas) => {
+                ShareReply::Numbers(self.rank_first(&schemas, |later| {
+                    later.profile.to_normalize(&later.over, &later.hits, later.known, stop)
+                })?)
+            }
             ShareRequest::Global(schemas) => {
                 let (schemas, normalized): (Vec<RerankRequest>, Vec<Vec<Vec<f64>>>) =
                     schemas.into_iter().unzip();
-                ShareReply::Scores(self.each_known(&schemas, |later| {
+                ShareReply::Scores(self.rank_again(&schemas, |later| {
                     let normalized = &normalized[later.schema];
                     later.profile.global_phase(&later.over, &later.hits, normalized, later.known).map(Some)
                 })?)
             }
             ShareRequest::Fill(schemas) => {
                 let mut all = Vec::with_capacity(schemas.len());
-                for (pass, again) in self.passes.iter_mut().zip(&schemas) {
+                for (pass, rerank) in self.passes.iter_mut().zip(&schemas) {
                     let mut watch = StepStopwatch::start();
-                    let hits = again.hits(pass.view())?;
-                    let known = again.known(&hits);
+                    let hits = rerank.hits(pass.view())?;
+                    let known = rerank.first_phase_values(&hits);
                     let hits: Vec<SortedHit> = hits.into_iter().map(SortedHit::from).collect();
                     all.push(pass.fill(None, &hits, &known, deadline)?);
                     pass.trace.summary += watch.lap();
@@ -304,19 +316,19 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> ShareSession<S, V> {
     }
 
     /// Ranks each schema's hits, without results of earlier phases.
-    fn each<T>(
+    fn rank_first<T>(
         &mut self,
         schemas: &[RerankRequest],
         rank: impl FnMut(LaterPhaseHits<'_>) -> Result<T, millrace_ranking::Error>,
     ) -> Result<Vec<T>, Error> {
-        for ((pass, known), again) in self.passes.iter().zip(&mut self.known).zip(schemas) {
-            *known = again.known(&again.hits(pass.view())?);
+        for ((pass, known), rerank) in self.passes.iter().zip(&mut self.known).zip(schemas) {
+            *known = rerank.first_phase_values(&rerank.hits(pass.view())?);
         }
-        self.each_known(schemas, rank)
+        self.rank_again(schemas, rank)
     }
 
     /// Ranks each schema's hits, with results of earlier phases.
-    fn each_known<T>(
+    fn rank_again<T>(
         &mut self,
         schemas: &[RerankRequest],
         mut rank: impl FnMut(LaterPhaseHits<'_>) -> Result<T, millrace_ranking::Error>,
@@ -339,16 +351,18 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> ShareSession<S, V> {
         Ok(all)
     }
 
-    /// Builds the share. Hits of groups are filled at once for another node, to avoid another round trip: a
-    /// request for all hits of all groups costs as much as it shows.
-    fn share(&mut self, fills_groups: bool, deadline: &SearchDeadline) -> Result<NodeShare, Error> {
+    /// Builds the share.
+    fn share(&mut self, filling: GroupFilling, deadline: &SearchDeadline) -> Result<NodeShare, Error> {
         let mut passed = Vec::with_capacity(self.passes.len());
         for (part, pass) in (0..).zip(&mut self.passes) {
-            passed.push(pass.found(part, deadline)?);
+            passed.push(pass.finish(part, deadline)?);
         }
         let groups = |execution: GroupingExecution| -> Result<ShareGroups, Error> {
             let mut by_summary: HashMap<Option<&str>, Vec<HitRef>> = HashMap::new();
-            let wanted = if fills_groups { execution.hits() } else { Vec::new() };
+            let wanted = match filling {
+                GroupFilling::Now => execution.hits(),
+                GroupFilling::Later => Vec::new(),
+            };
             for (summary, hit) in wanted {
                 by_summary.entry(summary).or_default().push(hit);
             }
@@ -382,7 +396,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> ShareSession<S, V> {
 
 impl RerankRequest {
     /// Results of the first phase for its hits.
-    fn known(&self, hits: &[RankedHit]) -> GlobalHitValues {
+    fn first_phase_values(&self, hits: &[RankedHit]) -> GlobalHitValues {
         let ranks = self.hits.iter().map(|hit| hit.3);
         GlobalHitValues::new(hits.iter().copied().zip(ranks), self.max)
     }

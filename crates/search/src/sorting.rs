@@ -22,7 +22,7 @@ use crate::sort_key;
 /// Number of matched chunks whose columns are read together.
 const CHUNKS_TOGETHER: usize = 32;
 
-/// A document in its place.
+/// A document in the order of the hits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SortedHit {
     /// Values that it is sorted by.
@@ -31,7 +31,7 @@ pub struct SortedHit {
     pub score: f64,
     /// The chunk's number in the view.
     pub chunk: usize,
-    /// The document's place in the chunk.
+    /// The document's index in the chunk.
     pub document: u16,
 }
 
@@ -53,7 +53,7 @@ impl SortedHit {
         RankedHit { chunk: self.chunk, document: self.document, score: self.score }
     }
 
-    /// By keys, then score, then place, so that the order is the same on every run.
+    /// By keys, then score, then chunk and document, so that the order is the same on every run.
     fn order(&self, other: &Self) -> Ordering {
         self.keys
             .cmp(&other.keys)

@@ -196,13 +196,13 @@ impl NodeConversation {
             self.prepared.request.query.timeout.saturating_sub(self.prepared.request.started.elapsed());
         let limit = left.saturating_add(super::GRACE);
         let begins = matches!(self.state, ConversationState::Silent | ConversationState::Late);
-        let nothing = ShareReply::of_nobody(&ask, self.schemas);
+        let substitute = ShareReply::without_documents(&ask, self.schemas);
         match tokio::time::timeout(limit, self.ask_within(ask, left)).await {
             Ok(reply) => reply,
-            Err(_) => match nothing.filter(|_| begins) {
-                Some(nothing) => {
+            Err(_) => match substitute.filter(|_| begins) {
+                Some(substitute) => {
                     self.state = ConversationState::Late;
-                    Ok(nothing)
+                    Ok(substitute)
                 }
                 None => Err(Error::Timeout(self.prepared.request.query.timeout)),
             },
@@ -213,7 +213,7 @@ impl NodeConversation {
         match (&mut self.state, &self.place) {
             (ConversationState::Late, _) => {
                 let late = || Error::Timeout(self.prepared.request.query.timeout);
-                ShareReply::of_nobody(&ask, self.schemas).ok_or_else(late)
+                ShareReply::without_documents(&ask, self.schemas).ok_or_else(late)
             }
             (ConversationState::Here(local), _) => local.ask(ask).await,
             (ConversationState::There(conversation), _) => conversation.ask(ask).await,

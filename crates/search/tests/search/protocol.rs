@@ -231,9 +231,10 @@ fn shares_are_asked_for_and_given_as_ever() {
 #[test]
 fn notes_and_refusals_travel() {
     for protocol in [ShareProtocol::First, ShareProtocol::Second] {
-        let nobody = || ShareReply::of_nobody(&ShareRequest::Share(None), 1).expect("a share without hits");
-        let (without, _) = protocol.replied(nobody());
-        let mut reply = nobody();
+        let empty =
+            || ShareReply::without_documents(&ShareRequest::Share(None), 1).expect("a share without hits");
+        let (without, _) = protocol.replied(empty());
+        let mut reply = empty();
         let ShareReply::Share(share) = &mut reply else { panic!("it is a share") };
         share.trace = vec!["by an index".to_owned()];
         let (with, mut read) = protocol.replied(reply);
