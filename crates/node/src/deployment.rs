@@ -307,7 +307,7 @@ impl CompiledDocumentType {
 
     /// Warnings for people about profiles that run a model over every matching document.
     fn slow_profiles(&self) -> Vec<String> {
-        let slow = self.profiles.iter().filter(|(_, profile)| profile.models_every_match());
+        let slow = self.profiles.iter().filter(|(_, profile)| profile.first_phase_uses_models());
         let warning = |name: &String| {
             let place = self.schema.rank_profiles.get(name).map(|profile| profile.place.to_string());
             format!(

@@ -19,7 +19,8 @@ use serde::de::DeserializeSeed;
 
 use crate::Error;
 use crate::features::{
-    FeatureSetup, RankFeature, default_features, expand_derived, expand_foreach, modelled, normalized, set_up,
+    FeatureSetup, RankFeature, default_features, expand_derived, expand_foreach, model_output, normalized,
+    set_up,
 };
 use crate::global::{HitNormalizer, NormalizationKind, RECIPROCAL_RANK_K};
 use crate::onnx::{self, ModelSource, ModelStep, RankModelEvaluation};
@@ -55,7 +56,7 @@ pub(crate) struct ProfileCompiler<'a> {
     /// Models whose inputs are being compiled, used to detect cycles.
     open: RefCell<Vec<FeatureName>>,
     /// File of the model that could not be read.
-    blamed: RefCell<Option<String>>,
+    failed_file: RefCell<Option<String>>,
     /// Functions that cannot be parsed, and their callers.
     broken: UnusableParts,
 }
@@ -79,7 +80,7 @@ impl<'a> ProfileCompiler<'a> {
             models,
             steps: RefCell::default(),
             open: RefCell::default(),
-            blamed: RefCell::default(),
+            failed_file: RefCell::default(),
             broken: UnusableParts::default(),
         };
         for (name, function) in &profile.functions {
@@ -135,7 +136,7 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     fn error(&self, place: SourcePosition, reason: impl Into<String>) -> Error {
-        let (profile, file) = (self.setup.profile.name.clone(), self.blamed.take());
+        let (profile, file) = (self.setup.profile.name.clone(), self.failed_file.take());
         Error::Profile { place, profile, file, reason: reason.into() }
     }
 
@@ -284,7 +285,7 @@ impl<'a> ProfileCompiler<'a> {
             step.map_err(|reason| Error::setup(format!("{name}: {}: {reason}", declared.file.value)))?;
         let tensor_type = evaluation.tensor_type();
         let (mut steps, mut features) = (self.steps.borrow_mut(), self.features.borrow_mut());
-        features.push((name.clone(), modelled(steps.len(), tensor_type.clone())));
+        features.push((name.clone(), model_output(steps.len(), tensor_type.clone())));
         steps.push(ModelStep { evaluation, inputs, feature: features.len() - 1 });
         Ok(expression::FeatureKind::Input(tensor_type))
     }
@@ -295,8 +296,8 @@ impl<'a> ProfileCompiler<'a> {
         name: &FeatureName,
         declared: &OnnxModelConfig,
     ) -> Result<(Arc<dyn RankModelEvaluation>, Vec<CompiledExpression>), Error> {
-        let blame = |error| self.blame(declared.file.value.to_string(), error);
-        let model = self.models.open(&name.parameters[0], declared).map_err(blame)?;
+        let of_model = |error| self.in_file(declared.file.value.to_string(), error);
+        let model = self.models.open(&name.parameters[0], declared).map_err(of_model)?;
         let output = onnx::output_name(declared, &*model, name.output.as_deref())?;
         let known = model.inputs();
         if let Some((unknown, _)) = declared.inputs.iter().find(|(input, _)| !known.contains(input)) {
@@ -324,9 +325,9 @@ impl<'a> ProfileCompiler<'a> {
         Ok((evaluation, inputs.into_iter().map(|(_, compiled)| compiled).collect()))
     }
 
-    /// Records the file that causes the following error.
-    fn blame(&self, file: String, error: Error) -> Error {
-        *self.blamed.borrow_mut() = Some(file);
+    /// Records the file that an error is about, for [`ProfileCompiler::error`].
+    fn in_file(&self, file: String, error: Error) -> Error {
+        *self.failed_file.borrow_mut() = Some(file);
         error
     }
 
@@ -357,7 +358,7 @@ impl<'a> ProfileCompiler<'a> {
             }));
         };
         let path = format!("models/{file}");
-        let wrong = |error| self.blame(path.clone(), Error::setup(format!("{path}: {error}")));
+        let wrong = |error| self.in_file(path.clone(), Error::setup(format!("{path}: {error}")));
         let names = forests::TreeModel::names_path(file).and_then(|names| models.get(&names));
         let forest = forests::read(&name.name, file, bytes, names.map(Vec::as_slice)).map_err(wrong)?;
         let forest = Arc::new(forest);

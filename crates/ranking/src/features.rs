@@ -18,7 +18,7 @@ mod foreach;
 mod lengths;
 mod multivalue;
 mod native;
-mod nearest_place;
+mod nearest_position;
 mod path;
 mod phases;
 mod proximity;
@@ -56,7 +56,7 @@ use crate::properties::RankProperties;
 pub(crate) use derived::expand as expand_derived;
 pub(crate) use dump::default_features;
 pub(crate) use foreach::expand as expand_foreach;
-pub(crate) use phases::{AllHitsValues, PerHit, modelled, normalized};
+pub(crate) use phases::{AllHitsValues, PerHit, model_output, normalized};
 pub(crate) use stored_tensors::DocumentTensors;
 pub(crate) use table::set_up;
 pub use table::{FEATURES, FeatureInfo};
@@ -82,15 +82,15 @@ impl FeatureSetup<'_> {
     }
 
     /// A field, or part of a field, that terms can search.
-    pub fn searched(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
+    pub fn searchable_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
         let part = name.parameters.get(at).and_then(|path| self.schema.field_or_part(path));
         part.map_or_else(|| self.field(name, at), Ok)
     }
 
     /// A field, or part of a field, with words: text that is split into words, or values that count as words
     /// ([`SchemaField::is_value_word`]).
-    pub fn worded(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
-        let field = self.searched(name, at)?;
+    pub fn word_field(&self, name: &FeatureName, at: usize) -> Result<&SchemaField, Error> {
+        let field = self.searchable_field(name, at)?;
         if field.is_text() || field.is_value_word() {
             return Ok(field);
         }

@@ -46,7 +46,9 @@ impl TreeModel {
         let is_tree = |tree: &Value| tree.get("leaf").is_some() || tree.get("split").is_some();
         let (forest, named) = match &json {
             Value::Array(trees) if trees.first().is_some_and(is_tree) => (xgboost(&json), Vec::new()),
-            Value::Object(fields) if fields.contains_key("tree_info") => (lightgbm(&json), named(&json)),
+            Value::Object(fields) if fields.contains_key("tree_info") => {
+                (lightgbm(&json), named_categories(&json))
+            }
             _ => return None,
         };
         Some(forest.and_then(|forest| TreeModel::of(forest, named)))
@@ -281,7 +283,7 @@ fn lightgbm_node(
 }
 
 /// Features whose categories have names.
-fn named(json: &Value) -> Vec<String> {
+fn named_categories(json: &Value) -> Vec<String> {
     let list = |name: &str| json.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let trees: Vec<&Value> = list("tree_info").iter().filter_map(|tree| tree.get("tree_structure")).collect();
     let lists = list("pandas_categorical");

@@ -29,7 +29,7 @@ impl GlobalHitValues {
 impl CompiledProfile {
     /// The hits that are ranked again.
     pub fn reranking(&self, plan: &Plan) -> PhaseReranking {
-        let asked = &plan.query.ranking;
+        let options = &plan.query.ranking;
         let rerank = |phase: &Option<CompiledPhase>, count: Option<usize>, limit: Option<f64>| {
             phase.as_ref().map(|phase| PhaseRerank {
                 count: count.unwrap_or(phase.rerank_count),
@@ -37,8 +37,8 @@ impl CompiledProfile {
             })
         };
         PhaseReranking {
-            second: rerank(&self.second, asked.rerank_count, asked.second_phase_drop_limit),
-            global: rerank(&self.global, asked.global_rerank_count, asked.global_phase_drop_limit),
+            second: rerank(&self.second, options.rerank_count, options.second_phase_drop_limit),
+            global: rerank(&self.global, options.global_rerank_count, options.global_phase_drop_limit),
         }
     }
 
@@ -66,7 +66,7 @@ impl CompiledProfile {
         let diversity = self.diversity.as_ref().zip(reranking.second);
         let looked_at = if diversity.is_some() { usize::MAX } else { reranking.depth(wanted) };
         let best = self.best(over, first, looked_at, stop)?;
-        let hits: Vec<PlacedScore> =
+        let hits: Vec<HitScore> =
             best.hits.iter().map(|hit| ((hit.chunk, hit.document), hit.score)).collect();
         let mut phases = match diversity {
             None => PhaseRanking::new(reranking, hits, wanted),
@@ -113,7 +113,7 @@ impl CompiledProfile {
         let over = self.over(over);
         let mut known = AllHitsValues::default();
         self.run_models(&over, hits, std::iter::once(&self.first.score), stop, &mut known)?;
-        let earlier = self.models_every_match().then_some(&known);
+        let earlier = self.first_phase_uses_models().then_some(&known);
         self.scores(&self.first, &StageInput { earlier, ..over }, hits)
     }
 
@@ -161,9 +161,9 @@ impl CompiledProfile {
         let programs = self.normalizers.iter().map(|normalizer| &normalizer.input).collect();
         let over = StageInput { earlier: Some(&known.0), ..over };
         let mut stage = BoundPrograms::new(&over, &self.features, &self.filters, programs);
-        crate::profile::each_hit(over.matches, hits, |places, chunk| {
+        crate::profile::each_hit(over.matches, hits, |indices, chunk| {
             stage.run(chunk, |at, output| {
-                places.iter().enumerate().for_each(|(row, place)| numbers[at][*place] = output.number(row));
+                indices.iter().enumerate().for_each(|(row, index)| numbers[at][*index] = output.number(row));
             })
         })?;
         Ok(Some(numbers))
@@ -211,9 +211,12 @@ impl CompiledProfile {
     ) -> Result<Vec<f64>, Error> {
         let mut stage = BoundPrograms::new(over, &self.features, &self.filters, vec![&phase.score]);
         let mut scores = vec![f64::NEG_INFINITY; hits.len()];
-        crate::profile::each_hit(over.matches, hits, |places, chunk| {
+        crate::profile::each_hit(over.matches, hits, |indices, chunk| {
             stage.run(chunk, |_, output| {
-                places.iter().enumerate().for_each(|(at, place)| scores[*place] = defined(output.number(at)));
+                indices
+                    .iter()
+                    .enumerate()
+                    .for_each(|(row, index)| scores[*index] = defined(output.number(row)));
             })
         })?;
         Ok(scores)
@@ -221,10 +224,10 @@ impl CompiledProfile {
 }
 
 /// Chunk and document of a hit, and its score.
-type PlacedScore = ((usize, u16), f64);
+type HitScore = ((usize, u16), f64);
 
-fn all_ranked(hits: &[PlacedScore]) -> Vec<RankedHit> {
-    let ranked = |((chunk, document), score): &PlacedScore| RankedHit {
+fn all_ranked(hits: &[HitScore]) -> Vec<RankedHit> {
+    let ranked = |((chunk, document), score): &HitScore| RankedHit {
         chunk: *chunk,
         document: *document,
         score: *score,

@@ -15,14 +15,14 @@ use crate::features::{AllHitsValues, RankFeature};
 use crate::global::HitNormalizer;
 use crate::later::GlobalHitValues;
 use crate::onnx::{ModelOutputs, ModelSource, ModelStep, NoModels};
-use crate::shown::{ReturnedFeature, named};
+use crate::returned_features::{ReturnedFeature, compile_returned};
 use crate::stage::{BoundPrograms, StageInput};
 
 /// Default number of hits that the second phase, and the global phase, rank again.
 const RERANK_COUNT: usize = 100;
 
 /// Number of chunks per model run in the first phase.
-const MODELLED_CHUNKS: usize = 16;
+const CHUNKS_PER_MODEL_RUN: usize = 16;
 
 /// A rank profile of a schema as programs over features. A deployment compiles it, and all requests share it:
 /// what can fail, has failed then.
@@ -169,7 +169,7 @@ impl CompiledProfile {
             global.and_then(|text| compiler.attempt(text, &mut errors, ProfileCompiler::compile_global));
         let (global, normalizers) = global.unzip();
         let all_named = |texts: &[SourcedText<String>], errors: &mut Vec<Error>| -> Vec<ReturnedFeature> {
-            texts.iter().filter_map(|text| compiler.attempt(text, errors, named)).collect()
+            texts.iter().filter_map(|text| compiler.attempt(text, errors, compile_returned)).collect()
         };
         let match_features = all_named(&profile.match_features, &mut errors);
         let summary_features = all_named(&profile.summary_features, &mut errors);
@@ -221,7 +221,7 @@ impl CompiledProfile {
     }
 
     /// True if the first phase runs a model. This is slow, as it runs over every matched document.
-    pub fn models_every_match(&self) -> bool {
+    pub fn first_phase_uses_models(&self) -> bool {
         self.uses_models(std::iter::once(&self.first.score))
     }
 
@@ -271,8 +271,8 @@ impl CompiledProfile {
         plan.query.ranking.score_drop_limit.or(self.first.drop_limit)
     }
 
-    /// True if a feature shown with hits is about the first phase over all hits.
-    fn shows_phases(&self) -> bool {
+    /// True if a feature returned with hits is about the first phase over all hits.
+    fn returns_first_phase(&self) -> bool {
         let shown = self.match_features.iter().chain(&self.summary_features).chain(&self.rank_features);
         let mut features = shown.flat_map(|named| &named.value.features);
         features.any(|feature| self.features[*feature].0.name == "firstPhaseMax")
@@ -296,7 +296,7 @@ impl CompiledProfile {
         let mut found = BestHits::default();
         let mut kept = KeptDocuments::default();
         let drop_limit = self.first_drop_limit(plan);
-        let needs_max = self.reranking(plan).depth(0) > 0 || self.shows_phases();
+        let needs_max = self.reranking(plan).depth(0) > 0 || self.returns_first_phase();
         let mut take = |chunk: &ChunkMatches, scores: &[f64]| {
             if needs_max {
                 found.max = scores.iter().copied().chain(found.max).reduce(f64::max);
@@ -360,9 +360,9 @@ impl CompiledProfile {
         mut take: impl FnMut(&ChunkMatches, &[f64]),
     ) -> Result<(), Error> {
         // A model runs over many documents at once; its output is bound again for each run.
-        let uses_models = self.models_every_match();
+        let uses_models = self.first_phase_uses_models();
         let plan = over.plan;
-        let at_once = if uses_models { MODELLED_CHUNKS } else { over.matches.chunks.len().max(1) };
+        let at_once = if uses_models { CHUNKS_PER_MODEL_RUN } else { over.matches.chunks.len().max(1) };
         let mut scores = Vec::new();
         for chunks in over.matches.chunks.chunks(at_once) {
             let mut earlier = AllHitsValues::default();
@@ -390,8 +390,8 @@ impl CompiledProfile {
                 scores.iter_mut().for_each(|score| *score = defined(*score));
                 take(chunk, &scores);
             }
-            let modelled = earlier.modelled.iter().map(ModelOutputs::memory_bytes).sum();
-            plan.memory.give_back(modelled);
+            let output_bytes = earlier.model_outputs.iter().map(ModelOutputs::memory_bytes).sum();
+            plan.memory.give_back(output_bytes);
         }
         Ok(())
     }

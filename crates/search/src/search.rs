@@ -6,8 +6,8 @@ use millrace_grouping::{CheckedGrouping, GroupingExecution};
 use millrace_matching::MatchedDocuments;
 use millrace_plan::{Plan, PlannedGrouping, QueryMemory, StreamedScope};
 use millrace_ranking::{
-    CompiledProfile, Features, FirstPhase, GlobalHitValues, PhaseReranking, RankOutcome, RankedDocuments,
-    RankedHit, ShownFeatures,
+    CompiledProfile, FeatureSelection, FirstPhase, GlobalHitValues, HitFeatures, PhaseReranking, RankOutcome,
+    RankedDocuments, RankedHit,
 };
 use millrace_result::{FeatureValue, FieldValue, ResultHit, SortValue};
 use millrace_schema::SnippetSettings;
@@ -352,16 +352,23 @@ impl PreparedSearch {
         let plan = &*self.plan;
         let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
         let mut shown: Vec<Vec<UnderName>> = vec![Vec::new(); hits.len()];
-        let mut show = |name, features: Vec<Features>| {
+        let mut show = |name, features: Vec<HitFeatures>| {
             shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
         };
-        show(MATCH_FEATURES, self.profile.shown(ShownFeatures::Match, over, hits, known, &stop)?);
+        show(
+            MATCH_FEATURES,
+            self.profile.returned_features(FeatureSelection::Match, over, hits, known, &stop)?,
+        );
         if !summary.omit_summary_features {
-            let features = self.profile.shown(ShownFeatures::Summary, over, hits, known, &stop)?;
+            let features =
+                self.profile.returned_features(FeatureSelection::Summary, over, hits, known, &stop)?;
             show(SUMMARY_FEATURES, features);
         }
         if plan.query.ranking.list_features {
-            show(RANK_FEATURES, self.profile.shown(ShownFeatures::All, over, hits, known, &stop)?);
+            show(
+                RANK_FEATURES,
+                self.profile.returned_features(FeatureSelection::All, over, hits, known, &stop)?,
+            );
         }
         Ok(shown)
     }
@@ -373,7 +380,7 @@ const RANK_FEATURES: &str = "rankfeatures";
 /// The fields of features that hits can have.
 const SHOWN_FEATURES: [&str; 3] = [MATCH_FEATURES, SUMMARY_FEATURES, RANK_FEATURES];
 
-type UnderName = (&'static str, Features);
+type UnderName = (&'static str, HitFeatures);
 
 /// Memory of the groups of one request so far.
 struct GroupMemory<'p> {

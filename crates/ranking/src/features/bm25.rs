@@ -97,7 +97,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         parameters: vec![named("field").or_else(|| name.parameters.first().cloned()).unwrap_or_default()],
         ..name.clone()
     };
-    let field = FieldWords::of(setup, setup.worded(&plain, 0)?);
+    let field = FieldWords::of(setup, setup.word_field(&plain, 0)?);
     let weights = Bm25Weights::new(setup, "bm25", field.name(), "averageFieldLength")?;
     Ok(Box::new(Bm25Feature { label, weights, field }))
 }
@@ -149,7 +149,7 @@ pub(crate) fn average_field_length(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    Ok(Box::new(AverageFieldLength(setup.worded(name, 0)?.name.to_string())))
+    Ok(Box::new(AverageFieldLength(setup.word_field(name, 0)?.name.to_string())))
 }
 
 struct AverageFieldLength(String);

@@ -38,7 +38,7 @@ pub(crate) fn for_labels(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = FieldWords::of(setup, setup.worded(name, 0)?);
+    let field = FieldWords::of(setup, setup.word_field(name, 0)?);
     let weights = Bm25Weights::new(setup, "bm25", field.name(), "averageFieldLength")?;
     Ok(Box::new(Bm25ForLabels { field, weights, tensor_type: mapped("label", CellType::Float)? }))
 }
@@ -108,7 +108,7 @@ pub(crate) fn elementwise(
             )));
         }
     };
-    let field = FieldWords::of(setup, setup.worded(&inner, 0)?);
+    let field = FieldWords::of(setup, setup.word_field(&inner, 0)?);
     let weights = Bm25Weights::of_elements(setup, name, field.name())?;
     Ok(Box::new(ElementwiseBm25 { field, weights, tensor_type: mapped(dimension, cell)? }))
 }
@@ -177,7 +177,7 @@ pub(crate) fn document_frequency(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?.name.to_string();
+    let field = setup.word_field(name, 0)?.name.to_string();
     Ok(Box::new(DocumentFrequency { field, tensor_type: mapped("term", CellType::Double)? }))
 }
 

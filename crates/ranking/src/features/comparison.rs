@@ -65,7 +65,7 @@ fn pair(
     name: &FeatureName,
     is_reversed: bool,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     let outputs = [
         ("out", PairOutput::Distance),
         ("posA", PairOutput::PositionOfFirst),
@@ -164,7 +164,7 @@ pub(crate) fn query_completeness(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     let position = |at: usize, default: u32| match name.parameters.get(at) {
         None => Ok(default),
         Some(text) => text
@@ -211,7 +211,7 @@ pub(crate) fn jaro_winkler(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     let property =
         |property, default| setup.properties.number("jaroWinklerDistance", &field.name, property, default);
     Ok(Box::new(JaroWinkler {
@@ -319,7 +319,7 @@ pub(crate) fn term_field(
         ("occurrences", TermFieldOutput::Occurrences),
         ("maxTermWeight", TermFieldOutput::MaxTermWeight),
     ];
-    let field = setup.searched(name, 0)?.name.to_string();
+    let field = setup.searchable_field(name, 0)?.name.to_string();
     Ok(Box::new(TermFieldSums { field, output: output(name, &outputs)? }))
 }
 

@@ -7,7 +7,7 @@ use millrace_matching::{GeoCentre, LeafMatches, SingleValue, SingleValueReader, 
 use millrace_plan::{LeafId, Plan, PlanLeaf, Predicate};
 use millrace_schema::{DistanceMetric, SchemaField};
 
-use super::nearest_place::{self, has_places};
+use super::nearest_position::{self, has_positions};
 use super::term::{leaf, leaves_labelled, match_weight};
 use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
@@ -51,7 +51,7 @@ struct MeasuredDistances {
 /// Object that a distance is measured to.
 enum MeasuredObject<'s> {
     Vectors(OperatorSelector),
-    Places(&'s SchemaField),
+    Positions(&'s SchemaField),
 }
 
 /// Reads `(name)`, `(field,name)` and `(label,name)`: a field of tensors or positions, or a query operator.
@@ -72,7 +72,7 @@ fn measured<'s>(setup: &'s FeatureSetup<'_>, name: &FeatureName) -> Result<Measu
     let field = setup.field(name, at)?;
     match &field.data_type {
         DataType::Tensor(_) => Ok(MeasuredObject::Vectors(OperatorSelector::Field(field.name.to_string()))),
-        data_type if has_places(data_type) => Ok(MeasuredObject::Places(field)),
+        data_type if has_positions(data_type) => Ok(MeasuredObject::Positions(field)),
         data_type => Err(Error::setup(format!(
             "{name} needs a tensor field or one of positions, but {} is {data_type}",
             field.name
@@ -91,7 +91,7 @@ fn no_output(name: &FeatureName) -> Result<(), Error> {
 /// `distance(name)`, `distance(field,name)`, `distance(label,name)`
 pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     match measured(setup, name)? {
-        MeasuredObject::Places(field) => nearest_place::distance(field, name),
+        MeasuredObject::Positions(field) => nearest_position::distance(field, name),
         MeasuredObject::Vectors(which) => {
             no_output(name)?;
             Ok(Box::new(MeasuredDistances { which, of: DistanceOutput::Distance }))
@@ -102,7 +102,7 @@ pub(crate) fn distance(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<B
 /// `closeness(name)`, `closeness(field,name)`, `closeness(label,name)`
 pub(crate) fn closeness(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     match measured(setup, name)? {
-        MeasuredObject::Places(field) => nearest_place::closeness(setup, field, name),
+        MeasuredObject::Positions(field) => nearest_position::closeness(setup, field, name),
         MeasuredObject::Vectors(which) => {
             no_output(name)?;
             Ok(Box::new(MeasuredDistances { which, of: DistanceOutput::Closeness }))
@@ -116,7 +116,7 @@ pub(crate) fn great_circle(
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
     match measured(setup, name)? {
-        MeasuredObject::Places(field) => nearest_place::great_circle(field, name),
+        MeasuredObject::Positions(field) => nearest_position::great_circle(field, name),
         MeasuredObject::Vectors(_) => Err(Error::setup(format!("{name} needs a field of positions"))),
     }
 }

@@ -5,7 +5,7 @@ use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::{SingleValue, SingleValueReader, SingleValueRef};
 
-use super::nearest_place::NOWHERE;
+use super::nearest_position::NOWHERE;
 use super::path::WHOLE;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,

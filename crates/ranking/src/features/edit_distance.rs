@@ -48,7 +48,7 @@ struct EditPath {
 
 /// Sets up `termEditDistance(field)`.
 pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     let outputs = [
         ("out", EditOutput::Cost),
         ("del", EditOutput::Deletions),

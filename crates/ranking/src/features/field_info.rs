@@ -56,7 +56,7 @@ pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
         ("cnt", FieldInfoOutput::Count),
     ];
     let output = output(name, &outputs)?;
-    let field = setup.searched(name, 0)?;
+    let field = setup.searchable_field(name, 0)?;
     let is_worded = field.is_text() || field.is_value_word();
     let fixed = match output {
         FieldInfoOutput::Type if field.index.is_some() => Some(1.0),

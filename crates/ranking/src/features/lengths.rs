@@ -197,8 +197,8 @@ fn lengths_between<T: PartialEq>(ids: &[T], boundary: T, lengths: &mut Vec<u32>)
     lengths.extend(ids.split(|id| *id == boundary).map(|element| element.len() as u32));
 }
 
-/// Places of the boundaries.
-fn places_of<T: PartialEq>(ids: &[T], boundary: T) -> Vec<u32> {
+/// Positions of the boundaries.
+fn positions_of<T: PartialEq>(ids: &[T], boundary: T) -> Vec<u32> {
     (0..).zip(ids).filter(|(_, id)| **id == boundary).map(|(at, _)| at).collect()
 }
 
@@ -269,8 +269,8 @@ impl BoundShape {
         let ids = tokens.document(document);
         let boundaries = match ids {
             _ if !self.has_elements => Vec::new(),
-            TokenIds::Narrow(ids) => places_of(ids, 0),
-            TokenIds::Wide(ids) => places_of(ids, ELEMENT_BOUNDARY),
+            TokenIds::Narrow(ids) => positions_of(ids, 0),
+            TokenIds::Wide(ids) => positions_of(ids, ELEMENT_BOUNDARY),
         };
         DocumentElements::Words { boundaries, end: ids.len() as u32 }
     }
@@ -346,7 +346,7 @@ pub(crate) fn field_length(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     Ok(Box::new(FieldLength { shape: ElementBoundaries::of(field), field: field.name.to_string() }))
 }
 

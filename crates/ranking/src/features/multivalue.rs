@@ -35,7 +35,7 @@ pub(crate) struct SourceValues {
 
 impl SourceValues {
     /// The values that parameter `at` of a feature names, as `field` or `field.part`.
-    pub fn named(setup: &FeatureSetup<'_>, name: &FeatureName, at: usize) -> Result<Self, Error> {
+    pub fn of_parameter(setup: &FeatureSetup<'_>, name: &FeatureName, at: usize) -> Result<Self, Error> {
         let part = setup.part(name, at)?;
         let mut data_type = part.data_type.clone();
         let is_zcurve = part.field.has_positions() && data_type == DataType::Long;
@@ -55,7 +55,7 @@ impl SourceValues {
                 "{name}: the source is written attribute(field), found '{parameter}'"
             )));
         };
-        SourceValues::named(setup, &inner, 0)
+        SourceValues::of_parameter(setup, &inner, 0)
     }
 
     /// Text of the schema that names the values.
@@ -85,7 +85,7 @@ pub(crate) fn from_labels(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    made(setup, name, false)
+    mapped_tensor(setup, name, false)
 }
 
 /// `tensorFromWeightedSet(attribute(field),dimension)`
@@ -93,10 +93,14 @@ pub(crate) fn from_weighted_set(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    made(setup, name, true)
+    mapped_tensor(setup, name, true)
 }
 
-fn made(setup: &FeatureSetup<'_>, name: &FeatureName, weighted: bool) -> Result<Box<dyn RankFeature>, Error> {
+fn mapped_tensor(
+    setup: &FeatureSetup<'_>,
+    name: &FeatureName,
+    weighted: bool,
+) -> Result<Box<dyn RankFeature>, Error> {
     let parameter = name.parameters.first().and_then(|parameter| FeatureName::parse(parameter).ok());
     if let Some(query) = parameter.filter(|parameter| parameter.name == "query")
         && let Some(property) = query.parameters.into_iter().next()
@@ -290,7 +294,7 @@ impl VectorFeature {
         takes: impl Fn(&DataType) -> bool,
         operation: VectorOperation,
     ) -> Result<Box<dyn RankFeature>, Error> {
-        let source = SourceValues::named(setup, name, 0)?;
+        let source = SourceValues::of_parameter(setup, name, 0)?;
         if !takes(&source.data_type) {
             let (text, data_type) = (source.text(), &source.data_type);
             return Err(Error::setup(format!("{name} needs {needed}, but {text} is {data_type}")));

@@ -33,7 +33,7 @@ pub(crate) fn fields<'s>(
         return Ok(all.filter(|field| counts(field)).collect());
     }
     let named: Result<Vec<&SchemaField>, Error> =
-        (0..name.parameters.len()).map(|at| setup.searched(name, at)).collect();
+        (0..name.parameters.len()).map(|at| setup.searchable_field(name, at)).collect();
     Ok(named?.into_iter().filter(|field| counts(field)).collect())
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct AllHitsValues {
     /// Normalized numbers of the global phase.
     pub normalized: Vec<PerHit>,
     /// For each model of the profile, its output for the hits that needed it.
-    pub modelled: Vec<ModelOutputs>,
+    pub model_outputs: Vec<ModelOutputs>,
 }
 
 /// `firstPhaseRank`
@@ -39,17 +39,18 @@ pub(crate) fn max(_: &FeatureSetup<'_>, _: &FeatureName) -> Result<Box<dyn RankF
 }
 
 /// A number normalized by the global phase: the entry at this index of [`AllHitsValues::normalized`].
-pub(crate) fn normalized(place: usize) -> Box<dyn RankFeature> {
-    Box::new(NormalizedFeature(place))
+pub(crate) fn normalized(index: usize) -> Box<dyn RankFeature> {
+    Box::new(NormalizedFeature(index))
 }
 
-/// The output of a model that has run over the hits: the entry at this index of [`AllHitsValues::modelled`].
-pub(crate) fn modelled(place: usize, tensor_type: TensorType) -> Box<dyn RankFeature> {
-    Box::new(ModelFeature { place, tensor_type })
+/// The output of a model that has run over the hits: the entry at this index of
+/// [`AllHitsValues::model_outputs`].
+pub(crate) fn model_output(index: usize, tensor_type: TensorType) -> Box<dyn RankFeature> {
+    Box::new(ModelFeature { index, tensor_type })
 }
 
 struct ModelFeature {
-    place: usize,
+    index: usize,
     tensor_type: TensorType,
 }
 
@@ -59,7 +60,7 @@ impl RankFeature for ModelFeature {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let outputs = request.earlier.and_then(|earlier| earlier.modelled.get(self.place));
+        let outputs = request.earlier.and_then(|earlier| earlier.model_outputs.get(self.index));
         let none = ModelOutputs::default();
         let (width, cell) = (self.tensor_type.dense_size(), self.tensor_type.cell());
         let is_number = self.tensor_type.is_scalar();

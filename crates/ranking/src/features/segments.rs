@@ -80,7 +80,7 @@ pub(super) fn outputs() -> impl Iterator<Item = &'static str> {
 
 /// `fieldMatch(field)` and its outputs.
 pub(crate) fn setup(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     let (shape, field) = (ElementBoundaries::of(field), field.name.to_string());
     let wanted = name.output.as_deref().unwrap_or("match");
     let Some((_, output)) = OUTPUTS.iter().find(|(known, _)| *known == wanted) else {

@@ -53,7 +53,7 @@ fn similarity(
     kind: SimilarityKind,
     outputs: &[(&str, SimilarityOutput)],
 ) -> Result<ElementSimilarity, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     let wanted = name.output.as_deref().unwrap_or_default();
     let Some((_, output)) = outputs.iter().find(|(known, _)| *known == wanted) else {
         let known: Vec<&str> =
@@ -81,7 +81,7 @@ pub(crate) fn text(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<d
 
 /// `elementSimilarity(field)`, `elementSimilarity(field).name`
 pub(crate) fn element(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.worded(name, 0)?;
+    let field = setup.word_field(name, 0)?;
     let output = name.output.as_deref().unwrap_or("default");
     let property = format!("output.{output}");
     let formula = match setup.properties.text("elementSimilarity", &field.name, &property) {

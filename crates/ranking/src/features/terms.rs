@@ -49,7 +49,7 @@ pub(super) fn number(name: &FeatureName, at: usize) -> Result<usize, Error> {
 
 /// `matches(field)`, `matches(field,n)`
 pub(crate) fn matches(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.searched(name, 0)?.name.to_string();
+    let field = setup.searchable_field(name, 0)?.name.to_string();
     let term = if name.parameters.len() > 1 { Some(number(name, 1)?) } else { None };
     Ok(Box::new(CountedTerms { field, term, of: TermCount::Matched, weighted: None }))
 }
@@ -60,7 +60,7 @@ pub(crate) fn match_count(
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
     Ok(Box::new(CountedTerms {
-        field: setup.searched(name, 0)?.name.to_string(),
+        field: setup.searchable_field(name, 0)?.name.to_string(),
         term: None,
         of: TermCount::Total,
         weighted: None,
@@ -72,7 +72,7 @@ pub(crate) fn field_term_match(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.searched(name, 0)?;
+    let field = setup.searchable_field(name, 0)?;
     let (weighted, field) = (WeightedWords::of(setup, field), field.name.to_string());
     let of = match name.output.as_deref() {
         Some("firstPosition") => TermCount::FirstPosition,
@@ -179,7 +179,7 @@ pub(crate) fn term_distance(
     };
     let (x, y) = (number(name, 1)?, number(name, 2)?);
     let terms = if reverse { (y, x) } else { (x, y) };
-    Ok(Box::new(TermDistance { field: setup.worded(name, 0)?.name.to_string(), terms, position }))
+    Ok(Box::new(TermDistance { field: setup.word_field(name, 0)?.name.to_string(), terms, position }))
 }
 
 struct TermDistance {

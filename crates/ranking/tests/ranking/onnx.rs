@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use millrace_plan::{Plan, QueryMemory, QueryMemoryError, QueryMemoryLedger};
 use millrace_ranking::{
-    CompiledProfile, Error, ModelFailure, ModelInputRows, ModelSource, RankModelEvaluation, RankModelFile,
-    RankOutcome, RankedDocuments, ShownFeatures,
+    CompiledProfile, Error, FeatureSelection, ModelFailure, ModelInputRows, ModelSource, RankModelEvaluation,
+    RankModelFile, RankOutcome, RankedDocuments,
 };
 use millrace_result::FeatureValue;
 use millrace_schema::{ModelExecution, ModelFile, OnnxModelConfig, RankPhase, RankProfile, SourcedText};
@@ -121,7 +121,7 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
     let ranked = compiled.rank(&plan, &view, &matches, None, 10, stop).map_err(|error| error.to_string())?;
     let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
     let features = compiled
-        .shown(ShownFeatures::Match, &over, &ranked.hits, &ranked.known, stop)
+        .returned_features(FeatureSelection::Match, &over, &ranked.hits, &ranked.known, stop)
         .map_err(|error| error.to_string())?;
     let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
     Ok(RankedSums { ranked, hits, features, seen })

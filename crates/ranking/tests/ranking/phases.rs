@@ -3,7 +3,7 @@
 use millrace_document::DocumentValue;
 use millrace_fixtures::Fields;
 use millrace_plan::Plan;
-use millrace_ranking::{CompiledProfile, RankOutcome, RankedDocuments, ShownFeatures};
+use millrace_ranking::{CompiledProfile, FeatureSelection, RankOutcome, RankedDocuments};
 use millrace_result::FeatureValue;
 use millrace_schema::{RankPhase, RankProfile};
 
@@ -178,7 +178,7 @@ fn hits_have_the_features_that_the_profile_names() {
     let ranked = compiled.rank(&plan, &view, &matches, None, 2, &|| false).expect("columns can be read");
     let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
     let features = compiled
-        .shown(ShownFeatures::Match, &over, &ranked.hits, &ranked.known, &|| false)
+        .returned_features(FeatureSelection::Match, &over, &ranked.hits, &ranked.known, &|| false)
         .expect("columns can be read");
     let names: Vec<&str> = features[0].iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["attribute(price)", "twice(attribute(price))", "firstPhase", "attribute(vector)"]);
@@ -189,7 +189,7 @@ fn hits_have_the_features_that_the_profile_names() {
     assert_eq!([number(0, 0), number(0, 1), number(0, 2), number(0, 3)], [10.0, 20.0, 20.0, 1.0]);
     assert_eq!([number(1, 0), number(1, 1), number(1, 2), number(1, 3)], [2.5, 5.0, 5.0, 7.0]);
     let summary = compiled
-        .shown(ShownFeatures::Summary, &over, &ranked.hits, &ranked.known, &|| false)
+        .returned_features(FeatureSelection::Summary, &over, &ranked.hits, &ranked.known, &|| false)
         .expect("columns can be read");
     assert_eq!(
         summary[0],
@@ -199,7 +199,7 @@ fn hits_have_the_features_that_the_profile_names() {
         ]
     );
     let listed = compiled
-        .shown(ShownFeatures::All, &over, &ranked.hits, &ranked.known, &|| false)
+        .returned_features(FeatureSelection::All, &over, &ranked.hits, &ranked.known, &|| false)
         .expect("columns can be read");
     assert!(listed[0].iter().any(|(name, _)| &**name == "bm25(title)"));
     assert!(listed[0].iter().any(|(name, _)| &**name == "attribute(price)"));
@@ -307,9 +307,9 @@ fn shown_features_of_the_first_phase_have_their_values() {
         let matches = matches(&plan, &view, &compiled);
         let ranked = compiled.rank(&plan, &view, &matches, None, 3, &|| false).expect("columns can be read");
         let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
-        for shown in [ShownFeatures::Match, ShownFeatures::Summary] {
+        for selection in [FeatureSelection::Match, FeatureSelection::Summary] {
             let features = compiled
-                .shown(shown, &over, &ranked.hits, &ranked.known, &|| false)
+                .returned_features(selection, &over, &ranked.hits, &ranked.known, &|| false)
                 .expect("columns can be read");
             let found = ranked.hits.iter().zip(&features).map(|(hit, features)| {
                 let number = |at: usize| match &features[at].1 {

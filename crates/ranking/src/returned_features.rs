@@ -13,7 +13,7 @@ use crate::stage::{BoundPrograms, StageInput};
 use crate::{Error, RankedDocuments, RankedHit};
 
 /// The features of one hit, in order.
-pub type Features = Vec<(Arc<str>, FeatureValue)>;
+pub type HitFeatures = Vec<(Arc<str>, FeatureValue)>;
 
 /// A feature returned with hits.
 pub(crate) struct ReturnedFeature {
@@ -21,9 +21,9 @@ pub(crate) struct ReturnedFeature {
     pub value: CompiledExpression,
 }
 
-/// Selection of the features to return.
+/// Selection of the features that are returned with hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShownFeatures {
+pub enum FeatureSelection {
     /// `match-features`.
     Match,
     /// `summary-features`.
@@ -40,42 +40,42 @@ impl CompiledProfile {
     ///
     /// # Errors
     /// A column could not be read, or the features take too much memory.
-    pub fn shown(
+    pub fn returned_features(
         &self,
-        shown: ShownFeatures,
+        selection: FeatureSelection,
         over: &RankedDocuments<'_>,
         hits: &[RankedHit],
         known: &GlobalHitValues,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Vec<Features>, Error> {
+    ) -> Result<Vec<HitFeatures>, Error> {
         let RankedDocuments { plan, view, matches } = *over;
-        let named = match shown {
-            ShownFeatures::Match => &self.match_features,
-            ShownFeatures::Summary => &self.summary_features,
-            ShownFeatures::All => &self.rank_features,
+        let returned = match selection {
+            FeatureSelection::Match => &self.match_features,
+            FeatureSelection::Summary => &self.summary_features,
+            FeatureSelection::All => &self.rank_features,
         };
-        let mut features = vec![Vec::with_capacity(named.len()); hits.len()];
-        if named.is_empty() {
+        let mut features = vec![Vec::with_capacity(returned.len()); hits.len()];
+        if returned.is_empty() {
             return Ok(features);
         }
-        plan.memory.take(dense_bytes(named).saturating_mul(hits.len()))?;
-        let programs: Vec<&CompiledExpression> = named.iter().map(|named| &named.value).collect();
+        plan.memory.take(dense_bytes(returned).saturating_mul(hits.len()))?;
+        let programs: Vec<&CompiledExpression> = returned.iter().map(|feature| &feature.value).collect();
         let over = StageInput { plan, view, matches, earlier: None };
         let mut earlier = known.0.of_first_phase();
         // On a timeout, model output is returned as NaN.
         self.run_models(&over, hits, programs.iter().copied(), stop, &mut earlier)?;
         let over = StageInput { earlier: Some(&earlier), ..over };
         let mut stage = BoundPrograms::new(&over, &self.features, &self.filters, programs);
-        each_hit(over.matches, hits, |places, chunk| {
+        each_hit(over.matches, hits, |indices, chunk| {
             let mut taken = Ok(());
             stage.run(chunk, |program, output| {
-                let ReturnedFeature { name, value } = &named[program];
-                for (at, place) in places.iter().enumerate() {
+                let ReturnedFeature { name, value } = &returned[program];
+                for (at, index) in indices.iter().enumerate() {
                     let value = match value.program.tensor_type().is_scalar() {
                         true => FeatureValue::Number(output.number(at)),
                         false => FeatureValue::Tensor(output.tensor(at)),
                     };
-                    let is_dense = value_bytes_of_type(&named[program].value).is_some();
+                    let is_dense = value_bytes_of_type(&returned[program].value).is_some();
                     taken = taken.and_then(|()| match is_dense {
                         true => Ok(()),
                         false => plan.memory.take(value.memory_bytes()),
@@ -83,7 +83,7 @@ impl CompiledProfile {
                     if taken.is_err() {
                         return;
                     }
-                    features[*place].push((Arc::clone(name), value));
+                    features[*index].push((Arc::clone(name), value));
                 }
             })?;
             Ok::<_, Error>(taken?)
@@ -93,8 +93,8 @@ impl CompiledProfile {
 }
 
 /// Memory of the dense features of a hit, in bytes: a stage computes them for many hits at once.
-fn dense_bytes(named: &[ReturnedFeature]) -> usize {
-    named.iter().filter_map(|named| value_bytes_of_type(&named.value)).fold(0, usize::saturating_add)
+fn dense_bytes(returned: &[ReturnedFeature]) -> usize {
+    returned.iter().filter_map(|feature| value_bytes_of_type(&feature.value)).fold(0, usize::saturating_add)
 }
 
 /// Memory of each value of an expression, in bytes, if its type says so: one with mapped dimensions may have
@@ -106,7 +106,7 @@ fn value_bytes_of_type(value: &CompiledExpression) -> Option<usize> {
 }
 
 /// Compiles a feature returned with hits.
-pub(crate) fn named(
+pub(crate) fn compile_returned(
     compiler: &ProfileCompiler<'_>,
     text: &SourcedText<String>,
 ) -> Result<ReturnedFeature, Error> {

@@ -44,7 +44,7 @@ impl CompiledProfile {
         if self.models.is_empty() {
             return Ok(true);
         }
-        earlier.modelled.resize_with(self.models.len(), Default::default);
+        earlier.model_outputs.resize_with(self.models.len(), Default::default);
         for at in self.models_of(programs) {
             let model = &self.models[at];
             let widths: Vec<usize> =
@@ -61,12 +61,12 @@ impl CompiledProfile {
                 &self.filters,
                 inputs,
             );
-            each_hit(over.matches, hits, |places, chunk| {
+            each_hit(over.matches, hits, |indices, chunk| {
                 stage.run(chunk, |input, output| {
                     let (width, cells) = (widths[input], &mut rows.inputs[input]);
-                    let rows = places.iter().enumerate();
-                    rows.for_each(|(row, place)| {
-                        output.write_cells(row, &mut cells[place * width..(place + 1) * width]);
+                    let rows = indices.iter().enumerate();
+                    rows.for_each(|(row, index)| {
+                        output.write_cells(row, &mut cells[index * width..(index + 1) * width]);
                     });
                 })
             })?;
@@ -84,7 +84,7 @@ impl CompiledProfile {
             over.plan.memory.give_back(input_bytes);
             let outputs = ModelOutputs::new(hits, outputs);
             over.plan.memory.take(outputs.memory_bytes())?;
-            earlier.modelled[at] = outputs;
+            earlier.model_outputs[at] = outputs;
         }
         Ok(true)
     }

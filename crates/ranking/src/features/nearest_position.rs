@@ -24,7 +24,7 @@ pub(super) const NOWHERE: f64 = 6.4e9;
 
 /// Property of the pair of positions that are nearest to each other.
 #[derive(Debug, Clone, Copy)]
-enum PlaceOutput {
+enum PositionOutput {
     Microdegrees,
     Kilometres {
         nowhere: f64,
@@ -45,16 +45,16 @@ enum PlaceOutput {
 }
 
 /// True for positions, and lists of them.
-pub(super) fn has_places(data_type: &DataType) -> bool {
+pub(super) fn has_positions(data_type: &DataType) -> bool {
     match data_type {
         DataType::Position => true,
-        DataType::Array(element) => has_places(element),
+        DataType::Array(element) => has_positions(element),
         _ => false,
     }
 }
 
-fn feature(field: &SchemaField, output: PlaceOutput) -> Box<dyn RankFeature> {
-    Box::new(NearestPlace {
+fn feature(field: &SchemaField, output: PositionOutput) -> Box<dyn RankFeature> {
+    Box::new(NearestPosition {
         field: field.name.to_string(),
         values: SingleValueReader::new(&field.data_type, WHOLE),
         output,
@@ -64,11 +64,11 @@ fn feature(field: &SchemaField, output: PlaceOutput) -> Box<dyn RankFeature> {
 /// Sets up `distance` of positions.
 pub(super) fn distance(field: &SchemaField, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let output = match name.output.as_deref() {
-        None | Some("out") => PlaceOutput::Microdegrees,
-        Some("km") => PlaceOutput::Kilometres { nowhere: NOWHERE_KM },
-        Some("index") => PlaceOutput::Index,
-        Some("latitude") => PlaceOutput::Latitude,
-        Some("longitude") => PlaceOutput::Longitude,
+        None | Some("out") => PositionOutput::Microdegrees,
+        Some("km") => PositionOutput::Kilometres { nowhere: NOWHERE_KM },
+        Some("index") => PositionOutput::Index,
+        Some("latitude") => PositionOutput::Latitude,
+        Some("longitude") => PositionOutput::Longitude,
         Some(_) => {
             return Err(Error::setup(format!(
                 "{name}: the distance to a position has the outputs km, index, latitude and longitude"
@@ -81,9 +81,9 @@ pub(super) fn distance(field: &SchemaField, name: &FeatureName) -> Result<Box<dy
 /// Sets up `great_circle_distance`.
 pub(super) fn great_circle(field: &SchemaField, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let output = match name.output.as_deref() {
-        None | Some("km") => PlaceOutput::Kilometres { nowhere: f64::MAX },
-        Some("latitude") => PlaceOutput::Latitude,
-        Some("longitude") => PlaceOutput::Longitude,
+        None | Some("km") => PositionOutput::Kilometres { nowhere: f64::MAX },
+        Some("latitude") => PositionOutput::Latitude,
+        Some("longitude") => PositionOutput::Longitude,
         Some(_) => {
             return Err(Error::setup(format!(
                 "{name}: great_circle_distance has the outputs km, latitude and longitude"
@@ -104,57 +104,59 @@ pub(super) fn closeness(
     let (max, scale) =
         logarithm(property("maxDistance", 9_013_305.0)?, property("halfResponse", 593_861.739)?);
     let output = match name.output.as_deref() {
-        None | Some("out") => PlaceOutput::Closeness { max },
-        Some("logscale") => PlaceOutput::Logarithmic { max, scale },
+        None | Some("out") => PositionOutput::Closeness { max },
+        Some("logscale") => PositionOutput::Logarithmic { max, scale },
         Some(_) => return Err(Error::setup(format!("{name}: closeness has the output logscale"))),
     };
     Ok(feature(field, output))
 }
 
-struct NearestPlace {
+struct NearestPosition {
     field: String,
     values: SingleValueReader,
-    output: PlaceOutput,
+    output: PositionOutput,
 }
 
-/// A position of the document: its distance from the query's, its index, and its place in degrees.
+/// A position of the document: its distance from the query's, its index, and its position in degrees.
 #[derive(Clone, Copy)]
-struct FoundPlace {
+struct FoundPosition {
     kilometres: f64,
     index: usize,
     degrees: (f64, f64),
 }
 
-/// The places of a query in a field; where it has none there, those in its other fields.
-fn places(plan: &Plan, field: &str) -> Vec<GeoCentre> {
-    let places = plan.leaves.iter().filter_map(|leaf| match leaf.predicate {
+/// The positions of a query in a field; where it has none there, those in its other fields.
+fn positions(plan: &Plan, field: &str) -> Vec<GeoCentre> {
+    let positions = plan.leaves.iter().filter_map(|leaf| match leaf.predicate {
         Predicate::GeoCircle { latitude, longitude, .. } => {
             Some((*leaf.field == *field, GeoCentre::new(latitude, longitude)))
         }
         _ => None,
     });
-    let (own, others): (Vec<_>, Vec<_>) = places.partition(|(is_own, _)| *is_own);
+    let (own, others): (Vec<_>, Vec<_>) = positions.partition(|(is_own, _)| *is_own);
     let chosen = if own.is_empty() { others } else { own };
-    chosen.into_iter().map(|(_, place)| place).collect()
+    chosen.into_iter().map(|(_, position)| position).collect()
 }
 
-impl RankFeature for NearestPlace {
+impl RankFeature for NearestPosition {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let places = places(request.plan, &self.field);
+        let positions = positions(request.plan, &self.field);
         let column = request.column(ColumnKey::value(&self.field));
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), self.output.of(None));
             let Some(column) = chunk.column(column) else { return };
-            let mut best: Vec<Option<FoundPlace>> = vec![None; chunk.len()];
+            let mut best: Vec<Option<FoundPosition>> = vec![None; chunk.len()];
             chunk.each_single(&self.values, column, |SingleValue { row, index, value, .. }| {
                 let Some(SingleValueRef::Position { latitude, longitude }) = value else { return };
                 let degrees = (f64::from(latitude) / 1e6, f64::from(longitude) / 1e6);
-                let away =
-                    places.iter().map(|place| place.distance_km(degrees.0, degrees.1)).reduce(f64::min);
+                let away = positions
+                    .iter()
+                    .map(|position| position.distance_km(degrees.0, degrees.1))
+                    .reduce(f64::min);
                 if let Some(kilometres) = away
                     && best[row].is_none_or(|best| kilometres < best.kilometres)
                 {
-                    best[row] = Some(FoundPlace { kilometres, index, degrees });
+                    best[row] = Some(FoundPosition { kilometres, index, degrees });
                 }
             });
             for (out, best) in out.iter_mut().zip(best) {
@@ -164,17 +166,17 @@ impl RankFeature for NearestPlace {
     }
 }
 
-impl PlaceOutput {
-    fn of(self, found: Option<FoundPlace>) -> f64 {
+impl PositionOutput {
+    fn of(self, found: Option<FoundPosition>) -> f64 {
         let microdegrees = found.as_ref().map_or(NOWHERE, |found| found.kilometres * MICRODEGREES_PER_KM);
         match self {
-            PlaceOutput::Microdegrees => microdegrees,
-            PlaceOutput::Kilometres { nowhere } => found.map_or(nowhere, |found| found.kilometres),
-            PlaceOutput::Closeness { max } => (1.0 - microdegrees / max).max(0.0),
-            PlaceOutput::Logarithmic { max, scale } => logarithmic(microdegrees, max, scale),
-            PlaceOutput::Index => found.map_or(-1.0, |found| found.index as f64),
-            PlaceOutput::Latitude => found.map_or(90.0, |found| found.degrees.0),
-            PlaceOutput::Longitude => found.map_or(-180.0, |found| found.degrees.1),
+            PositionOutput::Microdegrees => microdegrees,
+            PositionOutput::Kilometres { nowhere } => found.map_or(nowhere, |found| found.kilometres),
+            PositionOutput::Closeness { max } => (1.0 - microdegrees / max).max(0.0),
+            PositionOutput::Logarithmic { max, scale } => logarithmic(microdegrees, max, scale),
+            PositionOutput::Index => found.map_or(-1.0, |found| found.index as f64),
+            PositionOutput::Latitude => found.map_or(90.0, |found| found.degrees.0),
+            PositionOutput::Longitude => found.map_or(-180.0, |found| found.degrees.1),
         }
     }
 }
