@@ -141,9 +141,9 @@ impl AggregateValues {
     }
 
     /// Adds a document's value to a group; for a list, each element.
-    pub(crate) fn take(&mut self, group: u32, value: ExpressionDatum<'_>) {
+    pub(crate) fn add_value(&mut self, group: u32, value: ExpressionDatum<'_>) {
         if let ExpressionDatum::List(list) = value {
-            list.into_iter().for_each(|value| self.take(group, value));
+            list.into_iter().for_each(|value| self.add_value(group, value));
             return;
         }
         if matches!(value, ExpressionDatum::Null) {
@@ -180,8 +180,8 @@ impl AggregateValues {
         }
     }
 
-    /// Adds numbers, each to the group at its index, with the results of [`AggregateValues::take`].
-    pub(crate) fn take_numbers(&mut self, groups: &[u32], numbers: NumberColumn) {
+    /// Adds numbers, each to the group at its index, with the results of [`AggregateValues::add_value`].
+    pub(crate) fn add_numbers(&mut self, groups: &[u32], numbers: NumberColumn) {
         let at = || groups.iter().map(|group| *group as usize);
         match self {
             AggregateValues::Count(_) => self.count(groups),
@@ -269,7 +269,7 @@ impl AggregateValues {
             (this @ AggregateValues::Extreme { .. }, AggregateValues::Extreme { values: theirs, .. }) => {
                 for (index, value) in theirs.into_iter().enumerate() {
                     if let Some(value) = value {
-                        this.take(numbers[index], value);
+                        this.add_value(numbers[index], value);
                     }
                 }
             }
@@ -313,8 +313,8 @@ impl AggregateValues {
         let mut values = values[group].clone();
         values.sort_unstable_by(|a, b| double_order(*a, *b));
         let at = |quantile: f64| {
-            let place = (quantile * values.len() as f64).ceil() as usize;
-            values.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+            let rank = (quantile * values.len() as f64).ceil() as usize;
+            values.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
         };
         Some(wanted.iter().map(|quantile| (*quantile, at(*quantile))).collect())
     }

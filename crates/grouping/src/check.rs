@@ -166,9 +166,9 @@ impl GroupingChecker<'_> {
         op: &GroupingOperation,
         level: &mut GroupingLevel,
         state: &ListSettings<'_>,
-        place: OperationLevel,
+        nesting: OperationLevel,
     ) -> Result<(), Error> {
-        if op.all_documents && place == OperationLevel::Inside {
+        if op.all_documents && nesting == OperationLevel::Inside {
             return Err(Error::invalid(
                 "where(…) belongs to the outermost operation: all(where(true) group(…) …)",
             ));
@@ -183,7 +183,7 @@ impl GroupingChecker<'_> {
                 OperationTarget::Each => self.hits(child, level, &state)?,
                 OperationTarget::All => {
                     // A limit on the documents of the whole request does not limit the lists inside.
-                    let max = if place == OperationLevel::Outermost { None } else { state.max };
+                    let max = if nesting == OperationLevel::Outermost { None } else { state.max };
                     self.group(child, level, &ListSettings { max, ..state.clone() }, OperationLevel::Inside)?;
                 }
             }

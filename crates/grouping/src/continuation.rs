@@ -52,7 +52,7 @@ pub(crate) fn to_page(list: &ListKey, offset: usize) -> String {
 }
 
 /// Encodes the continuation of the current page.
-pub(crate) fn this(offsets: &Offsets) -> String {
+pub(crate) fn to_current_page(offsets: &Offsets) -> String {
     let mut text = String::new();
     offsets.iter().for_each(|(list, offset)| write_list(&mut text, list, *offset, 0));
     text
@@ -69,7 +69,7 @@ fn write_list(text: &mut String, list: &ListKey, offset: usize, flags: u32) {
         let bits = u64::from(number) << 1;
         let nibbles = (64 - bits.leading_zeros()).div_ceil(4);
         text.push(letter(nibbles));
-        text.extend((0..nibbles).rev().map(|place| letter((bits >> (4 * place)) as u32)));
+        text.extend((0..nibbles).rev().map(|nibble| letter((bits >> (4 * nibble)) as u32)));
     }
 }
 

@@ -27,6 +27,14 @@ impl<'a> ExpressionDatum<'a> {
         ExpressionDatum::Text(Cow::Owned(text))
     }
 
+    /// Applies a function to the value; to each element of a list.
+    pub(crate) fn map_elements(self, function: impl Fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>) -> Self {
+        match self {
+            ExpressionDatum::List(list) => ExpressionDatum::List(list.into_iter().map(function).collect()),
+            value => function(value),
+        }
+    }
+
     /// Memory of its text or bytes, or of the entries of a list, beside the datum itself.
     pub(crate) fn content_bytes(&self) -> usize {
         match self {

@@ -370,16 +370,16 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
             match &aggregate.input {
                 None => accumulator.count(&rows.groups),
                 Some(input) => match self.values(input, rows) {
-                    Some(RowValues::Numbers(numbers)) => accumulator.take_numbers(&rows.groups, numbers),
+                    Some(RowValues::Numbers(numbers)) => accumulator.add_numbers(&rows.groups, numbers),
                     Some(values) => {
                         for (index, group) in rows.groups.iter().enumerate() {
-                            accumulator.take(*group, values.datum(index));
+                            accumulator.add_value(*group, values.datum(index));
                         }
                     }
                     None => {
                         for (index, group) in rows.groups.iter().enumerate() {
                             let context = self.context(rows.rows[index], rows.elements(index));
-                            accumulator.take(*group, input.eval(context));
+                            accumulator.add_value(*group, input.eval(context));
                         }
                     }
                 },
@@ -463,8 +463,8 @@ impl<'b, 'd> BatchCollector<'b, 'd> {
                 ExpressionDatum::List(values) => (values, None),
                 value => (Vec::new(), Some(value)),
             };
-            for (place, value) in values.iter().chain(&one).enumerate() {
-                if self.admits(&keys, row, outer, place, &mut inner) {
+            for (element, value) in values.iter().chain(&one).enumerate() {
+                if self.bind_element(&keys, row, outer, element, &mut inner) {
                     inner.push(row, table.number(group, value));
                 }
             }

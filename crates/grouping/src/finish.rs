@@ -35,9 +35,13 @@ impl GroupingExecution {
         let grouping = Arc::clone(self.grouping());
         self.root.index();
         let mut builder = GroupBuilder { grouping: &grouping, chosen: Vec::new(), path: vec![number, 0] };
-        let (outputs, lists) = builder.inside(&grouping.root, &self.root, 0);
+        let (outputs, lists) = builder.group_content(&grouping.root, &self.root, 0);
         let root = ResultGroup { id: GroupId::Root, relevance: 1.0, outputs, lists };
-        PagedGroups { root, chosen: builder.chosen, continuation: continuation::this(&grouping.offsets) }
+        PagedGroups {
+            root,
+            chosen: builder.chosen,
+            continuation: continuation::to_current_page(&grouping.offsets),
+        }
     }
 }
 
@@ -67,7 +71,7 @@ impl PagedGroups {
                 filled[at] = hits.by_ref().take(list.hits.len()).collect();
             }
         }
-        place(&mut self.root, &mut filled.into_iter());
+        insert_hits(&mut self.root, &mut filled.into_iter());
         Ok(GroupingResult { root: self.root, continuation: self.continuation })
     }
 
@@ -92,11 +96,13 @@ impl ChosenHits {
 }
 
 /// Inserts filled hits into the lists, which must come in selection order.
-fn place(group: &mut ResultGroup, filled: &mut impl Iterator<Item = Vec<ResultHit>>) {
+fn insert_hits(group: &mut ResultGroup, filled: &mut impl Iterator<Item = Vec<ResultHit>>) {
     for list in &mut group.lists {
         match list {
             GroupList::Hits { hits, .. } => *hits = filled.next().unwrap_or_default(),
-            GroupList::Groups { groups, .. } => groups.iter_mut().for_each(|group| place(group, filled)),
+            GroupList::Groups { groups, .. } => {
+                groups.iter_mut().for_each(|group| insert_hits(group, filled))
+            }
         }
     }
 }
@@ -108,11 +114,11 @@ struct GroupBuilder<'g> {
     path: Vec<u32>,
 }
 
-type Inside = (Vec<(String, GroupValue)>, Vec<GroupList>);
+type GroupContent = (Vec<(String, GroupValue)>, Vec<GroupList>);
 
 impl GroupBuilder<'_> {
     /// Outputs and lists of a group.
-    fn inside(&mut self, level: &GroupingLevel, state: &LevelState, group: usize) -> Inside {
+    fn group_content(&mut self, level: &GroupingLevel, state: &LevelState, group: usize) -> GroupContent {
         let outputs = level
             .outputs
             .iter()
@@ -154,18 +160,18 @@ impl GroupBuilder<'_> {
         let groups = shown
             .iter()
             .enumerate()
-            .map(|(place, group)| {
+            .map(|(index, group)| {
                 let group = *group as usize;
                 let key = &list.table.keys[group];
-                self.path.push((offset + place) as u32);
-                let (outputs, lists) = self.inside(&spec.level, &list.level, group);
+                self.path.push((offset + index) as u32);
+                let (outputs, lists) = self.group_content(&spec.level, &list.level, group);
                 self.path.pop();
                 // If the request specifies the order, relevance encodes the rank: from 1 in equal steps
                 // towards 0.
                 let relevance = if spec.order.is_empty() {
                     list.level.ranks[group]
                 } else {
-                    (shown.len() - place) as f64 / shown.len() as f64
+                    (shown.len() - index) as f64 / shown.len() as f64
                 };
                 ResultGroup { id: group_id(key), relevance, outputs, lists }
             })
@@ -184,25 +190,25 @@ impl GroupBuilder<'_> {
             .collect();
         // Compares by index among the members, because the keys are stored by that index.
         let order = |a: &u32, b: &u32| {
-            let (place_a, place_b) = (*a as usize, *b as usize);
-            let keys = |place: usize| &keys[place * width..(place + 1) * width];
-            for ((descending, _), (a, b)) in spec.order.iter().zip(keys(place_a).iter().zip(keys(place_b))) {
+            let (index_a, index_b) = (*a as usize, *b as usize);
+            let keys = |index: usize| &keys[index * width..(index + 1) * width];
+            for ((descending, _), (a, b)) in spec.order.iter().zip(keys(index_a).iter().zip(keys(index_b))) {
                 match a.order(b) {
                     Ordering::Equal => {}
                     order => return if *descending { order.reverse() } else { order },
                 }
             }
-            let (a, b) = (members[place_a] as usize, members[place_b] as usize);
+            let (a, b) = (members[index_a] as usize, members[index_b] as usize);
             let by_rank = list.level.ranks[b].total_cmp(&list.level.ranks[a]);
             by_rank.then_with(|| list.table.keys[a].order(&list.table.keys[b])).then(a.cmp(&b))
         };
-        let mut places: Vec<u32> = (0..members.len() as u32).collect();
-        if count < places.len() {
-            places.select_nth_unstable_by(count, order);
-            places.truncate(count);
+        let mut indices: Vec<u32> = (0..members.len() as u32).collect();
+        if count < indices.len() {
+            indices.select_nth_unstable_by(count, order);
+            indices.truncate(count);
         }
-        places.sort_unstable_by(order);
-        places.into_iter().map(|place| members[place as usize]).collect()
+        indices.sort_unstable_by(order);
+        indices.into_iter().map(|index| members[index as usize]).collect()
     }
 
     /// Range of entries on the page, and the continuations of the adjacent pages.

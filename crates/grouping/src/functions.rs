@@ -114,24 +114,26 @@ impl GroupingFunction {
         let mut arguments = arguments;
         let first = arguments.next().unwrap_or(ExpressionDatum::Null);
         match &self.code {
-            GroupingFunctionCode::Number(code) => each(first, &|value| code.of(&value, zone)),
+            GroupingFunctionCode::Number(code) => first.map_elements(|value| code.apply(&value, zone)),
             GroupingFunctionCode::TextNumber(code) => {
-                each(first, &|value| ExpressionDatum::Long(code(&value.to_text())))
+                first.map_elements(|value| ExpressionDatum::Long(code(&value.to_text())))
             }
-            GroupingFunctionCode::Text(code) => each(first, &|value| made_text(|out| code(&value, out))),
-            GroupingFunctionCode::Bytes(code) => each(first, &|value| made_bytes(|out| code(&value, out))),
+            GroupingFunctionCode::Text(code) => first.map_elements(|value| text_by(|out| code(&value, out))),
+            GroupingFunctionCode::Bytes(code) => {
+                first.map_elements(|value| bytes_by(|out| code(&value, out)))
+            }
             GroupingFunctionCode::Date(code) => {
-                each(first, &|value| made_text(|out| code(zone.civil(value.to_long()), out)))
+                first.map_elements(|value| text_by(|out| code(zone.civil(value.to_long()), out)))
             }
-            GroupingFunctionCode::JoinedTexts => made_text(|out| {
-                flattened(std::iter::once(first).chain(arguments), |value| value.append_text(out));
+            GroupingFunctionCode::JoinedTexts => text_by(|out| {
+                for_each_flat(std::iter::once(first).chain(arguments), |value| value.append_text(out));
             }),
-            GroupingFunctionCode::JoinedBytes => made_bytes(|out| {
-                flattened(std::iter::once(first).chain(arguments), |value| append_bytes(value, out));
+            GroupingFunctionCode::JoinedBytes => bytes_by(|out| {
+                for_each_flat(std::iter::once(first).chain(arguments), |value| append_bytes(value, out));
             }),
             GroupingFunctionCode::Digest(code) => {
                 let bits = arguments.next().unwrap_or(ExpressionDatum::Null).to_long();
-                made_bytes(|out| code(&first.to_raw(), bits, out))
+                bytes_by(|out| code(&first.to_raw(), bits, out))
             }
             GroupingFunctionCode::Whole(code) => code(first),
             GroupingFunctionCode::Size => ExpressionDatum::Long(match first {
@@ -147,12 +149,14 @@ impl GroupingFunction {
             GroupingFunctionCode::Fold(code) => match arguments.next() {
                 None => match first {
                     ExpressionDatum::List(list) => {
-                        let all = list.into_iter().reduce(|a, b| code.of(a, b));
+                        let all = list.into_iter().reduce(|a, b| code.apply(a, b));
                         all.unwrap_or(ExpressionDatum::Long(0))
                     }
                     value => value,
                 },
-                Some(second) => arguments.fold(together(first, second, code), |a, b| together(a, b, code)),
+                Some(second) => {
+                    arguments.fold(apply_pairwise(first, second, code), |a, b| apply_pairwise(a, b, code))
+                }
             },
         }
     }
@@ -179,20 +183,20 @@ impl GroupingFunction {
     }
 }
 
-fn made_text(append: impl FnOnce(&mut String)) -> ExpressionDatum<'static> {
+fn text_by(append: impl FnOnce(&mut String)) -> ExpressionDatum<'static> {
     let mut text = String::new();
     append(&mut text);
     ExpressionDatum::text(text)
 }
 
-fn made_bytes(append: impl FnOnce(&mut Vec<u8>)) -> ExpressionDatum<'static> {
+fn bytes_by(append: impl FnOnce(&mut Vec<u8>)) -> ExpressionDatum<'static> {
     let mut bytes = Vec::new();
     append(&mut bytes);
     ExpressionDatum::Raw(Cow::Owned(bytes))
 }
 
 /// Calls `of` for each value, and for each element of a list.
-fn flattened<'a>(
+fn for_each_flat<'a>(
     values: impl Iterator<Item = ExpressionDatum<'a>>,
     mut of: impl FnMut(&ExpressionDatum<'a>),
 ) {
@@ -204,17 +208,9 @@ fn flattened<'a>(
     }
 }
 
-fn each<'a>(
-    value: ExpressionDatum<'a>,
-    code: &impl Fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>,
-) -> ExpressionDatum<'a> {
-    match value {
-        ExpressionDatum::List(list) => ExpressionDatum::List(list.into_iter().map(code).collect()),
-        value => code(value),
-    }
-}
-
-fn together<'a>(
+/// Applies a function of two numbers. Where one of them is a list, it is applied to pairs of elements, and
+/// the shorter list is repeated.
+fn apply_pairwise<'a>(
     a: ExpressionDatum<'a>,
     b: ExpressionDatum<'a>,
     code: &NumberPairCode,
@@ -231,9 +227,9 @@ fn together<'a>(
             }
             let len = a.len().max(b.len());
             let at = |list: &[ExpressionDatum<'a>], index: usize| list[index % list.len()].clone();
-            ExpressionDatum::List((0..len).map(|index| code.of(at(&a, index), at(&b, index))).collect())
+            ExpressionDatum::List((0..len).map(|index| code.apply(at(&a, index), at(&b, index))).collect())
         }
-        (a, b) => code.of(a, b),
+        (a, b) => code.apply(a, b),
     }
 }
 
@@ -359,13 +355,13 @@ fn append_xorbit(bytes: &[u8], bits: i64, out: &mut Vec<u8>) {
     }
 }
 
-fn element_at<'a>(list: ExpressionDatum<'a>, place: &ExpressionDatum<'_>) -> ExpressionDatum<'a> {
+fn element_at<'a>(list: ExpressionDatum<'a>, index: &ExpressionDatum<'_>) -> ExpressionDatum<'a> {
     let ExpressionDatum::List(mut list) = list else { return list };
     if list.is_empty() {
         return ExpressionDatum::Null;
     }
-    let place = place.to_long().clamp(0, list.len() as i64 - 1);
-    list.swap_remove(place as usize)
+    let index = index.to_long().clamp(0, list.len() as i64 - 1);
+    list.swap_remove(index as usize)
 }
 
 fn interpolated_lookup(list: &ExpressionDatum<'_>, sought: &ExpressionDatum<'_>) -> ExpressionDatum<'static> {

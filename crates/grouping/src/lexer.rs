@@ -137,7 +137,7 @@ impl<'a> GroupingLexer<'a> {
                         let code: String = chars.by_ref().take(2).map(|(_, c)| c).collect();
                         match u8::from_str_radix(&code, 16) {
                             Ok(code) => text.push(char::from(code)),
-                            Err(_) => return Err(self.wrong("\\x wants two hexadecimal digits".to_owned())),
+                            Err(_) => return Err(self.error("\\x wants two hexadecimal digits".to_owned())),
                         }
                     }
                     // A backslash before any other character is kept, for regular expressions.
@@ -148,17 +148,17 @@ impl<'a> GroupingLexer<'a> {
                 c => text.push(c),
             }
         }
-        Err(self.wrong(format!("the text that begins here is not closed by {quote}")))
+        Err(self.error(format!("the text that begins here is not closed by {quote}")))
     }
 
     /// An error at the current position with the expected and the actual text.
     pub(crate) fn expected(&mut self, what: &str) -> Error {
         self.cursor.skip_blanks();
-        self.wrong(format!("expected {what}, found {}", self.cursor.found()))
+        self.error(format!("expected {what}, found {}", self.cursor.found()))
     }
 
     /// An error at the current position.
-    pub(crate) fn wrong(&self, reason: String) -> Error {
+    pub(crate) fn error(&self, reason: String) -> Error {
         let TextPosition { line, column } = self.cursor.position();
         Error::Syntax { line, column, reason }
     }

@@ -170,14 +170,14 @@ impl GroupingNode {
             GroupingNode::Call { function, arguments } => {
                 function.apply(arguments.iter().map(|argument| argument.eval(context)), context.zone)
             }
-            GroupingNode::Narrow { input, to } => each(input.eval(context), |value| to.apply(&value)),
+            GroupingNode::Narrow { input, to } => input.eval(context).map_elements(|value| to.apply(&value)),
             GroupingNode::LongWidth { input, .. }
             | GroupingNode::DoubleWidth { input, .. }
             | GroupingNode::Predefined { input, .. } => {
-                each(input.eval(context), |value| self.bucket_of(value))
+                input.eval(context).map_elements(|value| self.bucket_of(value))
             }
             GroupingNode::Collate { input, collator } => {
-                each(input.eval(context), |value| collator.key(&value.to_text()))
+                input.eval(context).map_elements(|value| collator.key(&value.to_text()))
             }
             GroupingNode::Distance { field, latitude, longitude, miles } => {
                 let positions = context.batch.positions(field, context.row);
@@ -205,16 +205,6 @@ impl GroupingNode {
             GroupingNode::Predefined { buckets, .. } => buckets.find(&value),
             _ => value,
         }
-    }
-}
-
-fn each<'a>(
-    value: ExpressionDatum<'a>,
-    code: impl Fn(ExpressionDatum<'a>) -> ExpressionDatum<'a>,
-) -> ExpressionDatum<'a> {
-    match value {
-        ExpressionDatum::List(list) => ExpressionDatum::List(list.into_iter().map(code).collect()),
-        value => code(value),
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) enum NumberCode {
 }
 
 impl NumberCode {
-    pub(crate) fn of(&self, value: &ExpressionDatum<'_>, zone: &GroupingZone) -> ExpressionDatum<'static> {
+    pub(crate) fn apply(&self, value: &ExpressionDatum<'_>, zone: &GroupingZone) -> ExpressionDatum<'static> {
         match (self, value) {
             (NumberCode::Double(code) | NumberCode::Either(_, code), ExpressionDatum::Double(value)) => {
                 ExpressionDatum::Double(code(*value))
@@ -80,7 +80,7 @@ impl NumberCode {
         }
     }
 
-    fn of_column(&self, values: NumberColumn, zone: &GroupingZone) -> NumberColumn {
+    fn apply_to_column(&self, values: NumberColumn, zone: &GroupingZone) -> NumberColumn {
         match (self, values) {
             (NumberCode::Either(_, code), NumberColumn::Doubles(values)) => {
                 NumberColumn::Doubles(values.into_iter().map(code).collect())
@@ -112,7 +112,7 @@ pub(crate) enum NumberPairCode {
 }
 
 impl NumberPairCode {
-    pub(crate) fn of<'a>(&self, a: ExpressionDatum<'a>, b: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
+    pub(crate) fn apply<'a>(&self, a: ExpressionDatum<'a>, b: ExpressionDatum<'a>) -> ExpressionDatum<'a> {
         let is_float = |value: &ExpressionDatum<'_>| matches!(value, ExpressionDatum::Double(_));
         match self {
             NumberPairCode::Extreme(wanted) => {
@@ -133,7 +133,7 @@ impl NumberPairCode {
     }
 
     /// Applies the code row by row; `None` if the results may be of several kinds.
-    fn of_columns(&self, a: NumberColumn, b: NumberColumn) -> Option<NumberColumn> {
+    fn apply_to_columns(&self, a: NumberColumn, b: NumberColumn) -> Option<NumberColumn> {
         let is_float = |values: &NumberColumn| matches!(values, NumberColumn::Doubles(_));
         Some(match (self, a, b) {
             (NumberPairCode::Extreme(wanted), NumberColumn::Longs(a), NumberColumn::Longs(b)) => {
@@ -171,10 +171,10 @@ impl GroupingFunction {
     ) -> Option<NumberColumn> {
         let mut arguments = arguments;
         match &self.code {
-            GroupingFunctionCode::Number(code) => Some(code.of_column(arguments.next()??, zone)),
+            GroupingFunctionCode::Number(code) => Some(code.apply_to_column(arguments.next()??, zone)),
             GroupingFunctionCode::Fold(code) => {
                 let first = arguments.next()??;
-                arguments.try_fold(first, |done, next| code.of_columns(done, next?))
+                arguments.try_fold(first, |done, next| code.apply_to_columns(done, next?))
             }
             GroupingFunctionCode::TextNumber(_)
             | GroupingFunctionCode::Text(_)

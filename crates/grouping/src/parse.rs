@@ -126,7 +126,7 @@ impl GroupingParser<'_> {
                 if each == OperationTarget::All {
                     return Err(parser
                         .lexer
-                        .wrong("as(…) names what an each(…) lists, not all(…)".to_owned()));
+                        .error("as(…) names what an each(…) lists, not all(…)".to_owned()));
                 }
                 operation.label = Some(parser.parenthesised_name()?);
             }
@@ -140,7 +140,7 @@ impl GroupingParser<'_> {
             Some("all") => operation.children.push(self.operation(OperationTarget::All)?),
             Some("each") => operation.children.push(self.operation(OperationTarget::Each)?),
             Some("group") if operation.group_by.is_some() => {
-                return Err(self.lexer.wrong(
+                return Err(self.lexer.error(
                     "an operation groups once; write group(…) in an all(…) or each(…) of its own".to_owned(),
                 ));
             }
@@ -317,7 +317,7 @@ impl GroupingParser<'_> {
 
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if !self.depth.enter() {
-            return Err(self.lexer.wrong(format!("this is nested deeper than {MAX_DEPTH} levels")));
+            return Err(self.lexer.error(format!("this is nested deeper than {MAX_DEPTH} levels")));
         }
         let result = inner(self);
         self.depth.leave();
@@ -327,7 +327,7 @@ impl GroupingParser<'_> {
     fn count(&mut self) -> Result<(), Error> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
-            return Err(self.lexer.wrong(format!("expressions have more than {MAX_PARTS} parts")));
+            return Err(self.lexer.error(format!("expressions have more than {MAX_PARTS} parts")));
         }
         Ok(())
     }

@@ -30,8 +30,8 @@ const VALUES_SHARE_MAX: usize = 750;
 pub(crate) struct SourceGroups {
     /// Values, by enclosing group.
     values: GroupTable,
-    /// By value: its place in `groups`.
-    places: Vec<Range<usize>>,
+    /// By value: its part of `groups`.
+    ranges: Vec<Range<usize>>,
     groups: Vec<u32>,
     /// Groups of a value that is not remembered.
     unshared: Vec<u32>,
@@ -41,9 +41,9 @@ pub(crate) struct SourceGroups {
 }
 
 impl SourceGroups {
-    /// True if the next rows are worth to be looked up. Otherwise the values are forgotten.
-    pub(crate) fn pays(&mut self) -> bool {
-        let values = self.places.len();
+    /// True if values repeat so often that looking them up saves work. Otherwise they are forgotten.
+    pub(crate) fn is_worthwhile(&mut self) -> bool {
+        let values = self.ranges.len();
         let is_rare = self.rows >= ROWS_MIN && values * 1000 > self.rows * VALUES_SHARE_MAX;
         if !self.is_off && (is_rare || values > VALUES_MAX) {
             *self = SourceGroups { is_off: true, ..SourceGroups::default() };
@@ -52,7 +52,7 @@ impl SourceGroups {
     }
 
     /// Groups of a value in the enclosing group `parent`; for a new one, `compute` adds them.
-    pub(crate) fn of(
+    pub(crate) fn groups_of(
         &mut self,
         parent: u32,
         value: &SourceValue<'_>,
@@ -68,17 +68,17 @@ impl SourceGroups {
             SourceValue::Other(datum) => self.values.number(parent, datum),
         };
         self.rows += 1;
-        if number as usize == self.places.len() {
+        if number as usize == self.ranges.len() {
             let start = self.groups.len();
             compute(&mut self.groups);
-            self.places.push(start..self.groups.len());
+            self.ranges.push(start..self.groups.len());
         }
-        &self.groups[self.places[number as usize].clone()]
+        &self.groups[self.ranges[number as usize].clone()]
     }
 
     /// Memory that it takes, in bytes, approximately.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.values.memory_bytes() + size_of_val(&*self.places) + size_of_val(&*self.groups)
+        self.values.memory_bytes() + size_of_val(&*self.ranges) + size_of_val(&*self.groups)
     }
 }
 
@@ -197,13 +197,13 @@ mod tests {
         let (mut sources, mut count) = (SourceGroups::default(), 0);
         for row in 0..rows {
             let value = SourceValue::Other(ExpressionDatum::Long(row % distinct));
-            let groups = sources.of(0, &value, |groups| {
+            let groups = sources.groups_of(0, &value, |groups| {
                 count += 1;
                 groups.extend([row as u32, 7]);
             });
             assert_eq!(groups, [(row % distinct) as u32, 7]);
         }
-        (count, sources.pays())
+        (count, sources.is_worthwhile())
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         let (mut sources, long) = (SourceGroups::default(), "x".repeat(TEXT_MAX + 1));
         for group in 0..3 {
             let value = SourceValue::Text(long.as_bytes());
-            assert_eq!(sources.of(0, &value, |groups| groups.push(group)), [group], "a long text");
+            assert_eq!(sources.groups_of(0, &value, |groups| groups.push(group)), [group], "a long text");
         }
         assert_eq!(sources.memory_bytes(), SourceGroups::default().memory_bytes());
     }

@@ -104,11 +104,11 @@ fn joined_rows<B: Default + AsRef<[u8]>>(
     Some(JoinedRows { joined, ends })
 }
 
-fn made_texts(rows: usize, append: impl Fn(usize, &mut String)) -> Option<RowValues<'static>> {
+fn texts_by(rows: usize, append: impl Fn(usize, &mut String)) -> Option<RowValues<'static>> {
     joined_rows(rows, append).map(RowValues::MadeTexts)
 }
 
-fn made_raws(rows: usize, append: impl Fn(usize, &mut Vec<u8>)) -> Option<RowValues<'static>> {
+fn bytes_by(rows: usize, append: impl Fn(usize, &mut Vec<u8>)) -> Option<RowValues<'static>> {
     joined_rows(rows, append).map(RowValues::MadeRaws)
 }
 
@@ -141,7 +141,7 @@ impl GroupingFunction {
             }
             GroupingFunctionCode::Date(code) => {
                 let seconds = arguments.next()??.into_numbers(rows)?.into_longs();
-                made_texts(rows, |index, out| code(zone.civil(seconds[index]), out))
+                texts_by(rows, |index, out| code(zone.civil(seconds[index]), out))
             }
             GroupingFunctionCode::TextNumber(code) => {
                 let of = arguments.next()??;
@@ -150,23 +150,23 @@ impl GroupingFunction {
             }
             GroupingFunctionCode::Text(code) => {
                 let of = arguments.next()??;
-                made_texts(rows, |index, out| code(&of.datum(index), out))
+                texts_by(rows, |index, out| code(&of.datum(index), out))
             }
             GroupingFunctionCode::Bytes(code) => {
                 let of = arguments.next()??;
-                made_raws(rows, |index, out| code(&of.datum(index), out))
+                bytes_by(rows, |index, out| code(&of.datum(index), out))
             }
             GroupingFunctionCode::JoinedTexts => {
                 let all = bounded(arguments)?;
-                made_texts(rows, |index, out| all.iter().for_each(|of| of.datum(index).append_text(out)))
+                texts_by(rows, |index, out| all.iter().for_each(|of| of.datum(index).append_text(out)))
             }
             GroupingFunctionCode::JoinedBytes => {
                 let all = bounded(arguments)?;
-                made_raws(rows, |index, out| all.iter().for_each(|of| append_bytes(&of.datum(index), out)))
+                bytes_by(rows, |index, out| all.iter().for_each(|of| append_bytes(&of.datum(index), out)))
             }
             GroupingFunctionCode::Digest(code) => {
                 let (of, bits) = (arguments.next()??, arguments.next()??);
-                made_raws(rows, |index, out| {
+                bytes_by(rows, |index, out| {
                     code(&of.datum(index).to_raw(), bits.datum(index).to_long(), out);
                 })
             }
@@ -210,7 +210,7 @@ impl GroupingNode {
                 match to {
                     NarrowType::Bytes(count) => {
                         let longs = numbers.into_longs();
-                        made_raws(rows.len(), |index, out| {
+                        bytes_by(rows.len(), |index, out| {
                             out.extend_from_slice(&longs[index].to_be_bytes()[8 - count..]);
                         })
                     }
@@ -223,7 +223,7 @@ impl GroupingNode {
             }
             GroupingNode::Collate { input, collator } => {
                 let texts = input.values(batch, zone, rows)?;
-                made_raws(rows.len(), |index, out| collator.append_key(&texts.datum(index).to_text(), out))
+                bytes_by(rows.len(), |index, out| collator.append_key(&texts.datum(index).to_text(), out))
             }
             GroupingNode::Distance { field, latitude, longitude, miles } => {
                 let distance = distance_from(*latitude, *longitude, *miles);

@@ -50,7 +50,7 @@ impl<'b> BatchCollector<'b, '_> {
         inner.rows.reserve(rows.rows.len());
         inner.groups.reserve(rows.rows.len());
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
-            if takes_all || self.admits(keys, row, rows.elements(index), 0, inner) {
+            if takes_all || self.bind_element(keys, row, rows.elements(index), 0, inner) {
                 let number = match &values {
                     values if is_bucket => table.number(group, &keys.by.bucket_of(values.datum(index))),
                     RowValues::Numbers(NumberColumn::Longs(longs)) => table.long(group, longs[index]),
@@ -74,36 +74,39 @@ impl<'b> BatchCollector<'b, '_> {
         inner: &mut GroupedRows,
     ) -> Result<bool, GroupingFailure> {
         let (table, sources) = (&mut state.table, &mut state.sources);
-        if !keys.takes_all(rows) || !sources.pays() {
+        if !keys.takes_all(rows) || !sources.is_worthwhile() {
             return Ok(false);
         }
         let column = keys.by.source().and_then(|field| SourceColumn::of(field, self.batch));
         let Some(column) = column else { return Ok(false) };
         for (&row, &group) in rows.rows.iter().zip(&rows.groups) {
             let value = column.value(usize::from(self.batch.documents[row as usize]));
-            let groups = sources.of(group, &value, |groups| match keys.by.eval(self.context(row, &[])) {
-                ExpressionDatum::List(keys) => groups.extend(keys.iter().map(|key| table.number(group, key))),
-                key => groups.push(table.number(group, &key)),
-            });
+            let groups =
+                sources.groups_of(group, &value, |groups| match keys.by.eval(self.context(row, &[])) {
+                    ExpressionDatum::List(keys) => {
+                        groups.extend(keys.iter().map(|key| table.number(group, key)))
+                    }
+                    key => groups.push(table.number(group, &key)),
+                });
             groups.iter().for_each(|group| inner.push(row, *group));
             inner.check_size(table)?;
         }
         Ok(true)
     }
 
-    /// Binds a row to the element at `place`, unless the list's filter leaves it out: then it returns false.
-    pub(super) fn admits(
+    /// Binds a row to the element at `index`, unless the list's filter leaves it out: then it returns false.
+    pub(super) fn bind_element(
         &self,
         keys: &GroupKeys<'b>,
         row: u32,
         outer: &[u32],
-        place: usize,
+        index: usize,
         inner: &mut GroupedRows,
     ) -> bool {
         let start = inner.elements.len();
         inner.elements.extend_from_slice(outer);
         if keys.binds {
-            inner.elements.push(place as u32);
+            inner.elements.push(index as u32);
         }
         let Some(filter) = keys.filter else { return true };
         let passes = filter.passes(self.context(row, &inner.elements[start..]));
@@ -156,8 +159,8 @@ impl<'b> BatchCollector<'b, '_> {
     ) -> Result<(), GroupingFailure> {
         for (index, (&row, &group)) in rows.rows.iter().zip(&rows.groups).enumerate() {
             let outer = rows.elements(index);
-            for (place, value) in leaves.by_element(row as usize).enumerate() {
-                if self.admits(keys, row, outer, place, inner) {
+            for (element, value) in leaves.by_element(row as usize).enumerate() {
+                if self.bind_element(keys, row, outer, element, inner) {
                     inner.push(row, number(table, group, value));
                 }
             }

@@ -137,7 +137,7 @@ impl GroupingParser<'_> {
         if (function.min_arguments..=function.max_arguments).contains(&given) {
             return Ok(());
         }
-        Err(self.lexer.wrong(format!(
+        Err(self.lexer.error(format!(
             "'{}' takes {} argument{}, not {given}",
             function.name,
             if given < function.min_arguments { function.min_arguments } else { function.max_arguments },
@@ -199,7 +199,7 @@ impl GroupingParser<'_> {
         loop {
             let quantile = self.lexer.float()?;
             if !(0.0..=1.0).contains(&quantile) {
-                return Err(self.lexer.wrong(format!("a quantile is from 0 to 1, and {quantile} is not")));
+                return Err(self.lexer.error(format!("a quantile is from 0 to 1, and {quantile} is not")));
             }
             quantiles.push(quantile);
             if !self.lexer.take_symbol(',') {
@@ -244,7 +244,7 @@ impl GroupingParser<'_> {
         let from = self.bound(true)?;
         let to = if self.lexer.take_symbol(',') { Some(self.bound(false)?) } else { None };
         if from == BucketBound::Infinite && to.as_ref().is_none_or(|to| *to == BucketBound::Infinite) {
-            return Err(self.lexer.wrong("one of the two ends of a bucket is a value".to_owned()));
+            return Err(self.lexer.error("one of the two ends of a bucket is a value".to_owned()));
         }
         let to_inclusive = if self.lexer.take_symbol(']') {
             to.is_some()

@@ -80,7 +80,7 @@ fn debug_wait(parser: &mut GroupingParser<'_>) -> Result<GroupingExpression, Err
     let value = parser.expression()?;
     parser.lexer.symbol(',')?;
     if parser.lexer.float()? < 0.0 {
-        return Err(parser.lexer.wrong("the time of debugwait(…) is at least 0".to_owned()));
+        return Err(parser.lexer.error("the time of debugwait(…) is at least 0".to_owned()));
     }
     parser.lexer.symbol(',')?;
     parser.boolean()?;
