@@ -3,10 +3,10 @@
 //! 1. A column has values of one layout: that of its field's type, or, for an undeclared field, that of its
 //!    last column.
 //! 2. Parts of that layout are taken unchanged. From others the values are taken one by one.
-//! 3. A value that the column cannot hold goes to the rest, with its type. A value of the rest that the
-//!    column can hold goes to the column.
+//! 3. A value that the column cannot hold goes to the overflow, with its type. A value of the overflow that
+//!    the column can hold goes to the column.
 //!
-//! No value is lost: each is in the column or in the rest.
+//! No value is lost: each is in the column or in the overflow.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct OverflowRows {
 }
 
 impl OverflowRows {
-    /// The rows of rest columns, one after another.
+    /// The rows of overflow columns, one after another.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a column is not of that form.
@@ -97,8 +97,9 @@ impl OverflowRows {
 }
 
 /// Joins the values of a field. `declared` is the layout of its type; `None`: the schema has no such field,
-/// and its values are kept in case it has it again. Moves values that the column can hold from `rest` to the
-/// column, and the others to `rest`. `None`: no part has a column, and the rest has no value for one.
+/// and its values are kept in case it has it again. Moves values that the column can hold from `overflow` to
+/// the column, and the others to `overflow`. `None`: no part has a column, and the overflow has no value for
+/// one.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a value does not have the layout that its column records.
@@ -110,11 +111,11 @@ pub fn join_values(
     field: &str,
     declared: Option<&ValueLayout>,
     parts: &[ColumnPart<'_>],
-    rest: &mut OverflowRows,
+    overflow: &mut OverflowRows,
 ) -> Result<Option<Column>, Error> {
     let counted = parts.iter().filter_map(|(column, rows)| Some(present((*column)?, rows.clone())));
-    let before = counted.sum::<usize>() + rest.values();
-    let wanted = declared.is_some() && rest.has(field);
+    let before = counted.sum::<usize>() + overflow.values();
+    let wanted = declared.is_some() && overflow.has(field);
     let Some(mut builder) = builder(declared, parts, wanted) else { return Ok(None) };
     let mut at = 0;
     for (column, rows) in parts {
@@ -125,14 +126,14 @@ pub fn join_values(
                 let stored = column.map(|column| StoredValues::new(column, declared));
                 for (place, row) in rows.clone().enumerate() {
                     let own = stored.as_ref().map(|stored| stored.value(row)).transpose()?.flatten();
-                    push_value(&mut builder, own, field, rest, at + place);
+                    push_value(&mut builder, own, field, overflow, at + place);
                 }
             }
         }
         at += rows.len();
     }
     let joined = builder.finish();
-    let after = present(&joined, 0..joined.len()) + rest.values();
+    let after = present(&joined, 0..joined.len()) + overflow.values();
     assert!(
         before == after,
         "field '{field}' has {before} values, of which {after} would be left: none may be lost"
@@ -153,20 +154,20 @@ fn builder(declared: Option<&ValueLayout>, parts: &[ColumnPart<'_>], wanted: boo
     }
 }
 
-/// Adds the value of a row: its own, or the one from its rest. Values that the column cannot hold go to the
-/// rest.
+/// Adds the value of a row: its own, or the one from its overflow. Values that the column cannot hold go to
+/// the overflow.
 fn push_value(
     builder: &mut ValueBuilder,
     own: Option<DocumentValue>,
     field: &str,
-    rest: &mut OverflowRows,
+    overflow: &mut OverflowRows,
     row: usize,
 ) {
     match own {
         Some(own) if builder.holds(&own) => return builder.push(Some(&own)),
-        Some(own) => rest.add(row, field, own),
+        Some(own) => overflow.add(row, field, own),
         None => {}
     }
-    let of_rest = rest.take(row, field, |value| builder.holds(value));
-    builder.push(of_rest.as_ref());
+    let from_overflow = overflow.take(row, field, |value| builder.holds(value));
+    builder.push(from_overflow.as_ref());
 }

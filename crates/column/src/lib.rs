@@ -67,9 +67,9 @@ pub enum ColumnForm {
     Timestamp,
     /// Flags of versions that are removals; not a field. Maintained by the store; layouts never list it.
     Removed,
-    /// Fields without a column of their own (unknown to the schema), in the wire form. Maintained by the
-    /// store; layouts never list it.
-    Rest,
+    /// Fields without a column of their own (unknown to the schema), and values that their columns cannot
+    /// hold, in the wire form. Maintained by the store; layouts never list it.
+    Overflow,
 }
 
 /// Identity of a column within a document type.
@@ -103,8 +103,8 @@ impl ColumnKey {
     }
 
     /// Key of the fields without a column of their own: [`BytesColumn`], present for documents that have any.
-    pub const fn rest() -> Self {
-        ColumnKey { field: String::new(), form: ColumnForm::Rest }
+    pub const fn overflow() -> Self {
+        ColumnKey { field: String::new(), form: ColumnForm::Overflow }
     }
 
     /// Key of a field's tokens, or those of one of its members, by path (`person.name`, `prefs.value`).
@@ -126,7 +126,7 @@ impl fmt::Display for ColumnKey {
             ColumnForm::Id => f.write_str("(id)"),
             ColumnForm::Timestamp => f.write_str("(timestamp)"),
             ColumnForm::Removed => f.write_str("(removed)"),
-            ColumnForm::Rest => f.write_str("(rest)"),
+            ColumnForm::Overflow => f.write_str("(overflow)"),
         }
     }
 }

@@ -153,10 +153,10 @@ async fn data_health(State(node): State<Arc<GatewayState>>) -> Response {
     let metrics = node.metrics().health();
     match ready(&node) {
         Ok(()) => {
-            let troubles = node.node().store().troubles();
-            let status = match troubles.is_empty() {
+            let failures = node.node().store().failures();
+            let status = match failures.is_empty() {
                 true => json!({ "code": "up" }),
-                false => json!({ "code": "up", "message": troubles.join("; ") }),
+                false => json!({ "code": "up", "message": failures.join("; ") }),
             };
             health(StatusCode::OK, status, metrics)
         }
@@ -230,7 +230,7 @@ fn fields_value(columns: &[StoredColumn], filters: u64, all: u64, uses: &FieldUs
             ColumnForm::Id => "ids",
             ColumnForm::Timestamp => "timestamps",
             ColumnForm::Removed => "removals",
-            ColumnForm::Rest => "fields without a column",
+            ColumnForm::Overflow => "fields without a column",
         };
         let sealing = milliseconds(column.seal_time);
         let mut value = json!({ "form": form, "bytes": column.bytes, "sealing_ms": sealing });

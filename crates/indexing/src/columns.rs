@@ -106,7 +106,7 @@ impl StoreLayout for DocumentColumns {
             // Documents have no value in a field that the type lacks. Columns without a field belong to the
             // store.
             (ColumnForm::Value | ColumnForm::Tokens, None)
-            | (ColumnForm::Timestamp | ColumnForm::Removed | ColumnForm::Rest, _) => {
+            | (ColumnForm::Timestamp | ColumnForm::Removed | ColumnForm::Overflow, _) => {
                 let mut builder = BytesBuilder::new();
                 documents.iter().for_each(|_| builder.push(None));
                 Column::Bytes(builder.finish())
@@ -140,7 +140,7 @@ impl StoreLayout for DocumentColumns {
             (ColumnForm::Value, Some(field)) => field.compression,
             // A field that the schema does not have any more is not read.
             (ColumnForm::Value, None) => Compression::Blocks,
-            (ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed | ColumnForm::Rest, _) => {
+            (ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed | ColumnForm::Overflow, _) => {
                 Compression::Small
             }
         }

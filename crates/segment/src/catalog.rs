@@ -59,7 +59,7 @@ fn form_code(form: ColumnForm) -> u8 {
         ColumnForm::Id => 2,
         ColumnForm::Timestamp => 3,
         ColumnForm::Removed => 4,
-        ColumnForm::Rest => 5,
+        ColumnForm::Overflow => 5,
     }
 }
 
@@ -70,7 +70,7 @@ fn form(code: u8) -> Option<ColumnForm> {
         ColumnForm::Id,
         ColumnForm::Timestamp,
         ColumnForm::Removed,
-        ColumnForm::Rest,
+        ColumnForm::Overflow,
     ]
     .into_iter()
     .find(|form| form_code(*form) == code)

@@ -106,7 +106,7 @@ fn merge_section(
     let mut columns = policy.columns(document_type, &present);
     columns.extend(present.iter().filter(|key| key.field.is_empty()).cloned());
     // Values that their column cannot hold any more go there.
-    columns.push(ColumnKey::rest());
+    columns.push(ColumnKey::overflow());
     columns.sort_unstable();
     columns.dedup();
 

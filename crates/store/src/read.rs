@@ -4,12 +4,13 @@
 //! `found` locates a group's documents, `masks` decides which versions count, `pieces` which rows of the tail
 //! share a chunk, and `tail_rows` makes these chunks; `reading` combines them group by group, and `recent`
 //! keeps the tail's share between views, which `renewed` brings up to date with the keys in `written`. On top
-//! of it are `view` (columns for a search, `settled` if they were written under another layout), `visiting`
+//! of it are `view` (columns for a search, `converted` if they were written under another layout), `visiting`
 //! (pages, of which `windows` finds the documents) and `sweep` (pages that are changed); `groups` measures
 //! groups, and `stored` the columns of all; `lookup` is the shortcut to the newest versions of documents,
 //! `get` to the content of one, and `sought` the view of some.
 
 pub(crate) mod columns;
+pub(crate) mod converted;
 pub(crate) mod found;
 pub(crate) mod get;
 pub(crate) mod groups;
@@ -21,7 +22,6 @@ pub(crate) mod recent;
 pub(crate) mod renewed;
 pub(crate) mod rows;
 pub(crate) mod secret;
-pub(crate) mod settled;
 pub(crate) mod slice;
 pub(crate) mod sought;
 pub(crate) mod stored;

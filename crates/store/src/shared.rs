@@ -15,9 +15,9 @@ use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat, SegmentWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::erasure::ErasurePartner;
+use crate::read::converted::JoinedColumnCache;
 use crate::read::masks::MaskCache;
 use crate::read::recent::{RecentRowCache, WriteNumbers};
-use crate::read::settled::JoinedColumnCache;
 use crate::replica::counts::CountCache;
 use crate::snapshot::SnapshotRegistry;
 use crate::state::StoreState;
@@ -74,14 +74,14 @@ pub(crate) struct ReadCaches {
     pub masks: MaskCache,
     pub tail_chunks: TailChunkCache,
     pub recent: RecentRowCache,
-    pub settled: Arc<JoinedColumnCache>,
+    pub converted: Arc<JoinedColumnCache>,
 }
 
 /// Health of the store: whether writes are accepted, and errors in the background.
 #[derive(Default)]
 pub(crate) struct StoreHealth {
     poisoned: Mutex<Option<String>>,
-    troubles: Mutex<Vec<(&'static str, String)>>,
+    failures: Mutex<Vec<(&'static str, String)>>,
     no_space: Mutex<Option<Error>>,
     panics: AtomicU64,
     pub closed: AtomicBool,
@@ -136,7 +136,7 @@ impl StoreContext {
             caches: ReadCaches {
                 segments,
                 masks: MaskCache::new(small / 2),
-                settled: Arc::new(JoinedColumnCache::new(small / 2)),
+                converted: Arc::new(JoinedColumnCache::new(small / 2)),
                 tail_chunks: TailChunkCache::new(options.cache_bytes / 4),
                 recent: RecentRowCache::new(small / 4),
             },
@@ -277,7 +277,7 @@ impl StoreContext {
         for number in numbers {
             if let Err(error) = self.options.disk.unlink(&self.segment_path(*number)) {
                 // The next start deletes segments without a bucket.
-                self.health.trouble("unlink a segment", Some(error.to_string()));
+                self.health.record_outcome("unlink a segment", Some(error.to_string()));
             }
             pace::step();
         }
@@ -353,7 +353,7 @@ impl StoreContext {
     /// Records that what a mark drops is to be erased, while no mark is forgotten.
     fn note_erasure(&self, mark: &DropMark) {
         let next_number = self.next_number.load(Ordering::SeqCst);
-        self.erasures.note(mark, self.options.erase_within, next_number);
+        self.erasures.record_drop(mark, self.options.erase_within, next_number);
     }
 
     /// Returns true if the partner has nothing that was dropped until a time.
@@ -542,16 +542,16 @@ impl StoreHealth {
         }
     }
 
-    /// Notes how work in the background went: why it failed, or `None`.
-    pub fn trouble(&self, work: &'static str, reason: Option<String>) {
-        let mut troubles = self.troubles.lock();
-        let known = troubles.iter().any(|(of, before)| *of == work && Some(before) == reason.as_ref());
-        troubles.retain(|(of, _)| *of != work);
+    /// Records the outcome of work in the background: the reason of its failure, or `None`.
+    pub fn record_outcome(&self, work: &'static str, reason: Option<String>) {
+        let mut failures = self.failures.lock();
+        let known = failures.iter().any(|(of, before)| *of == work && Some(before) == reason.as_ref());
+        failures.retain(|(of, _)| *of != work);
         if let Some(reason) = reason {
             if !known {
                 tracing::warn!(work, reason, "work in the background failed; it will be tried again");
             }
-            troubles.push((work, reason));
+            failures.push((work, reason));
         }
     }
 
@@ -565,9 +565,10 @@ impl StoreHealth {
         self.no_space.lock().clone()
     }
 
-    pub fn troubles(&self) -> Vec<String> {
-        let troubles = self.troubles.lock();
-        troubles.iter().map(|(work, reason)| format!("{work}: {reason}")).collect()
+    /// Returns the background work that failed at its last attempt, with the reasons.
+    pub fn failures(&self) -> Vec<String> {
+        let failures = self.failures.lock();
+        failures.iter().map(|(work, reason)| format!("{work}: {reason}")).collect()
     }
 }
 

@@ -44,7 +44,7 @@ pub struct StoreStatus {
     /// Reason for refusing writes, if they are refused.
     pub refusing: Option<String>,
     /// Background work that failed at its last attempt.
-    pub troubles: Vec<String>,
+    pub failures: Vec<String>,
     /// Panics of the store's work that were caught: bugs, each of which is in the log.
     pub panics: u64,
 }

@@ -411,7 +411,7 @@ impl Store {
     pub fn maintain(&self) -> Result<(), Error> {
         self.inner.shared.check_open()?;
         let maintenance = StoreMaintenance::new(Arc::clone(&self.inner.shared));
-        while maintenance.tend()? {}
+        while maintenance.run_next()? {}
         Ok(())
     }
 
@@ -468,21 +468,21 @@ impl Store {
             merges: counters.merges.load(Ordering::Relaxed),
             splits: counters.splits.load(Ordering::Relaxed),
             refusing: shared.health.check_writable().err().map(|error| error.to_string()),
-            troubles: shared.health.troubles(),
+            failures: shared.health.failures(),
             panics: shared.health.panics(),
         }
     }
 
     /// Returns descriptions of failing work, in sentences; empty if all works. Costs nothing, so that a
     /// health check can call it.
-    pub fn troubles(&self) -> Vec<String> {
+    pub fn failures(&self) -> Vec<String> {
         let health = &self.inner.shared.health;
-        let mut troubles = health.troubles();
-        troubles.extend(health.check_writable().err().map(|error| error.to_string()));
+        let mut failures = health.failures();
+        failures.extend(health.check_writable().err().map(|error| error.to_string()));
         if health.panics() > 0 {
-            troubles.push(format!("{} panics were caught since the start; see the log", health.panics()));
+            failures.push(format!("{} panics were caught since the start; see the log", health.panics()));
         }
-        troubles
+        failures
     }
 
     /// Returns the durations of writes since the store was opened: for finding the cause of a slow write.
@@ -550,15 +550,17 @@ impl StoreThreads {
         threads.committer = Some(spawn("store-commit", Box::new(commit))?);
         let (of, roller) = (Arc::clone(shared), Arc::clone(roller));
         let make = "make a generation of the tail";
-        let roll = move || background(&of, of_rolling(&of), make, || roller.tend().map(|()| false));
+        let roll = move || background(&of, of_rolling(&of), make, || roller.prepare_spare().map(|()| false));
         threads.background.push(spawn("store-roll", Box::new(roll))?);
         let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
-        let seal = move || background(&of, of_sealing(&of, 1), "seal", || sealer.tend().map(|()| false));
+        let seal =
+            move || background(&of, of_sealing(&of, 1), "seal", || sealer.seal_if_due().map(|()| false));
         threads.background.push(spawn("store-seal", Box::new(seal))?);
         if shared.options.maintenance {
             let of = Arc::clone(shared);
             let maintenance = StoreMaintenance::new(Arc::clone(shared));
-            let maintain = move || background(&of, of_merging(&of), "merge and split", || maintenance.tend());
+            let maintain =
+                move || background(&of, of_merging(&of), "merge and split", || maintenance.run_next());
             threads.background.push(spawn("store-merge", Box::new(maintain))?);
         }
         Ok(threads)
@@ -566,19 +568,19 @@ impl StoreThreads {
 }
 
 /// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
-fn background(shared: &StoreContext, rest: Rest, work: &'static str, tend: impl Fn() -> Result<bool, Error>) {
+fn background(shared: &StoreContext, rest: Rest, work: &'static str, run: impl Fn() -> Result<bool, Error>) {
     ThreadClass::Background.enter();
     pace::keep(rest);
     let mut seen = 0;
     while !shared.health.closed.load(Ordering::SeqCst) {
-        let wait = match shared.health.guard(work, &tend) {
+        let wait = match shared.health.guard(work, &run) {
             Ok(true) => continue,
             Ok(false) => {
-                shared.health.trouble(work, None);
+                shared.health.record_outcome(work, None);
                 TICK
             }
             Err(error) => {
-                shared.health.trouble(work, Some(error.to_string()));
+                shared.health.record_outcome(work, Some(error.to_string()));
                 RETRY
             }
         };

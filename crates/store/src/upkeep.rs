@@ -2,6 +2,7 @@
 //! (`rolling`, `sealing`), segments are merged and large buckets split (`maintenance`, `merging`), removals
 //! that need not be remembered are forgotten (`prune`), dropped groups are erased (`erasing`).
 
+pub(crate) mod backoff;
 pub(crate) mod erasing;
 pub(crate) mod maintenance;
 pub(crate) mod merging;
@@ -9,7 +10,6 @@ pub(crate) mod new_segments;
 pub(crate) mod ordered;
 pub(crate) mod pace;
 pub(crate) mod prune;
-pub(crate) mod rests;
 pub(crate) mod rolling;
 pub(crate) mod seal_times;
 pub(crate) mod sealing;

@@ -133,7 +133,7 @@ impl TypeOutput<'_> {
             .iter()
             .map(|key| match key.form {
                 ColumnForm::Value => Ok(values.column(&key.field).cloned()),
-                ColumnForm::Rest => Ok(values.rest()),
+                ColumnForm::Overflow => Ok(values.overflow()),
                 ColumnForm::Tokens => self.tokens(key, &taken, &values),
                 ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => self.concat(key, &taken),
             })

@@ -1,8 +1,8 @@
 //! Value columns of a chunk that is merged from runs, and the columns that depend on them.
 //!
 //! The runs can have been written under different schemas. A column has the values that the current schema
-//! gives its field; others are kept in the rest, with their types ([`join_values`]). A merge never makes a
-//! value absent: that is asserted for each column.
+//! gives its field; others are kept in the overflow, with their types ([`join_values`]). A merge never makes
+//! a value absent: that is asserted for each column.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{Error, SegmentFile};
 /// The value columns of a chunk.
 pub(super) struct JoinedValues {
     fields: BTreeMap<String, JoinedField>,
-    rest: OverflowRows,
+    overflow: OverflowRows,
 }
 
 struct JoinedField {
@@ -28,21 +28,21 @@ impl JoinedValues {
     /// Joins the values of these rows.
     pub fn new(output: &TypeOutput<'_>, taken: &MergedChunkRows) -> Result<Self, Error> {
         let damaged = |error| damaged(taken.segment(), &error);
-        let rest = output.columns_of(&ColumnKey::rest(), taken)?;
-        let mut rest = OverflowRows::decode(&parts(&rest, taken)).map_err(damaged)?;
+        let overflow = output.columns_of(&ColumnKey::overflow(), taken)?;
+        let mut overflow = OverflowRows::decode(&parts(&overflow, taken)).map_err(damaged)?;
         let mut fields = BTreeMap::new();
         for key in output.columns.iter().filter(|key| key.form == ColumnForm::Value) {
             pace::step();
             let columns = output.columns_of(key, taken)?;
             let declared = output.policy.layout(output.document_type, &key.field);
-            let moved = rest.moved();
-            let column = join_values(&key.field, declared.as_ref(), &parts(&columns, taken), &mut rest)
+            let moved = overflow.moved();
+            let column = join_values(&key.field, declared.as_ref(), &parts(&columns, taken), &mut overflow)
                 .map_err(damaged)?;
             let is_other = |of: &Column| declared.as_ref().is_some_and(|declared| !declared.takes(of));
-            let changed = rest.moved() != moved || columns.iter().flatten().any(is_other);
+            let changed = overflow.moved() != moved || columns.iter().flatten().any(is_other);
             fields.insert(key.field.clone(), JoinedField { column, changed });
         }
-        Ok(JoinedValues { fields, rest })
+        Ok(JoinedValues { fields, overflow })
     }
 
     /// The value column of a field.
@@ -57,8 +57,8 @@ impl JoinedValues {
     }
 
     /// The fields that no column holds.
-    pub fn rest(&self) -> Option<Column> {
-        self.rest.column()
+    pub fn overflow(&self) -> Option<Column> {
+        self.overflow.column()
     }
 }
 

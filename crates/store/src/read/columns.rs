@@ -35,7 +35,7 @@ impl StoreLayout for EmptyLayout {
 /// The columns of a type in files: the layout's, and those of no field.
 pub(crate) fn stored_columns(layout: &dyn StoreLayout, document_type: &str) -> Vec<ColumnKey> {
     let mut columns = layout.columns(document_type).unwrap_or_default();
-    columns.extend([ColumnKey::id(), ColumnKey::timestamp(), ColumnKey::removed(), ColumnKey::rest()]);
+    columns.extend([ColumnKey::id(), ColumnKey::timestamp(), ColumnKey::removed(), ColumnKey::overflow()]);
     columns.sort_unstable();
     columns.dedup();
     columns
@@ -47,7 +47,7 @@ pub(crate) fn compression(layout: &dyn StoreLayout, document_type: &str, key: &C
     match key.form {
         ColumnForm::Id => Compression::Whole,
         ColumnForm::Timestamp | ColumnForm::Removed => Compression::Small,
-        ColumnForm::Rest => Compression::Blocks,
+        ColumnForm::Overflow => Compression::Blocks,
         ColumnForm::Value | ColumnForm::Tokens => layout.compression(document_type, key),
     }
 }
@@ -76,10 +76,10 @@ pub(crate) fn build(
             rows.iter().for_each(|row| builder.push(&[u8::from(row.removed)]));
             Column::Fixed(builder.finish())
         }
-        ColumnForm::Rest => {
+        ColumnForm::Overflow => {
             let mut keys = layout.columns(document_type).unwrap_or_default();
             keys.retain(|key| key.form == ColumnForm::Value);
-            keys.push(ColumnKey::rest());
+            keys.push(ColumnKey::overflow());
             return build_all(layout, document_type, &keys, rows, &mut |_| {}).pop().flatten();
         }
         ColumnForm::Value | ColumnForm::Tokens => {
@@ -90,8 +90,9 @@ pub(crate) fn build(
     has_values(&column).then_some(column)
 }
 
-/// Builds columns of rows, one for each of `keys`. The rest contains the values that the value columns among
-/// them do not hold, so those are built once. `built` is called with the index of each column, after it.
+/// Builds columns of rows, one for each of `keys`. The overflow contains the values that the value columns
+/// among them do not hold, so those are built once. `built` is called with the index of each column, after
+/// it.
 pub(crate) fn build_all(
     layout: &dyn StoreLayout,
     document_type: &str,
@@ -101,23 +102,23 @@ pub(crate) fn build_all(
 ) -> Vec<Option<Column>> {
     let of_key = |(index, key): (usize, &ColumnKey)| {
         let column = match key.form {
-            ColumnForm::Rest => None,
+            ColumnForm::Overflow => None,
             _ => build(layout, document_type, key, rows),
         };
         built(index);
         column
     };
     let mut columns: Vec<Option<Column>> = keys.iter().enumerate().map(of_key).collect();
-    let Some(index) = keys.iter().position(|key| key.form == ColumnForm::Rest) else { return columns };
+    let Some(index) = keys.iter().position(|key| key.form == ColumnForm::Overflow) else { return columns };
     let values = keys.iter().zip(&columns).filter(|(key, _)| key.form == ColumnForm::Value);
     let values: Vec<_> =
         values.filter_map(|(key, column)| Some((key.field.as_str(), column.as_ref()?))).collect();
-    columns[index] = rest(&values, rows);
+    columns[index] = overflow(&values, rows);
     built(index);
     columns
 }
 
-/// [`build_all`] with all fields in the rest: the layout is asked for nothing.
+/// [`build_all`] with all fields in the overflow: the layout is asked for nothing.
 pub(crate) fn keep_all(
     layout: &dyn StoreLayout,
     document_type: &str,
@@ -126,7 +127,7 @@ pub(crate) fn keep_all(
 ) -> Vec<Option<Column>> {
     let of_key = |key: &ColumnKey| match key.form {
         ColumnForm::Value | ColumnForm::Tokens => None,
-        ColumnForm::Rest => rest(&[], rows),
+        ColumnForm::Overflow => overflow(&[], rows),
         ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => {
             build(layout, document_type, key, rows)
         }
@@ -136,7 +137,7 @@ pub(crate) fn keep_all(
 
 /// The fields that no value column holds: those that the layout does not know, and values that are not of the
 /// type which it gives the field.
-fn rest(values: &[(&str, &Column)], rows: &[TailRow]) -> Option<Column> {
+fn overflow(values: &[(&str, &Column)], rows: &[TailRow]) -> Option<Column> {
     let mut builder = BytesBuilder::new();
     let mut any = false;
     for (index, row) in rows.iter().enumerate() {
@@ -148,8 +149,8 @@ fn rest(values: &[(&str, &Column)], rows: &[TailRow]) -> Option<Column> {
             builder.push(None);
         } else {
             any = true;
-            let rest = Document { id: row.document.id.clone(), fields };
-            builder.push(Some(&wire::encode_fields(&rest)));
+            let overflow = Document { id: row.document.id.clone(), fields };
+            builder.push(Some(&wire::encode_fields(&overflow)));
         }
     }
     any.then(|| Column::Bytes(builder.finish()))
@@ -164,14 +165,14 @@ pub(crate) enum ValueColumn {
         /// Layout of the field's values now. The column may have been written with another.
         believed: Option<ValueLayout>,
     },
-    Rest(BytesColumn),
+    Overflow(BytesColumn),
 }
 
 impl ValueColumn {
     /// Prepares a column of a chunk; `None` if it holds no values.
     ///
     /// # Errors
-    /// The rest of the documents is not bytes.
+    /// The overflow of the documents is not bytes.
     pub fn new(
         layout: &dyn StoreLayout,
         document_type: &str,
@@ -184,8 +185,8 @@ impl ValueColumn {
                 let believed = layout.data_type(document_type, &key.field).as_ref().map(column_layout);
                 Ok(Some(ValueColumn::Field { name: Arc::from(key.field.as_str()), column, believed }))
             }
-            (ColumnForm::Rest, Column::Bytes(column)) => Ok(Some(ValueColumn::Rest(column))),
-            (ColumnForm::Rest, _) => {
+            (ColumnForm::Overflow, Column::Bytes(column)) => Ok(Some(ValueColumn::Overflow(column))),
+            (ColumnForm::Overflow, _) => {
                 Err(millrace_column::Error::Corrupt("the rest of the documents is not bytes"))
             }
             _ => Ok(None),
@@ -193,7 +194,7 @@ impl ValueColumn {
     }
 }
 
-/// The document at `index` of a chunk, from its value columns and the rest: all values that it was stored
+/// The document at `index` of a chunk, from its value columns and the overflow: all values that it was stored
 /// with, also those of fields that the layout does not have now, or has with another type.
 pub(crate) fn document(
     id: DocumentId,
@@ -201,7 +202,7 @@ pub(crate) fn document(
     columns: &[ValueColumn],
 ) -> Result<Document, millrace_column::Error> {
     let mut fields: Vec<(Arc<str>, DocumentValue)> = Vec::with_capacity(columns.len());
-    let mut rest = Vec::new();
+    let mut overflow = Vec::new();
     for column in columns {
         match column {
             ValueColumn::Field { name, column, believed } => {
@@ -209,16 +210,16 @@ pub(crate) fn document(
                     fields.push((Arc::clone(name), found));
                 }
             }
-            ValueColumn::Rest(column) => {
+            ValueColumn::Overflow(column) => {
                 if let Some(bytes) = column.get(index) {
-                    rest = wire::decode_named(bytes)
+                    overflow = wire::decode_named(bytes)
                         .map_err(|_| millrace_column::Error::Corrupt("the rest of a document is not one"))?;
                 }
             }
         }
     }
-    rest.retain(|(field, _)| !fields.iter().any(|(known, _)| known == field));
-    fields.append(&mut rest);
+    overflow.retain(|(field, _)| !fields.iter().any(|(known, _)| known == field));
+    fields.append(&mut overflow);
     Ok(Document { id, fields })
 }
 

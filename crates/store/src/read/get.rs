@@ -79,7 +79,9 @@ fn read(shared: &StoreContext, id: &DocumentId, found: &SegmentVersion) -> Resul
     };
     let (layout, _) = shared.layout();
     let mut values = Vec::new();
-    for key in section.columns.iter().filter(|key| matches!(key.form, ColumnForm::Value | ColumnForm::Rest)) {
+    for key in
+        section.columns.iter().filter(|key| matches!(key.form, ColumnForm::Value | ColumnForm::Overflow))
+    {
         let column =
             source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
         values.extend(ValueColumn::new(&*layout, id.document_type(), key, column).map_err(corrupt)?);

@@ -108,8 +108,8 @@ impl RowReader<'_> {
         let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
         let is_wanted = |key: &&ColumnKey| match key.form {
             ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
-            // Any field can be in the rest.
-            ColumnForm::Rest => fields.is_none_or(|fields| !fields.is_empty()),
+            // Any field can be in the overflow.
+            ColumnForm::Overflow => fields.is_none_or(|fields| !fields.is_empty()),
             _ => false,
         };
         let mut columns = Vec::new();

@@ -5,15 +5,15 @@ use std::sync::atomic::AtomicBool;
 use millrace_column::{Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
 use millrace_segment::SegmentFile;
 
+use crate::read::converted::{NeighbourChunks, TargetLayout};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
-use crate::read::settled::{NeighbourChunks, TargetLayout};
 use crate::shared::StoreContext;
 use crate::{Error, ViewScope};
 
 /// View of the store for search: chunks of segments and of the tail side by side.
 pub(super) struct StoreView {
-    settling: TargetLayout,
+    target: TargetLayout,
     sources: Vec<ChunkSource>,
     /// Flags of the sources that are known to be chunks without a rest.
     plain: Vec<AtomicBool>,
@@ -65,14 +65,14 @@ impl StoreView {
                 (source, ViewChunk { documents: info.documents as usize, live })
             })
             .unzip();
-        let settling = TargetLayout {
+        let target = TargetLayout {
             document_type: document_type.to_owned(),
             layout: reading.layout,
             layout_number: reading.layout_number,
-            cache: Arc::clone(&reading.shared.caches.settled),
+            cache: Arc::clone(&reading.shared.caches.converted),
         };
         let plain = sources.iter().map(|_| AtomicBool::new(false)).collect();
-        StoreView { settling, sources, plain, chunks, paths: reading.shared.options.paths }
+        StoreView { target, sources, plain, chunks, paths: reading.shared.options.paths }
     }
 
     /// A column of the sources from `first` on that are neighbours in `run`, read in this way.
@@ -93,7 +93,7 @@ impl StoreView {
                 let chunks = *chunk..*chunk + columns.len() as u32;
                 let plain = &self.plain[first..first + columns.len()];
                 let of = NeighbourChunks { segment, section: *section, chunks };
-                self.settling.settle(key, &of, &mut columns, plain).map_err(failed)?;
+                self.target.convert(key, &of, &mut columns, plain).map_err(failed)?;
                 Ok(columns)
             }
         }

@@ -64,7 +64,7 @@ pub(crate) struct ErasureLedger {
     /// Rows of the tail that were written until then are to be sealed.
     seal_before: AtomicU64,
     /// Number of times that a bound was lowered.
-    haste: AtomicU64,
+    hastened: AtomicU64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,13 +91,13 @@ impl ErasureLedger {
     ) -> Result<Self, Error> {
         let records = read(disk, directory)?;
         let ledger = ErasureLedger { records: Mutex::new(records), ..ErasureLedger::default() };
-        marks.iter().for_each(|mark| ledger.note(mark, within, next_number));
+        marks.iter().for_each(|mark| ledger.record_drop(mark, within, next_number));
         ledger.count();
         Ok(ledger)
     }
 
     /// Records the drop of a group: it is erased within this time, or sooner where an earlier drop has to be.
-    pub fn note(&self, mark: &DropMark, within: Duration, next_number: u64) {
+    pub fn record_drop(&self, mark: &DropMark, within: Duration, next_number: u64) {
         let MarkScope::Group { group, .. } = &mark.scope else { return };
         let due = mark.since.saturating_add(within.as_micros() as u64);
         let mut records = self.records.lock();
@@ -124,13 +124,13 @@ impl ErasureLedger {
             records.is_unsaved = true;
         }
         drop(records);
-        self.haste.fetch_add(1, Ordering::Relaxed);
+        self.hastened.fetch_add(1, Ordering::Relaxed);
         true
     }
 
     /// Number of times that a bound was lowered: for work that waits.
-    pub fn haste(&self) -> u64 {
-        self.haste.load(Ordering::Relaxed)
+    pub fn hastened(&self) -> u64 {
+        self.hastened.load(Ordering::Relaxed)
     }
 
     /// Has the rows sealed that were written until then.
@@ -368,10 +368,10 @@ mod tests {
         };
         let ledger = open(&[mark("gann b", HOUR)]);
         assert_eq!(shown(&ledger), "gann b 1 11 -");
-        ledger.note(&mark("n7", 2 * HOUR), within, 8);
+        ledger.record_drop(&mark("n7", 2 * HOUR), within, 8);
         assert!(ledger.bring_forward("n7", 3 * HOUR) && !ledger.bring_forward("gbob", 3 * HOUR));
         // A later drop is due no later than the one that is not finished.
-        ledger.note(&mark("n7", 2 * HOUR + HOUR / 2), within, 9);
+        ledger.record_drop(&mark("n7", 2 * HOUR + HOUR / 2), within, 9);
         ledger.finish("gann b", HOUR, 5 * HOUR);
         assert_eq!((shown(&ledger).as_str(), ledger.pending()), ("gann b 1 11 5, n7 2 3 -", 1));
         ledger.save(&RealDisk, directory.path(), 6 * HOUR).expect("saved");
@@ -379,7 +379,7 @@ mod tests {
         let again = open(&[mark("gann b", HOUR), mark("gcarl", 6 * HOUR)]);
         assert_eq!(shown(&again), "gann b 1 11 5, gcarl 6 16 -, n7 2 3 -");
         assert!(again.needs("n7") && !again.needs("gann b"));
-        again.note(&mark("gann b", 20 * HOUR), within, 10);
+        again.record_drop(&mark("gann b", 20 * HOUR), within, 10);
         assert_eq!(shown(&again), "gann b 20 30 -, gcarl 6 16 -, n7 2 3 -");
         let old = 20 * HOUR + RECEIPTS_KEPT.as_micros() as u64 + HOUR;
         again.finish("gann b", 20 * HOUR, 20 * HOUR);

@@ -207,8 +207,8 @@ struct UnusedPartSearch {
 struct ErasureSchedule {
     at: u64,
     length: Duration,
-    /// Number of requests for haste that were seen.
-    haste: u64,
+    /// Number of lowered bounds that was seen last.
+    hastened: u64,
 }
 
 impl ErasureWork {
@@ -229,14 +229,14 @@ impl ErasureWork {
         }
         {
             let mut wait = self.wait.lock();
-            let haste = shared.erasures.haste();
+            let hastened = shared.erasures.hastened();
             // A clock that was set back ends the wait.
             let waits = (wait.at.saturating_sub(WAIT_LONGEST.as_micros() as u64)..wait.at).contains(&now);
-            if waits && wait.haste == haste {
+            if waits && wait.hastened == hastened {
                 return Ok(None);
             }
-            if wait.haste != haste {
-                *wait = ErasureSchedule { haste, ..ErasureSchedule::default() };
+            if wait.hastened != hastened {
+                *wait = ErasureSchedule { hastened, ..ErasureSchedule::default() };
             }
         }
         let chosen = match self.look(shared, now, &awake)? {

@@ -17,10 +17,10 @@ use parking_lot::Mutex;
 use crate::shared::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
+use crate::upkeep::backoff::BucketBackoff;
 use crate::upkeep::erasing::ErasureWork;
-use crate::upkeep::merging::{MergeCandidate, forgettable, merge, note_applied};
+use crate::upkeep::merging::{MergeCandidate, forgettable_before, merge, note_applied};
 use crate::upkeep::prune::RemovalPruning;
-use crate::upkeep::rests::BucketBackoff;
 use crate::upkeep::shares::FileShares;
 use crate::{Error, StoreTuning};
 
@@ -48,7 +48,7 @@ const REMOVALS_APART: Duration = Duration::from_millis(100);
 pub(crate) struct StoreMaintenance {
     shared: Arc<StoreContext>,
     /// Buckets on which work failed.
-    rests: BucketBackoff,
+    backoff: BucketBackoff,
     /// Large buckets whose documents have one location, with the segments of which this is known. They are
     /// merged all the same.
     unsplittable: Mutex<HashMap<BucketId, Vec<u64>>>,
@@ -72,7 +72,7 @@ impl StoreMaintenance {
         let pruning = RemovalPruning::new(shared.timestamps.now().0);
         StoreMaintenance {
             shared,
-            rests: BucketBackoff::default(),
+            backoff: BucketBackoff::default(),
             unsplittable: Mutex::default(),
             pruning,
             erasing: ErasureWork::default(),
@@ -85,30 +85,30 @@ impl StoreMaintenance {
     ///
     /// Erasures and all other work take turns: other work never ends while much is written, and an erasure
     /// has a bound.
-    pub fn tend(&self) -> Result<bool, Error> {
+    pub fn run_next(&self) -> Result<bool, Error> {
         let has_erased = self.has_erased.swap(false, Ordering::Relaxed);
         if !has_erased && self.erase()? {
             return Ok(true);
         }
-        Ok(self.tend_others()? || (has_erased && self.erase()?))
+        Ok(self.run_others()? || (has_erased && self.erase()?))
     }
 
     /// Merges a file for an erasure. Returns true if there was one.
     fn erase(&self) -> Result<bool, Error> {
         let now = self.shared.timestamps.now().0;
-        let awake = |bucket: &Arc<StoredBucket>| !self.rests.rests(bucket.id, now);
+        let awake = |bucket: &Arc<StoredBucket>| !self.backoff.pauses(bucket.id, now);
         let Some(run) = self.erasing.next(&self.shared, awake)? else { return Ok(false) };
         self.has_erased.store(true, Ordering::Relaxed);
         self.merge(&run)?;
         Ok(true)
     }
 
-    fn tend_others(&self) -> Result<bool, Error> {
+    fn run_others(&self) -> Result<bool, Error> {
         let shared = &self.shared;
         let state = shared.state();
         let (tuning, apart) = (shared.tuning(), shared.apart());
         let now = shared.timestamps.now().0;
-        let awake = |bucket: &&Arc<StoredBucket>| !self.rests.rests(bucket.id, now);
+        let awake = |bucket: &&Arc<StoredBucket>| !self.backoff.pauses(bucket.id, now);
         let mut marks = state.marks.list();
         let removed = self.removed.lock().filter(|removed| removed.at.elapsed() < REMOVALS_APART);
         match removed {
@@ -129,7 +129,7 @@ impl StoreMaintenance {
         };
         for bucket in state.buckets.iter().filter(awake).filter(splittable) {
             let split = self.shared.health.guard("split a bucket", || self.split(bucket));
-            if self.or_rest(bucket, split)? {
+            if self.or_back_off(bucket, split)? {
                 return Ok(true);
             }
             // All its documents have one location: until there are others, looking again is of no use.
@@ -143,7 +143,7 @@ impl StoreMaintenance {
             }
             return Ok(true);
         }
-        let horizon = forgettable(&self.shared, &state);
+        let horizon = forgettable_before(&self.shared, &state);
         let interval = tuning.prune_interval.as_micros() as u64;
         if let Some(pruned) = self.pruning.next(&state, now, interval, horizon)? {
             if let Some(bucket) = state.buckets.iter().find(|bucket| bucket.id == pruned) {
@@ -163,22 +163,22 @@ impl StoreMaintenance {
         Ok(true)
     }
 
-    /// Passes an outcome on; after a failure, the bucket rests.
-    fn or_rest<T>(&self, bucket: &StoredBucket, outcome: Result<T, Error>) -> Result<T, Error> {
+    /// Passes an outcome on; after a failure, the bucket is left alone for a while.
+    fn or_back_off<T>(&self, bucket: &StoredBucket, outcome: Result<T, Error>) -> Result<T, Error> {
         if outcome.is_err() {
-            self.rests.rest(bucket.id, self.shared.timestamps.now().0);
+            self.backoff.record_failure(bucket.id, self.shared.timestamps.now().0);
         }
         outcome
     }
 
-    /// Merges; where that fails, the first of the buckets rests, so that others have their turn.
+    /// Merges; where that fails, its buckets are left alone for a while, so that others have their turn.
     fn merge(&self, run: &MergeCandidate) -> Result<(), Error> {
         let outcome = self.shared.health.guard("merge segments", || merge(&self.shared, run));
         match &outcome {
-            Ok(()) => run.buckets().iter().for_each(|bucket| self.rests.forget(*bucket)),
+            Ok(()) => run.buckets().iter().for_each(|bucket| self.backoff.record_success(*bucket)),
             Err(_) => {
                 let now = self.shared.timestamps.now().0;
-                run.buckets().iter().for_each(|bucket| self.rests.rest(*bucket, now));
+                run.buckets().iter().for_each(|bucket| self.backoff.record_failure(*bucket, now));
             }
         }
         outcome

@@ -80,13 +80,13 @@ impl MergeCandidate {
         let mut buckets = state.buckets.iter().filter(|bucket| awake(bucket));
         let first =
             buckets.find_map(|bucket| Some((bucket, chosen(bucket))).filter(|(_, of)| !of.is_empty()));
-        let Some((first, segments)) = first else { return Self::wasted(state, awake) };
+        let Some((first, segments)) = first else { return Self::wasteful(state, awake) };
         let rest = buckets.filter(|bucket| chosen(bucket) == segments);
         Some(Self::of(std::iter::once(first).chain(rest), segments.clone()))
     }
 
     /// Finds a file of which little is used: the buckets that still have it get their share of it in another.
-    fn wasted(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeCandidate> {
+    fn wasteful(state: &StoreState, awake: impl Fn(&Arc<StoredBucket>) -> bool) -> Option<MergeCandidate> {
         let mut used: HashMap<u64, (u64, u64)> = HashMap::new();
         for segment in state.buckets.iter().flat_map(|bucket| &bucket.segments) {
             let Ok(opened) = &segment.opened else { continue };
@@ -261,7 +261,7 @@ pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), E
         shared,
         state: &state,
         layout: shared.layout().0,
-        forget: forget(shared, &state, run),
+        forget: removals_forgotten_before(shared, &state, run),
     };
     shared.counters.merging.store(run.segments.len(), Ordering::Relaxed);
     let mut writer = shared.create_segment(number)?;
@@ -307,16 +307,16 @@ pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), E
 
 /// The time before which removals can be forgotten in a merge: only one of all that the buckets have knows
 /// that nothing older would rise again.
-fn forget(shared: &StoreContext, state: &StoreState, run: &MergeCandidate) -> u64 {
+fn removals_forgotten_before(shared: &StoreContext, state: &StoreState, run: &MergeCandidate) -> u64 {
     if run.present(state).any(|(_, bucket)| bucket.segments.len() != run.segments.len()) {
         return 0;
     }
-    forgettable(shared, state)
+    forgettable_before(shared, state)
 }
 
 /// Returns the time before which removals need not be remembered, regardless of segments: the tail has
 /// nothing older.
-pub(crate) fn forgettable(shared: &StoreContext, state: &StoreState) -> u64 {
+pub(crate) fn forgettable_before(shared: &StoreContext, state: &StoreState) -> u64 {
     let retention = shared.tuning().tombstone_retention.as_micros() as u64;
     shared.timestamps.now().0.saturating_sub(retention).min(state.oldest_in_tail())
 }

@@ -41,7 +41,7 @@ impl TailRoller {
     }
 
     /// Makes the spare when it will be needed soon.
-    pub fn tend(&self) -> Result<(), Error> {
+    pub fn prepare_spare(&self) -> Result<(), Error> {
         let filled = self.shared.state().generations[0].bytes.load(Ordering::Relaxed);
         if filled >= self.shared.options.tail_bytes / 2 { self.ensure_spare() } else { Ok(()) }
     }

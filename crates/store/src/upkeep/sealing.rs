@@ -71,7 +71,7 @@ impl TailSealer {
     }
 
     /// Seals when there is a reason to.
-    pub fn tend(&self) -> Result<(), Error> {
+    pub fn seal_if_due(&self) -> Result<(), Error> {
         let shared = &self.shared;
         let state = shared.state();
         let active = &state.generations[0];
@@ -249,9 +249,11 @@ impl TailSealer {
             let kept = logs::keep(&self.shared.options, &directory, until);
             self.shared
                 .health
-                .trouble("keep the log of a sealed tail", kept.err().map(|error| error.to_string()));
+                .record_outcome("keep the log of a sealed tail", kept.err().map(|error| error.to_string()));
             let outcome = self.shared.tails.delete(&directory);
-            self.shared.health.trouble("delete a sealed tail", outcome.err().map(|error| error.to_string()));
+            self.shared
+                .health
+                .record_outcome("delete a sealed tail", outcome.err().map(|error| error.to_string()));
         }
     }
 }

@@ -90,7 +90,7 @@ fn round(directory: &std::path::Path, round: u64, model: &mut BTreeMap<u64, Vec<
     }
     let store = open(busy(directory));
     verify(&store, model);
-    assert_eq!(store.status().troubles, Vec::<String>::new());
+    assert_eq!(store.status().failures, Vec::<String>::new());
 }
 
 fn verify(store: &Store, model: &mut BTreeMap<u64, Vec<Option<i64>>>) {

@@ -120,12 +120,12 @@ fn a_merge_that_failed_in_the_background_is_tried_again() {
     put(&store, A, "round", 3);
     store.seal().expect("sealed");
     store.clear_cache();
-    wait_until("the merge fails", || !store.status().troubles.is_empty());
+    wait_until("the merge fails", || !store.status().failures.is_empty());
     assert_eq!(store.status().merges, 0);
     disk.heal();
     clock.set(1_000_000_000_000 + 6_000_000);
     wait_until("the merge is tried again", || store.status().merges == 1);
-    wait_until("the trouble is over", || store.status().troubles.is_empty());
+    wait_until("the failure is over", || store.status().failures.is_empty());
     assert_eq!(get(&store, A), Some(3));
 }
 

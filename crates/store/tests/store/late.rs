@@ -306,7 +306,7 @@ fn run(steps: Vec<LateStep>) {
             LateStep::Check => check(&store, &model),
         }
     }
-    assert_eq!(store.status().troubles, Vec::<String>::new());
+    assert_eq!(store.status().failures, Vec::<String>::new());
     store.close();
     let report = millrace_store::check(directory.path()).expect("checked");
     assert!(report.findings.is_empty(), "{:?}", report.findings);

@@ -173,7 +173,7 @@ fn a_panic_of_a_modifier_is_an_answer_and_the_next_modification_runs() {
     }
     increment(&store, A).expect("acknowledged");
     assert_eq!((get(&store, A), store.status().panics), (Some(2), 6));
-    assert_eq!(store.troubles(), ["6 panics were caught since the start; see the log"]);
+    assert_eq!(store.failures(), ["6 panics were caught since the start; see the log"]);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_panic_of_a_thread_of_the_background_is_told_and_the_thread_goes_on() {
         let goes_on = || {
             let status = store.status();
             let has_merged = status.merges > merges || thread != "store-merge";
-            status.seals > seals && has_merged && status.troubles.is_empty()
+            status.seals > seals && has_merged && status.failures.is_empty()
         };
         while !goes_on() {
             assert!(Instant::now() < deadline, "{thread} goes on: {:?}", store.status());

@@ -1,8 +1,8 @@
-//! Columns as the layout of today has them, of chunks that were written under another one.
+//! Conversion of columns to the current layout, of chunks that were written under another one.
 //!
-//! A value column can be of a type that its field had before, and a value of today's type can be in the rest:
-//! it was written before the field was declared, or while it had another type. Views get such columns joined
-//! with the rest, as the next merge writes them.
+//! A value column can be of a type that its field had before, and a value of the current type can be in the
+//! overflow column: it was written before the field was declared, or while it had another type. Views get
+//! such columns joined with the overflow, as the next merge writes them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,12 +56,12 @@ pub(crate) struct NeighbourChunks<'a> {
 }
 
 impl TargetLayout {
-    /// Settles column `key` of these chunks, as the segment has it. `plain` has a flag for each chunk that is
-    /// known to have no rest, and is updated.
+    /// Converts column `key` of these chunks from the form in which the segment has it. `plain` has a flag
+    /// for each chunk that is known to have no overflow, and is updated.
     ///
     /// # Errors
     /// The segment cannot be read or is damaged.
-    pub fn settle(
+    pub fn convert(
         &self,
         key: &ColumnKey,
         of: &NeighbourChunks<'_>,
@@ -72,34 +72,34 @@ impl TargetLayout {
         if !matches!(key.form, ColumnForm::Value | ColumnForm::Tokens) {
             return Ok(());
         }
-        let rests = Self::rests(of, plain)?;
+        let overflows = Self::overflows(of, plain)?;
         for (index, column) in columns.iter_mut().enumerate() {
-            let rest = rests.get(index).and_then(Option::as_ref);
+            let overflow = overflows.get(index).and_then(Option::as_ref);
             let chunk = of.chunks.start + index as u32;
             let one = NeighbourChunks { chunks: chunk..chunk + 1, ..of.clone() };
-            if !self.is_settled(key, column.as_ref(), rest) {
-                *column = self.settled(key, &one, column.take(), rest)?;
+            if !self.is_current(key, column.as_ref(), overflow) {
+                *column = self.converted(key, &one, column.take(), overflow)?;
             }
         }
         Ok(())
     }
 
-    /// The rest of each chunk; empty: none has one.
-    fn rests(of: &NeighbourChunks<'_>, plain: &[AtomicBool]) -> Result<Vec<Option<Column>>, Error> {
+    /// The overflow of each chunk; empty: none has one.
+    fn overflows(of: &NeighbourChunks<'_>, plain: &[AtomicBool]) -> Result<Vec<Option<Column>>, Error> {
         if plain.iter().all(|plain| plain.load(Ordering::Relaxed)) {
             return Ok(Vec::new());
         }
-        let rests = of.segment.columns(of.section, &ColumnKey::rest(), of.chunks.clone())?;
-        for (plain, rest) in plain.iter().zip(&rests) {
-            plain.store(rest.is_none(), Ordering::Relaxed);
+        let overflows = of.segment.columns(of.section, &ColumnKey::overflow(), of.chunks.clone())?;
+        for (plain, overflow) in plain.iter().zip(&overflows) {
+            plain.store(overflow.is_none(), Ordering::Relaxed);
         }
-        Ok(rests)
+        Ok(overflows)
     }
 
     /// Returns true if a column is as the layout wants it, independent of the other columns of the chunk.
-    fn is_settled(&self, key: &ColumnKey, column: Option<&Column>, rest: Option<&Column>) -> bool {
+    fn is_current(&self, key: &ColumnKey, column: Option<&Column>, overflow: Option<&Column>) -> bool {
         match (key.form, column) {
-            (_, _) if rest.is_some() => false,
+            (_, _) if overflow.is_some() => false,
             (ColumnForm::Value, Some(column)) => {
                 let declared = self.layout.data_type(&self.document_type, &key.field);
                 declared.is_none_or(|declared| column_layout(&declared).takes(column))
@@ -110,29 +110,30 @@ impl TargetLayout {
         }
     }
 
-    fn settled(
+    fn converted(
         &self,
         key: &ColumnKey,
         of: &NeighbourChunks<'_>,
         column: Option<Column>,
-        rest: Option<&Column>,
+        overflow: Option<&Column>,
     ) -> Result<Option<Column>, Error> {
         let name = self.name(key, of);
-        if let Some(settled) = self.cache.0.get(&name) {
-            return Ok(settled);
+        if let Some(converted) = self.cache.0.get(&name) {
+            return Ok(converted);
         }
-        let settled = if key.form == ColumnForm::Value {
-            self.joined(&key.field, of, column.as_ref(), rest)?.0
+        let converted = if key.form == ColumnForm::Value {
+            self.joined(&key.field, of, column.as_ref(), overflow)?.0
         } else {
             let value = of.segment.columns(of.section, &ColumnKey::value(key.root()), of.chunks.clone())?;
-            let (value, moved) = self.joined(key.root(), of, value.first().and_then(Option::as_ref), rest)?;
+            let (value, moved) =
+                self.joined(key.root(), of, value.first().and_then(Option::as_ref), overflow)?;
             match column {
                 Some(words) if !moved => Some(words),
                 _ => value.and_then(|value| self.layout.derive(&self.document_type, key, &value)),
             }
         };
-        self.cache.0.insert(name, settled.clone());
-        Ok(settled)
+        self.cache.0.insert(name, converted.clone());
+        Ok(converted)
     }
 
     /// Returns the values of a field in one chunk, and true if they differ from those of its column.
@@ -141,15 +142,15 @@ impl TargetLayout {
         field: &str,
         of: &NeighbourChunks<'_>,
         column: Option<&Column>,
-        rest: Option<&Column>,
+        overflow: Option<&Column>,
     ) -> Result<(Option<Column>, bool), Error> {
         let Some(declared) = self.layout.data_type(&self.document_type, field) else {
             return Ok((column.cloned(), false));
         };
         let declared = column_layout(&declared);
-        let Some(documents) = column.or(rest).map(Column::len) else { return Ok((None, false)) };
+        let Some(documents) = column.or(overflow).map(Column::len) else { return Ok((None, false)) };
         let is_other = column.is_some_and(|column| !declared.takes(column));
-        if rest.is_none() && !is_other {
+        if overflow.is_none() && !is_other {
             return Ok((column.cloned(), false));
         }
         let damaged = |error: millrace_column::Error| Error::Corrupt {
@@ -157,10 +158,10 @@ impl TargetLayout {
             offset: 0,
             reason: error.to_string(),
         };
-        let mut rest = OverflowRows::decode(&[(rest, 0..documents)]).map_err(damaged)?;
+        let mut overflow = OverflowRows::decode(&[(overflow, 0..documents)]).map_err(damaged)?;
         let joined =
-            join_values(field, Some(&declared), &[(column, 0..documents)], &mut rest).map_err(damaged)?;
-        Ok((joined, is_other || rest.moved() > 0))
+            join_values(field, Some(&declared), &[(column, 0..documents)], &mut overflow).map_err(damaged)?;
+        Ok((joined, is_other || overflow.moved() > 0))
     }
 
     fn name(&self, key: &ColumnKey, of: &NeighbourChunks<'_>) -> u128 {
