@@ -130,7 +130,7 @@ impl ValueBuilder {
     /// The next documents' values are those of `column` in `range`.
     ///
     /// # Panics
-    /// They cannot be taken over ([`ValueBuilder::takes_as_it_is`]).
+    /// The column is of another layout ([`ValueBuilder::takes_as_it_is`] is false).
     pub(crate) fn extend(&mut self, column: &Column, range: Range<usize>) {
         assert!(self.takes_as_it_is(column), "only values of one layout are joined as they are");
         match (&mut self.building, column) {

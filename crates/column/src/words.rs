@@ -19,9 +19,9 @@ static KEPT: KeptWords = KeptWords(Mutex::new(Vec::new()));
 /// Number of columns that are built at the same time, about.
 static KEPT_MAX: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
-/// Words for the next columns. Chunks of a field repeat each other's words: what is hashed, stemmed and
-/// copied for one is found for the next. They belong to no thread, since those that seal end with each file.
-/// Some 8 MB each when full, 12 MB at most.
+/// Words that are kept for the next columns. Chunks of a field repeat each other's words, so what is hashed,
+/// stemmed and copied for one is found for the next. The words are not kept by thread, since the threads that
+/// seal end with each file. An interner takes about 8 MB when it is full, and at most 12 MB.
 struct KeptWords(Mutex<Vec<WordInterner>>);
 
 /// Gives back the memory of words that are remembered for the next columns, when none are built for a while.
@@ -66,9 +66,9 @@ pub(crate) struct WordInterner {
 enum ColumnStemmers {
     #[default]
     None,
-    /// One has them all, as in most columns: so a word is known once, and has its number there.
+    /// One stemmer for all words, as in most columns: a word has one entry, which has its number.
     One(u8),
-    /// Several, or stems were given: a word that two of them stem alike has one number.
+    /// Several stemmers, or given stems: words with equal text and stem have one number.
     Several,
 }
 

@@ -13,7 +13,7 @@ struct SpecialToken {
 
 /// A list of texts that are one word in a query, such as `c++`, each with the word that takes its place.
 ///
-/// They are kept by their first letter, longer texts before shorter ones.
+/// The map has them by their first letter, longer texts before shorter ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SpecialTokens(BTreeMap<char, Vec<SpecialToken>>);
 

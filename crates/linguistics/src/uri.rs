@@ -37,8 +37,9 @@ impl UriPart {
         ("fragment", UriPart::Fragment),
     ];
 
-    /// Words before and after those of a hostname: a phrase with them begins or ends where the hostname does.
-    /// No word of a text is equal to them, because those are in lower case.
+    /// Anchors, which are indexed before and after the words of a hostname: a phrase that begins or ends with
+    /// one matches only at the start or the end of a hostname. No other word is equal to an anchor, because
+    /// words are in lower case.
     pub const ANCHORS: [&str; 2] = ["StArThOsT", "EnDhOsT"];
 
     fn has(self, part: UriPart, word: &str) -> bool {

@@ -85,7 +85,7 @@ pub struct WordOccurrences {
 }
 
 /// Statistics of the terms of a plan over all documents in scope, for features that rate rare words higher.
-/// Those of several nodes are added up.
+/// The statistics of several nodes are added up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TermStatistics {
     /// Number of live documents in scope.

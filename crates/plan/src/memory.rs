@@ -1,9 +1,9 @@
 //! Memory that the results of a query may take while it runs.
 //!
-//! Text and number of the conditions of a request say little about what they find: the hits of a small
-//! request can have gigabytes of values. So what grows with the documents is counted while it is made: the
-//! matches of its leaves with their positions, values and features of hits, groups, and the shares of other
-//! nodes. A query that would take more than its part ends with an error.
+//! The size of a request says little about that of its results: the hits of a small request can have
+//! gigabytes of values. So the data that grows with the documents is counted while it is made: the matches of
+//! its leaves with their positions, values and features of hits, groups, and the shares of other nodes. A
+//! query that would take more than its part ends with an error.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ const LEDGER_STEP: usize = 1 << 20;
 /// Reason why the results of a query get no more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QueryMemoryError {
-    /// They take more than one query may.
+    /// The results take more than one query may.
     #[error(
         "the results of this query take more than {limit} bytes of memory; ask for fewer documents, words, hits, fields or features, or raise query-memory-max"
     )]
@@ -26,7 +26,7 @@ pub enum QueryMemoryError {
         /// Maximum memory of a query, in bytes.
         limit: usize,
     },
-    /// Those of other queries take what there is.
+    /// The results of other queries take all memory of queries.
     #[error(
         "no room for the results of this query now: others take all of queries-memory-max, {limit} bytes; try again later, with fewer at a time"
     )]
@@ -79,7 +79,7 @@ impl QueryMemory {
         Arc::new(QueryMemory { limit, taken, reserved, ledger, refused: OnceLock::new() })
     }
 
-    /// The memory of a query that runs alone.
+    /// The memory of a query that does not share the ledger with others.
     pub fn alone() -> Arc<Self> {
         QueryMemory::new(QUERY_MEMORY_MAX, QueryMemoryLedger::new(usize::MAX))
     }

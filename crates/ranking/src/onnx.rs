@@ -50,7 +50,7 @@ pub trait RankModelEvaluation: Send + Sync {
     /// cells are NaN. `stop` is called from time to time; once it returns true, the run ends.
     ///
     /// # Errors
-    /// No row has an output.
+    /// The model was not run, or was stopped: there is no output for any row.
     fn run(&self, rows: ModelInputRows, stop: &dyn Fn() -> bool) -> Result<TensorCells, ModelFailure>;
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct ModelStep {
 /// Output of a model for hits.
 #[derive(Debug, Default)]
 pub(crate) struct ModelOutputs {
-    /// In the order of chunks and documents.
+    /// Rows of the documents, ordered by chunk and document.
     rows: Vec<OutputRow>,
     /// Cells of all rows; `None` before the model has run.
     cells: Option<TensorCells>,

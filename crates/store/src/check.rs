@@ -31,12 +31,12 @@ pub struct CheckReport {
     is_damaged: bool,
 }
 
-/// Something wrong in a data directory.
+/// An error in a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckFinding {
-    /// In which file.
+    /// File of the error.
     pub path: PathBuf,
-    /// At which byte, where that is known.
+    /// Position in the file, in bytes, if it is known.
     pub offset: Option<u64>,
     /// Description of the error and its consequences.
     pub meaning: String,

@@ -362,7 +362,7 @@ impl StoreContext {
         partner.is_none_or(|partner| partner.has_erased(Timestamp(dropped)))
     }
 
-    /// Has the partner erase what was dropped until a time.
+    /// Requests the partner to erase documents that were dropped until a time.
     pub fn erase_elsewhere(&self, dropped: u64) {
         let partner = self.erasure_partner.read().clone();
         partner.iter().for_each(|partner| partner.erase(Timestamp(dropped)));
@@ -381,8 +381,8 @@ impl StoreContext {
         scopes.iter().map(mark).collect()
     }
 
-    /// The state, and a time: every mark that the store learned of until then is in the state, and none will
-    /// come with that time.
+    /// The state, and a time that separates marks: those that the store learned of until then are in the
+    /// state, and later ones have later times.
     pub fn settled_state(&self) -> (Arc<StoreState>, u64) {
         let _one_at_a_time = self.publishing.lock();
         (self.state(), self.timestamps.next().0)

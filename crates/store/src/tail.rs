@@ -57,20 +57,20 @@ pub(crate) trait TailRows: Send + Sync {
     /// Filter of the ids that have rows, which is asked before a snapshot is taken.
     fn ids(&self) -> &TailFilter;
 
-    /// Keeps marks, each with a time of its own, beside the rows, under the same log, all or none: when this
-    /// returns they are durable.
+    /// Appends marks, each with a time of its own, to the log of the rows, all or none. They are durable when
+    /// this returns.
     fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError>;
 
-    /// All marks that were kept so, also before the generation was opened.
+    /// All marks that were appended, also before the generation was opened.
     fn marks(&self) -> Result<Vec<Vec<u8>>, Error>;
 }
 
 /// Durability of rows when they were added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowDurability {
-    /// They survive a loss of power.
+    /// Synced to the disk: the rows survive a loss of power.
     Synced,
-    /// The system has them: they survive the end of the process.
+    /// Written to the operating system: the rows survive the end of the process.
     Written,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum AppendError {
     /// No disk space. None of the rows is found at a later start. The generation takes no more rows; another
     /// may.
     Full,
-    /// They could not be made durable. What the disk holds of them is unknown.
+    /// The rows could not be synced. It is unknown which of them are on the disk.
     NotDurable(String),
 }
 

@@ -5,10 +5,10 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ShortText(u128);
 
-/// Each byte of a number is 1.
+/// A number whose bytes are all 1.
 const EACH_BYTE: u128 = u128::MAX / 0xff;
 
-/// The highest bit of each byte, which characters of ASCII do not have.
+/// The highest bit of each byte, which is 0 in ASCII characters.
 const HIGHEST_BITS: u128 = EACH_BYTE * 0x80;
 
 impl ShortText {

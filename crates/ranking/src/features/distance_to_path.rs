@@ -72,7 +72,7 @@ struct NearestPathPoint {
     product: f64,
 }
 
-/// Of a document without a position, and of all documents if the query has no path.
+/// Result for a document without a position, and for all documents if the query has no path.
 const NO_PATH: NearestPathPoint = NearestPathPoint { distance: NOWHERE, traveled: 1.0, product: 0.0 };
 
 impl RankFeature for DistanceToPath {

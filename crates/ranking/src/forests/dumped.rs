@@ -49,9 +49,9 @@ const KEPT: [&str; 25] = [
 /// Reason for which the JSON of a model is not read.
 #[derive(Debug)]
 pub(super) enum DumpFault {
-    /// It is not JSON, or its list has other values than trees.
+    /// The text is not JSON, or its list has other values than trees.
     Json(serde_json::Error),
-    /// Its values need more memory than a model may take.
+    /// The values need more memory than a model may take.
     TooLarge,
 }
 
@@ -71,7 +71,7 @@ impl From<DumpFault> for Error {
 /// Reads a whole text.
 ///
 /// # Errors
-/// It is not JSON, or needs too much memory.
+/// The text is not JSON, or needs too much memory.
 pub(super) fn read(text: &[u8]) -> Result<Value, DumpFault> {
     read_within(text, BYTES_MAX)
 }
@@ -84,7 +84,7 @@ fn read_within(text: &[u8], bytes_max: usize) -> Result<Value, DumpFault> {
     value.map_err(|error| if room.get().is_none() { DumpFault::TooLarge } else { DumpFault::Json(error) })
 }
 
-/// Place of a value.
+/// Position of a value in the document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DumpPart {
     /// The whole text.

@@ -220,7 +220,7 @@ impl<'b> UbjsonReader<'b> {
             let marker = self.marker()?;
             let value = self.value(marker, depth + 1, known.is_some())?;
             if let Some(known) = known {
-                keep(&mut self.room, VALUE_NUMBERS)?;
+                reserve(&mut self.room, VALUE_NUMBERS)?;
                 members.push((known, value));
             }
             read += 1;
@@ -229,8 +229,8 @@ impl<'b> UbjsonReader<'b> {
     }
 }
 
-/// Takes the place of values that are kept.
-fn keep(room: &mut usize, numbers: usize) -> Result<(), Error> {
+/// Counts values that are kept in memory.
+fn reserve(room: &mut usize, numbers: usize) -> Result<(), Error> {
     *room = room.checked_sub(numbers).ok_or_else(|| {
         Error::setup(format!("it has more than {NUMBERS_MAX} numbers: train fewer trees, or smaller ones"))
     })?;
@@ -241,7 +241,7 @@ fn keep(room: &mut usize, numbers: usize) -> Result<(), Error> {
 #[derive(Default)]
 struct GrowingList {
     numbers: Vec<f64>,
-    /// All elements, once one is no number.
+    /// All elements, once one of them is not a number.
     values: Vec<UbjsonValue>,
 }
 
@@ -249,11 +249,11 @@ impl GrowingList {
     fn push(&mut self, element: UbjsonValue, room: &mut usize) -> Result<(), Error> {
         match element {
             UbjsonValue::Number(number) if self.values.is_empty() => {
-                keep(room, 1)?;
+                reserve(room, 1)?;
                 self.numbers.push(number);
             }
             other => {
-                keep(room, VALUE_NUMBERS + self.numbers.len() * (VALUE_NUMBERS - 1))?;
+                reserve(room, VALUE_NUMBERS + self.numbers.len() * (VALUE_NUMBERS - 1))?;
                 self.values.extend(self.numbers.drain(..).map(UbjsonValue::Number));
                 self.values.push(other);
             }

@@ -25,13 +25,14 @@ use crate::state::marks::DropMark;
 use crate::tail::RowKey;
 use crate::upkeep::merging::last_mark;
 
-/// The numbers. They add up: those of two sets without a common document are those of both together.
+/// Counts and checksums of a set of documents. They are additive: the sum of the counts of two disjoint sets
+/// is that of their union.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReplicaCounts {
     pub documents: u64,
-    /// Over ids and timestamps of documents.
+    /// Checksum: the sum of hashes of ids and timestamps of the documents.
     documents_sum: u64,
-    /// The same over removals, by spans of time, so that old ones can be left out.
+    /// Checksums of the removals, by spans of time, so that old ones can be left out.
     removals: BTreeMap<u64, u64>,
 }
 
@@ -81,8 +82,8 @@ impl ReplicaCounts {
         self.change(other, u64::wrapping_add);
     }
 
-    /// Takes those of some of the documents out.
-    fn take(&mut self, other: &ReplicaCounts) {
+    /// Subtracts the counts of some of the documents.
+    fn subtract(&mut self, other: &ReplicaCounts) {
         self.change(other, u64::wrapping_sub);
     }
 
@@ -99,9 +100,9 @@ impl ReplicaCounts {
 
 /// Counts over segments.
 struct SegmentCounts {
-    /// In which, sorted.
+    /// Numbers of the counted segments, sorted.
     segments: Vec<u64>,
-    /// Drops that the store learned of until then are heeded.
+    /// Time until which drops that the store learned of are taken into account.
     since: u64,
     span: RemovalSpan,
     counts: ReplicaCounts,
@@ -275,7 +276,7 @@ impl<'a> BucketCounting<'a> {
                 self.count(&group, found, &mut counts)?;
                 Ok::<_, Error>(counts)
             };
-            counts.take(&count(&before)?);
+            counts.subtract(&count(&before)?);
             counts.add(&count(&after)?);
         }
         Ok(())

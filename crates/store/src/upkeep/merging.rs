@@ -59,7 +59,7 @@ pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MergeCandidate {
     buckets: Vec<BucketId>,
-    /// Each of the buckets has these. Sorted.
+    /// Numbers of the segments to merge, sorted. Each of the buckets has all of them.
     segments: Vec<u64>,
 }
 

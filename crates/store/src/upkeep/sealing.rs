@@ -42,7 +42,7 @@ pub(crate) struct TailSealer {
     retired: Mutex<Vec<Arc<TailGeneration>>>,
     /// Set while a generation is being sealed.
     is_sealing: Mutex<bool>,
-    /// One has been sealed, or could not be.
+    /// Notified when the sealing of a generation has ended, with or without success.
     ended: Condvar,
     /// Number of the generation whose segments last found no space, and the bytes that were free before.
     unfitting: Mutex<Option<(u64, u64)>>,
@@ -303,9 +303,9 @@ const FILE_BYTES: u64 = 16 << 20;
 /// Buckets one after another that are sealed into one file.
 #[derive(Default)]
 struct BucketRun {
-    /// Those that have rows.
+    /// Buckets with rows.
     buckets: Vec<BucketRows>,
-    /// The one of the last row.
+    /// Index of the bucket of the last row.
     last: usize,
     /// The last location of all of them.
     last_location: u32,

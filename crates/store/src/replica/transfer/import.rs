@@ -72,7 +72,7 @@ impl SegmentImport {
     /// Adds the next bytes.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The bytes cannot be written.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let file = self.file.as_mut().expect(UNFINISHED);
         self.checksums.add(bytes);
@@ -87,10 +87,11 @@ impl SegmentImport {
         self.bytes
     }
 
-    /// All bytes have come: makes them durable and checks them. The buckets do not have them yet.
+    /// Ends the transfer after the last byte: makes the file durable and checks it. The buckets do not have
+    /// it yet.
     ///
     /// # Errors
-    /// It cannot be made durable; it is not a whole segment. Then nothing is left of it.
+    /// The file cannot be made durable, or is not a whole segment. It is deleted then.
     pub fn arrive(mut self) -> Result<ArrivedSegment, Error> {
         let mut file = self.file.take().expect(UNFINISHED);
         let shared = Arc::clone(&self.shared);
@@ -119,7 +120,7 @@ impl SegmentImport {
         })
     }
 
-    /// The same, and then the buckets have it.
+    /// Ends the transfer, and adds the segment to the buckets.
     ///
     /// # Errors
     /// Those of [`SegmentImport::arrive`] and [`ArrivedSegment::install`].
