@@ -406,7 +406,7 @@ fn clusters_of(
                 let text = format!("services.xml: selection of '{}': {error}", schema.name);
                 PackageMistake::in_file("services.xml", text)
             });
-            findings.keep(selection).map(Arc::new)
+            findings.ok_or_report(selection).map(Arc::new)
         });
         clusters.push(TypeInCluster {
             id: Arc::clone(&cluster.id),

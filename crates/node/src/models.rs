@@ -123,7 +123,7 @@ impl NodeModels {
                 let text = format!("{}: embedder '{}': {reason}", config.place, config.id);
                 PackageMistake::new(Some(&config.place), text)
             });
-            findings.keep(embedder)
+            findings.ok_or_report(embedder)
         });
         loaded.collect()
     }

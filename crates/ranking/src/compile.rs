@@ -393,7 +393,7 @@ pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> Unusa
             && let Err(error) = parse_constant(&constant.value.value, declared)
         {
             broken.add(name);
-            findings.tell(Error::Constant {
+            findings.report(Error::Constant {
                 place: constant.value.place.clone(),
                 name: name.clone(),
                 tensor_type: declared.to_string(),

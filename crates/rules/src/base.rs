@@ -51,13 +51,13 @@ impl RuleBases {
                 continue;
             };
             let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()));
-            match findings.keep(text.and_then(|text| parser::parse(path, name, text))) {
+            match findings.ok_or_report(text.and_then(|text| parser::parse(path, name, text))) {
                 Some(file) => drop(parsed.insert(name.to_owned(), file)),
                 None => drop(broken.insert(name.to_owned())),
             }
         }
         pass_over(&mut parsed, &mut broken);
-        let default = findings.keep(default_of(&parsed)).flatten();
+        let default = findings.ok_or_report(default_of(&parsed)).flatten();
         let settings: Vec<(String, bool, Option<String>)> =
             parsed.values().map(|file| (file.name.clone(), file.stemming, file.language.clone())).collect();
         let includes: BTreeMap<String, Vec<String>> = parsed
@@ -70,7 +70,7 @@ impl RuleBases {
         for (name, stemming, language) in settings {
             resolving.under_way.clear();
             let resolved = resolving.base(&name, &mut findings.warnings);
-            let Some(resolved) = findings.keep(resolved) else { continue };
+            let Some(resolved) = findings.ok_or_report(resolved) else { continue };
             let ResolvedBase { conditions, rules } = &*resolved;
             let conditions =
                 conditions.iter().map(|(name, (condition, _))| (name.clone(), Arc::clone(condition)));
@@ -91,9 +91,9 @@ impl RuleBases {
             }
         }
         // An error of an included rule base is reported only for that one.
-        let told =
+        let reported =
             wrong.iter().filter(|(name, _)| !includes[*name].iter().any(|base| wrong.contains_key(base)));
-        told.for_each(|(_, error)| findings.tell(error.clone()));
+        reported.for_each(|(_, error)| findings.report(error.clone()));
         RuleBases { bases, default }
     }
 

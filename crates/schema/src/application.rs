@@ -110,16 +110,17 @@ impl ApplicationDraft {
         let mut schemas = resolve::schemas(&parse_schemas(&files, &mut findings), &files, &mut findings);
         let inputs = query_profiles.query_features(&mut findings).filter(|_| types_known);
         schemas.sound.values_mut().for_each(|schema| declare(schema, inputs.as_ref()));
-        let settings = findings.keep(PackageSettings::read(&files)).unwrap_or_default();
+        let settings = findings.ok_or_report(PackageSettings::read(&files)).unwrap_or_default();
         schemas.sound.values_mut().for_each(|schema| settings.apply(schema));
-        let services = findings.keep(find_services(&files));
+        let services = findings.ok_or_report(find_services(&files));
         let services = services.and_then(|text| services::read(text, &schemas, &files, &mut findings));
-        let overrides = files
-            .get(overrides::FILE)
-            .and_then(|bytes| findings.keep(xml::text(overrides::FILE, bytes).and_then(overrides::read)));
+        let overrides = files.get(overrides::FILE).and_then(|bytes| {
+            findings.ok_or_report(xml::text(overrides::FILE, bytes).and_then(overrides::read))
+        });
         for file in ["hosts.xml", "deployment.xml"] {
             if let Some(bytes) = files.get(file) {
-                findings.keep(xml::text(file, bytes).and_then(|text| xml::parse(file, text).map(drop)));
+                findings
+                    .ok_or_report(xml::text(file, bytes).and_then(|text| xml::parse(file, text).map(drop)));
             }
         }
         for path in files.keys() {
@@ -438,14 +439,14 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
     {
         let text = xml::text(path, bytes);
         let schema = text.and_then(|text| parse::schema_file(path, text, &mut findings.warnings));
-        let Some(schema) = findings.keep(schema) else {
+        let Some(schema) = findings.ok_or_report(schema) else {
             declared.broken.add(name);
             continue;
         };
         if schema.name.value != name {
             let (place, own) = (schema.name.place.clone(), &schema.name.value);
             let reason = format!("schema '{own}' lies in {path}: name the file {own}.sd");
-            findings.tell(Error::Invalid { place, reason });
+            findings.report(Error::Invalid { place, reason });
             declared.broken.add(name);
             // A second schema with this name would only be reported again.
             if files.contains_key(&format!("schemas/{own}.sd")) {
@@ -460,7 +461,7 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
         let owner = path["schemas/".len()..].split('/').next().unwrap_or_default();
         let text = xml::text(path, bytes);
         let profile = text.and_then(|text| parse::profile_file(path, text, &mut findings.warnings));
-        let Some(profile) = findings.keep(profile) else {
+        let Some(profile) = findings.ok_or_report(profile) else {
             let unread = declared.broken_profiles.entry(owner.to_owned()).or_default();
             unread.add_words(&String::from_utf8_lossy(bytes));
             continue;
@@ -474,7 +475,7 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
                 let reason = format!(
                     "no schema '{owner}' for this rank profile{hint}: put the file into schemas/<schema>/"
                 );
-                findings.tell(Error::Invalid { place: profile.name.place, reason });
+                findings.report(Error::Invalid { place: profile.name.place, reason });
             }
         }
     }

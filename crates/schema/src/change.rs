@@ -61,7 +61,7 @@ pub fn compare(
     findings: &mut PackageFindings,
 ) -> ApplicationChanges {
     let mut changes = ApplicationChanges::default();
-    let Some(permissions) = findings.keep(ChangePermissions::new(&new.overrides, today)) else {
+    let Some(permissions) = findings.ok_or_report(ChangePermissions::new(&new.overrides, today)) else {
         return changes;
     };
     for cluster in &old.content {
@@ -114,7 +114,7 @@ fn compare_clusters(
 ) {
     let Some(new) = new else {
         let reason = format!("content cluster '{}' is removed, which removes all documents in it", old.id);
-        findings.keep(permissions.check(&["content-cluster-removal"], reason));
+        findings.ok_or_report(permissions.check(&["content-cluster-removal"], reason));
         return;
     };
     for document in &old.documents {
@@ -125,7 +125,7 @@ fn compare_clusters(
                     "document type '{name}' is removed from content cluster '{}', which removes all its documents",
                     old.id
                 );
-                findings.keep(permissions.check(&["content-type-removal", "schema-removal"], reason));
+                findings.ok_or_report(permissions.check(&["content-type-removal", "schema-removal"], reason));
             }
             Some(after) if after.mode.is_searched() != document.mode.is_searched() => {
                 let reason = format!(
@@ -133,7 +133,7 @@ fn compare_clusters(
                     document.mode.name(),
                     after.mode.name()
                 );
-                findings.keep(permissions.check(&["indexing-mode-change"], reason));
+                findings.ok_or_report(permissions.check(&["indexing-mode-change"], reason));
             }
             Some(_) => {}
         }
@@ -170,7 +170,7 @@ fn compare_schemas(
                 (DataType::Tensor(_), DataType::Tensor(_)) => &["tensor-type-change", "field-type-change"],
                 _ => &["field-type-change"],
             };
-            findings.keep(permissions.check(ids, reason.clone()));
+            findings.ok_or_report(permissions.check(ids, reason.clone()));
             needs(ChangeEffect::Refeed, reason);
         } else if transformation(before) != transformation(field) || before.synthetic != field.synthetic {
             needs(ChangeEffect::Reindex, "the indexing statements change".to_owned());

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::{Error, SourcePosition};
 
 /// Maximum number of reported errors; of the others only the number is reported.
-const TOLD_MAX: usize = 20;
+const REPORTED_MAX: usize = 20;
 
 /// An error in an application package.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,11 +70,11 @@ impl From<Error> for PackageMistakes {
 /// Writes one line per error.
 impl fmt::Display for PackageMistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, mistake) in self.0.iter().take(TOLD_MAX).enumerate() {
+        for (at, mistake) in self.0.iter().take(REPORTED_MAX).enumerate() {
             let before = if at == 0 { "" } else { "\n" };
             write!(f, "{before}{}", mistake.text)?;
         }
-        match self.0.len().saturating_sub(TOLD_MAX) {
+        match self.0.len().saturating_sub(REPORTED_MAX) {
             0 => Ok(()),
             more => write!(f, "\nand {more} more"),
         }
@@ -93,13 +93,13 @@ pub struct PackageFindings {
 
 impl PackageFindings {
     /// Adds an error.
-    pub fn tell(&mut self, mistake: impl Into<PackageMistake>) {
+    pub fn report(&mut self, mistake: impl Into<PackageMistake>) {
         self.mistakes.push(mistake.into());
     }
 
     /// Returns a part, or adds its error and returns `None`; dependent parts are then skipped.
-    pub fn keep<T>(&mut self, read: Result<T, impl Into<PackageMistake>>) -> Option<T> {
-        read.map_err(|mistake| self.tell(mistake)).ok()
+    pub fn ok_or_report<T>(&mut self, read: Result<T, impl Into<PackageMistake>>) -> Option<T> {
+        read.map_err(|mistake| self.report(mistake)).ok()
     }
 
     /// True if there are no errors so far.
@@ -108,7 +108,7 @@ impl PackageFindings {
     }
 
     /// Number of errors so far, used to detect errors added by a step.
-    pub(crate) fn told(&self) -> usize {
+    pub(crate) fn error_count(&self) -> usize {
         self.mistakes.len()
     }
 

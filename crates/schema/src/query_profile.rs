@@ -105,21 +105,21 @@ impl QueryProfiles {
                     .and_then(|(id, read)| insert(&mut all.profiles, id, read, |read| &read.place));
                 (read, &mut broken)
             };
-            if findings.keep(read).is_none() {
+            if findings.ok_or_report(read).is_none() {
                 left_out.add_file(name, bytes);
             }
         }
         all.pass_over(&mut broken, &mut broken_types);
         for of in all.types.values() {
             let mut way = Vec::new();
-            if findings.keep(all.check_type(of, &broken_types.names, &mut way, &mut 0)).is_none() {
+            if findings.ok_or_report(all.check_type(of, &broken_types.names, &mut way, &mut 0)).is_none() {
                 broken_types.names.extend(way);
             }
         }
         all.pass_over(&mut broken, &mut broken_types);
         for profile in all.profiles.values() {
             let mut way = Vec::new();
-            if findings.keep(all.check(profile, &broken.names, &mut way, &mut 0)).is_none() {
+            if findings.ok_or_report(all.check(profile, &broken.names, &mut way, &mut 0)).is_none() {
                 broken.names.extend(way);
             }
         }

@@ -59,7 +59,7 @@ pub(crate) fn schemas(
     for decl in &declared.schemas {
         if let Some(first) = by_name.get(decl.name.value.as_str()) {
             let reason = format!("schema '{}' is declared at {} already", decl.name.value, first.name.place);
-            findings.keep(invalid::<()>(&decl.name, reason));
+            findings.ok_or_report(invalid::<()>(&decl.name, reason));
         } else {
             by_name.insert(&decl.name.value, decl);
         }
@@ -128,13 +128,13 @@ impl<'a> SchemaResolver<'a> {
             return None;
         }
         let found = self.find(name, within);
-        let (key, decl) = self.findings.keep(found)?;
+        let (key, decl) = self.findings.ok_or_report(found)?;
         within.push(key);
         let inherited = parents(decl).try_for_each(|parent| self.visit(parent, within));
         within.pop();
         let resolved = inherited.and_then(|()| {
             let resolved = self.resolve(decl);
-            self.findings.keep(resolved)
+            self.findings.ok_or_report(resolved)
         });
         match resolved {
             Some(resolved) => self.done.insert(key.to_owned(), resolved),
@@ -300,11 +300,11 @@ struct SchemaFaults<'f> {
 
 impl SchemaFaults<'_> {
     /// Returns a field, fieldset, constant or model, or records its name as invalid.
-    fn keep<T>(&mut self, name: &str, read: Result<T, Error>) -> Option<T> {
+    fn ok_or_report<T>(&mut self, name: &str, read: Result<T, Error>) -> Option<T> {
         if read.is_err() {
             self.broken.names.add(name);
         }
-        self.findings.keep(read)
+        self.findings.ok_or_report(read)
     }
 }
 
@@ -354,7 +354,7 @@ fn add_own<T: Clone>(
         match seen.get(value.as_str()) {
             Some(first) => {
                 let reason = format!("{what} '{value}' is declared at {first} already");
-                faults.keep::<()>(value, invalid(name(item), reason));
+                faults.ok_or_report::<()>(value, invalid(name(item), reason));
             }
             None => {
                 seen.insert(value, place);
@@ -384,10 +384,10 @@ fn resolve_fields(
     for (field_decl, synthetic) in written {
         let warnings = &mut faults.findings.warnings;
         let field = field::resolve(field_decl, &mut types, synthetic, &defaults, warnings);
-        let Some(field) = faults.keep(&field_decl.name.value, field) else { continue };
+        let Some(field) = faults.ok_or_report(&field_decl.name.value, field) else { continue };
         if let Some(first) = fields.get(&field.name) {
             let reason = format!("field '{}' is declared at {} already", field.name, first.place);
-            faults.keep::<()>(&field.name, invalid(&field_decl.name, reason));
+            faults.ok_or_report::<()>(&field.name, invalid(&field_decl.name, reason));
             continue;
         }
         fields.insert(Arc::clone(&field.name), field);
@@ -427,7 +427,7 @@ fn resolve_fieldsets(
         }
         let read = resolve_fieldset(fieldset, fields, &mut faults.findings.warnings)
             .and_then(|fieldset| profile::add_once(&mut fieldsets, "fieldset", name, fieldset));
-        faults.keep(&name.value, read);
+        faults.ok_or_report(&name.value, read);
     }
     fieldsets
 }
@@ -470,7 +470,7 @@ fn resolve_constants(
         let name = &constant.name;
         let read = profile::constant(constant, sources)
             .and_then(|constant| profile::add_once(&mut constants, "constant", name, constant));
-        faults.keep(&name.value, read);
+        faults.ok_or_report(&name.value, read);
     }
     constants
 }
@@ -483,7 +483,7 @@ fn resolve_onnx_models(
     let mut models = BTreeMap::new();
     for (name, model) in &decl.onnx_models {
         let read = profile::add_once(&mut models, "onnx-model", name, model.clone());
-        faults.keep(&name.value, read);
+        faults.ok_or_report(&name.value, read);
     }
     models
 }
@@ -521,7 +521,7 @@ fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut SchemaFaults<
         }
         let diversity = profile.diversity.as_ref().map(|(name, _)| name);
         if let Some(name) = diversity.filter(|name| !faults.broken.names.has(&name.value)) {
-            faults.findings.keep(check_diversity(name, schema, &user));
+            faults.findings.ok_or_report(check_diversity(name, schema, &user));
         }
     }
 }

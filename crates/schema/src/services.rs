@@ -77,8 +77,8 @@ pub(crate) fn read(
     files: &Files,
     findings: &mut PackageFindings,
 ) -> Option<ServicesFile> {
-    let text = findings.keep(preprocess::run(text, files))?;
-    let document = findings.keep(xml::parse(FILE, &text))?;
+    let text = findings.ok_or_report(preprocess::run(text, files))?;
+    let document = findings.ok_or_report(xml::parse(FILE, &text))?;
     let root = document.root_element();
     // A file may hold a single cluster.
     let parent = match root.tag_name().name() {
@@ -86,7 +86,7 @@ pub(crate) fn read(
         "container" | "content" | "admin" => document.root(),
         other => {
             let reason = format!("expected <services>, found <{other}>");
-            return findings.keep(xml::invalid(FILE, root, reason));
+            return findings.ok_or_report(xml::invalid(FILE, root, reason));
         }
     };
     let mut clusters = FileClusters::read(parent, schemas, files, findings);
@@ -106,7 +106,7 @@ pub(crate) fn read(
     if containers_known {
         services.container.clients = clients::of_clusters(containers(), files, findings);
     }
-    if let Some(significance) = findings.keep(significance(containers(), files)) {
+    if let Some(significance) = findings.ok_or_report(significance(containers(), files)) {
         services.significance = significance;
     }
     if services.significance.is_empty() {
@@ -114,9 +114,9 @@ pub(crate) fn read(
     }
     if content_known {
         let sources = federation::sources(containers(), &services.content, &mut findings.warnings);
-        if let Some(sources) = findings.keep(sources) {
+        if let Some(sources) = findings.ok_or_report(sources) {
             let federations = federation::federations(containers(), &sources, &mut findings.warnings);
-            services.federations = findings.keep(federations).unwrap_or_default();
+            services.federations = findings.ok_or_report(federations).unwrap_or_default();
             services.sources = sources;
         }
     }
@@ -146,18 +146,18 @@ impl<'a, 'i> FileClusters<'a, 'i> {
         let sound: Vec<bool> =
             xml::elements(parent).map(|cluster| has_known_elements(cluster, findings)).collect();
         for (cluster, is_sound) in xml::elements(parent).zip(sound) {
-            let told = findings.told();
+            let errors_before = findings.error_count();
             match cluster.tag_name().name() {
                 "container" => {
                     let read = is_sound.then(|| container::read(cluster, files, findings));
                     containers.extend(read.map(|container| (cluster, container)));
-                    containers_known &= is_sound && findings.told() == told;
+                    containers_known &= is_sound && findings.error_count() == errors_before;
                 }
                 "content" => {
                     let read = is_sound.then(|| content::read(cluster, schemas, findings));
-                    let read = read.and_then(|read| findings.keep(read));
+                    let read = read.and_then(|read| findings.ok_or_report(read));
                     content.extend(read.map(|cluster_read| (cluster, cluster_read)));
-                    content_known &= is_sound && findings.told() == told;
+                    content_known &= is_sound && findings.error_count() == errors_before;
                 }
                 // It may have been meant as either kind of cluster.
                 _ if !is_sound => {
@@ -181,13 +181,13 @@ impl<'a, 'i> FileClusters<'a, 'i> {
         if schemas.sound.is_empty() && schemas.broken.is_empty() {
             let reason = "no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
             if self.containers.is_empty() && self.containers_known {
-                findings.tell(Error::Package(reason.to_owned()));
+                findings.report(Error::Package(reason.to_owned()));
             } else {
                 findings.warnings.push(format!("{reason}, or nothing can be stored and searched"));
             }
         } else if self.content.is_empty() && self.content_known {
             let reason = "no content cluster to keep documents in: add <content id='content' version='1.0'> with <documents>";
-            findings.keep(xml::invalid::<()>(FILE, root, reason));
+            findings.ok_or_report(xml::invalid::<()>(FILE, root, reason));
             self.content_known = false;
         }
     }
@@ -315,16 +315,16 @@ fn check_clusters(clusters: &[(Node<'_, '_>, ContentCluster)], findings: &mut Pa
     for (at, (node, cluster)) in clusters.iter().enumerate() {
         if clusters[..at].iter().any(|(_, other)| other.id == cluster.id) {
             let reason = format!("there are two content clusters with the id '{}'", cluster.id);
-            findings.keep(xml::invalid::<()>(FILE, *node, reason));
+            findings.ok_or_report(xml::invalid::<()>(FILE, *node, reason));
         }
     }
 }
 
 /// True if a root element and all elements inside it are allowed; reports those that are not.
 fn has_known_elements(cluster: Node<'_, '_>, findings: &mut PackageFindings) -> bool {
-    let told = findings.told();
+    let errors_before = findings.error_count();
     check_element(cluster, elements::SERVICES, findings);
-    findings.told() == told
+    findings.error_count() == errors_before
 }
 
 /// Rejects unknown and unsupported elements, and reports a warning for elements without effect.
@@ -335,12 +335,16 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
     let Some(meant) = known.iter().find(|known| known.name == name) else {
         let hint = did_you_mean(&name, known.iter().map(|element| element.name));
         let reason = format!("unknown element <{name}> in <{parent}>{hint}");
-        findings.keep(xml::invalid::<()>(FILE, element, reason));
+        findings.ok_or_report(xml::invalid::<()>(FILE, element, reason));
         return;
     };
     match meant.meaning {
         ElementSupport::Refused(reason) => {
-            findings.keep(xml::invalid::<()>(FILE, element, format!("<{name}> in <{parent}>: {reason}")));
+            findings.ok_or_report(xml::invalid::<()>(
+                FILE,
+                element,
+                format!("<{name}> in <{parent}>: {reason}"),
+            ));
         }
         ElementSupport::NoEffect(_) if snippets::is_read(element) || special_tokens::is_read(element) => {}
         ElementSupport::NoEffect(reason) => {

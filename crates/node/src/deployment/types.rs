@@ -48,7 +48,7 @@ impl DocumentTypeCompiler<'_> {
                 block: BlockBytes::of_document(&schema.document_type),
             }),
             Err(errors) => {
-                errors.into_iter().for_each(|error| findings.tell(error));
+                errors.into_iter().for_each(|error| findings.report(error));
                 None
             }
         }
@@ -107,7 +107,7 @@ impl DocumentTypeCompiler<'_> {
             for error in errors {
                 let is_known = error.file().is_some_and(|file| !self.blamed.insert(file.to_owned()));
                 if !is_known {
-                    findings.tell(error);
+                    findings.report(error);
                 }
             }
         }

@@ -42,7 +42,7 @@ pub(crate) fn definitions(
         for config in cluster.indexes.iter().flat_map(|service| &service.indexes) {
             let Some(schema) = application.schemas.get(&config.document_type) else { continue };
             let definition = IndexDefinition::new(config, &cluster.id, schema);
-            definitions.extend(findings.keep(definition).map(Arc::new));
+            definitions.extend(findings.ok_or_report(definition).map(Arc::new));
         }
     }
     definitions

@@ -58,7 +58,7 @@ impl NodeModels {
                 let text = format!("{}: language model '{}': {reason}", config.place, config.id);
                 PackageMistake::new(Some(&config.place), text)
             });
-            findings.keep(language)
+            findings.ok_or_report(language)
         });
         made.collect()
     }

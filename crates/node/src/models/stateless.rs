@@ -112,7 +112,7 @@ impl StatelessModels {
                 _ => continue,
             };
             let model = model.map_err(|reason| PackageMistake::in_file(path, format!("{path}: {reason}")));
-            found.extend(findings.keep(model).map(|model| (name, model)));
+            found.extend(findings.ok_or_report(model).map(|model| (name, model)));
         }
         StatelessModels(found)
     }

@@ -179,7 +179,7 @@ impl QueryProfiles {
         &self,
         findings: &mut PackageFindings,
     ) -> Option<BTreeMap<&str, &TensorType>> {
-        let told = findings.told();
+        let errors_before = findings.error_count();
         let mut found: BTreeMap<&str, (&TensorType, &ProfileType)> = BTreeMap::new();
         for of in self.types.values() {
             for field in &of.fields {
@@ -194,12 +194,12 @@ impl QueryProfiles {
                         "query({name}) is of type {tensor_type} in query profile type '{}', but of type {known} in '{}': give it one type",
                         of.name, first.name
                     );
-                    findings.tell(Error::Invalid { place: of.place.clone(), reason });
+                    findings.report(Error::Invalid { place: of.place.clone(), reason });
                 }
             }
         }
         let features = found.into_iter().map(|(name, (tensor_type, _))| (name, tensor_type));
-        (findings.told() == told).then(|| features.collect())
+        (findings.error_count() == errors_before).then(|| features.collect())
     }
 
     pub(super) fn type_named(&self, name: &str) -> Option<&ProfileType> {
@@ -369,7 +369,7 @@ impl QueryProfiles {
             };
             if let Some(fault) = fault {
                 let reason = format!("field '{}': {fault}", entry.name);
-                findings.tell(Error::Invalid { place: entry.place.clone(), reason });
+                findings.report(Error::Invalid { place: entry.place.clone(), reason });
             }
         }
     }

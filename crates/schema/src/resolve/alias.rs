@@ -87,7 +87,7 @@ fn check(
                 faults.findings.warnings.push(warning);
                 continue;
             }
-            faults.findings.tell(Error::Invalid { place: name.place.clone(), reason });
+            faults.findings.report(Error::Invalid { place: name.place.clone(), reason });
         }
     }
 }

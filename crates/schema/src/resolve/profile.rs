@@ -45,7 +45,7 @@ pub(super) fn resolve(
             Some(first) => {
                 let reason =
                     format!("rank-profile '{}' is declared at {} already", name.value, first.name.place);
-                faults.findings.keep(invalid::<()>(name, reason));
+                faults.findings.ok_or_report(invalid::<()>(name, reason));
                 faults.broken.profiles.add(&name.value);
             }
             None => {
@@ -125,7 +125,7 @@ impl<'a> ProfileResolver<'a, '_> {
             return;
         }
         if let Err(error) = waits(decl, within) {
-            self.faults.findings.tell(error);
+            self.faults.findings.report(error);
             self.faults.broken.profiles.add(name);
             return;
         }
@@ -144,7 +144,7 @@ impl<'a> ProfileResolver<'a, '_> {
             let profile = self.combine(decl, &parents)?;
             Ok((engine_properties::applied(&profile, &decl.name)?, profile))
         });
-        match self.faults.findings.keep(combined) {
+        match self.faults.findings.ok_or_report(combined) {
             Some((applied, profile)) => {
                 self.faults.findings.warnings.extend(engine_properties::warnings(decl));
                 self.pending.remove(name);

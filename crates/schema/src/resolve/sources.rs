@@ -97,7 +97,7 @@ impl<'a> PackageSources<'a> {
                 let hint = did_you_mean(path, self.files.keys().map(String::as_str));
                 let reason =
                     format!("no file {path} in the package{hint}: the path is from the package's root");
-                faults.keep::<()>(name, Err(Error::Invalid { place: place.clone(), reason }));
+                faults.ok_or_report::<()>(name, Err(Error::Invalid { place: place.clone(), reason }));
             }
         }
     }

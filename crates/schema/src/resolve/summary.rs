@@ -39,7 +39,7 @@ pub(super) fn resolve(
                     "document-summary '{}' is declared at {} already",
                     decl.name.value, first.name.place
                 );
-                faults.findings.keep(invalid::<()>(&decl.name, reason));
+                faults.findings.ok_or_report(invalid::<()>(&decl.name, reason));
                 faults.broken.summaries.add(&decl.name.value);
             }
             None => {
@@ -63,7 +63,7 @@ pub(super) fn resolve(
             pending.iter().copied().partition(|decl| waits(decl).is_none());
         if let (true, Some(parent)) = (ready.is_empty(), waiting.first().and_then(|decl| waits(decl))) {
             let reason = format!("document-summary '{}' inherits itself", parent.value);
-            faults.findings.keep(invalid::<()>(&parent, reason));
+            faults.findings.ok_or_report(invalid::<()>(&parent, reason));
             waiting.iter().for_each(|decl| faults.broken.summaries.add(&decl.name.value));
             break;
         }
@@ -73,7 +73,7 @@ pub(super) fn resolve(
                 continue;
             }
             let read = declared_summary(decl, fields, &mut summaries, faults);
-            if faults.findings.keep(read).is_none() {
+            if faults.findings.ok_or_report(read).is_none() {
                 faults.broken.summaries.add(&decl.name.value);
             }
         }
@@ -149,7 +149,7 @@ fn from_fields(
                 continue;
             };
             let shown = summary_field(summary, name, &decl.name, fields, faults);
-            let Some(Some(shown)) = faults.findings.keep(shown) else { continue };
+            let Some(Some(shown)) = faults.findings.ok_or_report(shown) else { continue };
             if summary.to.is_empty() {
                 put(summary_named("default", summaries), shown.clone());
             }
@@ -179,7 +179,7 @@ fn declared_summary(
     for field in &decl.fields {
         let Some(name) = &field.name else { continue };
         let read = summary_field(field, name, name, fields, faults);
-        shown.extend(faults.findings.keep(read).flatten());
+        shown.extend(faults.findings.ok_or_report(read).flatten());
     }
     let summary = summary_named(&decl.name.value, summaries);
     summary.omit_summary_features = decl.omit_summary_features;

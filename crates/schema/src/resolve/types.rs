@@ -55,13 +55,13 @@ impl<'a> StructTypes<'a> {
                     "'{}' is the name of a type already: choose another for the struct",
                     decl.name.value
                 );
-                findings.tell(Error::Invalid { place: decl.name.place.clone(), reason });
+                findings.report(Error::Invalid { place: decl.name.place.clone(), reason });
                 continue;
             }
             types.declared.insert(&decl.name.value, decl);
         }
         for decl in types.declared.values().copied().collect::<Vec<_>>() {
-            findings.keep(types.struct_type(decl, &mut Vec::new()));
+            findings.ok_or_report(types.struct_type(decl, &mut Vec::new()));
         }
         types
     }

@@ -63,15 +63,15 @@ fn read(
     if elements.is_empty() {
         let reason = "<clients> declares no client, so that no request could enter: add <client id='…' permissions='read,write'> \
                       with a <certificate file='security/….pem'/> or a <token id='…'/>, or remove the element";
-        findings.keep(xml::invalid::<()>(FILE, list, reason));
+        findings.ok_or_report(xml::invalid::<()>(FILE, list, reason));
     }
     for element in elements {
         let read = client(element, files, findings);
-        let Some(client) = findings.keep(read) else { continue };
+        let Some(client) = findings.ok_or_report(read) else { continue };
         let id = element.attribute("id").unwrap_or_default();
         if ids.contains(&id) {
             let reason = format!("there are two clients with the id '{id}': give each its own");
-            findings.keep(xml::invalid::<()>(FILE, element, reason));
+            findings.ok_or_report(xml::invalid::<()>(FILE, element, reason));
         }
         ids.push(id);
         clients.push(client);
@@ -179,7 +179,7 @@ impl<'p> CertificateFiles<'p> {
         let pem = self.files.get(file).map(Vec::as_slice).unwrap_or_default();
         let parsed = ClientCertificate::parse_pem(pem)
             .map_err(|error| PackageMistake::in_file(file, format!("{file}: {error}")));
-        let read = findings.keep(parsed).unwrap_or_default();
+        let read = findings.ok_or_report(parsed).unwrap_or_default();
         self.read.insert(file.to_owned(), read.clone());
         read
     }
@@ -196,7 +196,7 @@ impl<'p> CertificateFiles<'p> {
                     "{file}: certificate {} is also certificate {other_at} of {other}: keep it in one place",
                     at + 1
                 );
-                findings.tell(PackageMistake::in_file(file, text));
+                findings.report(PackageMistake::in_file(file, text));
             }
         }
     }

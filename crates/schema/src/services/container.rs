@@ -25,10 +25,11 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
     let searchers = || node.descendants().filter(is_searcher);
     for element in searchers() {
         let checked = searcher(element, &mut findings.warnings);
-        findings.keep(checked);
+        findings.ok_or_report(checked);
     }
     let handlers = xml::elements(node).filter(|child| child.tag_name().name() == "handler");
-    let handlers: Vec<&str> = handlers.filter_map(|element| findings.keep(handler(element))).collect();
+    let handlers: Vec<&str> =
+        handlers.filter_map(|element| findings.ok_or_report(handler(element))).collect();
     let document_api = xml::child(node, "document-api");
     let ignore_undefined = document_api.and_then(|api| xml::child(api, "ignore-undefined-fields"));
     let size = document_api.and_then(|api| xml::child(api, "max-document-size"));
@@ -37,23 +38,23 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
     let port = server.and_then(|server| server.attribute("port").map(|port| (server, port)));
     ContainerCluster {
         id: node.attribute("id").unwrap_or("container").to_owned(),
-        port: port.and_then(|(server, port)| findings.keep(number(server, port))),
+        port: port.and_then(|(server, port)| findings.ok_or_report(number(server, port))),
         search: xml::child(node, "search").is_some(),
         document_api: document_api.is_some(),
         assistants: handlers.contains(&ASSISTANTS),
         limits_rates: searchers().any(|searcher| class_of(searcher) == RATE_LIMITING),
         checks_encoding: searchers().any(|searcher| class_of(searcher) == CHECKING),
         ignore_undefined_fields: ignore_undefined.is_some_and(|node| xml::content(node) == "true"),
-        document_size_max: size.and_then(|size| findings.keep(document_size(size))),
+        document_size_max: size.and_then(|size| findings.ok_or_report(document_size(size))),
         embedders: components.embedders,
         language_models: components.language_models,
         generators: components.generators,
         chains: components.chains,
-        special_tokens: findings.keep(special_tokens).unwrap_or_default(),
+        special_tokens: findings.ok_or_report(special_tokens).unwrap_or_default(),
         // Those of all clusters are read together.
         clients: None,
         model_evaluation: xml::child(node, "model-evaluation")
-            .and_then(|node| findings.keep(model_evaluation(node))),
+            .and_then(|node| findings.ok_or_report(model_evaluation(node))),
     }
 }
 
@@ -69,7 +70,7 @@ struct ContainerComponents {
 fn components(node: Node<'_, '_>, files: &Files, findings: &mut PackageFindings) -> ContainerComponents {
     let mut read = ContainerComponents::default();
     let mut writers: Vec<Node<'_, '_>> = Vec::new();
-    let told = findings.told();
+    let errors_before = findings.error_count();
     let listed = xml::elements(node)
         .filter(|child| child.tag_name().name() == "components")
         .flat_map(|list| list.children());
@@ -88,19 +89,19 @@ fn components(node: Node<'_, '_>, files: &Files, findings: &mut PackageFindings)
             }),
             Err(error) => Err(error),
         };
-        findings.keep(added);
+        findings.ok_or_report(added);
     }
     // An invalid component may have been the model that is used.
-    if findings.told() > told {
+    if findings.error_count() > errors_before {
         return read;
     }
     for element in writers {
         let added = language::generator(element, &read.language_models, files).and_then(|generator| {
             add(&mut read.generators, generator, element, "field generators", |one| &one.id)
         });
-        findings.keep(added);
+        findings.ok_or_report(added);
     }
-    read.chains = findings.keep(language::chains(node, &read.language_models)).unwrap_or_default();
+    read.chains = findings.ok_or_report(language::chains(node, &read.language_models)).unwrap_or_default();
     read
 }
 

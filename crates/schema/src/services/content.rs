@@ -39,10 +39,10 @@ pub(super) fn read(
     let listed = || xml::elements(documents).filter(|element| element.tag_name().name() == "document");
     for element in listed() {
         let document = document(element, schemas, &mut findings.warnings);
-        let Some(Some(document)) = findings.keep(document) else { continue };
+        let Some(Some(document)) = findings.ok_or_report(document) else { continue };
         if cluster.document(&document.document_type).is_some() {
             let reason = format!("document type '{}' is listed twice", document.document_type);
-            findings.keep(xml::invalid::<()>(FILE, element, reason));
+            findings.ok_or_report(xml::invalid::<()>(FILE, element, reason));
             continue;
         }
         cluster.documents.push(document);

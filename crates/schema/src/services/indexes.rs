@@ -202,11 +202,11 @@ pub(super) fn read_file(
     findings: &mut PackageFindings,
 ) {
     let Some(bytes) = files.get(EXTENSION_FILE) else { return };
-    let Some(text) = findings.keep(xml::text(EXTENSION_FILE, bytes)) else { return };
-    let Some(document) = findings.keep(xml::parse(EXTENSION_FILE, text)) else { return };
+    let Some(text) = findings.ok_or_report(xml::text(EXTENSION_FILE, bytes)) else { return };
+    let Some(document) = findings.ok_or_report(xml::parse(EXTENSION_FILE, text)) else { return };
     let root = document.root_element();
     let refuse = |findings: &mut PackageFindings, reason: String| {
-        findings.keep(xml::invalid::<()>(EXTENSION_FILE, root, reason));
+        findings.ok_or_report(xml::invalid::<()>(EXTENSION_FILE, root, reason));
     };
     if root.tag_name().name() != ELEMENT {
         let found = root.tag_name().name();
@@ -249,11 +249,11 @@ pub(super) fn check(clusters: &[ContentCluster], findings: &mut PackageFindings)
     for (number, index) in indexes().enumerate() {
         let refuse = |reason| Error::Invalid { place: index.place.clone(), reason };
         if !names.insert(&index.name) {
-            findings.tell(refuse(format!("there are two indexes with the name '{}'", index.name)));
+            findings.report(refuse(format!("there are two indexes with the name '{}'", index.name)));
         }
         if number == INDEXES_MAX {
             findings
-                .tell(refuse(format!("more than {INDEXES_MAX} indexes: an application can have no more")));
+                .report(refuse(format!("more than {INDEXES_MAX} indexes: an application can have no more")));
         }
     }
 }
@@ -309,7 +309,7 @@ fn stored(reader: &mut IndexReader<'_, '_>, node: Node<'_, '_>, fields: &mut Ind
 
 impl IndexReader<'_, '_> {
     fn refuse(&mut self, node: Node<'_, '_>, reason: impl Into<String>) {
-        self.findings.keep(xml::invalid::<()>(self.file, node, reason));
+        self.findings.ok_or_report(xml::invalid::<()>(self.file, node, reason));
     }
 
     /// Reads the attributes of an element; unknown ones are mistakes.
@@ -397,7 +397,7 @@ impl IndexReader<'_, '_> {
     }
 
     fn index(&mut self, node: Node<'_, '_>) -> Option<IndexConfig> {
-        let told = self.findings.told();
+        let errors_before = self.findings.error_count();
         let mut parts = IndexParts::default();
         self.attributes(node, &INDEX, &mut parts);
         if !is_name(&parts.name) {
@@ -412,7 +412,7 @@ impl IndexReader<'_, '_> {
         let document_type = Arc::clone(&schema.name);
         let (keys, stored) = self.fields(node, schema);
         let place = xml::place(self.file, node);
-        (self.findings.told() == told).then(|| IndexConfig {
+        (self.findings.error_count() == errors_before).then(|| IndexConfig {
             name: parts.name,
             document_type,
             keys,
