@@ -88,19 +88,19 @@ impl AddressIndex {
         }
     }
 
-    /// The number of the labels of `address` at `places`, of which there is at least one.
-    fn key(&mut self, address: &[u32], mut places: impl Iterator<Item = usize>) -> usize {
-        let mut key = places.next().map_or(0, |place| address[place]);
-        for place in places {
+    /// The number of the labels of `address` at `dimensions`, of which there is at least one.
+    fn key(&mut self, address: &[u32], mut dimensions: impl Iterator<Item = usize>) -> usize {
+        let mut key = dimensions.next().map_or(0, |dimension| address[dimension]);
+        for dimension in dimensions {
             let next = self.pairs.len() as u32;
-            key = *self.pairs.entry(u64::from(key) << 32 | u64::from(address[place])).or_insert(next);
+            key = *self.pairs.entry(u64::from(key) << 32 | u64::from(address[dimension])).or_insert(next);
         }
         key as usize
     }
 
     /// Adds an entry before those with the same labels.
-    pub fn insert(&mut self, address: &[u32], places: impl Iterator<Item = usize>, number: usize) {
-        let key = self.key(address, places);
+    pub fn insert(&mut self, address: &[u32], dimensions: impl Iterator<Item = usize>, number: usize) {
+        let key = self.key(address, dimensions);
         if self.slots.len() <= key {
             self.slots.resize(key + 1, (0, NONE));
         }
@@ -110,8 +110,8 @@ impl AddressIndex {
     }
 
     /// The first entry with these labels.
-    pub fn first(&mut self, address: &[u32], places: impl Iterator<Item = usize>) -> Option<usize> {
-        let key = self.key(address, places);
+    pub fn first(&mut self, address: &[u32], dimensions: impl Iterator<Item = usize>) -> Option<usize> {
+        let key = self.key(address, dimensions);
         self.slots.get(key).filter(|slot| slot.0 == self.round).map(|slot| slot.1 as usize)
     }
 

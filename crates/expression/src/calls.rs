@@ -228,7 +228,7 @@ impl ExpressionCompiler<'_> {
                 let reason = format!("the cells of a tensor are numbers, found {value_type}");
                 return Err(env.error(cell.value.at, reason));
             }
-            nodes[subspace * size + cell.place] = value;
+            nodes[subspace * size + cell.index] = value;
         }
         Ok(self.build(level).add(ProgramOp::Create(Arc::new(labels), nodes), tensor_type.clone()))
     }
@@ -258,13 +258,13 @@ impl ExpressionCompiler<'_> {
                 };
                 return Err(env.error(at, reason));
             };
-            let place = || tensor_type.mapped().position(|d| d.name == dimension.name).unwrap_or_default();
+            let position = || tensor_type.mapped().position(|d| d.name == dimension.name).unwrap_or_default();
             let pin = match (dimension.kind, label) {
                 (DimensionKind::Mapped, SliceLabel::Fixed(label) | SliceLabel::Quoted(label)) => {
-                    PinSource::Label(place(), label.as_str().into())
+                    PinSource::Label(position(), label.as_str().into())
                 }
                 (DimensionKind::Mapped, SliceLabel::Computed(expr)) => {
-                    PinSource::ComputedLabel(place(), self.index(expr, env, level)?)
+                    PinSource::ComputedLabel(position(), self.index(expr, env, level)?)
                 }
                 (DimensionKind::Indexed(size), label) => {
                     let step = step(&tensor_type, &dimension.name);

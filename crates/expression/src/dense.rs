@@ -269,13 +269,13 @@ impl PairSum {
     }
 
     /// Sum over the pairs of cells of two vectors.
-    pub fn of(self, a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
+    pub fn apply(self, a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
         let Some(pairs) = self.pairs() else { return hamming(a, b) };
         typed!(a, b, |x, y| kernels::sum_pairs(pairs, x, y), kernels::sum_pairs_f64(pairs, x, y))
     }
 
     /// Computes for each of `rows` the sum of `vector` and that row of `cells`.
-    pub fn of_rows(
+    pub fn apply_to_rows(
         self,
         vector: CellsRef<'_>,
         cells: CellsRef<'_>,
@@ -302,7 +302,7 @@ impl PairSum {
             }
         }
         for (out, row) in out.iter_mut().zip(rows) {
-            *out = self.of(vector, cells.row(usize::from(*row), width));
+            *out = self.apply(vector, cells.row(usize::from(*row), width));
         }
     }
 }
@@ -312,7 +312,7 @@ const ROWS_AT_ONCE: usize = 1 << 15;
 
 impl PairSum {
     /// Sums of `vector` and all vectors of `cells`. `numbers` is a reusable list of row numbers.
-    pub fn of_all(
+    pub fn apply_to_all(
         self,
         vector: CellsRef<'_>,
         cells: CellsRef<'_>,
@@ -328,7 +328,7 @@ impl PairSum {
                 numbers.extend(numbers.len() as u16..out.len() as u16);
             }
             let cells = cells.part(block * ROWS_AT_ONCE * width, out.len() * width);
-            self.of_rows(vector, cells, width, &numbers[..out.len()], out);
+            self.apply_to_rows(vector, cells, width, &numbers[..out.len()], out);
         }
     }
 }
@@ -367,7 +367,7 @@ impl<'a> PreparedMaxSim<'a> {
     }
 
     /// The total for a document's vectors; 0 if it has none.
-    pub fn of(&mut self, document: CellsRef<'_>) -> f64 {
+    pub fn score(&mut self, document: CellsRef<'_>) -> f64 {
         match (&mut self.kernel, document) {
             (Some(kernel), CellsRef::Float(cells)) => kernel.of(cells),
             (Some(kernel), CellsRef::BFloat16(cells)) => kernel.of(cells),
@@ -384,7 +384,7 @@ impl<'a> PreparedMaxSim<'a> {
             return 0.0;
         }
         let largest = |vector: CellsRef<'_>| {
-            let sums = (0..rows).map(|row| self.sum.of(vector, document.row(row, self.width)));
+            let sums = (0..rows).map(|row| self.sum.apply(vector, document.row(row, self.width)));
             sums.fold(f64::NEG_INFINITY, f64::max)
         };
         (0..self.query.len() / self.width)

@@ -139,7 +139,7 @@ pub struct ForestBuilder {
     splits: Vec<ForestSplit>,
 }
 
-/// A tree, or part of a tree, added to a [`ForestBuilder`]. It has one place in one tree.
+/// A tree, or part of a tree, added to a [`ForestBuilder`]. It is used once, in one tree.
 #[derive(Debug)]
 pub struct Subtree(WalkTarget);
 
@@ -192,9 +192,9 @@ impl ForestBuilder {
                 SplitTest::OneOf(categories.into_boxed_slice())
             }
         };
-        let place = WalkTarget::Split(count(self.splits.len())?);
+        let target = WalkTarget::Split(count(self.splits.len())?);
         self.splits.push(ForestSplit { input: count(input)?, test, missing, next: [holds.0, fails.0] });
-        Ok(Subtree(place))
+        Ok(Subtree(target))
     }
 
     /// Completes a tree.

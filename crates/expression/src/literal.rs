@@ -115,10 +115,10 @@ impl LiteralCells<'_> {
         &mut self,
         parser: &mut ExpressionParser<'_>,
         labels: &[String],
-        place: usize,
+        index: usize,
     ) -> Result<(), Error> {
         let value = parser.expression()?;
-        self.cells.push(LiteralCell { labels: labels.to_vec(), place, value });
+        self.cells.push(LiteralCell { labels: labels.to_vec(), index, value });
         Ok(())
     }
 
@@ -136,13 +136,13 @@ impl LiteralCells<'_> {
                 parser.expect(":")?;
                 if outer.len() == mapped {
                     // One indexed dimension, addressed like a mapped one: {0:1.5, 1:2}.
-                    let place = self.index(&label).ok_or_else(|| {
+                    let index = self.index(&label).ok_or_else(|| {
                         parser.error_at(
                             at,
                             format!("{} has no mapped dimension for label '{label}'", self.tensor_type),
                         )
                     })?;
-                    self.cell(parser, &outer.clone(), place)?;
+                    self.cell(parser, &outer.clone(), index)?;
                 } else {
                     outer.push(label);
                     parser.cursor.skip_blanks();
@@ -188,7 +188,7 @@ impl LiteralCells<'_> {
             }
         }
         parser.expect(":")?;
-        let (mut labels, mut place) = (Vec::new(), 0);
+        let (mut labels, mut cell) = (Vec::new(), 0);
         for dimension in self.tensor_type.dimensions() {
             let Some((_, label)) = given.iter().find(|(name, _)| *name == dimension.name) else {
                 return Err(parser.error_at(at, format!("the address lacks dimension '{}'", dimension.name)));
@@ -196,7 +196,7 @@ impl LiteralCells<'_> {
             match dimension.kind {
                 DimensionKind::Mapped => labels.push(label.clone()),
                 DimensionKind::Indexed(size) => match label.parse::<usize>() {
-                    Ok(index) if index < size => place = place * size + index,
+                    Ok(index) if index < size => cell = cell * size + index,
                     _ => {
                         let reason = format!("{}[{size}] has no index '{label}'", dimension.name);
                         return Err(parser.error_at(at, reason));
@@ -207,7 +207,7 @@ impl LiteralCells<'_> {
         if given.len() != self.tensor_type.dimensions().len() {
             return Err(parser.error_at(at, format!("the address does not fit {}", self.tensor_type)));
         }
-        self.cell(parser, &labels, place)
+        self.cell(parser, &labels, cell)
     }
 
     /// Parses `[…]`, nested like the indexed dimensions, or flat.
@@ -215,7 +215,7 @@ impl LiteralCells<'_> {
         let at = parser.cursor.offset();
         let expected = self.tensor_type.dense_size();
         let nesting = self.tensor_type.indexed().count();
-        let (mut depth, mut place) = (0, 0);
+        let (mut depth, mut cell) = (0, 0);
         loop {
             if parser.cursor.take("[") {
                 depth += 1;
@@ -223,8 +223,8 @@ impl LiteralCells<'_> {
                     return Err(parser.expected("a number: there are more '[' than indexed dimensions"));
                 }
             } else {
-                self.cell(parser, labels, self.order.cell(place.min(expected - 1)))?;
-                place += 1;
+                self.cell(parser, labels, self.order.cell(cell.min(expected - 1)))?;
+                cell += 1;
                 while depth > 0 && parser.cursor.take("]") {
                     depth -= 1;
                 }
@@ -234,11 +234,11 @@ impl LiteralCells<'_> {
                 parser.expect(",")?;
             }
         }
-        if place == expected {
+        if cell == expected {
             return Ok(());
         }
         Err(parser
-            .error_at(at, format!("{} has {expected} cells in a subspace, found {place}", self.tensor_type)))
+            .error_at(at, format!("{} has {expected} cells in a subspace, found {cell}", self.tensor_type)))
     }
 
     fn label(&mut self, parser: &mut ExpressionParser<'_>) -> Result<String, Error> {

@@ -240,22 +240,22 @@ impl ReduceAggregator {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, aggregator)| *aggregator)
     }
 
-    /// [`ReduceAggregator::of`] without a change of the cells; `buffer` is used for a copy where one is
+    /// [`ReduceAggregator::apply`] without a change of the cells; `buffer` is used for a copy where one is
     /// needed.
-    pub(crate) fn of_slice(self, cells: &[f64], buffer: &mut Vec<f64>) -> f64 {
+    pub(crate) fn apply_to_slice(self, cells: &[f64], buffer: &mut Vec<f64>) -> f64 {
         match self {
             ReduceAggregator::Sum => sum(cells),
             ReduceAggregator::Avg if !cells.is_empty() => sum(cells) / cells.len() as f64,
             _ => {
                 buffer.clear();
                 buffer.extend_from_slice(cells);
-                self.of(buffer)
+                self.apply(buffer)
             }
         }
     }
 
     /// The value of these cells; 0 without cells. The median may reorder them.
-    pub(crate) fn of(self, cells: &mut [f64]) -> f64 {
+    pub(crate) fn apply(self, cells: &mut [f64]) -> f64 {
         if cells.is_empty() {
             return 0.0;
         }

@@ -268,7 +268,7 @@ impl<'a> BatchRun<'a> {
                 out
             }
             ProgramOp::Join(function, plan, a, b) => {
-                plan.of(self.view(*a), self.view(*b), documents, space, cells, &mut |x, y, out| {
+                plan.run(self.view(*a), self.view(*b), documents, space, cells, &mut |x, y, out| {
                     function.apply(x, y, out, nested)
                 })
             }
@@ -277,9 +277,9 @@ impl<'a> BatchRun<'a> {
                     function.apply(x, y, out, nested)
                 })
             }
-            ProgramOp::Reduce(plan, of) => plan.of(self.view(*of), documents, space, cells),
-            ProgramOp::Rename(plan, of) => plan.of(self.view(*of), documents, cells),
-            ProgramOp::Concat(plan, a, b) => plan.of(self.view(*a), self.view(*b), documents, space, cells),
+            ProgramOp::Reduce(plan, of) => plan.run(self.view(*of), documents, space, cells),
+            ProgramOp::Rename(plan, of) => plan.run(self.view(*of), documents, cells),
+            ProgramOp::Concat(plan, a, b) => plan.run(self.view(*a), self.view(*b), documents, space, cells),
             ProgramOp::Cast(of) => {
                 let mut out = self.copied(*of, documents, cells);
                 round(result.cell(), &mut out.cells);
@@ -288,7 +288,9 @@ impl<'a> BatchRun<'a> {
             ProgramOp::Choose(condition, x, y) => {
                 self.choose_tensors(id, (*condition, *x, *y), documents, cells)
             }
-            ProgramOp::Peek(of, pins, places) => self.peek(id, (*of, pins, places), documents, cells, space),
+            ProgramOp::Peek(of, pins, offsets) => {
+                self.peek(id, (*of, pins, offsets), documents, cells, space)
+            }
             ProgramOp::CellOrder { largest_first, of } => {
                 let order = &mut space.order;
                 let mut out = self.mapped(*of, documents, cells, |cells, out| {
@@ -371,7 +373,7 @@ impl<'a> BatchRun<'a> {
     fn peek(
         &self,
         id: NodeId,
-        (of, pins, places): (NodeId, &[PinSource], &[u32]),
+        (of, pins, offsets): (NodeId, &[PinSource], &[u32]),
         documents: usize,
         cells: Vec<f64>,
         space: &mut BatchSpace,
@@ -379,7 +381,7 @@ impl<'a> BatchRun<'a> {
         let shape = self.program.shapes[id];
         let mut out = TensorBatch::new(shape, cells);
         if self.program.shapes[of].mapped == 0 {
-            self.peek_dense(of, (pins, places), documents, &mut out.cells);
+            self.peek_dense(of, (pins, offsets), documents, &mut out.cells);
             return out;
         }
         let of = self.view(of);
@@ -402,7 +404,7 @@ impl<'a> BatchRun<'a> {
                     PinnedDimension::Index { step: *step, size: *size, index }
                 }
             }));
-            tensors::peek(&of, document, &pinned, places, shape, &mut out);
+            tensors::peek(&of, document, &pinned, offsets, shape, &mut out);
         }
         out
     }
@@ -412,11 +414,11 @@ impl<'a> BatchRun<'a> {
     fn peek_dense(
         &self,
         of: NodeId,
-        (pins, places): (&[PinSource], &[u32]),
+        (pins, offsets): (&[PinSource], &[u32]),
         documents: usize,
         out: &mut Vec<f64>,
     ) {
-        /// Of an address outside the tensor, whose cells are zeros.
+        /// Position of an address outside the tensor, whose cells are zeros.
         const OUTSIDE: usize = usize::MAX;
         let size = self.program.shapes[of].size;
         let mut positions: Vec<usize> = vec![0; documents];
@@ -442,7 +444,7 @@ impl<'a> BatchRun<'a> {
                 }
             }
         }
-        let at = |position: usize, place: &u32| position.saturating_add(*place as usize);
+        let at = |position: usize, offset: &u32| position.saturating_add(*offset as usize);
         let feed = match &self.slots[of] {
             NodeSlot::Operand(operand) => Some(self.operands[*operand].0),
             _ => None,
@@ -453,7 +455,7 @@ impl<'a> BatchRun<'a> {
                 let mut buffers = NarrowedCells::default();
                 for (document, position) in positions.iter().enumerate() {
                     let cells = self.cells(of, document, &mut buffers);
-                    cells.append_at(places.iter().map(|place| at(*position, place)), out);
+                    cells.append_at(offsets.iter().map(|offset| at(*position, offset)), out);
                 }
                 return;
             }
@@ -471,11 +473,11 @@ impl<'a> BatchRun<'a> {
                 CellsRef::Double(view.cells)
             }
         };
-        match places {
-            [place] => cells.append_at(positions.iter().map(|position| at(*position, place)), out),
+        match offsets {
+            [offset] => cells.append_at(positions.iter().map(|position| at(*position, offset)), out),
             _ => {
                 let each =
-                    positions.iter().flat_map(|position| places.iter().map(|place| at(*position, place)));
+                    positions.iter().flat_map(|position| offsets.iter().map(|offset| at(*position, offset)));
                 cells.append_at(each, out);
             }
         }

@@ -61,7 +61,7 @@ pub(crate) enum ExpressionKind {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LiteralCell {
     pub labels: Vec<String>,
-    pub place: usize,
+    pub index: usize,
     pub value: ExpressionNode,
 }
 

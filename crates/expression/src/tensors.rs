@@ -39,15 +39,15 @@ enum LabelSource {
 
 impl SubspacePairing {
     fn new(left: &TensorType, right: &TensorType, result: &TensorType) -> Self {
-        let place = |t: &TensorType, name: &str| t.mapped().position(|d| d.name == name);
+        let position = |t: &TensorType, name: &str| t.mapped().position(|d| d.name == name);
         let common =
-            left.mapped().enumerate().filter_map(|(i, d)| place(right, &d.name).map(|j| (i, j))).collect();
+            left.mapped().enumerate().filter_map(|(i, d)| position(right, &d.name).map(|j| (i, j))).collect();
         let labels = result
             .mapped()
             .filter_map(|d| {
-                place(left, &d.name)
+                position(left, &d.name)
                     .map(LabelSource::Left)
-                    .or_else(|| place(right, &d.name).map(LabelSource::Right))
+                    .or_else(|| position(right, &d.name).map(LabelSource::Right))
             })
             .collect();
         SubspacePairing { common, labels }
@@ -60,7 +60,7 @@ impl SubspacePairing {
 
     /// Calls `pair` for each two subspaces of a document with equal common labels. Documents are visited from
     /// the first on.
-    fn each(
+    fn for_each_pair(
         &self,
         left: &BatchView<'_>,
         right: &BatchView<'_>,
@@ -77,13 +77,13 @@ impl SubspacePairing {
         }
         // A tensor that all documents share is indexed once.
         if left.is_same() && !right.is_same() {
-            let places = || self.common.iter().map(|(place, _)| *place);
+            let dimensions = || self.common.iter().map(|(dimension, _)| *dimension);
             if document == 0 {
-                add_all(index, left, lefts, places);
+                index_subspaces(index, left, lefts, dimensions);
             }
             for j in rights {
-                let places = self.common.iter().map(|(_, place)| *place);
-                let mut next = index.first(right.address(j), places);
+                let dimensions = self.common.iter().map(|(_, dimension)| *dimension);
+                let mut next = index.first(right.address(j), dimensions);
                 while let Some(entry) = next {
                     let (i, following) = index.entry(entry);
                     pair(i, j);
@@ -92,13 +92,13 @@ impl SubspacePairing {
             }
             return;
         }
-        let places = || self.common.iter().map(|(_, place)| *place);
+        let dimensions = || self.common.iter().map(|(_, dimension)| *dimension);
         if document == 0 || !right.is_same() {
-            add_all(index, right, rights, places);
+            index_subspaces(index, right, rights, dimensions);
         }
         for i in lefts {
-            let places = self.common.iter().map(|(place, _)| *place);
-            let mut next = index.first(left.address(i), places);
+            let dimensions = self.common.iter().map(|(dimension, _)| *dimension);
+            let mut next = index.first(left.address(i), dimensions);
             while let Some(entry) = next {
                 let (j, following) = index.entry(entry);
                 pair(i, j);
@@ -115,26 +115,26 @@ impl SubspacePairing {
     }
 }
 
-/// Indexes subspaces by their labels at `places`.
-fn add_all<P: Iterator<Item = usize>>(
+/// Indexes subspaces by their labels in these mapped dimensions.
+fn index_subspaces<P: Iterator<Item = usize>>(
     index: &mut AddressIndex,
     of: &BatchView<'_>,
     subspaces: Range<usize>,
-    places: impl Fn() -> P,
+    dimensions: impl Fn() -> P,
 ) {
     index.clear();
     // The last that is added is found first.
-    subspaces.rev().for_each(|subspace| index.insert(of.address(subspace), places(), subspace));
+    subspaces.rev().for_each(|subspace| index.insert(of.address(subspace), dimensions(), subspace));
 }
 
-/// True if the places are all cells in their order.
-fn is_whole(places: &[u32], of: &TensorType) -> bool {
-    places.len() == of.dense_size() && places.iter().zip(0..).all(|(place, index)| *place == index)
+/// True if these are all dense cells of a type, in their order.
+fn is_identity(cells: &[u32], of: &TensorType) -> bool {
+    cells.len() == of.dense_size() && cells.iter().zip(0..).all(|(cell, index)| *cell == index)
 }
 
 /// For each dense cell of `result`, the index of the cell of `of` with equal indices in the shared
 /// dimensions.
-fn places(result: &TensorType, of: &TensorType) -> Vec<u32> {
+fn source_cells(result: &TensorType, of: &TensorType) -> Vec<u32> {
     let sizes: Vec<usize> = result.indexed().map(|(_, size)| size).collect();
     let mut steps = vec![0u32; sizes.len()];
     let mut step = 1;
@@ -144,14 +144,14 @@ fn places(result: &TensorType, of: &TensorType) -> Vec<u32> {
         }
         step *= size as u32;
     }
-    let mut places = vec![0u32];
+    let mut cells = vec![0u32];
     for (size, step) in sizes.into_iter().zip(steps) {
-        places = places
+        cells = cells
             .into_iter()
-            .flat_map(|place| (0..size as u32).map(move |index| place + index * step))
+            .flat_map(|cell| (0..size as u32).map(move |index| cell + index * step))
             .collect();
     }
-    places
+    cells
 }
 
 /// `join`
@@ -166,22 +166,22 @@ pub(crate) struct TensorJoin {
 /// For each dense cell of the result, a cell of an operand.
 #[derive(Debug, Clone, PartialEq)]
 struct JoinedCells {
-    places: Vec<u32>,
+    cells: Vec<u32>,
     /// True if they are all cells in their order.
     whole: bool,
 }
 
 impl JoinedCells {
     fn new(result: &TensorType, of: &TensorType) -> Self {
-        let places = places(result, of);
-        JoinedCells { whole: is_whole(&places, of), places }
+        let cells = source_cells(result, of);
+        JoinedCells { whole: is_identity(&cells, of), cells }
     }
 
     fn push(&self, subspace: &[f64], out: &mut Vec<f64>) {
         match (self.whole, subspace) {
             (true, _) => out.extend_from_slice(subspace),
-            (false, [cell]) => out.resize(out.len() + self.places.len(), *cell),
-            _ => out.extend(self.places.iter().map(|at| subspace[*at as usize])),
+            (false, [cell]) => out.resize(out.len() + self.cells.len(), *cell),
+            _ => out.extend(self.cells.iter().map(|at| subspace[*at as usize])),
         }
     }
 
@@ -214,7 +214,7 @@ impl TensorJoin {
         }
     }
 
-    pub fn of(
+    pub fn run(
         &self,
         left: BatchView<'_>,
         right: BatchView<'_>,
@@ -235,7 +235,7 @@ impl TensorJoin {
             ys.clear();
             for document in 0..documents {
                 let begin = xs.len();
-                self.pairing.each(&left, &right, document, index, |i, j| {
+                self.pairing.for_each_pair(&left, &right, document, index, |i, j| {
                     if xs.len() - begin + shape.size > CELLS {
                         return;
                     }
@@ -304,7 +304,7 @@ impl TensorConcat {
         TensorConcat { pairing: SubspacePairing::new(left, right, result), cells, result: result.clone() }
     }
 
-    pub fn of(
+    pub fn run(
         &self,
         left: BatchView<'_>,
         right: BatchView<'_>,
@@ -317,13 +317,13 @@ impl TensorConcat {
         for document in 0..documents {
             let begin = out.cells.len();
             let TensorBatch { labels, cells, .. } = &mut out;
-            self.pairing.each(&left, &right, document, &mut space.index, |i, j| {
+            self.pairing.for_each_pair(&left, &right, document, &mut space.index, |i, j| {
                 if cells.len() - begin + shape.size > CELLS {
                     return;
                 }
                 self.pairing.write_labels(left.address(i), right.address(j), labels);
                 let (x, y) = (left.subspace(i), right.subspace(j));
-                cells.extend(self.cells.iter().map(|place| match place {
+                cells.extend(self.cells.iter().map(|cell| match cell {
                     Ok(at) => x[*at as usize],
                     Err(at) => y[*at as usize],
                 }));
@@ -353,7 +353,7 @@ pub(crate) fn merge(
         out.cells.extend_from_slice(left.of_document(document));
         if shape.mapped > 0 {
             lefts.clone().for_each(|i| out.labels.extend_from_slice(left.address(i)));
-            add_all(&mut space.index, &left, lefts.clone(), || 0..shape.mapped);
+            index_subspaces(&mut space.index, &left, lefts.clone(), || 0..shape.mapped);
         }
         for j in right.subspaces(document) {
             let found = match shape.mapped {
@@ -410,7 +410,7 @@ impl TensorRename {
         TensorRename { labels, cells, result: result.clone() }
     }
 
-    pub fn of(&self, of: BatchView<'_>, documents: usize, cells: Vec<f64>) -> TensorBatch {
+    pub fn run(&self, of: BatchView<'_>, documents: usize, cells: Vec<f64>) -> TensorBatch {
         let shape = SubspaceShape::of(&self.result);
         let mut out = TensorBatch::new(shape, cells);
         for document in 0..documents {
@@ -455,17 +455,17 @@ pub(crate) fn peek(
             }
         }
     }
-    let is_pinned = |place: usize| {
-        pins.iter().any(|pin| matches!(pin, PinnedDimension::Label(pinned, _) if *pinned == place))
+    let is_pinned = |dimension: usize| {
+        pins.iter().any(|pin| matches!(pin, PinnedDimension::Label(pinned, _) if *pinned == dimension))
     };
     let begin = out.cells.len();
     for subspace in of.subspaces(document).filter(|_| !outside) {
         let address = of.address(subspace);
-        let differs = |pin: &PinnedDimension| matches!(pin, PinnedDimension::Label(place, label) if address[*place] != *label);
+        let differs = |pin: &PinnedDimension| matches!(pin, PinnedDimension::Label(dimension, label) if address[*dimension] != *label);
         if pins.iter().any(differs) {
             continue;
         }
-        let rest = address.iter().enumerate().filter(|(place, _)| !is_pinned(*place));
+        let rest = address.iter().enumerate().filter(|(dimension, _)| !is_pinned(*dimension));
         out.labels.extend(rest.map(|(_, label)| *label));
         let from = of.subspace(subspace);
         out.cells.extend(cells.iter().map(|at| from[offset + *at as usize]));
@@ -481,7 +481,7 @@ pub(crate) fn peek(
 
 /// Input of [`peek`]: indices of the remaining dense cells when all pinned indices are 0.
 pub(crate) fn peek_cells(of: &TensorType, result: &TensorType) -> Vec<u32> {
-    places(result, of)
+    source_cells(result, of)
 }
 
 /// Stride between the cells of an indexed dimension.

@@ -21,7 +21,7 @@ pub(crate) enum NormalizationKind {
 
 impl NormalizationKind {
     /// Normalizes one number per hit. Of equal numbers, the earlier ranks first.
-    pub fn of(self, numbers: &[f64]) -> Vec<f64> {
+    pub fn normalize(self, numbers: &[f64]) -> Vec<f64> {
         let mut normalized = vec![0.0; numbers.len()];
         match self {
             NormalizationKind::Linear => {
@@ -52,7 +52,7 @@ mod tests {
 
     #[track_caller]
     fn check(normalization: NormalizationKind, numbers: &[f64], expected: &[f64]) {
-        let found = normalization.of(numbers);
+        let found = normalization.normalize(numbers);
         let close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12);
         assert!(close, "{numbers:?} by {normalization:?}: {found:?}");
     }

@@ -175,7 +175,7 @@ impl CompiledProfile {
         self.normalizers
             .iter()
             .zip(numbers)
-            .map(|(normalizer, numbers)| normalizer.kind.of(numbers))
+            .map(|(normalizer, numbers)| normalizer.kind.normalize(numbers))
             .collect()
     }
 

@@ -104,6 +104,7 @@ impl<'m> ConditionMatcher<'m> {
         None
     }
 
+    /// True if a condition and its continuation hold at a position.
     fn holds(
         &mut self,
         condition: &'m RuleCondition,
@@ -117,7 +118,7 @@ impl<'m> ConditionMatcher<'m> {
         *self.steps -= 1;
         self.depth += 1;
         let (taken, referred) = (self.taken.len(), self.referred.len());
-        let holds = self.tried(condition, at, label, then);
+        let holds = self.attempt(condition, at, label, then);
         if !holds {
             self.taken.truncate(taken);
             self.referred.truncate(referred);
@@ -126,7 +127,8 @@ impl<'m> ConditionMatcher<'m> {
         holds
     }
 
-    fn tried(
+    /// [`ConditionMatcher::holds`], without its bounds and the removal of what a failed attempt has taken.
+    fn attempt(
         &mut self,
         condition: &'m RuleCondition,
         at: usize,
@@ -138,17 +140,7 @@ impl<'m> ConditionMatcher<'m> {
                 self.taken.push(at);
                 then(self, at + 1, Some(text))
             }),
-            RuleCondition::Phrase(terms) => {
-                let holds = self.is_phrase
-                    && terms
-                        .iter()
-                        .enumerate()
-                        .all(|(offset, term)| self.term(term, at + offset, label).is_some());
-                if holds {
-                    self.taken.extend(at..at + terms.len());
-                }
-                holds && then(self, at + terms.len(), Some(terms.join(" ")))
-            }
+            RuleCondition::Phrase(terms) => self.phrase(terms, at, label, then),
             RuleCondition::Parameter(name) => {
                 value_of(self.parameters, name).is_some_and(|value| then(self, at, Some(value.to_owned())))
             }
@@ -172,11 +164,11 @@ impl<'m> ConditionMatcher<'m> {
             }
             RuleCondition::Ellipsis { referable, last } => self.ellipsis(at, *referable, *last, then),
             RuleCondition::Labelled(label, condition) => self.holds(condition, at, Some(label), then),
-            RuleCondition::Sequence(conditions) => self.one_after_another(conditions, at, label, None, then),
+            RuleCondition::Sequence(conditions) => self.sequence(conditions, at, label, None, then),
             RuleCondition::Choice(conditions) => {
                 conditions.iter().any(|condition| self.holds(condition, at, label, then))
             }
-            RuleCondition::And(conditions) => self.all(conditions, at, label, then),
+            RuleCondition::And(conditions) => self.conjunction(conditions, at, label, then),
             RuleCondition::Not(condition) => {
                 let (taken, referred) = (self.taken.len(), self.referred.len());
                 let holds = self.holds(condition, at, label, &mut |_, _, _| true);
@@ -185,16 +177,7 @@ impl<'m> ConditionMatcher<'m> {
                 !holds && then(self, at, None)
             }
             RuleCondition::Comparison { left, operator, right } => {
-                // Both sides begin at the same term. Only here a value is asked for.
-                self.compared += 1;
-                let holds = self.holds(left, at, label, &mut |matcher, left_end, left| {
-                    matcher.holds(right, at, label, &mut |matcher, right_end, right| {
-                        operator.holds(left.as_deref(), right.as_deref())
-                            && then(matcher, left_end.max(right_end), right)
-                    })
-                });
-                self.compared -= 1;
-                holds
+                self.comparison(left, *operator, right, at, label, then)
             }
             RuleCondition::Start(condition) => {
                 at == 0 && self.has_ends && self.holds(condition, at, label, then)
@@ -206,6 +189,37 @@ impl<'m> ConditionMatcher<'m> {
             // A validated rule base has none left.
             RuleCondition::Super(_) => false,
         }
+    }
+
+    fn phrase(&mut self, terms: &'m [String], at: usize, label: Option<&'m str>, then: Then<'_, 'm>) -> bool {
+        let mut terms_in_order = terms.iter().enumerate();
+        let holds = self.is_phrase
+            && terms_in_order.all(|(offset, term)| self.term(term, at + offset, label).is_some());
+        if holds {
+            self.taken.extend(at..at + terms.len());
+        }
+        holds && then(self, at + terms.len(), Some(terms.join(" ")))
+    }
+
+    /// Compares the values of two conditions that begin at the same term. Only here a value is asked for.
+    fn comparison(
+        &mut self,
+        left: &'m RuleCondition,
+        operator: RuleComparison,
+        right: &'m RuleCondition,
+        at: usize,
+        label: Option<&'m str>,
+        then: Then<'_, 'm>,
+    ) -> bool {
+        self.compared += 1;
+        let holds = self.holds(left, at, label, &mut |matcher, left_end, left| {
+            matcher.holds(right, at, label, &mut |matcher, right_end, right| {
+                operator.holds(left.as_deref(), right.as_deref())
+                    && then(matcher, left_end.max(right_end), right)
+            })
+        });
+        self.compared -= 1;
+        holds
     }
 
     /// Text of the term at a position, if it is this one.
@@ -242,7 +256,7 @@ impl<'m> ConditionMatcher<'m> {
         if last { (0..=most).rev().any(&mut with) } else { (0..=most).any(&mut with) }
     }
 
-    fn one_after_another(
+    fn sequence(
         &mut self,
         conditions: &'m [RuleCondition],
         at: usize,
@@ -253,12 +267,12 @@ impl<'m> ConditionMatcher<'m> {
         match conditions.split_first() {
             None => then(self, at, value),
             Some((first, rest)) => self.holds(first, at, label, &mut |matcher, end, value| {
-                matcher.one_after_another(rest, end, label, value, then)
+                matcher.sequence(rest, end, label, value, then)
             }),
         }
     }
 
-    fn all(
+    fn conjunction(
         &mut self,
         conditions: &'m [RuleCondition],
         at: usize,
@@ -269,7 +283,7 @@ impl<'m> ConditionMatcher<'m> {
             None => false,
             Some((last, [])) => self.holds(last, at, label, then),
             Some((first, rest)) => {
-                self.holds(first, at, label, &mut |matcher, _, _| matcher.all(rest, at, label, then))
+                self.holds(first, at, label, &mut |matcher, _, _| matcher.conjunction(rest, at, label, then))
             }
         }
     }

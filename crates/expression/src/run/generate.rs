@@ -17,11 +17,11 @@ impl<'a> BatchRun<'a> {
         nested: &mut EvaluationScratch,
     ) {
         let size = indices.first().map_or(1, Vec::len);
-        if let Some((of, places)) = rearranged(body, indices) {
+        if let Some((of, sources)) = rearranged(body, indices) {
             let view = self.view(captured[of]);
             for document in 0..documents {
                 let cells = view.of_document(document);
-                out.cells.extend(places.iter().map(|place| place.map_or(0.0, |place| cells[place])));
+                out.cells.extend(sources.iter().map(|source| source.map_or(0.0, |source| cells[source])));
             }
             return;
         }
@@ -78,7 +78,7 @@ enum CapturedInput<'a> {
     View(BatchView<'a>),
 }
 
-/// The captured node, by its position, of whose cells a generated tensor consists, and the place of each cell
+/// The captured node, by its position, of whose cells a generated tensor consists, and the index of each cell
 /// there; `None` for a zero. The body is then a slice of a dense tensor at given indices and those of the
 /// cell: `t{x:(i),y:3}`.
 fn rearranged(body: &ExpressionProgram, indices: &[Vec<f64>]) -> Option<(usize, Vec<Option<usize>>)> {
@@ -93,7 +93,7 @@ fn rearranged(body: &ExpressionProgram, indices: &[Vec<f64>]) -> Option<(usize, 
         return None;
     }
     let size = indices.first().map_or(1, Vec::len);
-    let mut places = vec![Some(first as usize); size];
+    let mut sources = vec![Some(first as usize); size];
     for pin in pins {
         let (step, size, indices) = match pin {
             PinSource::Index { step, size, index } => (*step, *size, BatchNumbers::Same(*index)),
@@ -102,11 +102,11 @@ fn rearranged(body: &ExpressionProgram, indices: &[Vec<f64>]) -> Option<(usize, 
             }
             PinSource::Label(..) | PinSource::ComputedLabel(..) => return None,
         };
-        for (cell, place) in places.iter_mut().enumerate() {
+        for (cell, source) in sources.iter_mut().enumerate() {
             let index = indices.get(cell);
             let is_inside = (0.0..size as f64).contains(&index);
-            *place = place.filter(|_| is_inside).map(|place| place + index as usize * step);
+            *source = source.filter(|_| is_inside).map(|source| source + index as usize * step);
         }
     }
-    Some((captured, places))
+    Some((captured, sources))
 }

@@ -36,8 +36,8 @@ impl<'a> BatchRun<'a> {
         };
         if !self.sums_with_shared(dense, a, matrices.same.as_ref(), &mut take) {
             for document in 0..documents {
-                let (vector, rows) = (vectors.of(document), matrices.of(document));
-                dense.sum.of_all(vector, rows, dense.width, &mut numbers, &mut sums);
+                let (vector, rows) = (vectors.get(document), matrices.get(document));
+                dense.sum.apply_to_all(vector, rows, dense.width, &mut numbers, &mut sums);
                 take(document, &mut sums);
             }
         }
@@ -62,7 +62,7 @@ impl<'a> BatchRun<'a> {
         for (block, rows) in rows.chunks(at_once).enumerate() {
             for (number, sums) in sums.chunks_exact_mut(at_once).enumerate() {
                 let vector = shared.row(number, dense.width);
-                dense.sum.of_rows(vector, cells, dense.width, rows, &mut sums[..rows.len()]);
+                dense.sum.apply_to_rows(vector, cells, dense.width, rows, &mut sums[..rows.len()]);
             }
             for at in 0..rows.len() {
                 let of_all = sums.iter().skip(at).step_by(at_once);
@@ -121,24 +121,24 @@ impl<'a> BatchRun<'a> {
             SumShape::MaxSim => match &of_a.same {
                 Some(query) => {
                     let mut query = PreparedMaxSim::new(dense.sum, query.borrow(), dense.width);
-                    out_cells.iter_mut().enumerate().for_each(|(i, out)| *out = query.of(of_b.of(i)));
+                    out_cells.iter_mut().enumerate().for_each(|(i, out)| *out = query.score(of_b.get(i)));
                 }
                 None => {
                     for (i, out) in out_cells.iter_mut().enumerate() {
-                        *out = PreparedMaxSim::new(dense.sum, of_a.of(i), dense.width).of(of_b.of(i));
+                        *out = PreparedMaxSim::new(dense.sum, of_a.get(i), dense.width).score(of_b.get(i));
                     }
                 }
             },
             SumShape::Reduced(aggregator, cell) => {
                 let mut take = |document: usize, sums: &mut [f64]| {
                     round(cell, sums);
-                    out_cells[document] = aggregator.of(sums);
+                    out_cells[document] = aggregator.apply(sums);
                 };
                 if !self.sums_with_shared(dense, a, of_b.same.as_ref(), &mut take) {
                     let (mut sums, mut numbers) = (Vec::new(), Vec::new());
                     for document in 0..documents {
-                        let (vector, rows) = (of_a.of(document), of_b.of(document));
-                        dense.sum.of_all(vector, rows, dense.width, &mut numbers, &mut sums);
+                        let (vector, rows) = (of_a.get(document), of_b.get(document));
+                        dense.sum.apply_to_all(vector, rows, dense.width, &mut numbers, &mut sums);
                         take(document, &mut sums);
                     }
                 }
@@ -146,12 +146,12 @@ impl<'a> BatchRun<'a> {
             SumShape::Vectors | SumShape::Rows => {
                 match (&of_a.same, &of_b.same, self.stored_rows(a), self.stored_rows(b)) {
                     (Some(vector), _, _, Some((cells, rows))) | (_, Some(vector), Some((cells, rows)), _) => {
-                        dense.sum.of_rows(vector.borrow(), cells, dense.width, rows, out_cells);
+                        dense.sum.apply_to_rows(vector.borrow(), cells, dense.width, rows, out_cells);
                     }
                     _ => out_cells
                         .iter_mut()
                         .enumerate()
-                        .for_each(|(i, out)| *out = dense.sum.of(of_a.of(i), of_b.of(i))),
+                        .for_each(|(i, out)| *out = dense.sum.apply(of_a.get(i), of_b.get(i))),
                 }
             }
         }
@@ -221,7 +221,7 @@ struct NodeCells<'r, 'a> {
 }
 
 impl NodeCells<'_, '_> {
-    fn of(&mut self, document: usize) -> CellsRef<'_> {
+    fn get(&mut self, document: usize) -> CellsRef<'_> {
         match &self.same {
             Some(cells) => cells.borrow(),
             None => self.run.cells(self.node, document, &mut self.buffers),

@@ -39,11 +39,11 @@ impl BatchRun<'_> {
         let (left, right) = (self.laid_out(a, space), self.laid_out(b, space));
         let (x, y) = (self.view_of(a, left.as_ref()), self.view_of(b, right.as_ref()));
         let cells = spare.pop().unwrap_or_default();
-        let joined = plan.join.of(x, y, documents, space, cells, &mut |x, y, out| {
+        let joined = plan.join.run(x, y, documents, space, cells, &mut |x, y, out| {
             plan.function.apply(x, y, out, nested);
         });
         let shape = SubspaceShape { mapped: 1, size: 1 };
-        let numbers = plan.reduce.of(joined.view(shape, false), documents, space, Vec::new()).cells;
+        let numbers = plan.reduce.run(joined.view(shape, false), documents, space, Vec::new()).cells;
         if same { NodeSlot::Number(numbers[0]) } else { NodeSlot::Numbers(numbers) }
     }
 
@@ -109,7 +109,7 @@ impl BatchRun<'_> {
         numbers.clear();
         let mut begin = 0;
         for end in ends {
-            numbers.push(plan.reduce.aggregator().of_slice(&joined[begin..end], of_shared));
+            numbers.push(plan.reduce.aggregator().apply_to_slice(&joined[begin..end], of_shared));
             begin = end;
         }
         spare.push(joined);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use millrace_tensor::TensorType;
 
-use super::{is_whole, places};
+use super::{is_identity, source_cells};
 use crate::batch::{BatchSpace, BatchView, SubspaceShape, TensorBatch};
 use crate::operators::ReduceAggregator;
 use crate::types;
@@ -31,10 +31,10 @@ impl TensorReduce {
             .filter(|(_, d)| types::dimension(result, &d.name).is_some())
             .map(|(at, _)| at)
             .collect();
-        let targets = places(of, result);
+        let targets = source_cells(of, result);
         let mut cells: Vec<u32> = (0..targets.len() as u32).collect();
         cells.sort_by_key(|cell| targets[*cell as usize]);
-        let adjacent = is_whole(&cells, of);
+        let adjacent = is_identity(&cells, of);
         TensorReduce { aggregator, kept, cells, adjacent, result: result.clone() }
     }
 
@@ -42,7 +42,7 @@ impl TensorReduce {
         self.aggregator
     }
 
-    pub fn of(
+    pub fn run(
         &self,
         of: BatchView<'_>,
         documents: usize,
@@ -118,17 +118,17 @@ impl TensorReduce {
         {
             let cells = &of.cells[subspaces.start * of.shape.size..subspaces.end * of.shape.size];
             if size == 1 {
-                out.push(self.aggregator.of_slice(cells, gathered));
+                out.push(self.aggregator.apply_to_slice(cells, gathered));
             } else {
-                out.extend(cells.chunks(group).map(|cells| self.aggregator.of_slice(cells, gathered)));
+                out.extend(cells.chunks(group).map(|cells| self.aggregator.apply_to_slice(cells, gathered)));
             }
             return;
         }
-        for places in self.cells.chunks(group) {
+        for gathered_cells in self.cells.chunks(group) {
             gathered.clear();
             let mut gather = |subspace: usize| {
                 let from = of.subspace(subspace);
-                gathered.extend(places.iter().map(|at| from[*at as usize]));
+                gathered.extend(gathered_cells.iter().map(|at| from[*at as usize]));
             };
             match &sources {
                 GroupedSubspaces::All(subspaces) => subspaces.clone().for_each(&mut gather),
@@ -136,7 +136,7 @@ impl TensorReduce {
                     group.iter().for_each(|(_, subspace)| gather(*subspace as usize))
                 }
             }
-            out.push(self.aggregator.of(gathered));
+            out.push(self.aggregator.apply(gathered));
         }
     }
 }
