@@ -74,20 +74,20 @@ impl<'p> MatchedElements<'p> {
         elements(value, &mut |index, element| {
             let all = leaves.iter().chain(excluded);
             let here: Vec<(Vec<u32>, u32)> =
-                all.map(|leaf| self.ready.leaves[leaf.0].places_in_element(element, 0)).collect();
+                all.map(|leaf| self.ready.leaves[leaf.0].positions_in_element(element, 0)).collect();
             let joined: Vec<Vec<u32>> = before
                 .iter()
                 .zip(&here)
                 .map(|((first, length), (second, _))| {
                     let start = length.saturating_add(gap);
-                    let second = second.iter().map(|place| place.saturating_add(start));
+                    let second = second.iter().map(|position| position.saturating_add(start));
                     first.iter().copied().chain(second).collect()
                 })
                 .collect();
             let joined: Vec<&[u32]> = joined.iter().map(Vec::as_slice).collect();
-            if let Some((places, excluded)) = joined.split_at_checked(leaves.len()) {
+            if let Some((positions, excluded)) = joined.split_at_checked(leaves.len()) {
                 let boundary = before.first().map_or(0, |(_, length)| *length);
-                let mut spans = near.spans_in_element(places, excluded);
+                let mut spans = near.spans_in_element(positions, excluded);
                 if spans.any(|(first, last)| first < boundary && last >= boundary) {
                     matched.extend([index - 1, index]);
                 }

@@ -207,7 +207,7 @@ impl ReadyLeaf {
                 Some(matcher) if self.finds_documents => {
                     LeafOutcome::Bits(find_any(&[matcher], tokens, within))
                 }
-                _ => LeafOutcome::Places(words::find(matchers, tokens, within, self.paths)),
+                _ => LeafOutcome::Positions(words::find(matchers, tokens, within, self.paths)),
             },
             (LeafKind::WordIn(words), Column::Tokens(tokens)) => {
                 let words = ListedWords::new(words, tokens, self.paths);
@@ -218,7 +218,7 @@ impl ReadyLeaf {
                 let distances = nearest.distances(column, &self.field.data_type, &documents, self.paths);
                 LeafOutcome::Distances(LeafDistances { documents, distances })
             }
-            (LeafKind::ValueWords, column) => LeafOutcome::Places(self.value_words(column, within)),
+            (LeafKind::ValueWords, column) => LeafOutcome::Positions(self.value_words(column, within)),
             (LeafKind::Circle(circle), column) => LeafOutcome::Distances(self.circle(circle, column, within)),
             (LeafKind::Values { weighted, listed }, column) => {
                 let simple =
@@ -251,7 +251,7 @@ impl ReadyLeaf {
     fn nothing(&self) -> LeafOutcome {
         match self.kind {
             _ if self.finds_documents => LeafOutcome::Bits(DocumentBits::NONE),
-            LeafKind::Words(_) | LeafKind::ValueWords => LeafOutcome::Places(ChunkPositions::default()),
+            LeafKind::Words(_) | LeafKind::ValueWords => LeafOutcome::Positions(ChunkPositions::default()),
             LeafKind::WordIn(_) | LeafKind::Values { weighted: true, .. } => LeafOutcome::Weights(Vec::new()),
             LeafKind::Values { .. } | LeafKind::All => LeafOutcome::Bits(DocumentBits::NONE),
             LeafKind::Nearest(..) | LeafKind::Circle(_) => LeafOutcome::Distances(LeafDistances::default()),
@@ -371,40 +371,40 @@ impl ReadyLeaf {
         let general = |row: &u16| {
             let mut found = Vec::new();
             match stored_value(column, &self.field.data_type, usize::from(*row), self.paths) {
-                Some(ColumnValue::InPlace(value)) => self.value_places(value, &mut found),
-                Some(ColumnValue::Decoded(value)) => self.value_places(&value, &mut found),
+                Some(ColumnValue::InPlace(value)) => self.value_positions(value, &mut found),
+                Some(ColumnValue::Decoded(value)) => self.value_positions(&value, &mut found),
                 None => {}
             }
             (!found.is_empty()).then_some((usize::from(*row), found))
         };
-        let mut places = ChunkPositions::default();
+        let mut positions = ChunkPositions::default();
         let Some((test, leaves)) = encoded else {
-            rows.iter().filter_map(general).for_each(|(row, found)| places.push(row, found.into_iter()));
-            return places;
+            rows.iter().filter_map(general).for_each(|(row, found)| positions.push(row, found.into_iter()));
+            return positions;
         };
         by_row.extend(leaves.irregular().iter().filter_map(|row| general(&rows[*row])));
         let mut push = |row: usize, matched: &[MatchedValue]| {
             let document = usize::from(rows[row]);
             while let Some(before) = by_row.first_entry().filter(|entry| *entry.key() < document) {
                 let (row, found) = before.remove_entry();
-                places.push(row, found.into_iter());
+                positions.push(row, found.into_iter());
             }
             let first = leaves.of_row(row).start;
-            places.push(document, matched.iter().map(|value| 2 * (value.index - first) as u32));
+            positions.push(document, matched.iter().map(|value| 2 * (value.index - first) as u32));
         };
         test.matched(leaves.values()).each_row(&leaves, &mut push);
-        by_row.into_iter().for_each(|(row, found)| places.push(row, found.into_iter()));
-        places
+        by_row.into_iter().for_each(|(row, found)| positions.push(row, found.into_iter()));
+        positions
     }
 
-    /// Appends the places of matching numbers of a value, two for each number.
-    fn value_places(&self, value: impl NestedValue, found: &mut Vec<u32>) {
-        let (mut place, mut buffer) = (0, String::new());
+    /// Appends the positions of matching numbers of a value, two for each number.
+    fn value_positions(&self, value: impl NestedValue, found: &mut Vec<u32>) {
+        let (mut position, mut buffer) = (0, String::new());
         ValueElement::Value(value, 1).at(&self.field.path, &mut |number, _| {
             if self.test.as_ref().is_some_and(|test| test.value(&number, &mut buffer).is_some()) {
-                found.push(place);
+                found.push(position);
             }
-            place += 2;
+            position += 2;
         });
     }
 
@@ -452,22 +452,22 @@ impl ReadyLeaf {
 
     /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,
     /// ascending: the first word of each occurrence. With the number of positions that the element has.
-    pub(crate) fn places_in_element(
+    pub(crate) fn positions_in_element(
         &self,
         element: ValueElement<impl NestedValue>,
         depth: usize,
     ) -> (Vec<u32>, u32) {
         let Some(test) = &self.test else { return (Vec::new(), 0) };
         let path = self.field.path.get(depth..).unwrap_or_default();
-        let (mut places, mut start) = (Vec::new(), 0);
+        let (mut positions, mut start) = (Vec::new(), 0);
         element.at(path, &mut |value, _| {
             if let Some(ValueRef::String(text)) = value.single() {
-                let length = test.places(text, |place| places.push(start + place));
+                let length = test.word_positions(text, |position| positions.push(start + position));
                 // Words of different texts are never near each other.
                 start += length + TEXT_GAP;
             }
         });
-        (places, start.saturating_sub(TEXT_GAP))
+        (positions, start.saturating_sub(TEXT_GAP))
     }
 
     fn circle(&self, circle: &GeoCircle, column: &Column, within: &DocumentBits) -> LeafDistances {

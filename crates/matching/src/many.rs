@@ -1,5 +1,5 @@
 //! Search for many words, each a leaf of its own, in one pass over the tokens of a chunk: tokens that stand
-//! for any of the words are found first, then the words of each. Where no places are asked for and many
+//! for any of the words are found first, then the words of each. Where no positions are asked for and many
 //! tokens are such words, the tokens of each document are counted by the words that they stand for. Where
 //! only the documents with any of the words are asked for, a document is left at the first such token.
 
@@ -35,7 +35,7 @@ const COUNTERS: usize = 4;
 /// Callback that takes a number of bytes of memory.
 pub(crate) type TakeMemory<'t> = dyn FnMut(usize) -> Result<(), QueryMemoryError> + 't;
 
-/// Occurrences of each word in the documents of `live`, maybe without their places if these are not
+/// Occurrences of each word in the documents of `live`, maybe without their positions if these are not
 /// `located`: in one pass, or in several where words overlap in so many ways that one table would be large.
 /// `take` gets the bytes of the occurrences as they are found: many words can have the same ones.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn find_each(
 ) -> Result<Vec<LeafOutcome>, QueryMemoryError> {
     let named = look_up(matchers, tokens);
     if matchers.iter().zip(&named).all(|(matcher, numbers)| matcher.names_words() && numbers.is_empty()) {
-        return Ok(matchers.iter().map(|_| LeafOutcome::Places(ChunkPositions::default())).collect());
+        return Ok(matchers.iter().map(|_| LeafOutcome::Positions(ChunkPositions::default())).collect());
     }
     let mut found: Vec<LeafOutcome> = Vec::with_capacity(matchers.len());
     while found.len() < matchers.len() {
@@ -59,7 +59,7 @@ pub(crate) fn find_each(
             TokenIds::Narrow(ids) if !located && table.is_worth_counting(ids, tokens) => {
                 found.extend(table.count(ids, tokens, live, take)?.into_iter().map(LeafOutcome::Counts));
             }
-            _ => found.extend(table.find(tokens, live, take)?.into_iter().map(LeafOutcome::Places)),
+            _ => found.extend(table.find(tokens, live, take)?.into_iter().map(LeafOutcome::Positions)),
         }
     }
     Ok(found)
@@ -222,25 +222,25 @@ impl LeafTable {
             return Ok(found);
         }
         let (ids, starts) = (tokens.ids(), tokens.starts());
-        let places = TokenNumbers::Table(self.wanted).find_within(tokens, live);
-        let (mut rest, mut document, mut added) = (places.as_slice(), 0, 0);
+        let positions = TokenNumbers::Table(self.wanted).find_within(tokens, live);
+        let (mut rest, mut document, mut added) = (positions.as_slice(), 0, 0);
         while let Some(first) = rest.first() {
             while starts[document + 1] <= *first {
                 document += 1;
             }
             let (start, end) = (starts[document], starts[document + 1]);
             let here;
-            (here, rest) = rest.split_at(rest.iter().take_while(|place| **place < end).count());
+            (here, rest) = rest.split_at(rest.iter().take_while(|position| **position < end).count());
             if !live.get(document) {
                 continue;
             }
-            for place in here {
-                let leaves = &self.sets[usize::from(self.numbers[ids.get(*place as usize) as usize])];
+            for position in here {
+                let leaves = &self.sets[usize::from(self.numbers[ids.get(*position as usize) as usize])];
                 added += leaves.len();
                 if added >= TAKEN_TOGETHER {
                     take(std::mem::take(&mut added) * size_of::<u32>())?;
                 }
-                leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add(document, place - start));
+                leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add(document, position - start));
             }
         }
         take(added * size_of::<u32>())?;
@@ -337,7 +337,7 @@ mod tests {
                 }
                 prop_assert_eq!(find_any(&[matcher], &tokens, &live), bits);
                 any = any.or(&bits);
-                let LeafOutcome::Places(found) = found else { unreachable!("places were asked for") };
+                let LeafOutcome::Positions(found) = found else { unreachable!("positions were asked for") };
                 prop_assert_eq!(found, alone);
             }
             prop_assert_eq!(find_any(&all, &tokens, &live), any);
@@ -411,8 +411,7 @@ mod tests {
         };
         let found = find_each(&matchers, &tokens, &live, true, &mut take).expect("there is room");
         assert_eq!(taken, 2000 * 3 * 4, "all occurrences of all words");
-        let is_whole =
-            |found: &LeafOutcome| matches!(found, LeafOutcome::Places(places) if places.of(0) == [0, 1, 2]);
+        let is_whole = |found: &LeafOutcome| matches!(found, LeafOutcome::Positions(positions) if positions.of(0) == [0, 1, 2]);
         assert!(found.iter().all(is_whole));
     }
 }

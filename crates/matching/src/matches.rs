@@ -202,17 +202,17 @@ impl LeafMatches {
 impl WordOccurrences {
     /// Removes the occurrences in the documents for which `idle` is true.
     fn remove(&mut self, idle: &[bool]) {
-        let (mut start, mut places) = (0, Vec::with_capacity(self.positions.len()));
+        let (mut start, mut positions) = (0, Vec::with_capacity(self.positions.len()));
         for (count, idle) in self.counts.iter_mut().zip(idle) {
             // Without positions there is nothing to remove.
             let end = (start + *count as usize).min(self.positions.len());
             match idle {
                 true => *count = 0,
-                false => places.extend_from_slice(&self.positions[start..end]),
+                false => positions.extend_from_slice(&self.positions[start..end]),
             }
             start = end;
         }
-        self.positions = places;
+        self.positions = positions;
     }
 
     fn filtered(self, kept: &[bool]) -> Self {

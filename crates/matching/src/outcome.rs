@@ -8,8 +8,8 @@ use crate::{LeafMatches, WordOccurrences};
 /// Matches of a leaf in documents of a chunk.
 pub(crate) enum LeafOutcome {
     Bits(DocumentBits),
-    Places(ChunkPositions),
-    /// Number of occurrences in each document of the chunk, without their places; empty if there are none.
+    Positions(ChunkPositions),
+    /// Number of occurrences in each document of the chunk, without their positions; empty if there are none.
     Counts(Vec<u32>),
     Weights(Vec<(u16, i64)>),
     Distances(LeafDistances),
@@ -68,7 +68,7 @@ impl LeafOutcome {
     pub(crate) fn add_to(&self, bits: &mut DocumentBits) {
         match self {
             LeafOutcome::Bits(found) => *bits = bits.or(found),
-            LeafOutcome::Places(places) => places.add_to(bits),
+            LeafOutcome::Positions(found) => found.add_to(bits),
             LeafOutcome::Counts(counts) => *bits = bits.or(&marked(counts, |count| *count > 0)),
             LeafOutcome::Weights(weights) => {
                 weights.iter().for_each(|(document, _)| bits.set(usize::from(*document)))
@@ -83,7 +83,7 @@ impl LeafOutcome {
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             LeafOutcome::Bits(bits) => size_of_val(bits),
-            LeafOutcome::Places(places) => places.memory_bytes(),
+            LeafOutcome::Positions(found) => found.memory_bytes(),
             LeafOutcome::Counts(counts) => size_of_val(&**counts),
             LeafOutcome::Weights(weights) => size_of_val(&**weights),
             LeafOutcome::Distances(LeafDistances { documents, distances }) => {
@@ -101,7 +101,7 @@ impl LeafOutcome {
                 weights.sort_unstable();
             }
             (LeafOutcome::Distances(distances), LeafOutcome::Distances(more)) => distances.merge(more),
-            (LeafOutcome::Places(places), LeafOutcome::Places(more)) => places.merge(&more),
+            (LeafOutcome::Positions(found), LeafOutcome::Positions(more)) => found.merge(&more),
             // A leaf always has matches of one kind.
             (this, other) => *this = other,
         }
@@ -115,16 +115,16 @@ impl LeafOutcome {
                 documents.iter().map(|document| bits.get(usize::from(*document))).collect(),
             ),
             // Of many words, most are in no document of a chunk.
-            LeafOutcome::Places(places) if places.documents() == 0 => LeafMatches::None,
+            LeafOutcome::Positions(found) if found.documents() == 0 => LeafMatches::None,
             LeafOutcome::Counts(counts) if counts.is_empty() => LeafMatches::None,
             LeafOutcome::Counts(counts) => LeafMatches::Words(WordOccurrences {
                 counts: documents.iter().map(|document| counts[usize::from(*document)]).collect(),
                 positions: Vec::new(),
             }),
-            LeafOutcome::Places(places) => {
-                let mut occurrences = WordOccurrences { counts: places.counts(rows), positions: Vec::new() };
+            LeafOutcome::Positions(found) => {
+                let mut occurrences = WordOccurrences { counts: found.counts(rows), positions: Vec::new() };
                 if positions {
-                    places.for_each(documents, |places| occurrences.positions.extend_from_slice(places));
+                    found.for_each(documents, |positions| occurrences.positions.extend_from_slice(positions));
                 }
                 LeafMatches::Words(occurrences)
             }

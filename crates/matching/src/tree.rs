@@ -14,7 +14,7 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
-use self::narrowing::{NarrowingOperator, compares_places, narrowings};
+use self::narrowing::{NarrowingOperator, compares_positions, narrowings};
 use self::together::{RangeLeaves, alternatives, ranges_together, words_together};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
@@ -88,17 +88,17 @@ pub(crate) struct ReadyPlan<'p> {
     words: Vec<Vec<LeafId>>,
     /// Leaves of one range each of the same field, where there are many: they are searched together, too.
     ranges: Vec<RangeLeaves>,
-    /// True if the places of words are read, and not only their number.
-    reads_places: bool,
+    /// True if the positions of words are read, and not only their number.
+    reads_positions: bool,
 }
 
 impl<'p> ReadyPlan<'p> {
     pub(crate) fn new(plan: &'p Plan, paths: ExecutionPaths, demands: RankingDemands) -> Result<Self, Error> {
         let ready = |leaf| ReadyLeaf::new(plan, leaf, paths);
         let mut leaves = plan.leaves.iter().map(ready).collect::<Result<Vec<ReadyLeaf>, _>>()?;
-        let compares_places = compares_places(&plan.root);
+        let compares_positions = compares_positions(&plan.root);
         for leaf in &mut leaves {
-            let is_found = paths.is_fast() && demands == RankingDemands::default() && !compares_places;
+            let is_found = paths.is_fast() && demands == RankingDemands::default() && !compares_positions;
             leaf.finds_documents = is_found && leaf.single_word().is_some();
         }
         let mut ready = ReadyPlan {
@@ -110,7 +110,7 @@ impl<'p> ReadyPlan<'p> {
             has_idle_parts: activity::has_idle_parts(&plan.root),
             words: Vec::new(),
             ranges: Vec::new(),
-            reads_places: demands.positions || compares_places,
+            reads_positions: demands.positions || compares_positions,
         };
         ready.narrowings = narrowings(&ready);
         ready.collect_nearest(&plan.root);
@@ -299,9 +299,9 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     }
 
     /// Positions of an evaluated leaf.
-    pub(crate) fn places(&self, leaf: LeafId) -> Option<&ChunkPositions> {
+    pub(crate) fn positions(&self, leaf: LeafId) -> Option<&ChunkPositions> {
         match self.found(leaf) {
-            Some(LeafOutcome::Places(places)) => Some(places),
+            Some(LeafOutcome::Positions(positions)) => Some(positions),
             _ => None,
         }
     }
@@ -309,7 +309,7 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     /// Number of live documents that match a leaf; it must have been evaluated in all of them.
     pub(crate) fn frequency(&self, leaf: LeafId) -> usize {
         match self.found(leaf) {
-            Some(LeafOutcome::Places(places)) => places.documents(),
+            Some(LeafOutcome::Positions(positions)) => positions.documents(),
             Some(found) => found.bits().count(),
             None => 0,
         }
@@ -450,13 +450,13 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         for leaf in excluded {
             self.seek(*leaf, &all)?;
         }
-        let places =
-            |leaves: &[LeafId]| leaves.iter().filter_map(|leaf| self.places(*leaf)).collect::<Vec<_>>();
-        let (places, excluded) = (places(leaves), places(excluded));
+        let positions =
+            |leaves: &[LeafId]| leaves.iter().filter_map(|leaf| self.positions(*leaf)).collect::<Vec<_>>();
+        let (positions, excluded) = (positions(leaves), positions(excluded));
         let mut bits = DocumentBits::NONE;
         for document in all.iter() {
-            let here: Vec<&[u32]> = places.iter().map(|places| places.of(document)).collect();
-            let not: Vec<&[u32]> = excluded.iter().map(|places| places.of(document)).collect();
+            let here: Vec<&[u32]> = positions.iter().map(|positions| positions.of(document)).collect();
+            let not: Vec<&[u32]> = excluded.iter().map(|positions| positions.of(document)).collect();
             if near.holds(&here, &not, tokens.document(document)) {
                 bits.set(document);
             }
@@ -565,12 +565,12 @@ pub(crate) fn holds(
         PlanNode::Rank(first, _) => inside(first),
         PlanNode::Leaf(leaf) => ready.leaves[leaf.0].matches_element(element, depth),
         PlanNode::Near { leaves, excluded, .. } => {
-            let places = |leaf: &LeafId| ready.leaves[leaf.0].places_in_element(element, depth).0;
-            let (places, excluded): (Vec<_>, Vec<_>) =
-                (leaves.iter().map(places).collect(), excluded.iter().map(places).collect());
-            let places: Vec<&[u32]> = places.iter().map(Vec::as_slice).collect();
+            let positions = |leaf: &LeafId| ready.leaves[leaf.0].positions_in_element(element, depth).0;
+            let (positions, excluded): (Vec<_>, Vec<_>) =
+                (leaves.iter().map(positions).collect(), excluded.iter().map(positions).collect());
+            let positions: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
             let excluded: Vec<&[u32]> = excluded.iter().map(Vec::as_slice).collect();
-            ready.nearness(node).is_some_and(|near| near.holds_in_element(&places, &excluded))
+            ready.nearness(node).is_some_and(|near| near.holds_in_element(&positions, &excluded))
         }
         PlanNode::SameElement { field, child, elements } => {
             any_holds(ready, child, elements, element, &path_of(field), depth)

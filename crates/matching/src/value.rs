@@ -241,7 +241,7 @@ impl ValueTest {
             },
             ValueMatchKind::Words { .. } => {
                 let mut found = false;
-                self.places(text, |_| found = true);
+                self.word_positions(text, |_| found = true);
                 found.then_some(1)
             }
             ValueMatchKind::WordIn { words, analyzer } => {
@@ -255,10 +255,10 @@ impl ValueTest {
 
     /// Calls `each` with the position of the first word of each occurrence in a text, ascending, for a
     /// predicate on words; nothing for another. Returns the number of words of the text.
-    pub(crate) fn places(&self, text: &str, mut each: impl FnMut(u32)) -> u32 {
+    pub(crate) fn word_positions(&self, text: &str, mut each: impl FnMut(u32)) -> u32 {
         let ValueMatchKind::Words { matchers, analyzer } = &self.kind else { return 0 };
         // Number of matched words of each phrase that may have started.
-        let (mut begun, mut place) = (Vec::new(), 0);
+        let (mut begun, mut position) = (Vec::new(), 0);
         analyzer.tokens(text, |token| {
             begun.push(0);
             begun.retain_mut(|words| {
@@ -266,12 +266,12 @@ impl ValueTest {
                 *words += 1;
                 goes_on
             });
-            place += 1;
+            position += 1;
             if !matchers.is_empty() && begun.contains(&matchers.len()) {
-                each(place - matchers.len() as u32);
+                each(position - matchers.len() as u32);
             }
         });
-        place
+        position
     }
 
     /// The range of numbers, if the predicate is one.

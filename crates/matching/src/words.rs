@@ -143,8 +143,8 @@ impl TokenNumbers {
 
     /// The same as [`TokenNumbers::find`], one by one.
     fn find_plainly(&self, ids: TokenIds<'_>) -> Vec<u32> {
-        let places = ids.iter().enumerate().filter(|(_, id)| self.contains(*id));
-        places.map(|(place, _)| place as u32).collect()
+        let positions = ids.iter().enumerate().filter(|(_, id)| self.contains(*id));
+        positions.map(|(position, _)| position as u32).collect()
     }
 
     /// Indices of the numbers in the set among all of a chunk's; those of documents outside `live` may be
@@ -157,8 +157,8 @@ impl TokenNumbers {
         }
         let (ids, starts, mut found) = (tokens.ids(), tokens.starts(), Vec::new());
         for document in live.iter() {
-            let places = starts[document]..starts[document + 1];
-            found.extend(places.filter(|place| self.contains(ids.get(*place as usize))));
+            let positions = starts[document]..starts[document + 1];
+            found.extend(positions.filter(|position| self.contains(ids.get(*position as usize))));
         }
         found
     }
@@ -206,7 +206,7 @@ pub(crate) struct ChunkPositions {
     /// Documents, ascending, each with the number of occurrences up to its end.
     documents: Vec<(u16, u32)>,
     /// First tokens, as indices among the document's tokens.
-    places: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 impl ChunkPositions {
@@ -222,7 +222,7 @@ impl ChunkPositions {
 
     /// Memory that they take, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.documents) + size_of_val(&*self.places)
+        size_of_val(&*self.documents) + size_of_val(&*self.positions)
     }
 
     /// Occurrences in a document, ascending.
@@ -234,40 +234,40 @@ impl ChunkPositions {
     }
 
     /// Adds a document, after the existing ones, with its occurrences, ascending.
-    pub(crate) fn push(&mut self, document: usize, places: impl Iterator<Item = u32>) {
-        let before = self.places.len();
-        self.places.extend(places);
-        if self.places.len() > before {
-            self.documents.push((document as u16, self.places.len() as u32));
+    pub(crate) fn push(&mut self, document: usize, positions: impl Iterator<Item = u32>) {
+        let before = self.positions.len();
+        self.positions.extend(positions);
+        if self.positions.len() > before {
+            self.documents.push((document as u16, self.positions.len() as u32));
         }
     }
 
     /// Adds an occurrence after the existing ones: in the last document, or in one after it.
-    pub(crate) fn add(&mut self, document: usize, place: u32) {
-        self.places.push(place);
-        let end = self.places.len() as u32;
+    pub(crate) fn add(&mut self, document: usize, position: u32) {
+        self.positions.push(position);
+        let end = self.positions.len() as u32;
         match self.documents.last_mut() {
             Some((last, until)) if usize::from(*last) == document => *until = end,
             _ => self.documents.push((document as u16, end)),
         }
     }
 
-    /// Adds occurrences in other documents, with their places.
+    /// Adds occurrences in other documents, with their positions.
     pub(crate) fn merge(&mut self, other: &ChunkPositions) {
         let one = std::mem::take(self);
         let mut all: Vec<(u16, &[u32])> = Vec::with_capacity(one.documents.len() + other.documents.len());
-        for places in [&one, other] {
-            all.extend(places.documents.iter().enumerate().map(|(at, (found, _))| (*found, places.nth(at))));
+        for set in [&one, other] {
+            all.extend(set.documents.iter().enumerate().map(|(at, (found, _))| (*found, set.nth(at))));
         }
         all.sort_unstable_by_key(|(document, _)| *document);
         all.into_iter()
-            .for_each(|(document, places)| self.push(usize::from(document), places.iter().copied()));
+            .for_each(|(document, positions)| self.push(usize::from(document), positions.iter().copied()));
     }
 
     /// Occurrences in the `at`th document that has any.
     fn nth(&self, at: usize) -> &[u32] {
         let start = if at == 0 { 0 } else { self.documents[at - 1].1 };
-        &self.places[start as usize..self.documents[at].1 as usize]
+        &self.positions[start as usize..self.documents[at].1 as usize]
     }
 
     /// Number of occurrences in each of the documents of `rows`.
@@ -296,10 +296,10 @@ impl ChunkPositions {
     }
 }
 
-/// Documents of a chunk, ascending, with the place of each among them.
+/// Documents of a chunk, ascending, with the index of each among them.
 pub(crate) struct DocumentRows<'d> {
     documents: &'d [u16],
-    /// For each document of the chunk its place; the other documents have the one after the last.
+    /// For each document of the chunk its index; the other documents have the index after the last.
     rows: [u16; CHUNK_DOCS],
 }
 
@@ -343,9 +343,9 @@ pub(crate) fn find(
     if sets.len() == 1 {
         return by_document(&found, tokens, live, 1);
     }
-    found.retain_mut(|place| {
-        let Some(first) = (*place as usize).checked_sub(anchor) else { return false };
-        *place = first as u32;
+    found.retain_mut(|position| {
+        let Some(first) = (*position as usize).checked_sub(anchor) else { return false };
+        *position = first as u32;
         first + sets.len() <= ids.len()
             && sets
                 .iter()
@@ -359,7 +359,8 @@ pub(crate) fn find(
 /// `length` tokens up to the end of the document.
 fn by_document(found: &[u32], tokens: &TokensColumn, live: &DocumentBits, length: usize) -> ChunkPositions {
     let starts = tokens.starts();
-    let mut places = ChunkPositions { documents: Vec::new(), places: Vec::with_capacity(found.len()) };
+    let mut occurrences =
+        ChunkPositions { documents: Vec::new(), positions: Vec::with_capacity(found.len()) };
     let mut document = 0;
     let mut rest = found;
     while let Some(first) = rest.first() {
@@ -368,21 +369,21 @@ fn by_document(found: &[u32], tokens: &TokensColumn, live: &DocumentBits, length
         }
         let (start, end) = (starts[document], starts[document + 1]);
         let here;
-        (here, rest) = rest.split_at(rest.iter().take_while(|place| **place < end).count());
+        (here, rest) = rest.split_at(rest.iter().take_while(|position| **position < end).count());
         if live.get(document) {
             if length == 1 {
-                places.places.extend(here.iter().map(|place| place - start));
+                occurrences.positions.extend(here.iter().map(|position| position - start));
             } else {
-                let whole = here.iter().filter(|place| **place as usize + length <= end as usize);
-                places.places.extend(whole.map(|place| place - start));
+                let whole = here.iter().filter(|position| **position as usize + length <= end as usize);
+                occurrences.positions.extend(whole.map(|position| position - start));
             }
-            let so_far = places.places.len() as u32;
-            if places.documents.last().map_or(0, |(_, end)| *end) < so_far {
-                places.documents.push((document as u16, so_far));
+            let so_far = occurrences.positions.len() as u32;
+            if occurrences.documents.last().map_or(0, |(_, end)| *end) < so_far {
+                occurrences.documents.push((document as u16, so_far));
             }
         }
     }
-    places
+    occurrences
 }
 
 /// Conditions of `near` on the positions of its leaves.
@@ -396,64 +397,66 @@ pub(crate) struct NearConstraint {
 }
 
 impl NearConstraint {
-    /// True if a document has all of `places` near each other, and none of `excluded` near them. The words
+    /// True if a document has all of `positions` near each other, and none of `excluded` near them. The words
     /// must be in one element or, with a gap, in two adjacent ones.
-    pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
-        self.spans(places, excluded, document).next().is_some()
+    pub(crate) fn holds(self, positions: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
+        self.spans(positions, excluded, document).next().is_some()
     }
 
     /// First and last position of each shortest match.
     pub(crate) fn spans<'p>(
         self,
-        places: &'p [&'p [u32]],
+        positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
         document: TokenIds<'p>,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(places, excluded, move |first, last| document.distance(first, last, self.element_gap))
+        self.spans_by(positions, excluded, move |first, last| {
+            document.distance(first, last, self.element_gap)
+        })
     }
 
-    /// [`NearConstraint::holds`] for places of one element, which has no boundary inside.
-    pub(crate) fn holds_in_element(self, places: &[&[u32]], excluded: &[&[u32]]) -> bool {
-        self.spans_in_element(places, excluded).next().is_some()
+    /// [`NearConstraint::holds`] for positions of one element, which has no boundary inside.
+    pub(crate) fn holds_in_element(self, positions: &[&[u32]], excluded: &[&[u32]]) -> bool {
+        self.spans_in_element(positions, excluded).next().is_some()
     }
 
-    /// [`NearConstraint::spans`] for places of one element, which has no boundary inside.
+    /// [`NearConstraint::spans`] for positions of one element, which has no boundary inside.
     pub(crate) fn spans_in_element<'p>(
         self,
-        places: &'p [&'p [u32]],
+        positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(places, excluded, |first, last| Some(last - first))
+        self.spans_by(positions, excluded, |first, last| Some(last - first))
     }
 
     fn spans_by<'p>(
         self,
-        places: &'p [&'p [u32]],
+        positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
         length_between: impl Fn(u32, u32) -> Option<u32> + 'p,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
-        let spans = firsts.iter().flat_map(|places| places.iter()).filter_map(move |first| {
-            let last = self.last(*first, places)?;
+        let firsts = if self.ordered { &positions[..positions.len().min(1)] } else { positions };
+        let spans = firsts.iter().flat_map(|positions| positions.iter()).filter_map(move |first| {
+            let last = self.last(*first, positions)?;
             let length = length_between(*first, last)?;
             (length <= self.distance).then_some((*first, last))
         });
         spans.filter(move |(first, last)| {
             let zone =
                 first.saturating_sub(self.exclusion_distance)..=last.saturating_add(self.exclusion_distance);
-            !excluded.iter().any(|places| places.iter().any(|place| zone.contains(place)))
+            !excluded.iter().any(|positions| positions.iter().any(|position| zone.contains(position)))
         })
     }
 
     /// Last position of the shortest match that starts at `first`, if it may be near enough.
-    fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
+    fn last(self, first: u32, positions: &[&[u32]]) -> Option<u32> {
         let mut last = first;
-        for (index, places) in places.iter().enumerate() {
+        for (index, positions) in positions.iter().enumerate() {
             let from = match (self.ordered, index) {
                 (true, 0) | (false, _) => first,
                 (true, _) => last + 1,
             };
-            let next = *places.get(places.partition_point(|place| *place < from))?;
+            let next = *positions.get(positions.partition_point(|position| *position < from))?;
             last = last.max(next);
         }
         // The boundary between two elements has a position of its own.
@@ -479,7 +482,7 @@ mod tests {
     }
 
     /// Occurrences of the words in sequence.
-    fn places(tokens: &TokensColumn, words: &str) -> Vec<u32> {
+    fn positions(tokens: &TokensColumn, words: &str) -> Vec<u32> {
         let matcher = |word: &str| WordMatcher::new("f", &WordPattern::Exact(word.to_owned())).unwrap();
         let matchers: Vec<WordMatcher> = words.split_whitespace().map(matcher).collect();
         let fast = find(&matchers, tokens, &DocumentBits::first(1), ExecutionPaths::Fast);
@@ -491,7 +494,7 @@ mod tests {
     #[test]
     fn phrases_stay_in_one_element() {
         let check = |text: &str, words: &str, expected: &[u32]| {
-            assert_eq!(places(&tokens(text), words), expected, "{words} in {text}");
+            assert_eq!(positions(&tokens(text), words), expected, "{words} in {text}");
         };
         check("a b a b c", "a b", &[0, 2]);
         check("a b a b c", "b c", &[3]);
@@ -514,7 +517,8 @@ mod tests {
             expected: bool,
         ) {
             let tokens = tokens(text);
-            let found = |words: &[&str]| words.iter().map(|word| places(&tokens, word)).collect::<Vec<_>>();
+            let found =
+                |words: &[&str]| words.iter().map(|word| positions(&tokens, word)).collect::<Vec<_>>();
             let (near, not) = (found(words), found(excluded));
             let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
             let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
@@ -538,7 +542,7 @@ mod tests {
         #[track_caller]
         fn check(text: &str, distance: u32, ordered: bool, expected: &[(u32, u32)]) {
             let tokens = tokens(text);
-            let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
+            let (a, b) = (positions(&tokens, "a"), positions(&tokens, "b"));
             let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
             let found: Vec<_> = nearness.spans(&[&a, &b], &[], tokens.document(0)).collect();
             assert_eq!(found, expected, "{text}");
@@ -556,7 +560,7 @@ mod tests {
         #[track_caller]
         fn check(text: &str, gap: Option<u32>, distance: u32, ordered: bool, expected: bool) {
             let tokens = tokens(text);
-            let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
+            let (a, b) = (positions(&tokens, "a"), positions(&tokens, "b"));
             let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: gap };
             assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
         }

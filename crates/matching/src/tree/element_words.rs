@@ -81,9 +81,9 @@ impl ChunkPass<'_, '_> {
             words.leaves.iter().map(|leaf| (*leaf, Vec::new())).collect();
         for document in candidates.iter() {
             for (leaf, elements) in &mut found {
-                let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
+                let positions = self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
                 elements.clear();
-                elements.extend(elements_of(places, tokens.document(document)));
+                elements.extend(elements_of(positions, tokens.document(document)));
             }
             let mut elements = found.iter().flat_map(|(_, elements)| elements);
             if elements.any(|element| is_among(only, *element) && holds(words.child, &found, *element)) {
@@ -94,13 +94,13 @@ impl ChunkPass<'_, '_> {
     }
 }
 
-/// The element that each of the ascending `places` lies in.
-fn elements_of<'t>(places: &'t [u32], document: TokenIds<'t>) -> impl Iterator<Item = usize> + 't {
+/// The element that each of the ascending `positions` lies in.
+fn elements_of<'t>(positions: &'t [u32], document: TokenIds<'t>) -> impl Iterator<Item = usize> + 't {
     let (mut element, mut from) = (0, 0);
-    places.iter().map(move |place| {
-        let between = document.slice(from as usize..*place as usize);
+    positions.iter().map(move |position| {
+        let between = document.slice(from as usize..*position as usize);
         element += between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
-        from = *place;
+        from = *position;
         element
     })
 }

@@ -83,13 +83,13 @@ pub(super) fn leaves_of(node: &PlanNode) -> Vec<LeafId> {
     leaves
 }
 
-/// True if a tree has an operator that compares the places of words.
-pub(super) fn compares_places(node: &PlanNode) -> bool {
+/// True if a tree has an operator that compares the positions of words.
+pub(super) fn compares_positions(node: &PlanNode) -> bool {
     match node {
         PlanNode::True | PlanNode::False | PlanNode::Leaf(_) => false,
-        PlanNode::And(children) | PlanNode::Or(children) => children.iter().any(compares_places),
+        PlanNode::And(children) | PlanNode::Or(children) => children.iter().any(compares_positions),
         PlanNode::AndNot(first, others) | PlanNode::Rank(first, others) => {
-            compares_places(first) || others.iter().any(compares_places)
+            compares_positions(first) || others.iter().any(compares_positions)
         }
         PlanNode::Near { .. } | PlanNode::SameElement { .. } => true,
     }
@@ -127,7 +127,7 @@ impl ChunkPass<'_, '_> {
     pub(crate) fn narrow(&mut self, documents: &[u16], matched: &DocumentBits) -> Result<(), Error> {
         let ready = self.ready;
         for NarrowingOperator { node, leaves } in &ready.narrowings {
-            let places = match node {
+            let positions = match node {
                 PlanNode::Near { leaves: all, excluded, .. } => {
                     self.in_spans(node, leaves, all, excluded, documents, matched)?
                 }
@@ -136,9 +136,9 @@ impl ChunkPass<'_, '_> {
                 }
                 _ => continue,
             };
-            for (leaf, places) in leaves.iter().zip(places) {
+            for (leaf, positions) in leaves.iter().zip(positions) {
                 if let Some(evaluated) = &mut self.found[leaf.0] {
-                    evaluated.found = LeafOutcome::Places(places);
+                    evaluated.found = LeafOutcome::Positions(positions);
                 }
             }
         }
@@ -164,12 +164,14 @@ impl ChunkPass<'_, '_> {
         let key = ColumnKey::tokens(&self.ready.leaves[leaves[0].0].field.key.field);
         let Some(Column::Tokens(tokens)) = self.window.column(&key, self.chunk)? else { return Ok(kept) };
         for document in documents.iter().map(|document| usize::from(*document)) {
-            let of = |leaf: &LeafId| self.places(*leaf).map_or(&[][..], |places| places.of(document));
+            let of =
+                |leaf: &LeafId| self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
             let here: Vec<&[u32]> = all.iter().map(of).collect();
             let not: Vec<&[u32]> = excluded.iter().map(of).collect();
             let spans: Vec<(u32, u32)> = near.spans(&here, &not, tokens.document(document)).collect();
             for (leaf, kept) in leaves.iter().zip(&mut kept) {
-                let inside = |place: &&u32| spans.iter().any(|(first, last)| (first..=last).contains(place));
+                let inside =
+                    |position: &&u32| spans.iter().any(|(first, last)| (first..=last).contains(position));
                 kept.push(document, of(leaf).iter().filter(inside).copied());
             }
         }
@@ -212,15 +214,15 @@ impl ChunkPass<'_, '_> {
                 None => continue,
             }
             for ((at, leaf), wanted) in numbered.iter().zip(&wanted) {
-                let places = self.places(*leaf).map_or(&[][..], |places| places.of(document));
+                let positions = self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
                 match &tokens[*at] {
                     Some(Column::Tokens(tokens)) => {
-                        kept[*at].push(document, within(places, wanted, tokens.document(document)));
+                        kept[*at].push(document, within(positions, wanted, tokens.document(document)));
                     }
                     // Numbers: each is followed by a boundary.
                     _ => {
-                        let is_wanted = |place: &u32| wanted.get(*place as usize / 2) == Some(&true);
-                        kept[*at].push(document, places.iter().copied().filter(is_wanted));
+                        let is_wanted = |position: &u32| wanted.get(*position as usize / 2) == Some(&true);
+                        kept[*at].push(document, positions.iter().copied().filter(is_wanted));
                     }
                 }
             }
@@ -318,15 +320,15 @@ fn condition_on(tree: &PlanNode, leaf: LeafId) -> Option<&PlanNode> {
 
 /// Positions, ascending, in the wanted texts; two texts of a document are separated by a boundary.
 fn within<'t>(
-    places: &'t [u32],
+    positions: &'t [u32],
     wanted: &'t [bool],
     document: TokenIds<'t>,
 ) -> impl Iterator<Item = u32> + 't {
     let (mut text, mut from) = (0, 0);
-    places.iter().copied().filter(move |place| {
-        let between = document.slice(from as usize..*place as usize);
+    positions.iter().copied().filter(move |position| {
+        let between = document.slice(from as usize..*position as usize);
         text += between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
-        from = *place;
+        from = *position;
         wanted.get(text).copied().unwrap_or_default()
     })
 }

@@ -126,10 +126,10 @@ impl ChunkPass<'_, '_> {
         let found = match self.column(leaves[0], &live)? {
             Some(Column::Tokens(tokens)) => {
                 let (plan, taken) = (self.ready.plan, &mut self.taken);
-                let located = self.ready.reads_places;
+                let located = self.ready.reads_positions;
                 find_each(&matchers, &tokens, &live, located, &mut |bytes| take(plan, taken, bytes))?
             }
-            _ => matchers.iter().map(|_| LeafOutcome::Places(ChunkPositions::default())).collect(),
+            _ => matchers.iter().map(|_| LeafOutcome::Positions(ChunkPositions::default())).collect(),
         };
         assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
         for (leaf, found) in leaves.iter().zip(found) {
