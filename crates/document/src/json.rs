@@ -7,15 +7,15 @@
 
 mod failure;
 mod feed;
+mod feed_position;
 mod nesting;
 mod operation;
-mod place;
 mod read;
 mod update;
 mod write;
 
 pub use feed::{FeedOperation, FeedReader};
+pub use feed_position::{FeedPosition, split_position};
 pub use operation::{ParseOptions, parse};
-pub use place::{FeedPosition, split_place};
 pub use read::read_value;
 pub use write::{FieldsJson, ValueJson, fields, key, value};

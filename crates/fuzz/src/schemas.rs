@@ -44,9 +44,9 @@ fn deploy(files: &[(&str, &str)]) {
 pub(crate) fn mistakes(application: &Application) -> Vec<String> {
     let mut mistakes = Vec::new();
     DocumentColumns::new(application);
-    let surroundings = Arc::new(IndexingEnvironment::new(Arc::new(SystemClock), "localhost", 1));
+    let environment = Arc::new(IndexingEnvironment::new(Arc::new(SystemClock), "localhost", 1));
     for schema in application.schemas.values() {
-        let scripts = SchemaScripts::compile(schema, Arc::new(NoComponents), Arc::clone(&surroundings));
+        let scripts = SchemaScripts::compile(schema, Arc::new(NoComponents), Arc::clone(&environment));
         mistakes.extend(scripts.err().into_iter().flatten().map(|error| error.to_string()));
         for name in schema.rank_profiles.keys() {
             mistakes.extend(CompiledProfile::compile(schema, name).err().map(|error| error.to_string()));

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct ScriptExecution<'a> {
     pub schema: &'a Schema,
     pub components: &'a dyn IndexingComponents,
-    pub surroundings: &'a IndexingEnvironment,
+    pub environment: &'a IndexingEnvironment,
     /// The original document.
     pub document: &'a Document,
     /// Values written so far, by field name, in order.
@@ -29,36 +29,41 @@ pub(crate) struct ScriptExecution<'a> {
     /// Language set by `set_language`.
     pub language: Option<String>,
     /// Results of components.
-    pub made: ComponentResults,
+    pub results: ComponentResults,
     pub caller: &'a IndexingCaller,
 }
 
 /// Results of components for one document, the first [`ComponentResults::MOST`]: equal calls are made once.
 #[derive(Default)]
-pub(crate) struct ComponentResults(Vec<(ComponentCall, DataType, DocumentValue, Current)>);
+pub(crate) struct ComponentResults(Vec<(ComponentCall, DataType, DocumentValue, PipeValue)>);
 
 impl ComponentResults {
     /// Maximum number of results: each is compared with every later call.
     const MOST: usize = 256;
 
-    fn find(&self, call: &ComponentCall, made: &DataType, from: &DocumentValue) -> Option<Current> {
-        let same = self.0.iter().find(|(by, known, input, _)| input == from && by == call && known == made);
+    fn find(&self, call: &ComponentCall, data_type: &DataType, from: &DocumentValue) -> Option<PipeValue> {
+        let same =
+            self.0.iter().find(|(by, known, input, _)| input == from && by == call && known == data_type);
         same.map(|(.., value)| value.clone())
     }
 
-    fn keep(&mut self, call: &ComponentCall, made: &DataType, from: DocumentValue, value: &Current) {
+    fn insert(&mut self, call: &ComponentCall, data_type: &DataType, from: DocumentValue, value: &PipeValue) {
         if self.0.len() < Self::MOST {
-            self.0.push((call.clone(), made.clone(), from, value.clone()));
+            self.0.push((call.clone(), data_type.clone(), from, value.clone()));
         }
     }
 }
 
 /// The value in a pipe; `None` for a field without a value.
-type Current = Option<DocumentValue>;
+type PipeValue = Option<DocumentValue>;
 
 impl ScriptExecution<'_> {
     /// Runs the script; returns the value of the last statement.
-    pub fn script(&mut self, script: &IndexingScript, input: &Current) -> Result<Current, StatementFailure> {
+    pub fn script(
+        &mut self,
+        script: &IndexingScript,
+        input: &PipeValue,
+    ) -> Result<PipeValue, StatementFailure> {
         let mut last = None;
         for statement in &script.statements {
             last = self.statement(statement, input.clone())?;
@@ -69,8 +74,8 @@ impl ScriptExecution<'_> {
     fn statement(
         &mut self,
         statement: &IndexingStatement,
-        input: Current,
-    ) -> Result<Current, StatementFailure> {
+        input: PipeValue,
+    ) -> Result<PipeValue, StatementFailure> {
         let mut current = input;
         for step in &statement.steps {
             current = self.step(step, current)?;
@@ -78,7 +83,7 @@ impl ScriptExecution<'_> {
         Ok(current)
     }
 
-    fn step(&mut self, step: &IndexingStep, input: Current) -> Result<Current, StatementFailure> {
+    fn step(&mut self, step: &IndexingStep, input: PipeValue) -> Result<PipeValue, StatementFailure> {
         match &step.expression {
             IndexingExpression::Constant(value) => Ok(Some(value.clone())),
             IndexingExpression::This => Ok(input),
@@ -138,10 +143,10 @@ impl ScriptExecution<'_> {
             IndexingExpression::GetLanguage => {
                 Ok(Some(DocumentValue::String(language_code(self.language.as_deref().unwrap_or_default()))))
             }
-            IndexingExpression::Now => Ok(Some(DocumentValue::Long(self.surroundings.now_s()))),
+            IndexingExpression::Now => Ok(Some(DocumentValue::Long(self.environment.now_s()))),
             IndexingExpression::Random(most) => self.random(*most, &input),
             IndexingExpression::Hostname => {
-                Ok(Some(DocumentValue::String(self.surroundings.hostname().to_owned())))
+                Ok(Some(DocumentValue::String(self.environment.hostname().to_owned())))
             }
             IndexingExpression::DocumentId(part) => {
                 Ok(Some(DocumentValue::String(part.of(&self.document.id))))
@@ -157,7 +162,7 @@ impl ScriptExecution<'_> {
         }
     }
 
-    fn set_variable(&mut self, name: &str, value: &Current) {
+    fn set_variable(&mut self, name: &str, value: &PipeValue) {
         match value {
             Some(value) => self.variables.insert(name.to_owned(), value.clone()),
             None => self.variables.remove(name),
@@ -165,7 +170,7 @@ impl ScriptExecution<'_> {
     }
 
     /// The first value of the alternatives.
-    fn choice(&mut self, steps: &[IndexingStep], input: &Current) -> Result<Current, StatementFailure> {
+    fn choice(&mut self, steps: &[IndexingStep], input: &PipeValue) -> Result<PipeValue, StatementFailure> {
         for step in steps {
             let value = self.step(step, input.clone())?;
             if value.is_some() {
@@ -176,7 +181,7 @@ impl ScriptExecution<'_> {
     }
 
     /// Runs the statement of the first field that has a value.
-    fn select_input(&mut self, cases: &[(String, IndexingStatement)]) -> Result<Current, StatementFailure> {
+    fn select_input(&mut self, cases: &[(String, IndexingStatement)]) -> Result<PipeValue, StatementFailure> {
         for (field, statement) in cases {
             if let Some(value) = self.field(std::slice::from_ref(field)) {
                 return self.statement(statement, Some(value));
@@ -189,8 +194,8 @@ impl ScriptExecution<'_> {
         &mut self,
         call: &ComponentCall,
         target: &TensorType,
-        input: Current,
-    ) -> Result<Current, StatementFailure> {
+        input: PipeValue,
+    ) -> Result<PipeValue, StatementFailure> {
         match input {
             // A text without words has no meaning that could be embedded.
             Some(DocumentValue::String(text)) if text.trim().is_empty() => Ok(None),
@@ -208,7 +213,7 @@ impl ScriptExecution<'_> {
     }
 
     /// A random number below a constant, or below the input.
-    fn random(&self, most: Option<u32>, input: &Current) -> Result<Current, StatementFailure> {
+    fn random(&self, most: Option<u32>, input: &PipeValue) -> Result<PipeValue, StatementFailure> {
         let below = match (most, input) {
             (Some(most), _) => most,
             (None, Some(value)) => number(value)
@@ -217,7 +222,7 @@ impl ScriptExecution<'_> {
                 as u32,
             (None, None) => return Ok(None),
         };
-        Ok(Some(DocumentValue::Int(self.surroundings.random(below.min(i32::MAX as u32)) as i32)))
+        Ok(Some(DocumentValue::Int(self.environment.random(below.min(i32::MAX as u32)) as i32)))
     }
 
     /// Calls a component, unless the result of an equal call exists.
@@ -226,14 +231,14 @@ impl ScriptExecution<'_> {
         call: &ComponentCall,
         wanted: &DataType,
         input: DocumentValue,
-        make: impl FnOnce(&Self, &DocumentValue) -> Result<Current, ComponentFailure>,
-    ) -> Result<Current, StatementFailure> {
-        if let Some(value) = self.made.find(call, wanted, &input) {
+        make: impl FnOnce(&Self, &DocumentValue) -> Result<PipeValue, ComponentFailure>,
+    ) -> Result<PipeValue, StatementFailure> {
+        if let Some(value) = self.results.find(call, wanted, &input) {
             return Ok(value);
         }
         match make(self, &input) {
             Ok(value) => {
-                self.made.keep(call, wanted, input, &value);
+                self.results.insert(call, wanted, input, &value);
                 Ok(value)
             }
             Err(failure) => Err(failure.into()),
@@ -242,7 +247,7 @@ impl ScriptExecution<'_> {
 
     /// Value of a field, or of a struct member in it. Fields outside the document have the values written so
     /// far.
-    fn field(&self, path: &[String]) -> Current {
+    fn field(&self, path: &[String]) -> PipeValue {
         let (name, members) = path.split_first()?;
         let written = || self.outputs.iter().rev().find(|(field, _)| field == name).map(|(_, value)| value);
         let synthetic = self.schema.fields.get(name.as_str()).is_some_and(|field| field.synthetic);
@@ -311,7 +316,7 @@ impl ScriptExecution<'_> {
         })
     }
 
-    fn condition(&mut self, of: &IfExpression, input: &Current) -> Result<Current, StatementFailure> {
+    fn condition(&mut self, of: &IfExpression, input: &PipeValue) -> Result<PipeValue, StatementFailure> {
         let left = self.step(&of.left, input.clone())?;
         let right = self.step(&of.right, input.clone())?;
         let Some((left, right)) = left.zip(right) else { return Ok(None) };
@@ -324,7 +329,7 @@ impl ScriptExecution<'_> {
         }
     }
 
-    fn switch(&mut self, switch: &SwitchExpression, input: Current) -> Result<Current, StatementFailure> {
+    fn switch(&mut self, switch: &SwitchExpression, input: PipeValue) -> Result<PipeValue, StatementFailure> {
         let Some(value) = input else { return Ok(None) };
         let text = text_of(&value)?;
         let case = switch.cases.iter().find(|(wanted, _)| *wanted == text).map(|(_, statement)| statement);
@@ -364,7 +369,7 @@ fn entry<'v>(value: &'v DocumentValue, key: &str) -> Option<&'v DocumentValue> {
 }
 
 /// Joins arrays, or weighted sets, any of which may be missing; all other values are concatenated as text.
-fn concat(values: Vec<Current>, collects: bool) -> Result<Current, StatementFailure> {
+fn concat(values: Vec<PipeValue>, collects: bool) -> Result<PipeValue, StatementFailure> {
     let is_array = |value: &DocumentValue| matches!(value, DocumentValue::Array(_));
     let is_set = |value: &DocumentValue| matches!(value, DocumentValue::WeightedSet(_));
     let known = || values.iter().flatten();

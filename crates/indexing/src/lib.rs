@@ -18,6 +18,7 @@
 mod columns;
 mod components;
 mod convert;
+mod environment;
 mod error;
 mod execute;
 mod languages;
@@ -27,15 +28,14 @@ mod resolve;
 mod script;
 mod scripts;
 mod strings;
-mod surroundings;
 mod tensors;
 
 pub use columns::DocumentColumns;
 pub use components::{
     ComponentCall, ComponentFailure, GeneratorTarget, IndexingCaller, IndexingComponents, NoComponents,
 };
+pub use environment::IndexingEnvironment;
 pub use error::Error;
 pub(crate) use error::StatementFailure;
 pub use parser::{IndexingKeyword, indexing_keywords};
 pub use scripts::SchemaScripts;
-pub use surroundings::IndexingEnvironment;

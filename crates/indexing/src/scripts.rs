@@ -17,7 +17,7 @@ use crate::{Error, IndexingCaller, IndexingComponents, IndexingEnvironment};
 pub struct SchemaScripts {
     schema: Arc<Schema>,
     components: Arc<dyn IndexingComponents>,
-    surroundings: Arc<IndexingEnvironment>,
+    environment: Arc<IndexingEnvironment>,
     fields: Vec<FieldScript>,
 }
 
@@ -44,9 +44,9 @@ impl SchemaScripts {
     pub fn compile(
         schema: &Arc<Schema>,
         components: Arc<dyn IndexingComponents>,
-        surroundings: Arc<IndexingEnvironment>,
+        environment: Arc<IndexingEnvironment>,
     ) -> Result<SchemaScripts, Vec<Error>> {
-        SchemaScripts::compile_for(schema, components, surroundings, false)
+        SchemaScripts::compile_for(schema, components, environment, false)
     }
 
     /// Compiles the statements of an application that is active already. What earlier versions accepted keeps
@@ -57,15 +57,15 @@ impl SchemaScripts {
     pub fn compile_active(
         schema: &Arc<Schema>,
         components: Arc<dyn IndexingComponents>,
-        surroundings: Arc<IndexingEnvironment>,
+        environment: Arc<IndexingEnvironment>,
     ) -> Result<SchemaScripts, Vec<Error>> {
-        SchemaScripts::compile_for(schema, components, surroundings, true)
+        SchemaScripts::compile_for(schema, components, environment, true)
     }
 
     fn compile_for(
         schema: &Arc<Schema>,
         components: Arc<dyn IndexingComponents>,
-        surroundings: Arc<IndexingEnvironment>,
+        environment: Arc<IndexingEnvironment>,
         is_active: bool,
     ) -> Result<SchemaScripts, Vec<Error>> {
         let (mut fields, mut errors) = (Vec::new(), Vec::new());
@@ -79,7 +79,7 @@ impl SchemaScripts {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Ok(SchemaScripts { schema: Arc::clone(schema), components, surroundings, fields })
+        Ok(SchemaScripts { schema: Arc::clone(schema), components, environment, fields })
     }
 
     /// True if there is nothing to run: documents are not changed.
@@ -97,7 +97,7 @@ impl SchemaScripts {
     /// # Errors
     /// [`Error::Document`] if a value cannot be converted; [`Error::Component`] if a component fails.
     pub fn run(&self, document: Document, caller: &IndexingCaller) -> Result<Document, Error> {
-        self.run_those(document, caller, |_| true)
+        self.run_scripts(document, caller, |_| true)
     }
 
     /// Returns the document, to which `update` has been applied, with the values set by statements that read
@@ -118,10 +118,12 @@ impl SchemaScripts {
                 changed.extend(of.outputs.iter().map(String::as_str));
             }
         }
-        self.run_those(document, caller, |of| of.inputs.iter().any(|input| changed.contains(input.as_str())))
+        self.run_scripts(document, caller, |of| {
+            of.inputs.iter().any(|input| changed.contains(input.as_str()))
+        })
     }
 
-    fn run_those(
+    fn run_scripts(
         &self,
         mut document: Document,
         caller: &IndexingCaller,
@@ -139,12 +141,12 @@ impl SchemaScripts {
         let mut execution = ScriptExecution {
             schema: &self.schema,
             components: &*self.components,
-            surroundings: &self.surroundings,
+            environment: &self.environment,
             document: &document,
             outputs: Vec::new(),
             variables: HashMap::new(),
             language: None,
-            made: ComponentResults::default(),
+            results: ComponentResults::default(),
             caller,
         };
         for of in self.fields.iter().filter(|of| wanted(of)) {

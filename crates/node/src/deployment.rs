@@ -144,14 +144,14 @@ impl CompiledApplication {
             && languages.len() == configured.language_models.len()
             && embedders.len() == configured.embedders.len();
         let components = Arc::new(ApplicationComponents::new(embedders, generators, complete));
-        let surroundings = Arc::new(IndexingEnvironment::new(
+        let environment = Arc::new(IndexingEnvironment::new(
             Arc::new(SystemClock),
             millrace_env::host_name(),
             now.as_nanos() as u64,
         ));
         let mut compiler = DocumentTypeCompiler {
             components: Arc::clone(&components),
-            surroundings,
+            environment,
             models: RankModels::new(models, &application),
             is_active,
             blamed: BTreeSet::new(),

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
-use millrace_document::json::{FeedPosition, split_place};
+use millrace_document::json::{FeedPosition, split_position};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -400,7 +400,7 @@ impl OperationAnswer {
             return OperationAnswer { status, message: String::new(), ignored: answer.is_ignored(), place };
         }
         let message = answer.message();
-        match split_place(&message) {
+        match split_position(&message) {
             Some((reason, line, column)) => {
                 let place = place.within(json, line, column);
                 OperationAnswer { status, message: reason.to_owned(), ignored: false, place }

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use serde::Deserialize;
 
 use super::failure::reason;
+use super::feed_position::FeedPosition;
 use super::nesting::DEPTH;
-use super::place::FeedPosition;
 use crate::{DocumentId, Error, OperationKind};
 
 /// Default maximum size of one operation in bytes; [`FeedReader::with_limit`] overrides it.

@@ -110,7 +110,7 @@ fn a_place_within_an_operation_is_one_in_the_feed() {
     #[track_caller]
     fn check(feed: &str, begin: &str, told: &str, expected: &str) {
         let at = feed.find(begin).expect("it is in the feed");
-        let (reason, line, column) = json::split_place(told).expect("it says where");
+        let (reason, line, column) = json::split_position(told).expect("it says where");
         let place = FeedPosition::default().after(&feed.as_bytes()[..at]);
         let within = place.within(&feed.as_bytes()[at..feed.len() - 1], line, column);
         assert_eq!(format!("{reason}: {within}"), expected);
@@ -120,13 +120,13 @@ fn a_place_within_an_operation_is_one_in_the_feed() {
     check(feed, "{\"æ", "no (good) (line 1, column 8)", "no (good): line 2, column 9");
     check(feed, "{\"æ", "no (line 2, column 7)", "no: line 3, column 7");
     check(feed, "{\"æ", "no (line 9, column 9)", "no: line 3, column 9");
-    assert_eq!(json::split_place("no (line 1)"), None);
+    assert_eq!(json::split_position("no (line 1)"), None);
     let year = DocumentField { name: "year".into(), data_type: DataType::Int };
     let music = DocumentType::new("music", vec![year]);
     let id = DocumentId::parse("id:mine:music:g=me:1").expect("an id");
     let body = b"{\"fields\": {\n\"year\": \"x\"}}";
     let error = json::parse(body, OperationKind::Put, id, &music, ParseOptions::default());
     let error = error.expect_err("no number").to_string();
-    let (reason, line, _) = json::split_place(&error).expect("it says where");
+    let (reason, line, _) = json::split_position(&error).expect("it says where");
     assert!(reason.starts_with("field 'year': ") && !reason.contains("(line") && line == 2, "{error}");
 }

@@ -151,8 +151,8 @@ impl IndexingComponents for LengthEmbedder {
 
 pub(crate) fn compile(schema: &Arc<Schema>) -> Result<SchemaScripts, String> {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000_000));
-    let surroundings = Arc::new(IndexingEnvironment::new(clock, "box", 1));
-    SchemaScripts::compile(schema, Arc::new(LengthEmbedder::default()), surroundings)
+    let environment = Arc::new(IndexingEnvironment::new(clock, "box", 1));
+    SchemaScripts::compile(schema, Arc::new(LengthEmbedder::default()), environment)
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 

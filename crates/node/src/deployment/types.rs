@@ -15,7 +15,7 @@ use crate::work::BlockBytes;
 /// Compiler of the document types of one application.
 pub(super) struct DocumentTypeCompiler<'a> {
     pub components: Arc<ApplicationComponents>,
-    pub surroundings: Arc<IndexingEnvironment>,
+    pub environment: Arc<IndexingEnvironment>,
     pub models: RankModels<'a>,
     /// True for an application that is active already: mistakes that earlier versions accepted are warnings.
     pub is_active: bool,
@@ -61,7 +61,7 @@ impl DocumentTypeCompiler<'_> {
         accepted: &mut AcceptedMistakes,
     ) -> Result<SchemaScripts, Vec<IndexingError>> {
         let compile = |compile: ScriptsCompiler| {
-            compile(schema, self.components.clone(), Arc::clone(&self.surroundings))
+            compile(schema, self.components.clone(), Arc::clone(&self.environment))
         };
         let scripts = compile(SchemaScripts::compile);
         if let (true, Err(errors)) = (self.is_active, &scripts)

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use millrace_access::WantedGroups;
 use millrace_cluster::SHORT_IDS;
-use millrace_document::json::{FeedPosition, ParseOptions, split_place};
+use millrace_document::json::{FeedPosition, ParseOptions, split_position};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
 use millrace_store::{DocumentWrite, ViewScope};
 use tokio::sync::mpsc;
@@ -398,7 +398,7 @@ impl FailedOperation {
     /// Moves a position in the operation `json`, at the end of the message, to the place in the stream.
     #[must_use]
     pub(super) fn within(mut self, json: &[u8]) -> Self {
-        if let Some((reason, line, column)) = split_place(&self.message) {
+        if let Some((reason, line, column)) = split_position(&self.message) {
             self.place = self.place.within(json, line, column);
             self.message = reason.to_owned();
         }

@@ -73,8 +73,8 @@ impl fmt::Display for FeedPosition {
 
 /// Splits line and column off the end of an [`Error`](crate::Error) message about JSON. Returns the rest of
 /// the message and the two numbers for [`FeedPosition::within`]; `None` if there is no position.
-pub fn split_place(message: &str) -> Option<(&str, usize, usize)> {
-    let (reason, place) = message.strip_suffix(')')?.rsplit_once(" (line ")?;
-    let (line, column) = place.split_once(", column ")?;
+pub fn split_position(message: &str) -> Option<(&str, usize, usize)> {
+    let (reason, position) = message.strip_suffix(')')?.rsplit_once(" (line ")?;
+    let (line, column) = position.split_once(", column ")?;
     Some((reason, line.parse().ok()?, column.parse().ok()?))
 }
