@@ -112,8 +112,8 @@ fn write(compact: &[u8], out: &mut [u8]) -> Option<()> {
     let header = &mut before_words[..64];
     header[..2].copy_from_slice(&[TOKENS, width as u8]);
     let counts = [documents, words, word_bytes, tokens, stems.ends.len() - 1, stemmed, stems.bytes.len()];
-    for (place, count) in header[4..].chunks_exact_mut(4).zip(counts) {
-        place.copy_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
+    for (target, count) in header[4..].chunks_exact_mut(4).zip(counts) {
+        target.copy_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
     }
     (end == rest.len()).then_some(())
 }
@@ -129,9 +129,9 @@ fn write_words(reader: &mut CompactReader<'_>, ends: &mut [u32], out: &mut [u8])
         }
         let middle = begin + shared;
         let near = out.get(before..).and_then(|from| from.first_chunk::<COPIED>()).copied();
-        if let (Some(near), Some(place)) = (near, out.get_mut(begin..begin + COPIED)) {
+        if let (Some(near), Some(target)) = (near, out.get_mut(begin..begin + COPIED)) {
             // What follows the shared bytes is replaced by the next ones.
-            place.copy_from_slice(&near);
+            target.copy_from_slice(&near);
         } else {
             out.get(..middle)?;
             out.copy_within(before..before + shared, begin);

@@ -124,9 +124,9 @@ pub fn join_values(
             None if !wanted => rows.clone().for_each(|_| builder.push(None)),
             column => {
                 let stored = column.map(|column| StoredValues::new(column, declared));
-                for (place, row) in rows.clone().enumerate() {
+                for (index, row) in rows.clone().enumerate() {
                     let own = stored.as_ref().map(|stored| stored.value(row)).transpose()?.flatten();
-                    push_value(&mut builder, own, field, overflow, at + place);
+                    push_value(&mut builder, own, field, overflow, at + index);
                 }
             }
         }

@@ -102,10 +102,10 @@ impl GroupTable {
         })
     }
 
-    fn plain(&mut self, place: PlainKey, key: &ExpressionDatum<'_>) -> u32 {
+    fn plain(&mut self, entry_key: PlainKey, key: &ExpressionDatum<'_>) -> u32 {
         let GroupTable { plain, parents, keys, .. } = self;
-        *plain.entry(place).or_insert_with(|| {
-            parents.push(place.0);
+        *plain.entry(entry_key).or_insert_with(|| {
+            parents.push(entry_key.0);
             keys.push(key.clone().into_owned());
             (keys.len() - 1) as u32
         })

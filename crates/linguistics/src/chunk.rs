@@ -82,11 +82,11 @@ fn cut(text: &str, target: usize) -> (usize, usize) {
     for (count, (at, c)) in text.char_indices().enumerate().take(target.saturating_add(after_target) + 1) {
         let near = count + before_target >= target && count > 0;
         if near && c.is_whitespace() {
-            let place = (at, count);
+            let boundary = (at, count);
             if matches!(before, '.' | '!' | '?' | '\n') {
-                sentence = nearer(sentence, place, target);
+                sentence = nearer(sentence, boundary, target);
             }
-            word = nearer(word, place, target);
+            word = nearer(word, boundary, target);
         }
         if count <= target.max(1) {
             plain = (at, count);
@@ -96,8 +96,8 @@ fn cut(text: &str, target: usize) -> (usize, usize) {
     sentence.or(word).unwrap_or(plain)
 }
 
-fn nearer(known: Option<(usize, usize)>, place: (usize, usize), target: usize) -> Option<(usize, usize)> {
-    known.filter(|known| known.1.abs_diff(target) <= place.1.abs_diff(target)).or(Some(place))
+fn nearer(known: Option<(usize, usize)>, boundary: (usize, usize), target: usize) -> Option<(usize, usize)> {
+    known.filter(|known| known.1.abs_diff(target) <= boundary.1.abs_diff(target)).or(Some(boundary))
 }
 
 #[cfg(test)]

@@ -38,17 +38,17 @@ impl CachedStemmer {
             if recent.is_empty() {
                 recent.resize(RECENT_WORDS, RememberedStems::default());
             }
-            let place = &mut recent[key.hash()];
-            if place.key != key {
+            let slot = &mut recent[key.hash()];
+            if slot.key != key {
                 let stemmer = stemmer();
                 let stem = stemmer.stem(word);
                 let Some(change) = StemChange::between(word, &stem) else {
                     *word = stem.into_owned();
                     return;
                 };
-                *place = RememberedStems { key, change };
+                *slot = RememberedStems { key, change };
             }
-            place.change.apply(word);
+            slot.change.apply(word);
         });
     }
 }

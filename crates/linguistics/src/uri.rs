@@ -78,7 +78,7 @@ pub(crate) fn words(text: &str, wanted: UriPart, mut emit: impl FnMut(Range<usiz
     }
 }
 
-/// Parts with the place where each begins, in order. The words before the first are those of the scheme; the
+/// Parts with the offset where each begins, in order. The words before the first are those of the scheme; the
 /// text after the last part is [`UriPart::All`], of no part.
 fn part_starts(text: &str) -> Vec<(UriPart, usize)> {
     let run = |from: usize, is_in: fn(char) -> bool| {

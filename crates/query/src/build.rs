@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use arguments::parse_number;
 pub(crate) use operators::{KILOMETRES_PER_DEGREE, kilometres, predicate_subqueries};
-pub use operators::{OPERATORS, OperatorPlace, YqlOperator};
+pub use operators::{OPERATORS, OperatorRole, YqlOperator};
 pub(crate) use order::sort_key;
 
 use crate::number_text::{self, NumberText};

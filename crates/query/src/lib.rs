@@ -27,7 +27,7 @@ mod text_size;
 mod yql;
 
 pub use brief::BriefItem;
-pub use build::{OPERATORS, OperatorPlace, YqlOperator};
+pub use build::{OPERATORS, OperatorRole, YqlOperator};
 pub use duration::duration;
 pub use embed::EmbedCall;
 pub use encoding::double_encoded;

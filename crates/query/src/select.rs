@@ -5,7 +5,7 @@ mod grouping;
 use serde_json::{Map, Value};
 
 use crate::syntax::{NumberComparison, SyntaxFault, SyntaxForm, SyntaxNode};
-use crate::{Error, OPERATORS, OperatorPlace, QueryNumber, YqlOperator};
+use crate::{Error, OPERATORS, OperatorRole, QueryNumber, YqlOperator};
 
 pub(crate) use grouping::requests as grouping_requests;
 
@@ -179,7 +179,7 @@ impl SelectReader {
             }
             Value::Object(entries) => {
                 let is_operator = |name: &str| {
-                    let of_terms = |operator: &YqlOperator| operator.place == OperatorPlace::Term;
+                    let of_terms = |operator: &YqlOperator| operator.role == OperatorRole::Term;
                     name == "not"
                         || OPERATORS.iter().any(|operator| of_terms(operator) && operator.name == name)
                 };

@@ -79,8 +79,8 @@ fn push_address(text: &mut String, tensor: &Tensor, subspace: usize, index: usiz
     let mut labels = tensor.labels(subspace).iter();
     let mut stride = tensor.tensor_type().dense_size();
     text.push('{');
-    for (place, dimension) in tensor.tensor_type().dimensions().iter().enumerate() {
-        if place > 0 {
+    for (at, dimension) in tensor.tensor_type().dimensions().iter().enumerate() {
+        if at > 0 {
             text.push(',');
         }
         text.push_str(&dimension.name);
@@ -102,10 +102,10 @@ fn push_address(text: &mut String, tensor: &Tensor, subspace: usize, index: usiz
 
 /// Appends a label, in quotes where it is no plain word.
 fn push_label(text: &mut String, label: &str) {
-    let is_plain = label.chars().enumerate().all(|(place, character)| match character {
+    let is_plain = label.chars().enumerate().all(|(index, character)| match character {
         '_' | '@' => true,
-        '-' => place == 0,
-        '$' => place > 0,
+        '-' => index == 0,
+        '$' => index > 0,
         other => other.is_ascii_alphanumeric(),
     });
     if is_plain && !label.is_empty() {

@@ -134,7 +134,7 @@ impl<'t> SelectionParser<'t> {
         };
         let left = self.operand(left)?;
         let left_text = self.last_text.clone();
-        let place = self.cursor.offset();
+        let offset = self.cursor.offset();
         let right = self.sum()?;
         let right = self.operand(right)?;
         self.note_id_literal(&left, left_text, operator, &right);
@@ -145,7 +145,7 @@ impl<'t> SelectionParser<'t> {
                     // The last line holds the reason, below a drawing of the position.
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                    self.fail_at(place, &format!("{pattern:?} is not a regular expression: {reason}"))
+                    self.fail_at(offset, &format!("{pattern:?} is not a regular expression: {reason}"))
                 })?)
             }
             _ => None,
@@ -226,7 +226,7 @@ impl<'t> SelectionParser<'t> {
         part: fn(&mut Self) -> Result<ParsedPart, Error>,
         operators: &[(&str, SelectionArithmetic)],
     ) -> Result<ParsedPart, Error> {
-        let place = self.cursor.offset();
+        let offset = self.cursor.offset();
         let mut left = part(self)?;
         while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.cursor.take(symbol)) {
             self.count_operator()?;
@@ -234,7 +234,7 @@ impl<'t> SelectionParser<'t> {
             let right = self.operand(right)?;
             left = ParsedPart::Operand(
                 SelectionOperand::Arithmetic(*operator, Box::new(first), Box::new(right)),
-                place,
+                offset,
             );
         }
         Ok(left)
@@ -242,7 +242,7 @@ impl<'t> SelectionParser<'t> {
 
     fn value(&mut self) -> Result<ParsedPart, Error> {
         self.cursor.skip_blanks();
-        let place = self.cursor.offset();
+        let offset = self.cursor.offset();
         let mut parsed = if self.cursor.take("(") {
             self.deeper()?;
             let inner = self.or()?;
@@ -250,12 +250,12 @@ impl<'t> SelectionParser<'t> {
             self.expect(")")?;
             inner
         } else {
-            ParsedPart::Operand(self.plain_value()?, place)
+            ParsedPart::Operand(self.plain_value()?, offset)
         };
         while let Some(function) = self.function()? {
             self.count_operator()?;
             let inner = self.operand(parsed)?;
-            parsed = ParsedPart::Operand(SelectionOperand::Call(function, Box::new(inner)), place);
+            parsed = ParsedPart::Operand(SelectionOperand::Call(function, Box::new(inner)), offset);
         }
         Ok(parsed)
     }
@@ -299,7 +299,7 @@ impl<'t> SelectionParser<'t> {
         }
         self.cursor.skip(1);
         self.cursor.skip_blanks();
-        let place = self.cursor.offset();
+        let offset = self.cursor.offset();
         let field = self.name();
         if field.is_empty() {
             return Err(self.fail(&format!("expected a field after '{name}.'")));
@@ -308,7 +308,7 @@ impl<'t> SelectionParser<'t> {
             if field == "version" {
                 return Ok(SelectionOperand::Version(name.to_owned()));
             }
-            self.cursor.go_to(place);
+            self.cursor.go_to(offset);
             return Err(self.fail(&format!("a document type has version(), not {field}()")));
         }
         let steps = self.steps()?;
@@ -451,16 +451,16 @@ impl<'t> SelectionParser<'t> {
                     pattern: None,
                 })))
             }
-            ParsedPart::Operand(_, place) => {
-                Err(self.fail_at(place, "expected a comparison, got a value alone"))
+            ParsedPart::Operand(_, offset) => {
+                Err(self.fail_at(offset, "expected a comparison, got a value alone"))
             }
         }
     }
 
     fn operand(&self, parsed: ParsedPart) -> Result<SelectionOperand, Error> {
         match parsed {
-            ParsedPart::Operand(SelectionOperand::Type(name), place) => Err(self
-                .fail_at(place, &format!("expected a value; write {name}.field, or \"{name}\" for a text"))),
+            ParsedPart::Operand(SelectionOperand::Type(name), offset) => Err(self
+                .fail_at(offset, &format!("expected a value; write {name}.field, or \"{name}\" for a text"))),
             ParsedPart::Operand(operand, _) => Ok(operand),
             ParsedPart::Condition(_) => Err(self.fail("expected a value, got a condition")),
         }

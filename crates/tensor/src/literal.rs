@@ -329,10 +329,10 @@ impl<'t> LiteralParser<'t> {
 
 /// Brings the cells of one subspace from the written order into that of the type.
 fn in_type_order(written: &TensorCells, order: &WrittenOrder) -> TensorCells {
-    let mut places: Vec<(usize, usize)> = (0..written.len()).map(|at| (order.cell(at), at)).collect();
-    places.sort_unstable();
+    let mut order_of_cells: Vec<(usize, usize)> = (0..written.len()).map(|at| (order.cell(at), at)).collect();
+    order_of_cells.sort_unstable();
     let mut cells = TensorCells::with_capacity(written.cell_type(), written.len());
-    for (_, at) in places {
+    for (_, at) in order_of_cells {
         // It was a cell of this type before.
         let _ = cells.try_push(written.get(at));
     }

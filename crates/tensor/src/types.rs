@@ -238,8 +238,8 @@ impl WrittenOrder {
             .map(|part| part.split(['{', '[', ')']).next().unwrap_or_default().trim())
             .collect();
         let order = |of_type: Vec<&str>| {
-            let place = |name: &&str| of_type.iter().position(|known| known == name);
-            written.iter().filter_map(place).collect()
+            let position = |name: &&str| of_type.iter().position(|known| known == name);
+            written.iter().filter_map(position).collect()
         };
         WrittenOrder {
             mapped: order(tensor_type.mapped().map(|dimension| dimension.name.as_str()).collect()),
@@ -251,15 +251,15 @@ impl WrittenOrder {
     /// Puts labels that are in the written order into the order of the type.
     pub fn labels(&self, written: &[String]) -> Vec<String> {
         let mut labels = written.to_vec();
-        for (label, place) in written.iter().zip(&self.mapped) {
-            labels[*place].clone_from(label);
+        for (label, dimension) in written.iter().zip(&self.mapped) {
+            labels[*dimension].clone_from(label);
         }
         labels
     }
 
     /// Sizes of the indexed dimensions as written.
     pub fn written_sizes(&self) -> Vec<usize> {
-        self.indexed.iter().map(|place| self.sizes[*place]).collect()
+        self.indexed.iter().map(|dimension| self.sizes[*dimension]).collect()
     }
 
     /// Index in a subspace of the cell that has this index where the last written dimension varies fastest.
@@ -268,9 +268,9 @@ impl WrittenOrder {
             return written;
         }
         let mut indexes = vec![0; self.sizes.len()];
-        for place in self.indexed.iter().rev() {
-            indexes[*place] = written % self.sizes[*place];
-            written /= self.sizes[*place];
+        for dimension in self.indexed.iter().rev() {
+            indexes[*dimension] = written % self.sizes[*dimension];
+            written /= self.sizes[*dimension];
         }
         indexes.iter().zip(&self.sizes).fold(0, |cell, (index, size)| cell * size + index)
     }

@@ -9,7 +9,7 @@ use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 impl ItemBuilder<'_> {
     /// Latitude and longitude of two arguments, which come in this order unless their texts have points of
     /// the compass that say otherwise.
-    pub(super) fn place(&self, first: &SyntaxNode, second: &SyntaxNode) -> Built<(f64, f64)> {
+    pub(super) fn coordinates(&self, first: &SyntaxNode, second: &SyntaxNode) -> Built<(f64, f64)> {
         let one = self.degrees(first, GlobeAxis::Latitude)?;
         let other = self.degrees(second, GlobeAxis::Longitude)?;
         match (one, other) {

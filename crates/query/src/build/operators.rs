@@ -24,8 +24,8 @@ const MANY: usize = usize::MAX;
 pub struct YqlOperator {
     /// Name; case is ignored.
     pub name: &'static str,
-    /// Permitted position.
-    pub place: OperatorPlace,
+    /// Role of its calls.
+    pub role: OperatorRole,
     /// Number of arguments.
     pub arity: RangeInclusive<usize>,
     /// Example of its use.
@@ -35,12 +35,12 @@ pub struct YqlOperator {
     code: Code,
 }
 
-/// Permitted position of an operator.
+/// Role of the calls of an operator in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperatorPlace {
-    /// A condition.
+pub enum OperatorRole {
+    /// A condition by itself.
     Condition,
-    /// After `field contains`.
+    /// The operand of `field contains`.
     Term,
 }
 
@@ -56,10 +56,10 @@ struct OperatorCall<'a> {
     scope: &'a AnnotationScope<'a>,
 }
 
-/// Table rows: name, place, arity, example, description, code.
+/// Table rows: name, role, arity, example, description, code.
 macro_rules! operators {
-    ($($name:literal, $place:ident, $arity:expr, $example:literal, $doc:literal, $code:expr;)*) => {
-        &[$(YqlOperator { name: $name, place: OperatorPlace::$place, arity: $arity, example: $example, doc: $doc, code: $code }),*]
+    ($($name:literal, $role:ident, $arity:expr, $example:literal, $doc:literal, $code:expr;)*) => {
+        &[$(YqlOperator { name: $name, role: OperatorRole::$role, arity: $arity, example: $example, doc: $doc, code: $code }),*]
     };
 }
 
@@ -115,17 +115,17 @@ pub static OPERATORS: &[YqlOperator] = operators! {
 };
 
 /// Names of the operators for a position, as part of a sentence.
-fn names(place: OperatorPlace) -> String {
+fn names(role: OperatorRole) -> String {
     let names: Vec<&str> =
-        OPERATORS.iter().filter(|operator| operator.place == place).map(|operator| operator.name).collect();
+        OPERATORS.iter().filter(|operator| operator.role == role).map(|operator| operator.name).collect();
     match names.split_last() {
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
         None => String::new(),
     }
 }
 
-fn operator(name: &str, place: OperatorPlace) -> Option<&'static YqlOperator> {
-    OPERATORS.iter().find(|operator| operator.place == place && operator.name.eq_ignore_ascii_case(name))
+fn operator(name: &str, role: OperatorRole) -> Option<&'static YqlOperator> {
+    OPERATORS.iter().find(|operator| operator.role == role && operator.name.eq_ignore_ascii_case(name))
 }
 
 impl ItemBuilder<'_> {
@@ -180,8 +180,8 @@ impl ItemBuilder<'_> {
         arguments: &[SyntaxNode],
         scope: &AnnotationScope<'_>,
     ) -> Built<QueryItem> {
-        let Some(operator) = operator(name, OperatorPlace::Term) else {
-            let known = names(OperatorPlace::Term);
+        let Some(operator) = operator(name, OperatorRole::Term) else {
+            let known = names(OperatorRole::Term);
             return Err(SyntaxFault::new(
                 at,
                 format!("'{name}' is not a function of text; there are {known}"),
@@ -198,15 +198,15 @@ impl ItemBuilder<'_> {
         arguments: &[SyntaxNode],
         scope: &AnnotationScope<'_>,
     ) -> Built<QueryItem> {
-        match operator(name, OperatorPlace::Condition) {
+        match operator(name, OperatorRole::Condition) {
             Some(operator) => self.apply(&OperatorCall { operator, at, field: "", arguments, scope }),
             None if scope.in_element => self.term_function("", at, name, arguments, scope),
-            None if operator(name, OperatorPlace::Term).is_some() => Err(SyntaxFault::new(
+            None if operator(name, OperatorRole::Term).is_some() => Err(SyntaxFault::new(
                 at,
                 format!("{name}(…) needs a field; for example: title contains {name}(\"word\")"),
             )),
             None => {
-                let known = names(OperatorPlace::Condition);
+                let known = names(OperatorRole::Condition);
                 Err(SyntaxFault::new(at, format!("no operator '{name}'; there are {known}")))
             }
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use millrace_grouping::FORMS;
 use millrace_indexing::indexing_keywords;
-use millrace_query::{OPERATORS, OperatorPlace};
+use millrace_query::{OPERATORS, OperatorRole};
 use millrace_schema::{SchemaBlock, ServiceBlock};
 
 /// A row: the declared item, its syntax, its description.
@@ -60,15 +60,15 @@ fn functions_of_expressions() {
 
 #[test]
 fn operators_of_yql() {
-    let of = |place: OperatorPlace| -> Vec<Row> {
-        let operators = OPERATORS.iter().filter(|operator| operator.place == place);
+    let of = |role: OperatorRole| -> Vec<Row> {
+        let operators = OPERATORS.iter().filter(|operator| operator.role == role);
         operators.map(|row| (row.name.to_owned(), row.example.to_owned(), row.doc.to_owned())).collect()
     };
     let about = "The operators that are written as functions. Beside them there are `contains`, `matches`, `in`, `=`, `<`, `>`, `<=`, `>=`, \
                  `and`, `or` and `!`.";
     let sections = [
-        ("Conditions", of(OperatorPlace::Condition)),
-        ("After `field contains`, or in the place of a term", of(OperatorPlace::Term)),
+        ("Conditions", of(OperatorRole::Condition)),
+        ("After `field contains`, or in the place of a term", of(OperatorRole::Term)),
     ];
     check("operators.md", &page("Operators of YQL", about, &sections));
 }

@@ -71,8 +71,8 @@ impl GroupSources {
             }
             first_part += source.chunks.len();
         }
-        let mut index = 0..;
-        self.tail.retain(|_| index.next().is_some_and(|index| !outdated.contains(&index)));
+        let mut tail_rows = 0..;
+        self.tail.retain(|_| tail_rows.next().is_some_and(|row| !outdated.contains(&row)));
         Ok(())
     }
 

@@ -79,8 +79,8 @@ pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
 
 /// `geoBoundingBox(place, south, west, north, east)`
 pub(super) fn geo_bounding_box(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    let (south, west) = builder.place(&call.arguments[1], &call.arguments[2])?;
-    let (north, east) = builder.place(&call.arguments[3], &call.arguments[4])?;
+    let (south, west) = builder.coordinates(&call.arguments[1], &call.arguments[2])?;
+    let (north, east) = builder.coordinates(&call.arguments[3], &call.arguments[4])?;
     let corners = [south, west, north, east];
     let field = builder.field(&call.arguments[0])?.0.to_owned();
     Ok(QueryItem::GeoBoundingBox { field, corners, annotations: builder.annotations(call.scope)? })
@@ -182,7 +182,7 @@ pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
             format!("{radius:?} is not a radius; {units}; for example: {}", call.operator.example),
         )
     })?;
-    let (latitude, longitude) = builder.place(&call.arguments[1], &call.arguments[2])?;
+    let (latitude, longitude) = builder.coordinates(&call.arguments[1], &call.arguments[2])?;
     Ok(QueryItem::GeoLocation {
         field: builder.field(&call.arguments[0])?.0.to_owned(),
         latitude,
