@@ -10,8 +10,8 @@ use millrace_expression::{
     ParsedExpression,
 };
 use millrace_schema::{
-    InputType, OnnxModelConfig, PackageFindings, RankProfile, Schema, SchemaConstant, SourcePosition,
-    SourcedText, UnusableParts,
+    InputType, InvalidNames, OnnxModelConfig, PackageFindings, RankProfile, Schema, SchemaConstant,
+    SourcePosition, SourcedText,
 };
 use millrace_tensor::json::TensorSeed;
 use millrace_tensor::{Tensor, TensorType};
@@ -58,7 +58,7 @@ pub(crate) struct ProfileCompiler<'a> {
     /// File of the model that could not be read.
     failed_file: RefCell<Option<String>>,
     /// Functions that cannot be parsed, and their callers.
-    broken: UnusableParts,
+    invalid: InvalidNames,
 }
 
 impl<'a> ProfileCompiler<'a> {
@@ -81,7 +81,7 @@ impl<'a> ProfileCompiler<'a> {
             steps: RefCell::default(),
             open: RefCell::default(),
             failed_file: RefCell::default(),
-            broken: UnusableParts::default(),
+            invalid: InvalidNames::default(),
         };
         for (name, function) in &profile.functions {
             compiler.declare(name, &function.parameters, &function.body, errors);
@@ -100,7 +100,7 @@ impl<'a> ProfileCompiler<'a> {
                 compiler.declare(name, &[], text, errors);
             }
         }
-        compiler.pass_over();
+        compiler.mark_dependents();
         compiler
     }
 
@@ -117,21 +117,21 @@ impl<'a> ProfileCompiler<'a> {
                 self.functions.insert(name.to_owned(), declared);
             }
             Err(error) => {
-                self.broken.add(name);
+                self.invalid.add(name);
                 errors.push(error);
             }
         }
     }
 
-    /// Marks functions that call a broken function as broken.
-    fn pass_over(&mut self) {
+    /// Marks functions that call an invalid function as invalid.
+    fn mark_dependents(&mut self) {
         let functions = &self.setup.profile.functions;
-        let calls = |name: &str, broken: &UnusableParts| {
-            !broken.has(name)
-                && functions.get(name).is_some_and(|function| broken.is_in(&function.body.value))
+        let calls = |name: &str, invalid: &InvalidNames| {
+            !invalid.has(name)
+                && functions.get(name).is_some_and(|function| invalid.is_in(&function.body.value))
         };
-        while let Some(name) = functions.keys().find(|name| calls(name, &self.broken)) {
-            self.broken.add(name);
+        while let Some(name) = functions.keys().find(|name| calls(name, &self.invalid)) {
+            self.invalid.add(name);
         }
     }
 
@@ -140,7 +140,7 @@ impl<'a> ProfileCompiler<'a> {
         Error::Profile { place, profile, file, reason: reason.into() }
     }
 
-    /// Runs `compile` on a text and reports its error in `errors`. Texts that use a broken function are
+    /// Runs `compile` on a text and reports its error in `errors`. Texts that use an invalid function are
     /// skipped.
     pub fn attempt<T>(
         &self,
@@ -148,7 +148,7 @@ impl<'a> ProfileCompiler<'a> {
         errors: &mut Vec<Error>,
         compile: impl FnOnce(&Self, &SourcedText<String>) -> Result<T, Error>,
     ) -> Option<T> {
-        if self.broken.is_in(&text.value) {
+        if self.invalid.is_in(&text.value) {
             return None;
         }
         match compile(self, text) {
@@ -386,13 +386,13 @@ impl<'a> ProfileCompiler<'a> {
 
 /// Checks all constants of a schema, also those that no expression uses. Reports constants that are not a
 /// value of their type, and returns their names.
-pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> UnusableParts {
-    let mut broken = UnusableParts::default();
+pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> InvalidNames {
+    let mut invalid = InvalidNames::default();
     for (name, constant) in &schema.constants {
         if let InputType::Tensor(declared) = &constant.constant_type
             && let Err(error) = parse_constant(&constant.value.value, declared)
         {
-            broken.add(name);
+            invalid.add(name);
             findings.report(Error::Constant {
                 place: constant.value.place.clone(),
                 name: name.clone(),
@@ -401,7 +401,7 @@ pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> Unusa
             });
         }
     }
-    broken
+    invalid
 }
 
 /// Expansion of `reciprocal_rank_fusion(a,b,…)`: the sum of the reciprocal ranks.

@@ -43,7 +43,7 @@ impl RuleBases {
     /// files in `rules/` cause a warning. An invalid rule base is omitted, and so are those that include it.
     pub fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut PackageFindings) -> Self {
         let mut parsed = BTreeMap::new();
-        let mut broken = BTreeSet::new();
+        let mut invalid = BTreeSet::new();
         for (path, bytes) in files {
             let Some(file) = path.strip_prefix(FOLDER) else { continue };
             let Some(name) = file.strip_suffix(SUFFIX).filter(|name| !name.contains('/')) else {
@@ -53,10 +53,10 @@ impl RuleBases {
             let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()));
             match findings.ok_or_report(text.and_then(|text| parser::parse(path, name, text))) {
                 Some(file) => drop(parsed.insert(name.to_owned(), file)),
-                None => drop(broken.insert(name.to_owned())),
+                None => drop(invalid.insert(name.to_owned())),
             }
         }
-        pass_over(&mut parsed, &mut broken);
+        remove_dependents(&mut parsed, &mut invalid);
         let default = findings.ok_or_report(default_of(&parsed)).flatten();
         let settings: Vec<(String, bool, Option<String>)> =
             parsed.values().map(|file| (file.name.clone(), file.stemming, file.language.clone())).collect();
@@ -119,13 +119,13 @@ fn not_utf8(path: &str, bytes: &[u8], valid: usize) -> Error {
     Error::Syntax { place, reason: "the line is not UTF-8: save the file in UTF-8".to_owned() }
 }
 
-/// Removes rule bases that include a broken one, transitively.
-fn pass_over(files: &mut BTreeMap<String, RuleFile>, broken: &mut BTreeSet<String>) {
+/// Removes rule bases that include an invalid one, transitively.
+fn remove_dependents(files: &mut BTreeMap<String, RuleFile>, invalid: &mut BTreeSet<String>) {
     let lacks =
-        |file: &&RuleFile, broken: &BTreeSet<String>| file.includes().any(|base| broken.contains(base));
-    while let Some(name) = files.values().find(|file| lacks(file, broken)).map(|file| file.name.clone()) {
+        |file: &&RuleFile, invalid: &BTreeSet<String>| file.includes().any(|base| invalid.contains(base));
+    while let Some(name) = files.values().find(|file| lacks(file, invalid)).map(|file| file.name.clone()) {
         files.remove(&name);
-        broken.insert(name);
+        invalid.insert(name);
     }
 }
 

@@ -15,8 +15,8 @@ use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
     EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType,
-    LanguageModelConfig, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles, Schema,
-    SearchChain, SignificanceModels, SourceTarget, UnusableParts, ValidationOverride,
+    InvalidNames, LanguageModelConfig, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles,
+    Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -218,7 +218,7 @@ impl Application {
 /// declare them. If the types are unknown (`None`), rank profiles with query features cannot be validated.
 fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorType>>) {
     let Some(features) = features else {
-        let mut unknown = UnusableParts::default();
+        let mut unknown = InvalidNames::default();
         unknown.add("query");
         Arc::make_mut(schema).rank_profiles.retain(|_, profile| !profile.depends_on(&unknown));
         return;
@@ -440,14 +440,14 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
         let text = xml::text(path, bytes);
         let schema = text.and_then(|text| parse::schema_file(path, text, &mut findings.warnings));
         let Some(schema) = findings.ok_or_report(schema) else {
-            declared.broken.add(name);
+            declared.invalid.add(name);
             continue;
         };
         if schema.name.value != name {
             let (place, own) = (schema.name.place.clone(), &schema.name.value);
             let reason = format!("schema '{own}' lies in {path}: name the file {own}.sd");
             findings.report(Error::Invalid { place, reason });
-            declared.broken.add(name);
+            declared.invalid.add(name);
             // A second schema with this name would only be reported again.
             if files.contains_key(&format!("schemas/{own}.sd")) {
                 continue;
@@ -462,13 +462,13 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
         let text = xml::text(path, bytes);
         let profile = text.and_then(|text| parse::profile_file(path, text, &mut findings.warnings));
         let Some(profile) = findings.ok_or_report(profile) else {
-            let unread = declared.broken_profiles.entry(owner.to_owned()).or_default();
+            let unread = declared.invalid_profiles.entry(owner.to_owned()).or_default();
             unread.add_words(&String::from_utf8_lossy(bytes));
             continue;
         };
         match declared.schemas.iter_mut().find(|schema| schema.name.value == owner) {
             Some(schema) => schema.profiles.push(profile),
-            None if declared.broken.has(owner) => {}
+            None if declared.invalid.has(owner) => {}
             None => {
                 let known = declared.schemas.iter().map(|schema| schema.name.value.as_str());
                 let hint = did_you_mean(owner, known);

@@ -68,7 +68,7 @@ pub use language::{
     FieldGenerator, InvalidAnswerPolicy, LanguageChain, LanguageModelConfig, PromptTemplate, SearchChain,
 };
 pub use millrace_linguistics::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, UriPart, did_you_mean};
-pub use mistakes::{PackageFindings, PackageMistake, PackageMistakes, UnusableParts};
+pub use mistakes::{InvalidNames, PackageFindings, PackageMistake, PackageMistakes};
 pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;
 pub use parse::{SchemaBlock, SchemaKeyword, schema_blocks};

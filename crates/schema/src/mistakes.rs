@@ -124,9 +124,9 @@ impl PackageFindings {
 /// Names of invalid parts. A part that refers to one of them depends on it and is skipped, so that
 /// consequential errors are not reported.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UnusableParts(BTreeSet<String>);
+pub struct InvalidNames(BTreeSet<String>);
 
-impl UnusableParts {
+impl InvalidNames {
     /// Adds the name of an invalid part.
     pub fn add(&mut self, name: impl Into<String>) {
         self.0.insert(name.into());
@@ -152,7 +152,7 @@ impl UnusableParts {
     }
 
     /// Adds the names in `other`.
-    pub(crate) fn extend(&mut self, other: &UnusableParts) {
+    pub(crate) fn extend(&mut self, other: &InvalidNames) {
         self.0.extend(other.0.iter().cloned());
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use millrace_tensor::TensorType;
 
-use crate::{OnnxModelConfig, SchemaConstant, SourcePosition, UnusableParts};
+use crate::{InvalidNames, OnnxModelConfig, SchemaConstant, SourcePosition};
 
 /// Text of another language with its location.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +64,7 @@ pub struct RankProfile {
 
 impl RankProfile {
     /// True if one of its expressions refers to an invalid part.
-    pub fn depends_on(&self, broken: &UnusableParts) -> bool {
+    pub fn depends_on(&self, invalid: &InvalidNames) -> bool {
         let functions = self.functions.values().map(|function| &function.body);
         let phases = [&self.first_phase, &self.second_phase, &self.global_phase];
         let phases = phases.into_iter().filter_map(|phase| phase.expression.as_ref());
@@ -72,7 +72,7 @@ impl RankProfile {
         let inputs =
             self.onnx_models.values().flat_map(|model| model.inputs.iter().map(|(_, source)| source));
         let mut texts = functions.chain(phases).chain(features.into_iter().flatten()).chain(inputs);
-        texts.any(|text| broken.is_in(&text.value))
+        texts.any(|text| invalid.is_in(&text.value))
     }
 }
 

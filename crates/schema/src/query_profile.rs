@@ -90,7 +90,7 @@ impl QueryProfiles {
     /// omitted, and so are those that use them. The second value is true if no type was omitted.
     pub(crate) fn read(files: &BTreeMap<String, Vec<u8>>, findings: &mut PackageFindings) -> (Self, bool) {
         let mut all = QueryProfiles::default();
-        let (mut broken, mut broken_types) = (LeftOut::default(), LeftOut::default());
+        let (mut invalid_profiles, mut invalid_types) = (InvalidIds::default(), InvalidIds::default());
         let of_profiles = files
             .iter()
             .filter_map(|(path, bytes)| Some((path, path.strip_prefix(DIRECTORY)?, bytes)))
@@ -99,57 +99,58 @@ impl QueryProfiles {
             let (read, left_out) = if name.starts_with("types/") {
                 let read = types::read(path, bytes)
                     .and_then(|(id, read)| insert(&mut all.types, id, read, |read| &read.place));
-                (read, &mut broken_types)
+                (read, &mut invalid_types)
             } else {
                 let read = read::read(path, bytes)
                     .and_then(|(id, read)| insert(&mut all.profiles, id, read, |read| &read.place));
-                (read, &mut broken)
+                (read, &mut invalid_profiles)
             };
             if findings.ok_or_report(read).is_none() {
                 left_out.add_file(name, bytes);
             }
         }
-        all.pass_over(&mut broken, &mut broken_types);
+        all.remove_dependents(&mut invalid_profiles, &mut invalid_types);
         for of in all.types.values() {
             let mut way = Vec::new();
-            if findings.ok_or_report(all.check_type(of, &broken_types.names, &mut way, &mut 0)).is_none() {
-                broken_types.names.extend(way);
+            if findings.ok_or_report(all.check_type(of, &invalid_types.names, &mut way, &mut 0)).is_none() {
+                invalid_types.names.extend(way);
             }
         }
-        all.pass_over(&mut broken, &mut broken_types);
+        all.remove_dependents(&mut invalid_profiles, &mut invalid_types);
         for profile in all.profiles.values() {
             let mut way = Vec::new();
-            if findings.ok_or_report(all.check(profile, &broken.names, &mut way, &mut 0)).is_none() {
-                broken.names.extend(way);
+            if findings.ok_or_report(all.check(profile, &invalid_profiles.names, &mut way, &mut 0)).is_none()
+            {
+                invalid_profiles.names.extend(way);
             }
         }
-        all.pass_over(&mut broken, &mut broken_types);
+        all.remove_dependents(&mut invalid_profiles, &mut invalid_types);
         for profile in all.profiles.values() {
             all.check_types_of_values(profile, findings);
             all.check_substitutions(profile, findings);
         }
-        (all, broken_types.is_empty())
+        (all, invalid_types.is_empty())
     }
 
     /// Removes profiles and types that use an omitted one, transitively.
-    fn pass_over(&mut self, broken: &mut LeftOut, broken_types: &mut LeftOut) {
+    fn remove_dependents(&mut self, invalid_profiles: &mut InvalidIds, invalid_types: &mut InvalidIds) {
         while let Some(id) = self.types.iter().find_map(|(id, of)| {
-            let lacks = |name: &str| broken_types.has(name) && self.type_named(name).is_none();
-            (broken_types.names.contains(&id.name) || of.references().any(lacks)).then(|| id.clone())
+            let lacks = |name: &str| invalid_types.has(name) && self.type_named(name).is_none();
+            (invalid_types.names.contains(&id.name) || of.references().any(lacks)).then(|| id.clone())
         }) {
             self.types.remove(&id);
-            broken_types.names.insert(id.name);
+            invalid_types.names.insert(id.name);
         }
         while let Some(id) = self.profiles.iter().find_map(|(id, profile)| {
-            let lacks = |name: &str| broken.has(name) && self.profile(name).is_none();
-            let lacks_type = |name: &String| broken_types.has(name) && self.type_named(name).is_none();
-            let is_left_out = broken.names.contains(&id.name)
+            let lacks = |name: &str| invalid_profiles.has(name) && self.profile(name).is_none();
+            let lacks_type = |name: &String| invalid_types.has(name) && self.type_named(name).is_none();
+            let is_left_out = invalid_profiles.names.contains(&id.name)
                 || profile.references().any(lacks)
                 || profile.type_name.as_ref().is_some_and(lacks_type);
             is_left_out.then(|| id.clone())
         }) {
             self.profiles.remove(&id);
-            broken.names.insert(id.name);
+            invalid_profiles.names.insert(id.name);
         }
     }
 
@@ -231,14 +232,14 @@ impl QueryProfiles {
 
 /// Invalid profiles or types.
 #[derive(Default)]
-struct LeftOut {
+struct InvalidIds {
     /// Those with a known name.
     names: BTreeSet<String>,
     /// Texts and names of unreadable files; they contain the name.
     texts: Vec<String>,
 }
 
-impl LeftOut {
+impl InvalidIds {
     fn add_file(&mut self, path: &str, bytes: &[u8]) {
         self.texts.push(path.replace('_', "/"));
         self.texts.push(String::from_utf8_lossy(bytes).into_owned());

@@ -21,8 +21,8 @@ use crate::parse::Name;
 use crate::parse::syntax::{DocumentDecl, FieldDecl, FieldsetDecl, SchemaDecl, StructDecl};
 use crate::suggest::did_you_mean;
 use crate::{
-    Error, FieldStemming, Fieldset, OnnxModelConfig, PackageFindings, Schema, SchemaConstant, SchemaField,
-    SourcePosition, UnusableParts,
+    Error, FieldStemming, Fieldset, InvalidNames, OnnxModelConfig, PackageFindings, Schema, SchemaConstant,
+    SchemaField, SourcePosition,
 };
 pub use engine_properties::unknown_engine_property;
 use sources::PackageSources;
@@ -35,18 +35,18 @@ const INHERITANCE_MAX: usize = 32;
 pub(crate) struct DeclaredSchemas {
     pub schemas: Vec<SchemaDecl>,
     /// Names of schemas that could not be read.
-    pub broken: UnusableParts,
+    pub invalid: InvalidNames,
     /// Rank profiles in unreadable files, by schema.
-    pub broken_profiles: BTreeMap<String, UnusableParts>,
+    pub invalid_profiles: BTreeMap<String, InvalidNames>,
 }
 
 /// Schemas of a package, without invalid parts.
 pub(crate) struct ResolvedSchemas {
     pub sound: BTreeMap<Arc<str>, Arc<Schema>>,
     /// Names of schemas that are omitted.
-    pub broken: UnusableParts,
+    pub invalid: InvalidNames,
     /// Names of parts that the other schemas lack.
-    pub broken_names: UnusableParts,
+    pub invalid_names: InvalidNames,
 }
 
 /// Resolves all schemas of a package.
@@ -67,19 +67,19 @@ pub(crate) fn schemas(
     let mut resolver = SchemaResolver {
         decls: by_name,
         done: BTreeMap::new(),
-        broken: declared.broken.clone(),
-        broken_profiles: &declared.broken_profiles,
+        invalid: declared.invalid.clone(),
+        invalid_profiles: &declared.invalid_profiles,
         sources: PackageSources::new(files),
         findings,
     };
     for decl in &declared.schemas {
         resolver.visit(&decl.name, &mut Vec::new());
     }
-    let mut broken_names = UnusableParts::default();
-    resolver.done.values().for_each(|resolved| broken_names.extend(&resolved.broken.names));
+    let mut invalid_names = InvalidNames::default();
+    resolver.done.values().for_each(|resolved| invalid_names.extend(&resolved.invalid_parts.names));
     let sound =
         resolver.done.into_iter().map(|(name, resolved)| (Arc::from(name), resolved.schema)).collect();
-    ResolvedSchemas { sound, broken: resolver.broken, broken_names }
+    ResolvedSchemas { sound, invalid: resolver.invalid, invalid_names }
 }
 
 /// A resolved schema, with the declarations that inheriting schemas need.
@@ -88,20 +88,20 @@ struct ResolvedSchema {
     document_fields: Vec<FieldDecl>,
     structs: Vec<StructDecl>,
     outside_fields: Vec<FieldDecl>,
-    broken: BrokenParts,
+    invalid_parts: InvalidParts,
 }
 
 /// Names of the invalid parts of a schema.
 #[derive(Debug, Clone, Default)]
-struct BrokenParts {
+struct InvalidParts {
     /// Fields, fieldsets, constants and models: names used in expressions and statements.
-    names: UnusableParts,
-    profiles: UnusableParts,
-    summaries: UnusableParts,
+    names: InvalidNames,
+    profiles: InvalidNames,
+    summaries: InvalidNames,
 }
 
-impl BrokenParts {
-    fn extend(&mut self, other: &BrokenParts) {
+impl InvalidParts {
+    fn extend(&mut self, other: &InvalidParts) {
         self.names.extend(&other.names);
         self.profiles.extend(&other.profiles);
         self.summaries.extend(&other.summaries);
@@ -111,8 +111,8 @@ impl BrokenParts {
 struct SchemaResolver<'a> {
     decls: BTreeMap<&'a str, &'a SchemaDecl>,
     done: BTreeMap<String, ResolvedSchema>,
-    broken: UnusableParts,
-    broken_profiles: &'a BTreeMap<String, UnusableParts>,
+    invalid: InvalidNames,
+    invalid_profiles: &'a BTreeMap<String, InvalidNames>,
     sources: PackageSources<'a>,
     findings: &'a mut PackageFindings,
 }
@@ -124,7 +124,7 @@ impl<'a> SchemaResolver<'a> {
         if self.done.contains_key(&name.value) {
             return Some(());
         }
-        if self.broken.has(&name.value) {
+        if self.invalid.has(&name.value) {
             return None;
         }
         let found = self.find(name, within);
@@ -139,7 +139,7 @@ impl<'a> SchemaResolver<'a> {
         match resolved {
             Some(resolved) => self.done.insert(key.to_owned(), resolved),
             None => {
-                self.broken.add(key);
+                self.invalid.add(key);
                 return None;
             }
         };
@@ -175,13 +175,13 @@ impl<'a> SchemaResolver<'a> {
                 format!("schema '{0}' has no document: add 'document {0} {{ … }}'", decl.name.value),
             );
         };
-        let InheritedDocument { ancestors, fields: mut document_fields, mut structs, mut broken } =
+        let InheritedDocument { ancestors, fields: mut document_fields, mut structs, mut invalid_parts } =
             InheritedDocument::of(document, &self.done);
         let base = base_schema(decl, document, &ancestors, &self.done)?;
-        if let Some(unread) = self.broken_profiles.get(&decl.name.value) {
-            broken.profiles.extend(unread);
+        if let Some(unread) = self.invalid_profiles.get(&decl.name.value) {
+            invalid_parts.profiles.extend(unread);
         }
-        let mut faults = SchemaFaults { findings: self.findings, broken };
+        let mut faults = SchemaFaults { findings: self.findings, invalid_parts };
         add_own(&mut document_fields, &document.fields, "field", |field| &field.name, &mut faults);
         let own_structs: Vec<StructDecl> = document.structs.iter().chain(&decl.structs).cloned().collect();
         add_own(&mut structs, &own_structs, "struct", |decl| &decl.name, &mut faults);
@@ -232,9 +232,15 @@ impl<'a> SchemaResolver<'a> {
         };
         check_profiles(decl, &schema, &mut faults);
         self.sources.check_models(&schema, &mut faults);
-        let broken = faults.broken;
-        let broken = pass_over(&mut schema, broken);
-        Ok(ResolvedSchema { schema: Arc::new(schema), document_fields, structs, outside_fields, broken })
+        let invalid_parts = faults.invalid_parts;
+        let invalid_parts = remove_dependents(&mut schema, invalid_parts);
+        Ok(ResolvedSchema {
+            schema: Arc::new(schema),
+            document_fields,
+            structs,
+            outside_fields,
+            invalid_parts,
+        })
     }
 }
 
@@ -245,7 +251,7 @@ struct InheritedDocument {
     ancestors: Vec<Arc<str>>,
     fields: Vec<FieldDecl>,
     structs: Vec<StructDecl>,
-    broken: BrokenParts,
+    invalid_parts: InvalidParts,
 }
 
 impl InheritedDocument {
@@ -261,7 +267,7 @@ impl InheritedDocument {
             }
             add_inherited(&mut all.fields, &parent.document_fields, |field| &field.name);
             add_inherited(&mut all.structs, &parent.structs, |decl| &decl.name);
-            all.broken.extend(&parent.broken);
+            all.invalid_parts.extend(&parent.invalid_parts);
         }
         all
     }
@@ -295,37 +301,38 @@ fn inherited<T: Clone + Default>(base: Option<&ResolvedSchema>, part: fn(&Schema
 /// Errors in the parts of a schema: reported, and recorded by name.
 struct SchemaFaults<'f> {
     findings: &'f mut PackageFindings,
-    broken: BrokenParts,
+    invalid_parts: InvalidParts,
 }
 
 impl SchemaFaults<'_> {
     /// Returns a field, fieldset, constant or model, or records its name as invalid.
     fn ok_or_report<T>(&mut self, name: &str, read: Result<T, Error>) -> Option<T> {
         if read.is_err() {
-            self.broken.names.add(name);
+            self.invalid_parts.names.add(name);
         }
         self.findings.ok_or_report(read)
     }
 }
 
 /// Removes the parts of a schema that depend on invalid ones; they then count as invalid, too.
-fn pass_over(schema: &mut Schema, mut broken: BrokenParts) -> BrokenParts {
+fn remove_dependents(schema: &mut Schema, mut invalid_parts: InvalidParts) -> InvalidParts {
     for (name, model) in &schema.onnx_models {
-        if model.inputs.iter().any(|(_, source)| broken.names.is_in(&source.value)) {
-            broken.names.add(name);
+        if model.inputs.iter().any(|(_, source)| invalid_parts.names.is_in(&source.value)) {
+            invalid_parts.names.add(name);
         }
     }
     schema.rank_profiles.retain(|name, profile| {
-        let depends = profile.depends_on(&broken.names);
+        let depends = profile.depends_on(&invalid_parts.names);
         if depends {
-            broken.profiles.add(name);
+            invalid_parts.profiles.add(name);
         }
         !depends
     });
     for field in schema.fields.values_mut() {
-        field.indexing = field.indexing.take().filter(|statements| !broken.names.is_in(&statements.value));
+        field.indexing =
+            field.indexing.take().filter(|statements| !invalid_parts.names.is_in(&statements.value));
     }
-    broken
+    invalid_parts
 }
 
 /// Schemas and documents that a schema inherits.
@@ -393,7 +400,7 @@ fn resolve_fields(
         fields.insert(Arc::clone(&field.name), field);
     }
     for (index, _) in &decl.indexes {
-        if !fields.contains_key(index.value.as_str()) && !faults.broken.names.has(&index.value) {
+        if !fields.contains_key(index.value.as_str()) && !faults.invalid_parts.names.has(&index.value) {
             let hint = did_you_mean(&index.value, fields.keys().map(|name| &**name));
             let warning =
                 format!("{}: no field '{}' for this index{hint}: it has no effect", index.place, index.value);
@@ -421,8 +428,8 @@ fn resolve_fieldsets(
     let mut fieldsets = BTreeMap::new();
     for fieldset in &decl.fieldsets {
         let name = &fieldset.name;
-        if fieldset.fields.iter().any(|field| faults.broken.names.has(&field.value)) {
-            faults.broken.names.add(&name.value);
+        if fieldset.fields.iter().any(|field| faults.invalid_parts.names.has(&field.value)) {
+            faults.invalid_parts.names.add(&name.value);
             continue;
         }
         let read = resolve_fieldset(fieldset, fields, &mut faults.findings.warnings)
@@ -514,13 +521,13 @@ fn check_profiles(decl: &SchemaDecl, schema: &Schema, faults: &mut SchemaFaults<
         let named =
             profile.rank.iter().map(|(name, _)| name).chain(profile.rank_types.iter().map(|(name, _)| name));
         let named = named.chain(profile.weights.iter().map(|(name, _)| name));
-        for name in named.filter(|name| !faults.broken.names.has(&name.value)) {
+        for name in named.filter(|name| !faults.invalid_parts.names.has(&name.value)) {
             if let Err(error) = find_field(name, &schema.fields, &user) {
                 faults.findings.warnings.push(format!("{error}: the setting has no effect"));
             }
         }
         let diversity = profile.diversity.as_ref().map(|(name, _)| name);
-        if let Some(name) = diversity.filter(|name| !faults.broken.names.has(&name.value)) {
+        if let Some(name) = diversity.filter(|name| !faults.invalid_parts.names.has(&name.value)) {
             faults.findings.ok_or_report(check_diversity(name, schema, &user));
         }
     }

@@ -178,7 +178,7 @@ impl<'a, 'i> FileClusters<'a, 'i> {
         schemas: &ResolvedSchemas,
         findings: &mut PackageFindings,
     ) {
-        if schemas.sound.is_empty() && schemas.broken.is_empty() {
+        if schemas.sound.is_empty() && schemas.invalid.is_empty() {
             let reason = "no schemas: add schemas/<name>.sd with 'schema <name> { document <name> { … } }'";
             if self.containers.is_empty() && self.containers_known {
                 findings.report(Error::Package(reason.to_owned()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_indexing::{Error as IndexingError, IndexingComponents, IndexingEnvironment, SchemaScripts};
 use millrace_ranking::{CompiledProfile, check_constants};
-use millrace_schema::{PackageFindings, RankProfile, Schema, UnusableParts};
+use millrace_schema::{InvalidNames, PackageFindings, RankProfile, Schema};
 
 use super::{CompiledDocumentType, TypeInCluster};
 use crate::models::{ApplicationComponents, RankModels};
@@ -34,9 +34,9 @@ impl DocumentTypeCompiler<'_> {
         let mut accepted = AcceptedMistakes::default();
         let scripts = self.scripts(schema, &mut accepted);
         // The matching of a field is unknown if its statements are wrong.
-        let mut broken = check_constants(schema, findings);
-        scripts.as_ref().err().into_iter().flatten().for_each(|error| broken.add(error.field()));
-        let profiles = self.rank_profiles(schema, &broken, &mut accepted, findings);
+        let mut invalid = check_constants(schema, findings);
+        scripts.as_ref().err().into_iter().flatten().for_each(|error| invalid.add(error.field()));
+        let profiles = self.rank_profiles(schema, &invalid, &mut accepted, findings);
         findings.warnings.append(&mut accepted.warnings);
         match scripts {
             Ok(scripts) => Some(CompiledDocumentType {
@@ -73,20 +73,21 @@ impl DocumentTypeCompiler<'_> {
         scripts
     }
 
-    /// Rank profiles of a schema by name. Profiles with a mistake, profiles that refer to anything `broken`,
+    /// Rank profiles of a schema by name. Profiles with a mistake, profiles that refer to anything `invalid`,
     /// and profiles that inherit either are left out. Of an active application, mistakes but those of files
     /// are `accepted`, and profiles that inherit such a one are tried.
     fn rank_profiles(
         &mut self,
         schema: &Schema,
-        broken: &UnusableParts,
+        invalid: &InvalidNames,
         accepted: &mut AcceptedMistakes,
         findings: &mut PackageFindings,
     ) -> BTreeMap<String, Arc<CompiledProfile>> {
         let (mut profiles, mut left_out) = (BTreeMap::new(), BTreeSet::new());
         for profile in parents_first(schema) {
             let name = &profile.name;
-            if profile.depends_on(broken) || profile.inherits.iter().any(|parent| left_out.contains(parent)) {
+            if profile.depends_on(invalid) || profile.inherits.iter().any(|parent| left_out.contains(parent))
+            {
                 left_out.insert(name);
                 continue;
             }

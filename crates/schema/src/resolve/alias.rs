@@ -31,7 +31,7 @@ pub(super) fn resolve(
             continue;
         }
         let base = index.split('.').next().unwrap_or_default();
-        if faults.broken.names.has(base) {
+        if faults.invalid_parts.names.has(base) {
             continue;
         }
         if !fields.contains_key(base) && !fieldsets.contains_key(index) {

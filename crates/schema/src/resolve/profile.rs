@@ -46,7 +46,7 @@ pub(super) fn resolve(
                 let reason =
                     format!("rank-profile '{}' is declared at {} already", name.value, first.name.place);
                 faults.findings.ok_or_report(invalid::<()>(name, reason));
-                faults.broken.profiles.add(&name.value);
+                faults.invalid_parts.profiles.add(&name.value);
             }
             None => {
                 pending.insert(&name.value, profile);
@@ -54,8 +54,8 @@ pub(super) fn resolve(
         }
     }
     // It ignores vectors and words of invalid fields.
-    if !faults.broken.names.is_empty() && !pending.contains_key(HYBRID) {
-        faults.broken.profiles.add(HYBRID);
+    if !faults.invalid_parts.names.is_empty() && !pending.contains_key(HYBRID) {
+        faults.invalid_parts.profiles.add(HYBRID);
     }
     let names: Vec<&str> = pending.keys().copied().collect();
     let (done, applied) = (BTreeMap::new(), BTreeMap::new());
@@ -121,12 +121,12 @@ impl<'a> ProfileResolver<'a, '_> {
     /// Resolves a declared profile after those it inherits; `within` is the chain of dependent profiles.
     fn declared(&mut self, name: &'a str, within: &mut Vec<&'a str>) {
         let Some(decl) = self.pending.get(name).copied() else { return };
-        if self.is_broken(name) {
+        if self.is_invalid(name) {
             return;
         }
         if let Err(error) = waits(decl, within) {
             self.faults.findings.report(error);
-            self.faults.broken.profiles.add(name);
+            self.faults.invalid_parts.profiles.add(name);
             return;
         }
         within.push(name);
@@ -135,8 +135,8 @@ impl<'a> ProfileResolver<'a, '_> {
         within.pop();
         let lists = [&decl.match_features, &decl.summary_features, &decl.rank_features];
         let of_lists = lists.into_iter().flatten().flat_map(|list| &list.inherits);
-        if self.is_broken(name) || others().chain(of_lists).any(|parent| self.is_broken(&parent.value)) {
-            self.faults.broken.profiles.add(name);
+        if self.is_invalid(name) || others().chain(of_lists).any(|parent| self.is_invalid(&parent.value)) {
+            self.faults.invalid_parts.profiles.add(name);
             return;
         }
         let parents = decl.inherits.iter().map(|parent| self.parent(parent, name));
@@ -151,12 +151,12 @@ impl<'a> ProfileResolver<'a, '_> {
                 self.applied.insert(name.to_owned(), applied);
                 self.done.insert(name.to_owned(), profile);
             }
-            None => self.faults.broken.profiles.add(name),
+            None => self.faults.invalid_parts.profiles.add(name),
         }
     }
 
-    fn is_broken(&self, name: &str) -> bool {
-        self.faults.broken.profiles.has(name)
+    fn is_invalid(&self, name: &str) -> bool {
+        self.faults.invalid_parts.profiles.has(name)
     }
 
     /// A profile to inherit: of this schema, or else of its parent, or of a schema whose document its own

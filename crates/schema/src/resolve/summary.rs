@@ -40,7 +40,7 @@ pub(super) fn resolve(
                     decl.name.value, first.name.place
                 );
                 faults.findings.ok_or_report(invalid::<()>(&decl.name, reason));
-                faults.broken.summaries.add(&decl.name.value);
+                faults.invalid_parts.summaries.add(&decl.name.value);
             }
             None => {
                 summaries.remove(&decl.name.value);
@@ -64,17 +64,17 @@ pub(super) fn resolve(
         if let (true, Some(parent)) = (ready.is_empty(), waiting.first().and_then(|decl| waits(decl))) {
             let reason = format!("document-summary '{}' inherits itself", parent.value);
             faults.findings.ok_or_report(invalid::<()>(&parent, reason));
-            waiting.iter().for_each(|decl| faults.broken.summaries.add(&decl.name.value));
+            waiting.iter().for_each(|decl| faults.invalid_parts.summaries.add(&decl.name.value));
             break;
         }
         for decl in ready {
-            if decl.inherits.iter().any(|parent| faults.broken.summaries.has(&parent.value)) {
-                faults.broken.summaries.add(&decl.name.value);
+            if decl.inherits.iter().any(|parent| faults.invalid_parts.summaries.has(&parent.value)) {
+                faults.invalid_parts.summaries.add(&decl.name.value);
                 continue;
             }
             let read = declared_summary(decl, fields, &mut summaries, faults);
             if faults.findings.ok_or_report(read).is_none() {
-                faults.broken.summaries.add(&decl.name.value);
+                faults.invalid_parts.summaries.add(&decl.name.value);
             }
         }
         pending = waiting;
@@ -125,7 +125,7 @@ fn from_fields(
     for decl in decls {
         let Some(field) = fields.get(decl.name.value.as_str()) else {
             let targets = decl.summaries.iter().flat_map(|summary| &summary.to).chain(&decl.summary_to);
-            targets.for_each(|target| faults.broken.summaries.add(&target.value));
+            targets.for_each(|target| faults.invalid_parts.summaries.add(&target.value));
             continue;
         };
         let own = SummaryField {
@@ -200,7 +200,7 @@ fn summary_field(
     let mut sources = Vec::new();
     let written =
         if decl.sources.is_empty() { std::slice::from_ref(implied) } else { decl.sources.as_slice() };
-    if written.iter().any(|source| faults.broken.names.has(&source.value)) {
+    if written.iter().any(|source| faults.invalid_parts.names.has(&source.value)) {
         return Ok(None);
     }
     for source in written {

@@ -59,7 +59,7 @@ pub(super) fn read(
 /// Selection of an element; `None` if it refers to an invalid part of a schema.
 fn selection(node: Node<'_, '_>, schemas: &ResolvedSchemas) -> Option<String> {
     let text = node.attribute("selection")?;
-    let depends = schemas.broken.is_in(text) || schemas.broken_names.is_in(text);
+    let depends = schemas.invalid.is_in(text) || schemas.invalid_names.is_in(text);
     (!depends).then(|| text.to_owned())
 }
 
@@ -72,7 +72,7 @@ fn document(
     let written = required(node, "type")?;
     let name = written.strip_suffix(".sd").unwrap_or(written);
     let schema = schemas.sound.get(name);
-    if schema.is_none() && !schemas.broken.has(name) {
+    if schema.is_none() && !schemas.invalid.has(name) {
         let hint = did_you_mean(name, schemas.sound.keys().map(|name| &**name));
         return xml::invalid(
             FILE,

@@ -385,7 +385,7 @@ impl IndexReader<'_, '_> {
         if let (Some(schema), true) = (self.schemas.sound.get(name), self.cluster.document(name).is_some()) {
             return Some(Arc::clone(schema));
         }
-        if !self.schemas.broken.has(name) {
+        if !self.schemas.invalid.has(name) {
             let known = self.cluster.documents.iter().map(|document| &*document.document_type);
             let hint = did_you_mean(name, known);
             self.refuse(
