@@ -4,11 +4,20 @@ use crate::DataType;
 pub const ZCURVE_SUFFIX: &str = "_zcurve";
 
 impl DataType {
-    /// True for positions, and for arrays of them.
+    /// True for positions, and for arrays of them: the types whose values have numbers on a z-curve.
     pub fn has_positions(&self) -> bool {
         match self {
             DataType::Position => true,
             DataType::Array(element) => **element == DataType::Position,
+            _ => false,
+        }
+    }
+
+    /// True for positions, and for arrays of them, of any depth.
+    pub fn has_nested_positions(&self) -> bool {
+        match self {
+            DataType::Position => true,
+            DataType::Array(element) => element.has_nested_positions(),
             _ => false,
         }
     }

@@ -42,7 +42,7 @@ impl TreeBuilder<'_> {
         predicate: &Predicate,
     ) -> Result<PlanNode, Error> {
         let scope = ItemScope { element: None, typed: false };
-        let only = || self.schema.fields.values().find(|field| holds_positions(&field.data_type));
+        let only = || self.schema.fields.values().find(|field| field.data_type.has_nested_positions());
         let field = match only() {
             Some(only) if field.is_empty() => &only.name,
             _ => field,
@@ -54,14 +54,6 @@ impl TreeBuilder<'_> {
                 format!("it holds {other}; a place on earth needs the type position"),
             )),
         })
-    }
-}
-
-fn holds_positions(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Position => true,
-        DataType::Array(element) => holds_positions(element),
-        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use millrace_matching::{GeoCentre, LeafMatches, SingleValue, SingleValueReader, 
 use millrace_plan::{LeafId, Plan, PlanLeaf, Predicate};
 use millrace_schema::{DistanceMetric, SchemaField};
 
-use super::nearest_position::{self, has_positions};
+use super::nearest_position;
 use super::term::{leaf, leaves_labelled, match_weight};
 use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
@@ -72,7 +72,7 @@ fn measured<'s>(setup: &'s FeatureSetup<'_>, name: &FeatureName) -> Result<Measu
     let field = setup.field(name, at)?;
     match &field.data_type {
         DataType::Tensor(_) => Ok(MeasuredObject::Vectors(OperatorSelector::Field(field.name.to_string()))),
-        data_type if has_positions(data_type) => Ok(MeasuredObject::Positions(field)),
+        data_type if data_type.has_nested_positions() => Ok(MeasuredObject::Positions(field)),
         data_type => Err(Error::setup(format!(
             "{name} needs a tensor field or one of positions, but {} is {data_type}",
             field.name

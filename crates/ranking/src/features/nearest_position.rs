@@ -2,7 +2,6 @@
 //! `great_circle_distance(field)`.
 
 use millrace_column::ColumnKey;
-use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::{GeoCentre, SingleValue, SingleValueReader, SingleValueRef};
 use millrace_plan::{Plan, Predicate};
@@ -42,15 +41,6 @@ enum PositionOutput {
     Latitude,
     /// Degrees, east positive.
     Longitude,
-}
-
-/// True for positions, and lists of them.
-pub(super) fn has_positions(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Position => true,
-        DataType::Array(element) => has_positions(element),
-        _ => false,
-    }
 }
 
 fn feature(field: &SchemaField, output: PositionOutput) -> Box<dyn RankFeature> {
