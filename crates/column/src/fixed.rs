@@ -36,7 +36,8 @@ impl CellKind {
         }
     }
 
-    const ALL: [CellKind; 8] = [
+    /// All kinds, in the order of their codes in headers.
+    pub const ALL: [CellKind; 8] = [
         CellKind::Bool,
         CellKind::I8,
         CellKind::I32,

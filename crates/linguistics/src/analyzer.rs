@@ -321,20 +321,6 @@ mod tests {
 
     use super::*;
 
-    fn matching(mode: MatchMode) -> FieldMatching {
-        FieldMatching {
-            mode,
-            cased: false,
-            default_term: DefaultTerm::Word,
-            exact_terminator: None,
-            max_length: None,
-            max_occurrences: None,
-            max_token_length: None,
-            stemming: FieldStemming::Best,
-            normalizing: true,
-        }
-    }
-
     #[track_caller]
     fn check(analyzer: &FieldAnalyzer, text: &str, expected: &str) {
         let mut found = Vec::new();
@@ -364,20 +350,22 @@ mod tests {
 
     #[test]
     fn settings_of_the_field() {
-        let word = FieldAnalyzer::new(&matching(MatchMode::Word), TextLanguage::Unknown);
+        let word = FieldAnalyzer::new(&FieldMatching::new(MatchMode::Word), TextLanguage::Unknown);
         check(&word, "New York", "new york@0..8");
         check(&word, "", "");
-        let gram = FieldAnalyzer::new(&matching(MatchMode::Gram { size: 2 }), TextLanguage::Unknown);
+        let gram =
+            FieldAnalyzer::new(&FieldMatching::new(MatchMode::Gram { size: 2 }), TextLanguage::Unknown);
         check(&gram, "Été a", "et@0..3 te@2..5 a@6..7");
-        let cased = FieldMatching { cased: true, normalizing: false, ..matching(MatchMode::Text) };
+        let cased = FieldMatching { cased: true, normalizing: false, ..FieldMatching::new(MatchMode::Text) };
         check(&FieldAnalyzer::new(&cased, TextLanguage::Unknown), "Cats É", "Cats@0..4 É@5..7");
-        let unstemmed = FieldMatching { stemming: FieldStemming::None, ..matching(MatchMode::Text) };
+        let unstemmed =
+            FieldMatching { stemming: FieldStemming::None, ..FieldMatching::new(MatchMode::Text) };
         check(&FieldAnalyzer::new(&unstemmed, TextLanguage::Unknown), "Cats", "cats@0..4");
         let limited = FieldMatching {
             max_length: Some(12),
             max_token_length: Some(3),
             max_occurrences: Some(2),
-            ..matching(MatchMode::Text)
+            ..FieldMatching::new(MatchMode::Text)
         };
         check(
             &FieldAnalyzer::new(&limited, TextLanguage::Unknown),
@@ -391,7 +379,8 @@ mod tests {
         let text = "Cats and a cat";
         let ranges = FieldAnalyzer::text(TextLanguage::Unknown).ranges(text, |word| word == "cat");
         assert_eq!(ranges, [0..4, 11..14]);
-        let grams = FieldAnalyzer::new(&matching(MatchMode::Gram { size: 2 }), TextLanguage::Unknown);
+        let grams =
+            FieldAnalyzer::new(&FieldMatching::new(MatchMode::Gram { size: 2 }), TextLanguage::Unknown);
         let joined: Vec<&str> = grams
             .ranges("abcd xbc", |gram| gram == "ab" || gram == "bc")
             .into_iter()
@@ -407,7 +396,7 @@ mod tests {
                 max_length: Some(30),
                 max_token_length: Some(5),
                 max_occurrences: Some(1),
-                ..matching(MatchMode::Text)
+                ..FieldMatching::new(MatchMode::Text)
             };
             let german = TextLanguage::from_tag("de");
             for analyzer in [
@@ -415,9 +404,9 @@ mod tests {
                 FieldAnalyzer::text(german),
                 FieldAnalyzer::text(TextLanguage::Unstemmed),
                 FieldAnalyzer::new(&limits, TextLanguage::Unknown),
-                FieldAnalyzer::new(&matching(MatchMode::Gram { size: 2 }), german),
-                FieldAnalyzer::new(&matching(MatchMode::Word), german),
-                FieldAnalyzer::new(&matching(MatchMode::Uri(UriPart::Hostname)), german),
+                FieldAnalyzer::new(&FieldMatching::new(MatchMode::Gram { size: 2 }), german),
+                FieldAnalyzer::new(&FieldMatching::new(MatchMode::Word), german),
+                FieldAnalyzer::new(&FieldMatching::new(MatchMode::Uri(UriPart::Hostname)), german),
             ] {
                 let (mut tokens, mut written) = (Vec::new(), Vec::new());
                 analyzer.tokens(&text, |token| tokens.push((token.written.to_owned(), token.text.to_owned())));

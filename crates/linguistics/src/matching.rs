@@ -26,6 +26,22 @@ pub struct FieldMatching {
 }
 
 impl FieldMatching {
+    /// Creates settings with this mode and the defaults: of folded case, without limits, with stems and
+    /// without accents.
+    pub fn new(mode: MatchMode) -> Self {
+        FieldMatching {
+            mode,
+            cased: false,
+            default_term: DefaultTerm::Word,
+            exact_terminator: None,
+            max_length: None,
+            max_occurrences: None,
+            max_token_length: None,
+            stemming: FieldStemming::Best,
+            normalizing: true,
+        }
+    }
+
     /// Text that ends a term of `match: exact` in query strings.
     pub fn terminator(&self) -> &str {
         self.exact_terminator.as_deref().unwrap_or("@@")

@@ -312,17 +312,6 @@ mod tests {
     use crate::bits::DocumentBits;
     use crate::value::ValueTest;
 
-    const KINDS: [CellKind; 8] = [
-        CellKind::Bool,
-        CellKind::I8,
-        CellKind::I32,
-        CellKind::I64,
-        CellKind::U64,
-        CellKind::BF16,
-        CellKind::F32,
-        CellKind::F64,
-    ];
-
     /// A column of 150 cells: small numbers of either sign, the ends of the type, and some that are absent.
     fn column(kind: CellKind) -> FixedColumn {
         let mut column = FixedBuilder::new(kind, 1);
@@ -405,7 +394,7 @@ mod tests {
                 ranges.push(NumberRange::Float { low, low_inclusive, high, high_inclusive });
             }
         }
-        for kind in KINDS {
+        for kind in CellKind::ALL {
             let (column, all) = (column(kind), DocumentBits::first(150));
             for range in &ranges {
                 let analyzer = || unreachable!("numbers are not analyzed");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_document::DataType;
 use millrace_query::ItemAnnotations;
 use millrace_query::simple::TermEnd;
-use millrace_schema::{FieldMatching, FieldStemming, MatchMode, Schema, SchemaField, UriPart, did_you_mean};
+use millrace_schema::{FieldMatching, MatchMode, Schema, SchemaField, UriPart, did_you_mean};
 
 use crate::Error;
 
@@ -64,21 +64,6 @@ impl<'s> PredicateTarget<'s> {
                 .struct_fields
                 .iter()
                 .any(|(_, part)| part.index.is_some() || part.attribute.is_some())
-    }
-}
-
-/// Settings of fields without match settings in the schema.
-pub(crate) fn plain_matching() -> FieldMatching {
-    FieldMatching {
-        mode: MatchMode::Text,
-        cased: false,
-        default_term: Default::default(),
-        exact_terminator: None,
-        max_length: None,
-        max_occurrences: None,
-        max_token_length: None,
-        stemming: FieldStemming::Best,
-        normalizing: true,
     }
 }
 

@@ -5,10 +5,10 @@ use millrace_query::{
     ItemAnnotations, Query, QueryItem, TermMatch, TermText, TextSyntax, UserText, WordComposite, simple,
     simple::SpecialTokenRules,
 };
-use millrace_schema::{MatchMode, Schema};
+use millrace_schema::{FieldMatching, MatchMode, Schema};
 
 use super::{ItemScope, TreeBuilder};
-use crate::target::{self, PredicateTarget, plain_matching};
+use crate::target::{self, PredicateTarget};
 use crate::{Error, PlanNode};
 
 /// Field of the document type.
@@ -223,7 +223,7 @@ impl TreeBuilder<'_> {
         let targets = self.targets(&text.field, scope)?;
         let matching = match targets.iter().find(|target| target.is_text()) {
             Some(target) => target.matching().of_queries(),
-            None => plain_matching(),
+            None => FieldMatching::new(MatchMode::Text),
         };
         let language = text.annotations.language.as_deref().or(self.query.language.as_deref());
         let analyzer =

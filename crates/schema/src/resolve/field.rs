@@ -7,8 +7,8 @@ use crate::field::holds_text;
 use crate::parse::closing_quote;
 use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl, TypeDecl};
 use crate::{
-    AttributeSettings, DefaultTerm, DistanceMetric, Error, FieldMatching, FieldStemming, IndexSettings,
-    MatchMode, SchemaField, SourcePosition, SummaryMode, UriPart,
+    AttributeSettings, DistanceMetric, Error, FieldMatching, FieldStemming, IndexSettings, MatchMode,
+    SchemaField, SourcePosition, SummaryMode, UriPart,
 };
 
 /// Words of the indexing language, and names that results use for other purposes.
@@ -301,17 +301,11 @@ fn matching(
     let words = index.is_some() && mode == MatchMode::Text;
     let stemming = index.and_then(|index| index.stemming).or(decl.stemming).unwrap_or(defaults.stemming);
     let base = FieldMatching {
-        mode,
-        cased: false,
-        default_term: DefaultTerm::Word,
-        exact_terminator: None,
-        max_length: None,
-        max_occurrences: None,
-        max_token_length: None,
         stemming: if words { stemming } else { FieldStemming::None },
         normalizing: index.is_some()
             && decl.normalizing.unwrap_or(true)
             && !matches!(data_type, DataType::Uri),
+        ..FieldMatching::new(mode)
     };
     override_matching(base, &decl.matching)
 }
