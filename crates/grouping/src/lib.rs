@@ -48,8 +48,8 @@ pub use functions::{ArgumentKinds, FUNCTIONS, GroupingFunction, ReturnKind};
 pub use level::CheckedGrouping;
 pub use parse::{FORMS, SpecialForm};
 pub use request::{
-    BucketBound, GroupAggregator, GroupLimit, GroupingExpression, GroupingNumber, GroupingOperation,
-    GroupingPath, GroupingPathStep, GroupingRequest, LiteralBucket, OperationTarget, OrderKey, OutputEntry,
-    ValueFilter,
+    BucketBound, DistanceUnit, GroupAggregator, GroupLimit, GroupingExpression, GroupingNumber,
+    GroupingOperation, GroupingPath, GroupingPathStep, GroupingRequest, LiteralBucket, OperationTarget,
+    OrderKey, OutputEntry, ValueFilter,
 };
 pub use zone::GroupingZone;

@@ -12,6 +12,7 @@ use crate::buckets::BucketRanges;
 use crate::datum::ExpressionDatum;
 use crate::field::CheckedField;
 use crate::functions::{GroupingFunction, ReturnKind};
+use crate::request::DistanceUnit;
 use crate::zone::GroupingZone;
 
 /// Kind of an expression's result.
@@ -83,7 +84,7 @@ pub(crate) enum GroupingNode {
         field: CheckedField,
         latitude: f64,
         longitude: f64,
-        miles: bool,
+        unit: DistanceUnit,
     },
 }
 
@@ -179,9 +180,9 @@ impl GroupingNode {
             GroupingNode::Collate { input, collator } => {
                 input.eval(context).map_elements(|value| collator.key(&value.to_text()))
             }
-            GroupingNode::Distance { field, latitude, longitude, miles } => {
+            GroupingNode::Distance { field, latitude, longitude, unit } => {
                 let positions = context.batch.positions(field, context.row);
-                ExpressionDatum::Double(distance_from(*latitude, *longitude, *miles)(&positions))
+                ExpressionDatum::Double(distance_from(*latitude, *longitude, *unit)(&positions))
             }
         }
     }
@@ -233,9 +234,12 @@ impl fmt::Debug for TextCollator {
     }
 }
 
-/// Great-circle distance from a place to the nearest of some positions, in kilometres or miles; infinite
-/// without a position.
-pub(crate) fn distance_from(latitude: f64, longitude: f64, miles: bool) -> impl Fn(&[[i32; 2]]) -> f64 {
+/// Great-circle distance from a place to the nearest of some positions; infinite without a position.
+pub(crate) fn distance_from(
+    latitude: f64,
+    longitude: f64,
+    unit: DistanceUnit,
+) -> impl Fn(&[[i32; 2]]) -> f64 {
     let b = latitude.to_radians();
     let cos_b = b.cos();
     let kilometres = move |[lat, lng]: &[i32; 2]| {
@@ -247,7 +251,7 @@ pub(crate) fn distance_from(latitude: f64, longitude: f64, miles: bool) -> impl 
     };
     move |positions: &[[i32; 2]]| {
         let nearest = positions.iter().map(kilometres).fold(f64::INFINITY, f64::min);
-        if miles { nearest / 1.609_344 } else { nearest }
+        nearest / unit.kilometres()
     }
 }
 

@@ -178,6 +178,34 @@ impl GroupAggregator {
     }
 }
 
+/// Unit of a `geo_distance`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DistanceUnit {
+    /// `.km`
+    Kilometre,
+    /// `.miles`
+    Mile,
+}
+
+impl DistanceUnit {
+    /// Length of the unit in kilometres.
+    pub(crate) fn kilometres(self) -> f64 {
+        match self {
+            DistanceUnit::Kilometre => 1.0,
+            DistanceUnit::Mile => 1.609_344,
+        }
+    }
+}
+
+impl fmt::Display for DistanceUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DistanceUnit::Kilometre => "km",
+            DistanceUnit::Mile => "miles",
+        })
+    }
+}
+
 /// An expression over a document or, with aggregates, over a group.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GroupingExpression {
@@ -239,8 +267,8 @@ pub enum GroupingExpression {
         latitude: f64,
         /// Degrees, east positive.
         longitude: f64,
-        /// True for `.miles`, false for `.km`.
-        miles: bool,
+        /// Unit of the distance.
+        unit: DistanceUnit,
     },
     /// An aggregate over the documents of a group.
     Aggregate {
@@ -342,12 +370,11 @@ impl fmt::Display for GroupingExpression {
                 }
                 f.write_str(")")
             }
-            GroupingExpression::GeoDistance { field, latitude, longitude, miles } => write!(
+            GroupingExpression::GeoDistance { field, latitude, longitude, unit } => write!(
                 f,
-                "geo_distance(attribute({field}), {}, {}).{}",
+                "geo_distance(attribute({field}), {}, {}).{unit}",
                 DisplayDouble(*latitude),
-                DisplayDouble(*longitude),
-                if *miles { "miles" } else { "km" }
+                DisplayDouble(*longitude)
             ),
             GroupingExpression::Aggregate { aggregator, input, quantiles } => {
                 write!(f, "{}(", aggregator.name())?;

@@ -225,8 +225,8 @@ impl GroupingNode {
                 let texts = input.values(batch, zone, rows)?;
                 bytes_by(rows.len(), |index, out| collator.append_key(&texts.datum(index).to_text(), out))
             }
-            GroupingNode::Distance { field, latitude, longitude, miles } => {
-                let distance = distance_from(*latitude, *longitude, *miles);
+            GroupingNode::Distance { field, latitude, longitude, unit } => {
+                let distance = distance_from(*latitude, *longitude, *unit);
                 let distances = rows.iter().map(|row| distance(&batch.positions(field, *row as usize)));
                 Some(RowValues::Numbers(NumberColumn::Doubles(distances.collect())))
             }

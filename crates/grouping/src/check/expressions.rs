@@ -130,15 +130,10 @@ impl GroupingChecker<'_> {
                 let collator = collator(locale, strength.as_deref())?;
                 (GroupingNode::Collate { input: Box::new(input), collator }, ValueKind::Raw)
             }
-            GroupingExpression::GeoDistance { field, latitude, longitude, miles } => {
+            GroupingExpression::GeoDistance { field, latitude, longitude, unit } => {
                 let field = CheckedField::position(field, self.schema, &mut self.reads)?;
-                let node = GroupingNode::Distance {
-                    field,
-                    latitude: *latitude,
-                    longitude: *longitude,
-                    miles: *miles,
-                };
-                (node, ValueKind::Double)
+                let (latitude, longitude, unit) = (*latitude, *longitude, *unit);
+                (GroupingNode::Distance { field, latitude, longitude, unit }, ValueKind::Double)
             }
             GroupingExpression::Aggregate { .. } | GroupingExpression::Summary(_) => {
                 return Err(Error::invalid(format!(

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::functions::{self, GroupingFunction};
 use crate::lexer::GroupingLexer;
 use crate::request::{
-    BucketBound, GroupAggregator, GroupingExpression, GroupingNumber, GroupingPath, GroupingPathStep,
-    LiteralBucket,
+    BucketBound, DistanceUnit, GroupAggregator, GroupingExpression, GroupingNumber, GroupingPath,
+    GroupingPathStep, LiteralBucket,
 };
 
 /// Operators with their functions, the loosest first: each binds tighter than the one before it.
@@ -344,12 +344,12 @@ impl GroupingParser<'_> {
         let longitude = self.lexer.float()?;
         self.lexer.symbol(')')?;
         self.lexer.symbol('.')?;
-        let miles = match self.lexer.word() {
-            Some("km") => false,
-            Some("miles") => true,
+        let unit = match self.lexer.word() {
+            Some("km") => DistanceUnit::Kilometre,
+            Some("miles") => DistanceUnit::Mile,
             _ => return Err(self.lexer.expected("km or miles")),
         };
-        Ok(GroupingExpression::GeoDistance { field, latitude, longitude, miles })
+        Ok(GroupingExpression::GeoDistance { field, latitude, longitude, unit })
     }
 
     fn call(&mut self, name: &str, arguments: Vec<GroupingExpression>) -> Result<GroupingExpression, Error> {
