@@ -41,11 +41,11 @@ impl OverflowRows {
                         rows.push(match column.get(row) {
                             None => Vec::new(),
                             Some(bytes) => wire::decode_named(bytes)
-                                .map_err(|_| Error::Corrupt("the rest of a document is not one"))?,
+                                .map_err(|_| Error::Corrupt("an overflow value is not a document"))?,
                         });
                     }
                 }
-                Some(_) => return Err(Error::Corrupt("the rest of the documents is not bytes")),
+                Some(_) => return Err(Error::Corrupt("an overflow column does not hold bytes")),
             }
         }
         Ok(OverflowRows { rows, moved: 0 })

@@ -187,7 +187,7 @@ impl ValueColumn {
             }
             (ColumnForm::Overflow, Column::Bytes(column)) => Ok(Some(ValueColumn::Overflow(column))),
             (ColumnForm::Overflow, _) => {
-                Err(millrace_column::Error::Corrupt("the rest of the documents is not bytes"))
+                Err(millrace_column::Error::Corrupt("an overflow column does not hold bytes"))
             }
             _ => Ok(None),
         }
@@ -213,7 +213,7 @@ pub(crate) fn document(
             ValueColumn::Overflow(column) => {
                 if let Some(bytes) = column.get(index) {
                     overflow = wire::decode_named(bytes)
-                        .map_err(|_| millrace_column::Error::Corrupt("the rest of a document is not one"))?;
+                        .map_err(|_| millrace_column::Error::Corrupt("an overflow value is not a document"))?;
                 }
             }
         }

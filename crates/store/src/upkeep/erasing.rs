@@ -349,7 +349,7 @@ impl ErasureWork {
                 return Ok(candidate);
             }
             if state.buckets.iter().any(|bucket| bucket.has_segment(*number)) {
-                // Its buckets rest after a failure. The others have their turn.
+                // Its buckets pause after a failure. The others have their turn.
                 under_way.found.rotate_left(1);
                 return Ok(None);
             }
