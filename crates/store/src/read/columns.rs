@@ -212,8 +212,9 @@ pub(crate) fn document(
             }
             ValueColumn::Overflow(column) => {
                 if let Some(bytes) = column.get(index) {
-                    overflow = wire::decode_named(bytes)
-                        .map_err(|_| millrace_column::Error::Corrupt("an overflow value is not a document"))?;
+                    overflow = wire::decode_named(bytes).map_err(|_| {
+                        millrace_column::Error::Corrupt("an overflow value is not a document")
+                    })?;
                 }
             }
         }
