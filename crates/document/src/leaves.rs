@@ -124,10 +124,10 @@ impl<'a> LeafColumn<'a> {
         })
     }
 
-    /// Index of the first value in the element of a row's outermost collection at `place`, if there is one.
-    pub fn of_element(&self, row: usize, place: usize) -> Option<usize> {
+    /// Index of the first value in the element at `index` of a row's outermost collection, if there is one.
+    pub fn of_element(&self, row: usize, index: usize) -> Option<usize> {
         let (elements, values) = (self.elements(row), self.of_row(row));
-        let element = elements.start.checked_add(place).filter(|element| elements.contains(element))?;
+        let element = elements.start.checked_add(index).filter(|element| elements.contains(element))?;
         let Some(known) = &self.elements else { return Some(element) };
         let of_values = &known.of_values[values.clone()];
         let first = values.start + of_values.partition_point(|other| (*other as usize) < element);

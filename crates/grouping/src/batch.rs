@@ -218,7 +218,7 @@ impl<'d> GroupingBatch<'d> {
             return Cow::Borrowed(&positions[leaves.of_row(row)]);
         }
         match self.value(field, row) {
-            Some(DocumentValue::Array(places)) => places.iter().filter_map(position_of).collect(),
+            Some(DocumentValue::Array(positions)) => positions.iter().filter_map(position_of).collect(),
             value => value.and_then(position_of).into_iter().collect(),
         }
     }

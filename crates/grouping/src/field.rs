@@ -250,8 +250,8 @@ impl CheckedField {
         let entry = |key: &str| {
             let keys = batch.leaves(self.key_path, row)?;
             let found = keys.of_row(row).find(|index| is_key(keys.values(), *index, key));
-            let place = found.map(|index| keys.element(index) - keys.elements(row).start);
-            Some(place.map_or_else(none, |place| datum(leaves.of_element(row, place))))
+            let index = found.map(|index| keys.element(index) - keys.elements(row).start);
+            Some(index.map_or_else(none, |index| datum(leaves.of_element(row, index))))
         };
         Some(match &self.reach {
             FieldReach::Whole => datum(leaves.of_row(row).next()),
@@ -263,7 +263,7 @@ impl CheckedField {
             },
             FieldReach::Elements | FieldReach::Keys | FieldReach::Values | FieldReach::ZCurve => {
                 match element {
-                    Some(place) => datum(leaves.of_element(row, place)),
+                    Some(index) => datum(leaves.of_element(row, index)),
                     None => ExpressionDatum::List(leaves.by_element(row).map(datum).collect()),
                 }
             }
@@ -294,8 +294,8 @@ impl CheckedField {
                 self.entry(entries, &key_of(field))
             }
             (FieldReach::At(_) | FieldReach::AtKeyOf(_), _) => ExpressionDatum::List(Vec::new()),
-            (FieldReach::ZCurve, Some(DocumentValue::Array(places))) => {
-                self.pick(places.len(), element, |index| zcurve_of(position_of(&places[index])))
+            (FieldReach::ZCurve, Some(DocumentValue::Array(positions))) => {
+                self.pick(positions.len(), element, |index| zcurve_of(position_of(&positions[index])))
             }
             (FieldReach::ZCurve, value) if !self.is_list() => zcurve_of(value.and_then(position_of)),
             (FieldReach::Elements, Some(DocumentValue::Array(items))) => {

@@ -44,12 +44,12 @@ impl GroupingFunction {
                 Some(RowValues::Numbers(NumberColumn::Longs(sizes.collect())))
             }
             GroupingFunctionCode::ElementAt => {
-                let (leaves, places) = (leaves()?, numbers()?.into_longs());
-                let index = |(row, place): (usize, i64)| {
+                let (leaves, wanted) = (leaves()?, numbers()?.into_longs());
+                let index = |(row, wanted): (usize, i64)| {
                     let last = leaves.elements(row).len().checked_sub(1)?;
-                    Some(leaves.of_element(row, place.clamp(0, last as i64) as usize))
+                    Some(leaves.of_element(row, wanted.clamp(0, last as i64) as usize))
                 };
-                let indices: Vec<Option<usize>> = rows.zip(places).map(index).collect::<Option<_>>()?;
+                let indices: Vec<Option<usize>> = rows.zip(wanted).map(index).collect::<Option<_>>()?;
                 values_at(leaves, indices.into_iter())
             }
             GroupingFunctionCode::Lookup => {

@@ -143,8 +143,8 @@ impl SegmentFile {
         self.sections().iter().filter_map(|section| section.filter()).map(FilterLayout::total_bytes).sum()
     }
 
-    /// Reads the whole filter of a section, if it has one, and checks it; adds its place to the parts of the
-    /// file.
+    /// Reads the whole filter of a section, if it has one, and checks it; adds its extent to the parts of
+    /// the file.
     pub(crate) fn verify_filter(
         &self,
         section: usize,

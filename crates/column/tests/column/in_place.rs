@@ -233,7 +233,7 @@ proptest! {
             let firsts: Vec<_> = elements.clone().map(first).collect();
             prop_assert_eq!(column.by_element(index).collect::<Vec<_>>(), firsts.clone());
             // The place after the last element has no value.
-            let at = (0..=elements.len()).map(|place| column.of_element(index, place));
+            let at = (0..=elements.len()).map(|element| column.of_element(index, element));
             prop_assert_eq!(at.collect::<Vec<_>>(), [firsts, vec![None]].concat());
         }
     }

@@ -151,9 +151,9 @@ impl GroupingParser<'_> {
             if self.lexer.take_symbol('.') {
                 let name = self.name()?;
                 if name == "at" && self.lexer.peek_symbol('(') {
-                    let place = self.parenthesised(Self::expression)?;
+                    let index = self.parenthesised(Self::expression)?;
                     let list = GroupingExpression::Field { path: GroupingPath { field, steps }, wrapped };
-                    return self.call("array.at", vec![list, place]);
+                    return self.call("array.at", vec![list, index]);
                 }
                 steps.push(GroupingPathStep::Name(name));
             } else if self.lexer.take_symbol('{') {

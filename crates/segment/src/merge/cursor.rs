@@ -10,7 +10,7 @@ use super::{CHUNK_BYTES, MergeInput, MergePolicy};
 use crate::ranges::{at_or_after, hull, joined, reach};
 use crate::{ChunkInfo, Error, GroupEntry, NewChunk, SegmentFile, SegmentWriter, TypeSection};
 
-/// A place in a source.
+/// Position in a source: an entry, and a row of one of its chunks.
 pub(super) struct MergeCursor {
     pub(super) segment: Arc<SegmentFile>,
     pub(super) section: usize,
