@@ -100,7 +100,8 @@ impl SearchEngine {
         let parameters: BTreeMap<String, String> =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let query = Query::from_parameters(parameters, &QueryLimits::default()).map_err(Error::failed)?;
-        let plan = Plan::new(Arc::new(query), &self.schema, &PlanContext::alone()).map_err(Error::failed)?;
+        let plan =
+            Plan::new(Arc::new(query), &self.schema, &PlanContext::standalone()).map_err(Error::failed)?;
         let profile = CompiledProfile::compile(&self.schema, &plan.profile).map_err(Error::failed)?;
         let scope = match &plan.scope {
             StreamedScope::Groups(groups) => ViewScope::Groups(groups.clone()),

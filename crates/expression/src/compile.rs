@@ -256,7 +256,7 @@ impl ExpressionCompiler<'_> {
     }
 
     /// Converts a node of level `from` to one of level `to`, which is `from` or nested in it.
-    fn bring(
+    fn node_in_level(
         &mut self,
         mut id: NodeId,
         from: usize,
@@ -295,7 +295,9 @@ impl ExpressionCompiler<'_> {
             match env.names.get(&name.name) {
                 Some(NameBinding::Node(from, id)) => {
                     let reason = format!("'{}' is not known here", name.name);
-                    return self.bring(*id, *from, level, &reason).map_err(|reason| env.error(at, reason));
+                    return self
+                        .node_in_level(*id, *from, level, &reason)
+                        .map_err(|reason| env.error(at, reason));
                 }
                 Some(NameBinding::Argument(argument, outer, node)) => {
                     let id = match node.get() {
@@ -313,7 +315,9 @@ impl ExpressionCompiler<'_> {
                         }
                     };
                     let reason = format!("'{}' is not known here", name.name);
-                    return self.bring(id, env.level, level, &reason).map_err(|reason| env.error(at, reason));
+                    return self
+                        .node_in_level(id, env.level, level, &reason)
+                        .map_err(|reason| env.error(at, reason));
                 }
                 Some(NameBinding::Names(_)) => {
                     return Err(env.error(at, "expected a value, found names of dimensions"));
@@ -330,7 +334,7 @@ impl ExpressionCompiler<'_> {
             let text = env.parameter_text(inner);
             let id = self.expression_text(&text, at, env)?;
             return self
-                .bring(id, 0, level, "rankingExpression cannot be used here")
+                .node_in_level(id, 0, level, "rankingExpression cannot be used here")
                 .map_err(|reason| env.error(at, reason));
         }
         self.feature(name, at, env, level)
@@ -355,7 +359,7 @@ impl ExpressionCompiler<'_> {
             FeatureKind::Forest(forest) => self.forest(forest, &feature, at, env)?,
             FeatureKind::TokenSequence(sequence) => self.token_sequence(sequence, &feature, at, env)?,
         };
-        self.bring(id, 0, level, &format!("{feature} cannot be used here"))
+        self.node_in_level(id, 0, level, &format!("{feature} cannot be used here"))
             .map_err(|reason| env.error(at, reason))
     }
 
@@ -475,7 +479,7 @@ impl ExpressionCompiler<'_> {
             }
         };
         let reason = format!("function {} cannot be used here", name.name);
-        self.bring(id, own_level, level, &reason).map_err(|reason| env.error(at, reason))
+        self.node_in_level(id, own_level, level, &reason).map_err(|reason| env.error(at, reason))
     }
 
     /// A separate program whose parameters have these types.

@@ -57,7 +57,7 @@ fn plan(mut parameters: BTreeMap<String, String>) {
         Err(error) => return tells(&error),
     };
     let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let context = PlanContext { clock, ..PlanContext::alone() };
+    let context = PlanContext { clock, ..PlanContext::standalone() };
     match Plan::new(Arc::new(query), schema(), &context) {
         Ok(plan) => assert!(!plan.to_string().is_empty(), "a plan is shown"),
         Err(error) => tells(&error),

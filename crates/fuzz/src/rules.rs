@@ -24,7 +24,7 @@ pub(crate) fn rules(input: &[u8]) {
     let parameters = [("query", typed), ("type", "all"), ("streaming.groupname", "ann")].map(asked);
     let Ok(query) = Query::from_parameters(parameters.into(), &QueryLimits::default()) else { return };
     let base = bases.get("x").expect("it was read");
-    let typed = parsed(&query, &[schema()], PlanContext::alone().special_tokens);
+    let typed = parsed(&query, &[schema()], PlanContext::standalone().special_tokens);
     if let Some(rewriting) = base.rewrite(&typed, &query.parameters, true) {
         assert!(!rewriting.steps.is_empty(), "what was rewritten was rewritten by something");
     }

@@ -181,7 +181,7 @@ fn query(parameters: &[(&str, &str)]) -> Result<Query, SentenceRefusal> {
 fn plan(query: Query) -> Result<(), SentenceRefusal> {
     groups(&query)?;
     let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let context = PlanContext { clock, ..PlanContext::alone() };
+    let context = PlanContext { clock, ..PlanContext::standalone() };
     Plan::new(Arc::new(query), world(), &context).map(drop).map_err(SentenceRefusal::of)
 }
 

@@ -78,7 +78,7 @@ impl Settings {
             secrets: Vec::new(),
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             queue_max: 4096,
-            query_regexes_max: PlanContext::alone().regexes_max,
+            query_regexes_max: PlanContext::standalone().regexes_max,
             query_memory_max: QUERY_MEMORY_MAX,
             queries_memory_max: 2 * QUERY_MEMORY_MAX,
             cache_bytes: 512 << 20,

@@ -36,7 +36,7 @@ const REGEXES_MAX: usize = 64;
 impl PlanContext<'_> {
     /// Context of a request to a single schema at the current time.
     #[allow(clippy::disallowed_methods, reason = "for tests and tools, whose queries have no other clock")]
-    pub fn alone() -> Self {
+    pub fn standalone() -> Self {
         static NO_TOKENS: LazyLock<SpecialTokens> = LazyLock::new(SpecialTokens::default);
         static NO_MODELS: LazyLock<SignificanceModels> = LazyLock::new(SignificanceModels::default);
         PlanContext {
@@ -114,7 +114,7 @@ impl Plan {
             now,
             timeout: query.timeout,
             query,
-            memory: QueryMemory::alone(),
+            memory: QueryMemory::standalone(),
         })
     }
 }

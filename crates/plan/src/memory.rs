@@ -80,7 +80,7 @@ impl QueryMemory {
     }
 
     /// The memory of a query that does not share the ledger with others.
-    pub fn alone() -> Arc<Self> {
+    pub fn standalone() -> Arc<Self> {
         QueryMemory::new(QUERY_MEMORY_MAX, QueryMemoryLedger::new(usize::MAX))
     }
 
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "gives back 2 bytes")]
     fn a_query_gives_back_what_it_has_taken() {
-        let memory = QueryMemory::alone();
+        let memory = QueryMemory::standalone();
         memory.take(1).expect("there is room");
         memory.give_back(2);
     }

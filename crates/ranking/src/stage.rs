@@ -40,7 +40,7 @@ pub(crate) struct StageInput<'q> {
 
 /// Executor for a value that the request supplies instead of the feature, if it does and the type is that of
 /// the feature.
-fn given<'q>(
+fn supplied_value<'q>(
     plan: &'q Plan,
     name: &FeatureName,
     feature: &dyn RankFeature,
@@ -77,7 +77,7 @@ impl<'q> BoundPrograms<'q> {
         let mut request = FeatureRequest::new(over.plan, over.matches, over.earlier, filters);
         let used = |at: usize| programs.iter().any(|program| program.features.contains(&at));
         let mut bind = |(name, feature): &'q (FeatureName, Box<dyn RankFeature>)| {
-            let executor = match given(over.plan, name, &**feature) {
+            let executor = match supplied_value(over.plan, name, &**feature) {
                 Some(value) => value,
                 None => feature.bind(&mut request),
             };

@@ -175,7 +175,7 @@ impl BaseResolution {
         for statement in statements.unwrap_or_default() {
             match statement {
                 RuleStatement::Include { base, place } => {
-                    let more = self.included(&base, &place, warnings)?;
+                    let more = self.included_base(&base, &place, warnings)?;
                     included.extend(more.conditions.clone());
                     rules.extend(more.rules.iter().cloned());
                     if rules.len() > RULES_MAX {
@@ -213,7 +213,7 @@ impl BaseResolution {
         Ok(ResolvedBase { conditions, rules })
     }
 
-    fn included(
+    fn included_base(
         &mut self,
         name: &str,
         place: &SourcePosition,
@@ -268,7 +268,7 @@ impl RuleBase {
             let mut names = Vec::new();
             self.names_in(&rule.condition, &mut names, &mut Vec::new());
             for production in &rule.productions {
-                let ProducedTerm::Reference { name, place, .. } = &production.made else { continue };
+                let ProducedTerm::Reference { name, place, .. } = &production.term else { continue };
                 if !names.iter().any(|known| known == name) {
                     let hint = did_you_mean(name, names.iter().copied());
                     let reason = format!(

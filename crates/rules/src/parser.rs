@@ -360,8 +360,8 @@ impl RuleParser {
             self.next();
         }
         let label = self.prefix(":");
-        let made = self.made()?;
-        if matches!(made, ProducedTerm::Beyond(..)) && label.is_none() {
+        let term = self.produced_term()?;
+        if matches!(term, ProducedTerm::Beyond(..)) && label.is_none() {
             return Err(self.wrong("a bound is one of a field: write it as in price:<5000".to_owned()));
         }
         let weight = if self.takes("!") {
@@ -378,17 +378,17 @@ impl RuleParser {
         } else {
             None
         };
-        if matches!(made, ProducedTerm::Parameter { .. })
+        if matches!(term, ProducedTerm::Parameter { .. })
             && (term_type != TermType::Context || label.is_some() || weight.is_some())
         {
             return Err(self.wrong(
                 "a parameter has neither type, label nor weight: write parameter.NAME='value'".to_owned(),
             ));
         }
-        Ok(RuleProduction { term_type, label, made, weight })
+        Ok(RuleProduction { term_type, label, term, weight })
     }
 
-    fn made(&mut self) -> Result<ProducedTerm, Error> {
+    fn produced_term(&mut self) -> Result<ProducedTerm, Error> {
         let bound = match self.peek() {
             RuleToken::Symbol("<") => Some(ProducedBound::Below),
             RuleToken::Symbol(">") => Some(ProducedBound::Above),

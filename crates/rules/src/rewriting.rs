@@ -124,7 +124,7 @@ impl RuleRewriter<'_> {
         let mut begun = BTreeSet::new();
         let mut without_terms = false;
         for _ in 0..most {
-            let Some((place, mut found)) = self.find(number, rule, &begun, without_terms) else {
+            let Some((path, mut found)) = self.find(number, rule, &begun, without_terms) else {
                 return match self.left {
                     0 => Err(RewriteStop::Steps),
                     _ => Ok(()),
@@ -140,10 +140,10 @@ impl RuleRewriter<'_> {
             match found.taken.first() {
                 None => without_terms = true,
                 Some(first) => {
-                    begun.extend(self.children(&place).get(*first).and_then(RuleNode::first_id));
+                    begun.extend(self.children(&path).get(*first).and_then(RuleNode::first_id));
                 }
             }
-            self.produce(number, rule, &place, &found);
+            self.produce(number, rule, &path, &found);
             let query = || BriefItem(&self.root.item().unwrap_or(QueryItem::False)).to_string();
             let query = self.explains.then(query);
             self.steps.push(RewriteStep::Applied { place: rule.place.to_string(), query });
@@ -167,8 +167,8 @@ impl RuleRewriter<'_> {
         begun: &BTreeSet<usize>,
         without_terms: bool,
     ) -> Option<(Vec<usize>, ConditionMatch)> {
-        for place in self.root.places() {
-            let node = self.root.at(&place)?;
+        for path in self.root.group_paths() {
+            let node = self.root.at(&path)?;
             let RuleNode::Group(RuleGroup { kind, children }) = node else { continue };
             let wanted =
                 |found: &ConditionMatch, children: &[RuleNode]| match (found.taken.first(), rule.kind) {
@@ -183,7 +183,7 @@ impl RuleRewriter<'_> {
                 };
             let mut matcher = ConditionMatcher::new(self.base, &self.parameters, node, &mut self.left)?;
             if let Some(found) = matcher.find(&rule.condition, &|found| wanted(found, children)) {
-                return Some((place, found));
+                return Some((path, found));
             }
             // These consist of single words.
             if matches!(kind, RuleGroupKind::Phrase { .. } | RuleGroupKind::Equiv { .. }) {
@@ -199,56 +199,56 @@ impl RuleRewriter<'_> {
                     ConditionMatcher::new(self.base, &self.parameters, segment, &mut self.left)?;
                 if let Some(found) = matcher.find(&rule.condition, &wanted) {
                     let words = words.children.clone();
-                    let mut place = place;
-                    place.push(at);
-                    *self.root.at_mut(&place)? = group(RuleGroupKind::And, words);
-                    return Some((place, found));
+                    let mut path = path;
+                    path.push(at);
+                    *self.root.at_mut(&path)? = group(RuleGroupKind::And, words);
+                    return Some((path, found));
                 }
             }
         }
         None
     }
 
-    fn children(&self, place: &[usize]) -> &[RuleNode] {
-        match self.root.at(place) {
+    fn children(&self, path: &[usize]) -> &[RuleNode] {
+        match self.root.at(path) {
             Some(RuleNode::Group(group)) => &group.children,
             _ => &[],
         }
     }
 
     /// Creates the nodes of a rule's productions, and adds them to the group at a path.
-    fn produce(&mut self, number: usize, rule: &ProductionRule, place: &[usize], found: &ConditionMatch) {
-        let children = self.children(place).to_vec();
+    fn produce(&mut self, number: usize, rule: &ProductionRule, path: &[usize], found: &ConditionMatch) {
+        let children = self.children(path).to_vec();
         let (mut pieces, mut alternatives) = (Vec::new(), Vec::new());
         for production in &rule.productions {
             self.make(number, production, found, &children, &mut pieces, &mut alternatives);
         }
-        let Some(node) = self.root.at_mut(place) else { return };
+        let Some(node) = self.root.at_mut(path) else { return };
         let RuleNode::Group(group) = std::mem::replace(node, group(RuleGroupKind::And, Vec::new())) else {
             return;
         };
         let EditedGroup { group, beside, around } =
-            edited(group, rule.kind, &found.taken, pieces, alternatives);
+            insert_output(group, rule.kind, &found.taken, pieces, alternatives);
         *node = RuleNode::Group(group);
         if !beside.is_empty() {
-            self.put_beside(place, beside);
+            self.put_beside(path, beside);
         }
         for (term_type, piece) in around {
-            self.put_around(place, term_type, piece);
+            self.put_around(path, term_type, piece);
         }
     }
 
     /// Puts nodes beside the group at a path: into the enclosing group, if that combines its children as
     /// words of a query are, else with the group into one of their own.
-    fn put_beside(&mut self, place: &[usize], nodes: Vec<RuleNode>) {
-        if let Some((last, outer)) = place.split_last()
+    fn put_beside(&mut self, path: &[usize], nodes: Vec<RuleNode>) {
+        if let Some((last, outer)) = path.split_last()
             && let Some(RuleNode::Group(outer)) = self.root.at_mut(outer)
             && matches!(outer.kind, RuleGroupKind::And | RuleGroupKind::WeakAnd { .. })
         {
             drop(outer.children.splice(last + 1..last + 1, nodes));
             return;
         }
-        let Some(node) = self.root.at_mut(place) else { return };
+        let Some(node) = self.root.at_mut(path) else { return };
         let mut together = vec![std::mem::replace(node, group(RuleGroupKind::And, Vec::new()))];
         together.extend(nodes);
         *node = group(RuleGroupKind::And, together);
@@ -256,16 +256,16 @@ impl RuleRewriter<'_> {
 
     /// Combines a piece with the group at a path; in the enclosing group if that already combines its
     /// children the same way.
-    fn put_around(&mut self, place: &[usize], term_type: TermType, piece: RuleNode) {
-        if let Some((last, outer)) = place.split_last()
+    fn put_around(&mut self, path: &[usize], term_type: TermType, piece: RuleNode) {
+        if let Some((last, outer)) = path.split_last()
             && let Some(RuleNode::Group(outer)) = self.root.at_mut(outer)
-            && outer.kind.joins(term_type)
+            && outer.kind.combines_as(term_type)
             && (*last == 0 || matches!(term_type, TermType::And | TermType::Or | TermType::WeakAnd))
         {
             outer.children.push(piece);
             return;
         }
-        let Some(node) = self.root.at_mut(place) else { return };
+        let Some(node) = self.root.at_mut(path) else { return };
         let whole = std::mem::replace(node, group(RuleGroupKind::And, Vec::new()));
         *node = whole.combined(term_type, piece);
     }
@@ -279,8 +279,8 @@ impl RuleRewriter<'_> {
         pieces: &mut Vec<Piece>,
         alternatives: &mut Vec<RuleNode>,
     ) {
-        let RuleProduction { term_type, label, made, weight } = production;
-        match made {
+        let RuleProduction { term_type, label, term, weight } = production;
+        match term {
             ProducedTerm::Parameter { name, value } => {
                 self.parameters.insert(name.clone(), value.clone());
                 self.set.insert(name.clone(), value.clone());
@@ -288,7 +288,7 @@ impl RuleRewriter<'_> {
             ProducedTerm::Beyond(bound, limit) => {
                 let field = label.as_deref().unwrap_or(DEFAULT_FIELD);
                 let annotations = weighted(ItemAnnotations::default(), *weight);
-                let node = self.builder.term(beyond(field, *bound, *limit, annotations), Some(number));
+                let node = self.builder.term(open_range(field, *bound, *limit, annotations), Some(number));
                 pieces.push((*term_type, node));
             }
             ProducedTerm::Term(text) => {
@@ -364,7 +364,7 @@ impl RuleRewriter<'_> {
         let RuleNode::Term(term) = node else { return node.clone() };
         if let Some((bound, limit)) = bound.zip(number(term.text())) {
             let annotations = weighted(ItemAnnotations::default(), weight);
-            let item = beyond(label.unwrap_or(term.field()), bound, limit, annotations);
+            let item = open_range(label.unwrap_or(term.field()), bound, limit, annotations);
             return self.builder.term(item, Some(rule));
         }
         let mut item = term.item.clone();
@@ -379,7 +379,12 @@ impl RuleRewriter<'_> {
 }
 
 /// The range of all numbers beyond one.
-fn beyond(field: &str, bound: ProducedBound, limit: QueryNumber, annotations: ItemAnnotations) -> QueryItem {
+fn open_range(
+    field: &str,
+    bound: ProducedBound,
+    limit: QueryNumber,
+    annotations: ItemAnnotations,
+) -> QueryItem {
     let (low, high) = match bound {
         ProducedBound::Below => (RangeBound::Open, RangeBound::Exclusive(limit)),
         ProducedBound::Above => (RangeBound::Exclusive(limit), RangeBound::Open),
@@ -435,7 +440,7 @@ struct EditedGroup {
 ///
 /// Alternatives are phrases. An adding rule puts them beside what it matched, as in Vespa, where a single
 /// term is an alternative of all that stands beside it.
-fn edited(
+fn insert_output(
     RuleGroup { kind, mut children }: RuleGroup,
     rule: RuleKind,
     taken: &[usize],
@@ -463,8 +468,8 @@ fn edited(
     let mut at = if moves { first } else { taken.last().map_or(children.len(), |last| last + 1) };
     let mut removed = Vec::new();
     if moves {
-        for place in taken.iter().rev() {
-            removed.insert(0, children.remove(*place));
+        for index in taken.iter().rev() {
+            removed.insert(0, children.remove(*index));
         }
     }
     if !equivalents.is_empty() {

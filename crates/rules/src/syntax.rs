@@ -127,7 +127,7 @@ pub(crate) struct RuleProduction {
     pub(crate) term_type: TermType,
     /// Field of the output.
     pub(crate) label: Option<String>,
-    pub(crate) made: ProducedTerm,
+    pub(crate) term: ProducedTerm,
     /// Weight in percent.
     pub(crate) weight: Option<i32>,
 }

@@ -248,21 +248,21 @@ impl RuleNode {
     }
 
     /// Paths of all groups whose children conditions can match, outer ones first.
-    pub(crate) fn places(&self) -> Vec<Vec<usize>> {
-        fn collect(node: &RuleNode, way: &mut Vec<usize>, places: &mut Vec<Vec<usize>>) {
+    pub(crate) fn group_paths(&self) -> Vec<Vec<usize>> {
+        fn collect(node: &RuleNode, path: &mut Vec<usize>, paths: &mut Vec<Vec<usize>>) {
             let RuleNode::Group(group) = node else { return };
             if !matches!(group.kind, RuleGroupKind::Typed) {
-                places.push(way.clone());
+                paths.push(path.clone());
             }
             for (at, child) in group.children.iter().enumerate() {
-                way.push(at);
-                collect(child, way, places);
-                way.pop();
+                path.push(at);
+                collect(child, path, paths);
+                path.pop();
             }
         }
-        let mut places = Vec::new();
-        collect(self, &mut Vec::new(), &mut places);
-        places
+        let mut paths = Vec::new();
+        collect(self, &mut Vec::new(), &mut paths);
+        paths
     }
 
     /// The node at a path.
@@ -290,7 +290,7 @@ impl RuleNode {
             return group(RuleGroupKind::And, vec![other]);
         }
         match self {
-            RuleNode::Group(RuleGroup { kind, mut children }) if kind.joins(term_type) => {
+            RuleNode::Group(RuleGroup { kind, mut children }) if kind.combines_as(term_type) => {
                 children.push(other);
                 group(kind, children)
             }
@@ -314,7 +314,7 @@ impl RuleNode {
 
 impl RuleGroupKind {
     /// True if it combines its children in the way of a term type.
-    pub(crate) fn joins(&self, term_type: TermType) -> bool {
+    pub(crate) fn combines_as(&self, term_type: TermType) -> bool {
         match term_type {
             TermType::And => matches!(self, RuleGroupKind::And),
             TermType::Or => matches!(self, RuleGroupKind::Or),

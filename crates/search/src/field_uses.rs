@@ -86,7 +86,7 @@ impl PreparedSearch {
         let of_hits = (self.wanted() > 0).then_some(None);
         for summary in of_groups.chain(of_hits) {
             let named = summary.and_then(|name| schema.summaries.get(name));
-            for shown in shown(plan, named.unwrap_or(&plan.summary)) {
+            for shown in shown_fields(plan, named.unwrap_or(&plan.summary)) {
                 std::iter::once(&shown.source)
                     .chain(&shown.more_sources)
                     .for_each(|source| add(FieldUseKind::Shown, source));
@@ -111,7 +111,7 @@ fn field_of<'s>(schema: &'s Schema, path: &str) -> Option<&'s str> {
 
 /// Fields of a document summary that hits of a plan have. Those that the request names, and the summary
 /// lacks, are as in the default summary.
-fn shown<'p>(plan: &'p Plan, summary: &'p DocumentSummary) -> impl Iterator<Item = &'p SummaryField> {
+fn shown_fields<'p>(plan: &'p Plan, summary: &'p DocumentSummary) -> impl Iterator<Item = &'p SummaryField> {
     let default = plan.schema.summaries.get("default").filter(|_| !plan.fields.is_empty());
     let fields = summary.fields.iter().chain(default.into_iter().flat_map(|default| &default.fields));
     fields.filter(move |field| {

@@ -235,7 +235,7 @@ fn together<'p>(all: impl Iterator<Item = PieceRest<'p>>) -> Vec<PieceRest<'p>> 
 ///
 /// # Errors
 /// The directory cannot be read or is damaged.
-pub fn reaches(segment: &SegmentFile, locations: LocationRange) -> Result<bool, Error> {
+pub fn may_have_documents(segment: &SegmentFile, locations: LocationRange) -> Result<bool, Error> {
     let mut found = false;
     for number in 0..segment.sections().len() {
         visit_chunks(segment, number, locations, |chunk, _| {

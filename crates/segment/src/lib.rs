@@ -41,7 +41,7 @@ pub use cache::{CacheStatistics, SegmentCache};
 pub use catalog::TypeSection;
 pub use checksums::FileChecksums;
 pub use chunk::ChunkInfo;
-pub use cut::{CutShare, SegmentCut, reaches};
+pub use cut::{CutShare, SegmentCut, may_have_documents};
 pub use error::Error;
 pub use format::SegmentFormat;
 pub use groups::GroupEntry;

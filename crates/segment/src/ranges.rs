@@ -9,7 +9,7 @@ pub(crate) fn at_or_after(ranges: &[LocationRange], location: ReversedLocation) 
 }
 
 /// True if one of the ranges overlaps these locations.
-pub(crate) fn reach(ranges: &[LocationRange], locations: LocationRange) -> bool {
+pub(crate) fn any_overlaps(ranges: &[LocationRange], locations: LocationRange) -> bool {
     ranges.get(at_or_after(ranges, locations.first)).is_some_and(|range| range.overlaps(locations))
 }
 

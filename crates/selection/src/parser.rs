@@ -107,7 +107,7 @@ impl<'t> SelectionParser<'t> {
         if !self.eat_keyword("not") {
             return self.comparison();
         }
-        self.deeper()?;
+        self.enter_level()?;
         let inner = self.not()?;
         self.depth.leave();
         Ok(ParsedPart::Condition(SelectionCondition::Not(Box::new(self.condition(inner)?))))
@@ -244,7 +244,7 @@ impl<'t> SelectionParser<'t> {
         self.cursor.skip_blanks();
         let offset = self.cursor.offset();
         let mut parsed = if self.cursor.take("(") {
-            self.deeper()?;
+            self.enter_level()?;
             let inner = self.or()?;
             self.depth.leave();
             self.expect(")")?;
@@ -466,7 +466,7 @@ impl<'t> SelectionParser<'t> {
         }
     }
 
-    fn deeper(&mut self) -> Result<(), Error> {
+    fn enter_level(&mut self) -> Result<(), Error> {
         if self.depth.enter() { Ok(()) } else { Err(self.fail(&format!("it is nested deeper than {DEPTH}"))) }
     }
 

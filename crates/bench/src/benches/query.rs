@@ -75,7 +75,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
 fn plan(body: &[u8], schema: &Arc<Schema>) -> Result<Plan, Error> {
     let parameters = flatten(body, 1000).map_err(Error::failed)?;
     let query = Query::from_parameters(parameters, &QueryLimits::default()).map_err(Error::failed)?;
-    Plan::new(Arc::new(query), schema, &PlanContext::alone()).map_err(Error::failed)
+    Plan::new(Arc::new(query), schema, &PlanContext::standalone()).map_err(Error::failed)
 }
 
 fn schema() -> Result<Arc<Schema>, Error> {

@@ -174,7 +174,7 @@ fn composite_has_memory_for_the_buckets_that_it_shows() {
     let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &here);
     let scope = scope(&indexes, &[], &pace);
-    let memory = QueryMemory::alone();
+    let memory = QueryMemory::standalone();
     let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
     let mut streamed = streamed.expect("it keeps no documents");
     let mut add = |n: i64| {
@@ -209,7 +209,7 @@ fn keys_of_composite_take_memory() {
     let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &here);
     let scope = scope(&indexes, &[], &pace);
-    let memory = QueryMemory::alone();
+    let memory = QueryMemory::standalone();
     let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
     let mut streamed = streamed.expect("it keeps no documents");
     let mut hit = hit(&index);

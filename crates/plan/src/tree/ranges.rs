@@ -21,7 +21,7 @@ impl TreeBuilder<'_> {
         annotations: &ItemAnnotations,
         scope: ItemScope<'_>,
     ) -> Result<PlanNode, Error> {
-        let text = described(bounds);
+        let text = range_text(bounds);
         let languages = self.languages();
         self.term_in_fields(field, scope, annotations, &text, |target| match bounds {
             // A number is a word in a field of words.
@@ -104,7 +104,7 @@ fn within(
 }
 
 /// Text of a range for ranking.
-fn described((low, high): (RangeBound, RangeBound)) -> String {
+fn range_text((low, high): (RangeBound, RangeBound)) -> String {
     let text = |bound: RangeBound| match bound {
         RangeBound::Open => String::new(),
         RangeBound::Inclusive(number) | RangeBound::Exclusive(number) => number.to_string(),

@@ -22,7 +22,9 @@ fn a_plan_has_only_so_many_regular_expressions() {
         let parameters: BTreeMap<String, String> =
             parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let query = Query::from_parameters(parameters, &QueryLimits::default()).expect("the query is right");
-        Plan::new(Arc::new(query), schema, &PlanContext::alone()).map(drop).map_err(|error| error.to_string())
+        Plan::new(Arc::new(query), schema, &PlanContext::standalone())
+            .map(drop)
+            .map_err(|error| error.to_string())
     };
     assert_eq!(plan(64), Ok(()));
     let error = plan(65).expect_err("too many");

@@ -39,7 +39,7 @@ fn plan(schema: &Arc<Schema>, input: &str, mut parameters: BTreeMap<String, Stri
             "marked" => Some(TermEnd::Terminator("@@".to_owned())),
             _ => None,
         },
-        ..PlanContext::alone()
+        ..PlanContext::standalone()
     };
     let query = match Query::from_parameters(parameters, &QueryLimits::default()) {
         Ok(query) => query,

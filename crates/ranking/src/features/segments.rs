@@ -340,7 +340,7 @@ impl SegmentMetrics<'_> {
     }
 
     /// Each term with the number of its occurrences, capped.
-    fn counted(&self) -> impl Iterator<Item = (&QueryTerm, f64)> {
+    fn occurrence_counts(&self) -> impl Iterator<Item = (&QueryTerm, f64)> {
         let most = self.parameters.occurrences_max;
         self.query
             .terms
@@ -352,12 +352,12 @@ impl SegmentMetrics<'_> {
     /// All occurrences relative to the number that fits into the field.
     fn occurrence(&self) -> f64 {
         let room = self.length.min(self.parameters.occurrences_max * self.query.terms.len() as f64);
-        share(self.counted().map(|(_, count)| count).sum(), room).min(1.0)
+        share(self.occurrence_counts().map(|(_, count)| count).sum(), room).min(1.0)
     }
 
     /// Occurrences of each term, weighted by a factor, relative to the maximum.
     fn occurrences(&self, factor: impl Fn(&QueryTerm) -> f64, most: f64) -> f64 {
-        let counted: f64 = self.counted().map(|(term, count)| factor(term) * count).sum();
+        let counted: f64 = self.occurrence_counts().map(|(term, count)| factor(term) * count).sum();
         let whole: f64 = self.query.terms.iter().map(|term| factor(term) * most).sum();
         share(counted, whole).min(1.0)
     }

@@ -67,11 +67,12 @@ impl<'a> SchemaCursor<'a> {
     /// A syntax error at the next token: expected and actual text.
     pub(crate) fn expected<T>(&mut self, what: &str) -> Result<T, Error> {
         let place = self.place();
-        let found = self.found();
+        let found = self.next_text();
         self.error_at(place, format!("expected {what}, found {found}"))
     }
 
-    fn found(&self) -> String {
+    /// The next word or character, for errors.
+    fn next_text(&self) -> String {
         let rest = self.cursor.rest();
         let word: String = rest.chars().take_while(|c| is_word(*c)).take(40).collect();
         match rest.chars().next() {
@@ -256,7 +257,7 @@ impl<'a> SchemaCursor<'a> {
     ) -> Result<(), Error> {
         let opened = self.place();
         self.expect('{')?;
-        self.deeper(&opened, |this| {
+        self.nested(&opened, |this| {
             loop {
                 if this.eat('}') {
                     return Ok(());
@@ -275,7 +276,7 @@ impl<'a> SchemaCursor<'a> {
     }
 
     /// Runs `read` one nesting level deeper.
-    pub(crate) fn deeper<T>(
+    pub(crate) fn nested<T>(
         &mut self,
         place: &SourcePosition,
         read: impl FnOnce(&mut Self) -> Result<T, Error>,

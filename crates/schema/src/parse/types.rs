@@ -66,7 +66,7 @@ fn parameters(
     if !cursor.eat('<') {
         return cursor.expected(&format!("'<' and the type of its elements after '{}'", name.value));
     }
-    cursor.deeper(&name.place, |cursor| {
+    cursor.nested(&name.place, |cursor| {
         *parsed = Some(read(cursor)?);
         cursor.expect('>')
     })

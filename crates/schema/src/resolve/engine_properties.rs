@@ -277,7 +277,7 @@ fn scripted(key: &str) -> Option<&str> {
 ///
 /// # Errors
 /// A value is invalid.
-pub(super) fn applied(profile: &RankProfile, name: &Name) -> Result<RankProfile, Error> {
+pub(super) fn apply_expressions(profile: &RankProfile, name: &Name) -> Result<RankProfile, Error> {
     let mut applied = profile.clone();
     for (key, value) in &profile.properties {
         let Some(script) = scripted(key) else { continue };

@@ -167,7 +167,8 @@ fn with_type(
         );
     }
     let own_summary = decl.summaries.iter().find(|summary| summary.name.is_none());
-    let summary = own_summary.map_or(SummaryMode::default(), |own| shown(own, name, &data_type, warnings));
+    let summary =
+        own_summary.map_or(SummaryMode::default(), |own| summary_mode(own, name, &data_type, warnings));
     let bolding = decl
         .bolding
         .as_ref()
@@ -235,7 +236,7 @@ fn warn_of_no_effect(decl: &FieldDecl, name: &str, warnings: &mut Vec<String>) {
 }
 
 /// Form of a field in its own summary.
-fn shown(
+fn summary_mode(
     own: &SummaryFieldDecl,
     name: &str,
     data_type: &DataType,

@@ -142,7 +142,7 @@ impl<'a> ProfileResolver<'a, '_> {
         let parents = decl.inherits.iter().map(|parent| self.parent(parent, name));
         let combined = parents.collect::<Result<Vec<_>, _>>().and_then(|parents| {
             let profile = self.combine(decl, &parents)?;
-            Ok((engine_properties::applied(&profile, &decl.name)?, profile))
+            Ok((engine_properties::apply_expressions(&profile, &decl.name)?, profile))
         });
         match self.faults.findings.ok_or_report(combined) {
             Some((applied, profile)) => {

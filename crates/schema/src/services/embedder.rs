@@ -221,7 +221,7 @@ struct RemoteComponent<'a, 'i> {
 }
 
 /// The text of a setting that must be given.
-fn given(node: Node<'_, '_>, name: &str, text: Option<&String>) -> Result<String, Error> {
+fn required_setting(node: Node<'_, '_>, name: &str, text: Option<&String>) -> Result<String, Error> {
     match text {
         Some(text) if !text.is_empty() => Ok(text.clone()),
         _ => xml::invalid(FILE, node, format!("this component needs <{name}>")),
@@ -230,8 +230,8 @@ fn given(node: Node<'_, '_>, name: &str, text: Option<&String>) -> Result<String
 
 impl<'a, 'i> RemoteComponent<'a, 'i> {
     fn of(node: Node<'a, 'i>, parts: EmbedderParts) -> Result<Self, Error> {
-        let model = given(node, "model", parts.service_model.as_ref())?;
-        let dimensions = match given(node, "dimensions", parts.dimensions.as_ref())?.parse() {
+        let model = required_setting(node, "model", parts.service_model.as_ref())?;
+        let dimensions = match required_setting(node, "dimensions", parts.dimensions.as_ref())?.parse() {
             Ok(dimensions) if dimensions > 0 => dimensions,
             _ => return xml::invalid(FILE, node, "<dimensions> must be a number above 0"),
         };
@@ -248,7 +248,7 @@ impl<'a, 'i> RemoteComponent<'a, 'i> {
         }
         let secret = match service {
             EmbeddingService::OpenAi => parts.secret.filter(|secret| !secret.is_empty()),
-            _ => Some(given(node, "api-key-secret-ref", parts.secret.as_ref())?),
+            _ => Some(required_setting(node, "api-key-secret-ref", parts.secret.as_ref())?),
         };
         let quantization = match service {
             EmbeddingService::OpenAi => VectorQuantization::Float,

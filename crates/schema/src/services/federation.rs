@@ -157,12 +157,12 @@ pub(super) fn federations<'n>(
             let inherits = built_in.iter().any(|id| BLENDING_CHAINS.contains(id));
             let excluded = chains.iter().flat_map(|chain| excludes(*chain)).any(|name| name == BLENDING);
             let blends = inherits && !excluded;
-            let asked = match chains.iter().find_map(|chain| xml::child(*chain, "federation")) {
-                Some(node) => asked(defined(node, &shared)?, sources, warnings)?,
+            let federated = match chains.iter().find_map(|chain| xml::child(*chain, "federation")) {
+                Some(node) => federated_sources(defined(node, &shared)?, sources, warnings)?,
                 None if blends == inherits => continue,
                 None => default_set(sources).collect(),
             };
-            federations.entry(id.to_owned()).or_insert(FederationConfig { sources: asked, blends });
+            federations.entry(id.to_owned()).or_insert(FederationConfig { sources: federated, blends });
         }
     }
     Ok(federations)
@@ -185,12 +185,12 @@ fn defined<'a, 'i>(node: Node<'a, 'i>, shared: &[Node<'a, 'i>]) -> Result<Node<'
 }
 
 /// Sources that a federation queries.
-fn asked(
+fn federated_sources(
     node: Node<'_, '_>,
     sources: &Sources,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<FederatedSource>, Error> {
-    let mut asked: Vec<FederatedSource> = Vec::new();
+    let mut federated: Vec<FederatedSource> = Vec::new();
     for child in xml::elements(node) {
         if child.tag_name().name() == "source-set" {
             let inherits = required(child, "inherits")?;
@@ -198,7 +198,7 @@ fn asked(
                 let reason = format!("no source set '{inherits}', only '{DEFAULT_SET}'");
                 return xml::invalid(FILE, child, reason);
             }
-            asked.extend(default_set(sources));
+            federated.extend(default_set(sources));
             continue;
         }
         let name = child.attribute("id").map_or_else(|| required(child, "idref"), Ok)?;
@@ -209,16 +209,16 @@ fn asked(
             );
             return xml::invalid(FILE, child, reason);
         }
-        asked.push(FederatedSource { name: name.to_owned(), options: options_in(child, warnings)? });
+        federated.push(FederatedSource { name: name.to_owned(), options: options_in(child, warnings)? });
     }
-    if asked.is_empty() {
+    if federated.is_empty() {
         let reason =
             "<federation> names no sources: add <source idref='…'/>, or <source-set inherits='default'/>";
         return xml::invalid(FILE, node, reason);
     }
     // Settings of a source take precedence over those of the set.
-    let mut kept: Vec<FederatedSource> = Vec::with_capacity(asked.len());
-    for source in asked {
+    let mut kept: Vec<FederatedSource> = Vec::with_capacity(federated.len());
+    for source in federated {
         match kept.iter_mut().find(|known| known.name == source.name) {
             Some(known) => known.options = source.options.over(known.options),
             None => kept.push(source),

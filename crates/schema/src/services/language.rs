@@ -214,7 +214,8 @@ pub(super) fn chains(
     let all: Vec<Node<'_, '_>> = xml::named(search, "chain").collect();
     all.iter()
         .map(|chain| {
-            let asks = searcher_of(search, *chain, &all).map(|node| asking(node, models)).transpose()?;
+            let asks =
+                searcher_of(search, *chain, &all).map(|node| language_chain(node, models)).transpose()?;
             Ok(SearchChain { id: super::required(*chain, "id")?.to_owned(), asks })
         })
         .collect()
@@ -237,7 +238,7 @@ fn searcher_of<'a, 'i>(
     ChainLineage::of(chain, all).chains.iter().find_map(own)
 }
 
-fn asking(node: Node<'_, '_>, models: &[LanguageModelConfig]) -> Result<LanguageChain, Error> {
+fn language_chain(node: Node<'_, '_>, models: &[LanguageModelConfig]) -> Result<LanguageChain, Error> {
     let parts = SEARCHER_SETTINGS.of_component(node, ".llm-searcher")?;
     let model = provider(node, parts.provider.as_deref(), models)?;
     Ok(LanguageChain {

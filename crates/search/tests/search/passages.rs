@@ -92,7 +92,7 @@ fn plan(schema: &Arc<Schema>, yql: &str) -> Plan {
     ]);
     let query =
         Query::from_parameters(all, &QueryLimits::default()).unwrap_or_else(|error| panic!("{error}"));
-    Plan::new(Arc::new(query), schema, &PlanContext::alone()).unwrap_or_else(|error| panic!("{error}"))
+    Plan::new(Arc::new(query), schema, &PlanContext::standalone()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

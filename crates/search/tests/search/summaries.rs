@@ -182,7 +182,7 @@ fn plan(schema: &Arc<Schema>, yql: &str, parameters: &[(&str, &str)]) -> Plan {
     all.extend(parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let query =
         Query::from_parameters(all, &QueryLimits::default()).unwrap_or_else(|error| panic!("{error}"));
-    Plan::new(Arc::new(query), schema, &PlanContext::alone()).unwrap_or_else(|error| panic!("{error}"))
+    Plan::new(Arc::new(query), schema, &PlanContext::standalone()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn show(value: &DocumentValue) -> String {

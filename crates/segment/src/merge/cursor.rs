@@ -7,7 +7,7 @@ use millrace_document::{DocumentGroup, ReversedLocation};
 use millrace_env::pace;
 
 use super::{CHUNK_BYTES, MergeInput, MergePolicy};
-use crate::ranges::{at_or_after, hull, joined, reach};
+use crate::ranges::{any_overlaps, at_or_after, hull, joined};
 use crate::{ChunkInfo, Error, GroupEntry, NewChunk, SegmentFile, SegmentWriter, TypeSection};
 
 /// Position in a source: an entry, and a row of one of its chunks.
@@ -46,7 +46,8 @@ impl MergeCursor {
                 let beyond = ReversedLocation::first_of_group(entry.location) > hull.last;
                 // What begins before a range reaches into it only where it has no group.
                 if !beyond
-                    && (entry.group.is_empty() || reach(&ranges, LocationRange::of_group(entry.location)))
+                    && (entry.group.is_empty()
+                        || any_overlaps(&ranges, LocationRange::of_group(entry.location)))
                 {
                     entries.push(entry);
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_segment::reaches;
+use millrace_segment::may_have_documents;
 
 use super::{counting, info, is_in_tail, isolated, parts, seal_buckets};
 use crate::shared::StoreContext;
@@ -116,7 +116,7 @@ fn idle_parts(state: &StoreState, buckets: &[BucketId]) -> Result<HashMap<Bucket
         }
         for segment in shared() {
             let opened = segment.opened.as_ref().map_err(Clone::clone)?;
-            if !reaches(opened, part.reversed_range())? {
+            if !may_have_documents(opened, part.reversed_range())? {
                 idle.entry(part.id).or_default().push(segment.record.number);
             }
         }
