@@ -320,7 +320,7 @@ impl RuleRewriter<'_> {
                         .map(|node| self.copy(number, node, label.as_deref(), *bound, *weight))
                         .collect();
                     if !copies.is_empty() {
-                        pieces.push((*term_type, together(copies, *weight)));
+                        pieces.push((*term_type, combine_terms(copies, *weight)));
                     }
                 }
             }
@@ -397,7 +397,7 @@ fn weighted(annotations: ItemAnnotations, weight: Option<i32>) -> ItemAnnotation
 }
 
 /// Combines terms that were matched together into one: a phrase if they have the same field.
-fn together(mut nodes: Vec<RuleNode>, weight: Option<i32>) -> RuleNode {
+fn combine_terms(mut nodes: Vec<RuleNode>, weight: Option<i32>) -> RuleNode {
     if nodes.len() == 1 {
         return nodes.remove(0);
     }
@@ -474,7 +474,7 @@ fn insert_output(
     }
     if !equivalents.is_empty() {
         if rule == RuleKind::Adding && !removed.is_empty() {
-            equivalents.insert(0, together(std::mem::take(&mut removed), None));
+            equivalents.insert(0, combine_terms(std::mem::take(&mut removed), None));
         }
         here.insert(0, equiv(equivalents));
     }

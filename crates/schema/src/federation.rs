@@ -33,11 +33,11 @@ pub struct FederationOptions {
 }
 
 impl FederationOptions {
-    /// Combines both: these options take precedence over those of `below`.
-    pub fn over(self, below: FederationOptions) -> FederationOptions {
+    /// Combines both: these options take precedence over the `defaults`.
+    pub fn with_defaults(self, defaults: FederationOptions) -> FederationOptions {
         FederationOptions {
-            timeout: self.timeout.or(below.timeout),
-            optional: self.optional.or(below.optional),
+            timeout: self.timeout.or(defaults.timeout),
+            optional: self.optional.or(defaults.optional),
         }
     }
 }

@@ -168,7 +168,7 @@ impl SegmentCut {
     /// # Errors
     /// The segment cannot be read; `out` cannot be written.
     pub fn write_to(&self, from: u64, out: &mut dyn AppendFile) -> Result<(), Error> {
-        let spans = together(self.rest(from));
+        let spans = join_contiguous(self.rest(from));
         let mut gathered = Vec::with_capacity(GATHERED_BYTES);
         let (mut announced, mut ahead) = (0, 0);
         for span in &spans {
@@ -208,7 +208,7 @@ impl SegmentCut {
 }
 
 /// The same output with contiguous parts of the segment's file joined, up to the size of a batch.
-fn together<'p>(all: impl Iterator<Item = PieceRest<'p>>) -> Vec<PieceRest<'p>> {
+fn join_contiguous<'p>(all: impl Iterator<Item = PieceRest<'p>>) -> Vec<PieceRest<'p>> {
     const MAX: u64 = GATHERED_BYTES as u64;
     let mut joined: Vec<PieceRest<'p>> = Vec::new();
     for rest in all {
@@ -425,7 +425,7 @@ mod tests {
             (vec![Copied(0..M), Copied(M..M + 9)], vec![Copied(0..M), Copied(M..M + 9)]),
             (vec![Copied(0..M - 9), Copied(M - 9..M + 9)], vec![Copied(0..M), Copied(M..M + 9)]),
         ] {
-            let joined = together(pieces.into_iter());
+            let joined = join_contiguous(pieces.into_iter());
             assert_eq!(joined, expected);
         }
     }

@@ -76,7 +76,7 @@ impl SegmentFile {
 
     /// Reads the first pieces, up to the size of one read; none if there are none.
     fn read_first(&self, pieces: &[Piece]) -> Result<Vec<Option<Column>>, Error> {
-        let pieces = &pieces[..together(pieces)];
+        let pieces = &pieces[..batch_length(pieces)];
         let Some((first, documents)) = pieces.first() else { return Ok(Vec::new()) };
         if first.length == 0 {
             return Ok(vec![None]);
@@ -84,7 +84,7 @@ impl SegmentFile {
         if first.length >= ALONE_BYTES {
             return Ok(vec![Some(self.decode(self.read_alone(first)?, first, *documents)?)]);
         }
-        let buffers = self.read_together(pieces)?;
+        let buffers = self.read_contiguous(pieces)?;
         let decode = |(buffer, (extent, documents)): (AlignedBuffer, &Piece)| {
             self.decode(buffer, extent, *documents).map(Some)
         };
@@ -102,7 +102,7 @@ impl SegmentFile {
 
     /// Reads a large piece into uninitialized memory.
     pub(crate) fn read_alone(&self, extent: &ColumnExtent) -> Result<AlignedBuffer, Error> {
-        self.within(extent.offset, extent.padded_length())?;
+        self.check_bounds(extent.offset, extent.padded_length())?;
         let read = |length, bytes: &mut Vec<u8>| self.read_onto(extent.offset, length, bytes);
         let buffer = AlignedBuffer::read_with(extent.length as usize, read)?;
         self.checked(buffer.padded(), extent)?;
@@ -110,9 +110,9 @@ impl SegmentFile {
     }
 
     /// Reads contiguous pieces.
-    fn read_together(&self, pieces: &[Piece]) -> Result<Vec<AlignedBuffer>, Error> {
+    fn read_contiguous(&self, pieces: &[Piece]) -> Result<Vec<AlignedBuffer>, Error> {
         let first = pieces[0].0.offset;
-        self.within(first, pieces.iter().map(|(extent, _)| extent.padded_length()).sum())?;
+        self.check_bounds(first, pieces.iter().map(|(extent, _)| extent.padded_length()).sum())?;
         let lengths: Vec<usize> = pieces.iter().map(|(extent, _)| extent.length as usize).collect();
         AlignedBuffer::fill_many(&lengths, |slices| {
             self.read_into(first, slices)?;
@@ -120,7 +120,7 @@ impl SegmentFile {
         })
     }
 
-    fn within(&self, offset: u64, bytes: u64) -> Result<(), Error> {
+    fn check_bounds(&self, offset: u64, bytes: u64) -> Result<(), Error> {
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes() => Ok(()),
             _ => Err(self.corrupt(offset, "a column lies past the end of the file")),
@@ -138,7 +138,7 @@ impl SegmentFile {
 
 /// Number of the first pieces that are read at once: a chunk that lacks the column and a large piece by
 /// themselves, smaller ones with those that follow them in the file.
-fn together(pieces: &[Piece]) -> usize {
+fn batch_length(pieces: &[Piece]) -> usize {
     let Some((first, _)) = pieces.first() else { return 0 };
     let mut end = first.offset;
     let small = first.length > 0 && first.length < ALONE_BYTES;

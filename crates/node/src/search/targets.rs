@@ -141,7 +141,7 @@ impl<'d> QueryTarget<'d> {
         let chosen = chosen(name, source, &query.parameters)?;
         let chain = chosen.unwrap_or(&source.leader);
         let own = own(&query.parameters, name, Some(&chain.provider))?;
-        let options = options.over(chain.options);
+        let options = options.with_defaults(chain.options);
         Ok(QueryTarget { name, chain: Some(chain), is_chosen: chosen.is_some(), options, own })
     }
 

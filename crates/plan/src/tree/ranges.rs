@@ -30,7 +30,7 @@ impl TreeBuilder<'_> {
             {
                 WordPredicates::new(target, annotations, languages).term(&text, &TermMatch::Word)
             }
-            _ => within(target, bounds),
+            _ => range_predicate(target, bounds),
         })
     }
 
@@ -83,7 +83,7 @@ impl TreeBuilder<'_> {
 }
 
 /// Predicate of a range in one field; `None` if the range is empty.
-fn within(
+fn range_predicate(
     target: &PredicateTarget<'_>,
     (low, high): (RangeBound, RangeBound),
 ) -> Result<Option<Predicate>, Error> {

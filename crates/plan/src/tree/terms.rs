@@ -192,7 +192,7 @@ fn predicates(
         }
         _ => return Err(wrong(&target.path, "expected a word, a phrase or equivalents")),
     };
-    Ok(together(found))
+    Ok(combine_words(found))
 }
 
 /// Typed text in a script without spaces, as terms of single words; empty for other text.
@@ -224,7 +224,7 @@ fn written_words(item: &QueryItem, words: &mut Vec<String>) {
 }
 
 /// Combines predicates of single words into one predicate of any of them.
-fn together(predicates: Vec<Predicate>) -> Vec<Predicate> {
+fn combine_words(predicates: Vec<Predicate>) -> Vec<Predicate> {
     if predicates.len() < 2 {
         return predicates;
     }

@@ -13,11 +13,11 @@ pub(crate) fn expand(setup: &FeatureSetup<'_>, name: &FeatureName) -> Option<Res
     let parameters: Vec<&str> = name.parameters.iter().map(String::as_str).collect();
     Some(match (name.name.as_str(), parameters.as_slice()) {
         ("double", [_, ..]) => output(name, &parameters).map(|feature| format!("2 * ({feature})")),
-        ("mysum", [_, ..]) => only(name, "out").map(|()| format!("({})", parameters.join(") + ("))),
-        ("staticrank", [field]) => only(name, "out").map(|()| format!("attribute({field})")),
-        ("unbox", [feature]) => only(name, "value").map(|()| format!("({feature})")),
+        ("mysum", [_, ..]) => check_output(name, "out").map(|()| format!("({})", parameters.join(") + ("))),
+        ("staticrank", [field]) => check_output(name, "out").map(|()| format!("attribute({field})")),
+        ("unbox", [feature]) => check_output(name, "value").map(|()| format!("({feature})")),
         ("chain", ["basic", links, number]) => match links.parse() {
-            Ok(1..=LINKS_MAX) => only(name, "out").map(|()| format!("value({number})")),
+            Ok(1..=LINKS_MAX) => check_output(name, "out").map(|()| format!("value({number})")),
             _ => Err(Error::setup(format!("{name}: a chain has 1 to {LINKS_MAX} links"))),
         },
         ("test_cfgvalue", [key]) => match setup.properties.numbers("test_cfgvalue", key, "value") {
@@ -49,7 +49,7 @@ fn output<'v, T>(name: &FeatureName, values: &'v [T]) -> Result<&'v T, Error> {
 }
 
 /// Refuses any other output than this one.
-fn only(name: &FeatureName, output: &str) -> Result<(), Error> {
+fn check_output(name: &FeatureName, output: &str) -> Result<(), Error> {
     match &name.output {
         Some(other) if other != output => {
             Err(Error::setup(format!("{name}: {} has the output {output}", name.name)))

@@ -68,7 +68,7 @@ fn of_search(
                     return xml::invalid(FILE, source, reason);
                 }
             };
-            let options = options_in(source, warnings)?.over(provider.options);
+            let options = options_in(source, warnings)?.with_defaults(provider.options);
             let chain = SourceChain { options, ..provider.clone() };
             let full_name = format!("{name}@{}", provider.provider);
             add(&mut all, source, &full_name, chain.clone(), false, content)?;
@@ -220,7 +220,7 @@ fn federated_sources(
     let mut kept: Vec<FederatedSource> = Vec::with_capacity(federated.len());
     for source in federated {
         match kept.iter_mut().find(|known| known.name == source.name) {
-            Some(known) => known.options = source.options.over(known.options),
+            Some(known) => known.options = source.options.with_defaults(known.options),
             None => kept.push(source),
         }
     }
