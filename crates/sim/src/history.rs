@@ -281,9 +281,10 @@ impl ClientHistory {
         self.types.removed_at(document_type).unwrap_or_default()
     }
 
-    /// True if a drop that was acknowledged has removed a version of this time.
-    pub fn dropped_since(&self, id: &DocumentId, timestamp: Timestamp) -> bool {
-        self.newest_drop(id) > timestamp
+    /// True if a drop that was acknowledged has removed a version of this time: a drop has the timestamp of
+    /// the newest version that it was decided on.
+    pub fn is_dropped_version(&self, id: &DocumentId, timestamp: Timestamp) -> bool {
+        self.newest_drop(id) >= timestamp
     }
 
     /// True if a drop with unknown outcome may have removed a document.

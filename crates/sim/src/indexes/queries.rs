@@ -187,7 +187,7 @@ impl SimWorld {
                 Some((_, Some(_))) => true,
                 // The record of a later removal may be forgotten.
                 Some((_, None)) | None => {
-                    *is_left && !history.may_be_removed(id) && !history.dropped_since(id, *floor)
+                    *is_left && !history.may_be_removed(id) && !history.is_dropped_version(id, *floor)
                 }
             };
             if is_wrong {
