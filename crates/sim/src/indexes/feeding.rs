@@ -52,16 +52,17 @@ impl SimIndexFeed {
         standings: &BTreeMap<BucketId, BucketStanding>,
         now: Timestamp,
     ) {
-        if let Some(known) = &self.state {
-            let (before, version) = (known.version().number(), state.version().number());
-            if before > version {
-                return;
+        // By the states from before the first one, by a state in which it did not serve, or by one that it has
+        // not seen, others may have settled without a version that it alone has.
+        let is_continued = match &self.state {
+            Some(known) if known.version().number() > state.version().number() => return,
+            Some(known) => {
+                state.version().number() <= known.version().number() + 1 && known.node_state(own).serves()
             }
-            // By a state in which it did not serve, or that it has not seen, others may have settled without
-            // a version that it alone has.
-            if version > before + 1 || !known.node_state(own).serves() {
-                self.source.rejoined(now);
-            }
+            None => false,
+        };
+        if !is_continued {
+            self.source.rejoined(now);
         }
         self.source.adopt(state.version().number(), standings);
         self.state = Some(state);

@@ -471,16 +471,17 @@ impl PlacedSource {
 impl SourceInner {
     fn stand(&mut self, standings: OwnStandings, own: NodeKey, now: Timestamp) {
         let OwnStandings { state, buckets } = standings;
-        if let Some(known) = &self.state {
-            let (before, version) = (known.version(), state.version());
-            if before > version {
-                return;
+        // By the states from before the first one, by a state in which it did not serve, or by one that it has
+        // not seen, others may have settled without a version that it alone has.
+        let is_continued = match &self.state {
+            Some(known) if known.version() > state.version() => return,
+            Some(known) => {
+                state.version().number() <= known.version().number() + 1 && known.node_state(own).serves()
             }
-            // By a state in which it did not serve, or that it has not seen, others may have settled without
-            // a version that it alone has.
-            if version.number() > before.number() + 1 || !known.node_state(own).serves() {
-                self.feed.rejoined(now);
-            }
+            None => false,
+        };
+        if !is_continued {
+            self.feed.rejoined(now);
         }
         self.feed.adopt(state.version().number(), &buckets);
         self.state = Some(state);
