@@ -222,7 +222,7 @@ impl SimWorld {
             holders.contains(&other.key)
                 && state.node_state(other.key).serves()
                 && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
-                && !node.distributor.unheard().contains(&other.key)
+                && !node.distributor.unreported().contains(&other.key)
         });
         if let Some(holder) = holder {
             self.wrong = Some(format!(

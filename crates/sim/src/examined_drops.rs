@@ -152,7 +152,7 @@ fn is_heard(owner: &SimNode, other: &SimNode) -> bool {
     owner.state.as_ref().is_some_and(|state| {
         state.node_state(other.key).serves()
             && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
-            && !owner.distributor.unheard().contains(&other.key)
+            && !owner.distributor.unreported().contains(&other.key)
     })
 }
 

@@ -428,8 +428,8 @@ impl ReplicaStorage for ModelStorage {
         self.inner.borrow().newest
     }
 
-    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
-        self.inner.borrow_mut().make(bucket, birth == ReplicaOrigin::Complete);
+    fn create(&self, bucket: BucketId, origin: ReplicaOrigin) -> Result<(), NodeFailure> {
+        self.inner.borrow_mut().make(bucket, origin == ReplicaOrigin::Complete);
         Ok(())
     }
 

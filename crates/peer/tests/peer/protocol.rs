@@ -135,7 +135,7 @@ fn name_of(request: &NodeRequest) -> &'static str {
 fn requests() -> Vec<NodeRequest> {
     let bucket = BUCKET;
     let expected = ReplicaContent { documents: 3, checksum: u64::MAX, removals_since: Timestamp(5) };
-    let row = |content, birth| ReplicatedRow { bucket, content: Arc::new(content), birth };
+    let row = |content, origin| ReplicatedRow { bucket, content: Arc::new(content), origin };
     let drop = |scope| RowContent::Drop(DroppedScope { scope, timestamp: Timestamp(11) });
     let group = |document_type: Option<&str>, group| DropScope::Group {
         document_type: document_type.map(str::to_owned),

@@ -86,7 +86,7 @@ fn request(what: &str) -> NodeRequest {
         _ => {
             let id = DocumentId::parse("id:n:t::1").expect("an id");
             let content = Arc::new(RowContent::Version(DocumentVersion::removal(id, Timestamp(1))));
-            NodeRequest::Apply(vec![ReplicatedRow { bucket, content, birth: None }])
+            NodeRequest::Apply(vec![ReplicatedRow { bucket, content, origin: None }])
         }
     }
 }

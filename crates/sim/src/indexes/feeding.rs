@@ -255,7 +255,7 @@ impl SimWorld {
         let is_heard = |other: &&SimNode| {
             state.node_state(other.key).serves()
                 && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
-                && !node.distributor.unheard().contains(&other.key)
+                && !node.distributor.unreported().contains(&other.key)
         };
         self.nodes.values().filter(is_heard).map(|other| other.key).collect()
     }
