@@ -400,10 +400,10 @@ impl ClusterView for ContentNode {
         self.machine.ask(|distributor, _| distributor.oldest_writes())
     }
 
-    fn vouches(&self, version: ClusterVersion) -> bool {
+    fn confirms(&self, version: ClusterVersion) -> bool {
         // The newest known state may not have reached the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)
-            && self.machine.ask(|distributor, now| distributor.vouches(version, now))
+            && self.machine.ask(|distributor, now| distributor.confirms(version, now))
     }
 
     fn holds(&self, bucket: BucketId) -> bool {

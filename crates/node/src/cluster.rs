@@ -353,7 +353,7 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.
-    fn vouches(&self, version: ClusterVersion) -> bool;
+    fn confirms(&self, version: ClusterVersion) -> bool;
 
     /// True if this node has a replica of the bucket, even an empty one.
     fn holds(&self, bucket: BucketId) -> bool;

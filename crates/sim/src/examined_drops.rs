@@ -92,7 +92,7 @@ impl SimWorld {
                 let id = self.history.operations[&drop.operation].intent.id().clone();
                 let until = if blind { Timestamp(u64::MAX) } else { horizon.until };
                 let counted = counts(node, drop.bucket, &id, until);
-                if counted && node.distributor.vouches(version, node.now(now)) {
+                if counted && node.distributor.confirms(version, node.now(now)) {
                     self.note_examined(key, drop, &id);
                     self.examine_later(key, drop, ExaminationStep::Drop { horizon });
                 } else {

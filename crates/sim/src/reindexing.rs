@@ -332,7 +332,7 @@ impl SimWorld {
             }
             ReindexEffect::Walk { job, walk } => {
                 if self.options.sabotage == Some(Sabotage::MarkedBeforeWalked) {
-                    let page = WalkedPage { position: None, holds: true, vouched: true };
+                    let page = WalkedPage { position: None, holds: true, confirmed: true };
                     let event = Some(ReindexEvent::Walked { job, outcome: Ok(page) });
                     self.at(Duration::ZERO, SimEvent::Reindex { node: key, incarnation, event });
                 }
@@ -496,9 +496,9 @@ impl SimWorld {
         };
         let incarnation = node.incarnation;
         let holds = node.storage.has(walk.bucket);
-        let vouched = node.state.as_ref().is_some_and(|state| state.version() == walk.version)
-            && node.distributor.vouches(walk.version, node.now(now));
-        let page = WalkedPage { position, holds: holds || always, vouched: vouched || always };
+        let confirmed = node.state.as_ref().is_some_and(|state| state.version() == walk.version)
+            && node.distributor.confirms(walk.version, node.now(now));
+        let page = WalkedPage { position, holds: holds || always, confirmed: confirmed || always };
         let outcome = obstacle.filter(|_| !always).map_or(Ok(page), Err);
         let event = Some(ReindexEvent::Walked { job, outcome });
         let takes = self.random.micros(10, 5_000);

@@ -56,7 +56,7 @@ pub struct TestCluster {
     /// Number of checks for which the cluster state will have changed.
     pub doubts: AtomicUsize,
     /// Number of checks of the cluster state.
-    pub vouched: AtomicUsize,
+    pub confirmed: AtomicUsize,
     /// Protocol of the cluster state.
     pub protocol: AtomicU16,
     /// Nodes that the cluster does not count on.
@@ -284,8 +284,8 @@ impl ClusterView for TestMember {
         Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full, newest })
     }
 
-    fn vouches(&self, version: ClusterVersion) -> bool {
-        self.world.vouched.fetch_add(1, Ordering::SeqCst);
+    fn confirms(&self, version: ClusterVersion) -> bool {
+        self.world.confirmed.fetch_add(1, Ordering::SeqCst);
         let doubt = |doubts: usize| doubts.checked_sub(1);
         if self.world.doubts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, doubt).is_ok() {
             self.world.version.fetch_add(1, Ordering::SeqCst);
@@ -450,7 +450,7 @@ impl TestNodes {
             split: Mutex::default(),
             version: AtomicU64::new(1),
             doubts: AtomicUsize::new(0),
-            vouched: AtomicUsize::new(0),
+            confirmed: AtomicUsize::new(0),
             away: Mutex::default(),
             departed: Mutex::default(),
             protocol: AtomicU16::new(PROTOCOL),

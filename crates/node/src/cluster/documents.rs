@@ -535,7 +535,7 @@ pub(super) async fn ask_reader(
 
 /// Checks after a read that no other owner has come between.
 pub(super) fn check_read(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(), Error> {
-    match cluster.vouches(version) {
+    match cluster.confirms(version) {
         true => Ok(()),
         false => {
             Err(Error::Unsettled("the cluster state has changed while the documents were read".to_owned()))

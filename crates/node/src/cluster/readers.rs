@@ -14,7 +14,7 @@ use crate::{Error, Node};
 
 /// Readers of the documents of a query.
 pub struct ReaderAssignment {
-    /// Version of the cluster state for which this holds: a read counts if the cluster vouches for it
+    /// Version of the cluster state for which this holds: a read counts if the cluster confirms it
     /// afterwards.
     pub version: ClusterVersion,
     /// Readers of each bucket that has documents.

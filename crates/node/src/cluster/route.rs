@@ -135,7 +135,7 @@ impl ReadFence {
     /// It does not hold: the reads must be repeated.
     pub fn check(self, node: &Node) -> Result<(), Error> {
         let Some(cluster) = node.cluster().view()? else { return Ok(()) };
-        if self.version.is_some_and(|version| !cluster.vouches(version)) {
+        if self.version.is_some_and(|version| !cluster.confirms(version)) {
             return Err(Error::Unsettled(
                 "the cluster state has changed while the documents were read".to_owned(),
             ));

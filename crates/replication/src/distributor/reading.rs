@@ -26,7 +26,7 @@ pub struct ReadRoute {
     /// True if `full` may soon become true: a node has come back, and its replicas are being compared with
     /// the others.
     pub soon: bool,
-    /// Version of the state of this route; see [`Distributor::vouches`].
+    /// Version of the state of this route; see [`Distributor::confirms`].
     pub version: ClusterVersion,
 }
 
@@ -125,7 +125,7 @@ impl Distributor {
 
     /// True if an answer received by a route of this version counts: the state is the same, and confirmed
     /// now, so that no other owner has come in between.
-    pub fn vouches(&self, version: ClusterVersion, now: MachineTime) -> bool {
+    pub fn confirms(&self, version: ClusterVersion, now: MachineTime) -> bool {
         version == self.version && self.is_confirmed(now.monotonic)
     }
 

@@ -192,7 +192,7 @@ impl SimWorld {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let version = node.indexes.feed.state.as_ref().map(|state| state.version().number());
         let is_closing = is_known && number.is_multiple_of(CLOSING_TICKS);
-        if is_closing && version.is_some_and(|version| vouches(node, version, now)) {
+        if is_closing && version.is_some_and(|version| confirms(node, version, now)) {
             let clock = node.write_clock(now);
             node.indexes.feed.source.close(clock);
         }
@@ -241,7 +241,7 @@ impl SimWorld {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let position = node.indexes.feed.source.position(from);
         // No other owner may have come between.
-        if is_checked && !(is_known && vouches(node, position.version, now)) {
+        if is_checked && !(is_known && confirms(node, position.version, now)) {
             return;
         }
         let heard = self.heard(key);
@@ -273,11 +273,11 @@ impl SimWorld {
 }
 
 /// True if a node's newest state has this version, and is confirmed.
-fn vouches(node: &SimNode, version: u64, now: Duration) -> bool {
+fn confirms(node: &SimNode, version: u64, now: Duration) -> bool {
     node.state
         .as_ref()
         .map(|state| state.version())
-        .is_some_and(|known| known.number() == version && node.distributor.vouches(known, node.now(now)))
+        .is_some_and(|known| known.number() == version && node.distributor.confirms(known, node.now(now)))
 }
 
 /// Standings of the buckets that a node owns by a state.

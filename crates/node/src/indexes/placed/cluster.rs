@@ -33,7 +33,7 @@ pub(super) trait PlacedCluster: Send + Sync {
     fn standings(&self) -> Option<OwnStandings>;
 
     /// True if the state still has this version, and is confirmed.
-    fn vouches(&self, version: u64) -> bool;
+    fn confirms(&self, version: u64) -> bool;
 
     /// Keeps indexes where they belong by the state, if that has changed.
     fn reconsider(&self) {}
@@ -75,12 +75,12 @@ impl PlacedCluster for NodePlacedCluster {
         })
     }
 
-    fn vouches(&self, version: u64) -> bool {
-        let vouches = self.with(|view| {
+    fn confirms(&self, version: u64) -> bool {
+        let confirms = self.with(|view| {
             let state = view.state().ok().filter(|state| state.version().number() == version)?;
-            Some(view.vouches(state.version()))
+            Some(view.confirms(state.version()))
         });
-        vouches.unwrap_or(false)
+        confirms.unwrap_or(false)
     }
 
     fn pace(&self, bytes: u64) {

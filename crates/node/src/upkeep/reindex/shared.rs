@@ -150,8 +150,8 @@ fn walk_page(
     let scope = ViewScope::Buckets(vec![walk.bucket]);
     let swept = page(node, kind, scope, walk.until, walk.position.clone())?;
     let holds = check_held(cluster, &[walk.bucket]).is_ok();
-    let vouched = cluster.vouches(walk.version);
-    Ok((WalkedPage { position: swept.continuation, holds, vouched }, swept.seen))
+    let confirmed = cluster.confirms(walk.version);
+    Ok((WalkedPage { position: swept.continuation, holds, confirmed }, swept.seen))
 }
 
 /// Obstacle of a page; logs it if it is not expected to pass.
