@@ -196,7 +196,7 @@ impl ContentNode {
 
     /// True if this node leads the cluster.
     pub(crate) fn leads(&self) -> bool {
-        self.membership.pictures().borrow().leader.as_deref() == Some(&*self.membership.settings().name)
+        self.membership.snapshots().borrow().leader.as_deref() == Some(&*self.membership.settings().name)
     }
 
     /// Ends the participation. The membership is left to its owner.
@@ -224,9 +224,9 @@ impl ContentNode {
             return Ok(NodeAddress::At(RemoteNode { address, incarnation, protocol }));
         }
         let name = entry.name.as_str();
-        let pictures = self.membership.pictures();
-        let picture = pictures.borrow();
-        let url = picture.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
+        let snapshots = self.membership.snapshots();
+        let snapshot = snapshots.borrow();
+        let url = snapshot.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
         match authority_of(url) {
             "" => {
                 let reason = format!("node {node} ({name}) has not said where it serves documents");

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::absence;
 use crate::membership::MembershipShared;
-use crate::picture::{RegisteredNode, read_state};
+use crate::snapshot::{RegisteredNode, read_state};
 use crate::{ConfirmedState, Error};
 
 /// Pause after a failure of coordination.
@@ -168,7 +168,7 @@ async fn bring_back(
     known: &ClusterState,
 ) -> Result<(), Error> {
     // As for a leader, there is nothing to do before there is an application.
-    if shared.pictures().borrow().configuration.is_none() {
+    if shared.snapshots().borrow().configuration.is_none() {
         return Ok(());
     }
     let key = shared.keys.state();

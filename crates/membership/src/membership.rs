@@ -13,8 +13,8 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::absence::{self, LastParticipation};
 use crate::kept::MemberLocalState;
 use crate::keys::ClusterKeys;
-use crate::picture::read_state;
 use crate::placement::{self, PlacementKnowledge};
+use crate::snapshot::read_state;
 use crate::standing::{CoordinationReach, come_back};
 use crate::{
     CoordinationSnapshot, Error, NodeRole, PublishedPackage, RegisteredNode, RequestedStateRecord, Settings,
@@ -38,7 +38,7 @@ pub(crate) struct MembershipShared {
     pub(crate) keys: ClusterKeys,
     /// The newest known state; its version never decreases.
     states: watch::Sender<Option<Arc<ClusterState>>>,
-    pictures: watch::Sender<Arc<CoordinationSnapshot>>,
+    snapshots: watch::Sender<Arc<CoordinationSnapshot>>,
     confirmations: watch::Sender<Option<ConfirmedState>>,
     pub(crate) placement: PlacementKnowledge,
     stopped: watch::Sender<bool>,
@@ -112,7 +112,7 @@ impl ClusterMembership {
         let shared = Arc::new(MembershipShared {
             keys,
             states: watch::Sender::new(kept.state.clone()),
-            pictures: watch::Sender::new(Arc::default()),
+            snapshots: watch::Sender::new(Arc::default()),
             confirmations: watch::Sender::new(None),
             placement: PlacementKnowledge::new(kept.placement.clone()),
             stopped: watch::Sender::new(false),
@@ -127,7 +127,7 @@ impl ClusterMembership {
         }
         let (own, member) = watch::channel(own);
         // Read before coordination has answered.
-        let first = shared.pictures();
+        let first = shared.snapshots();
         let kept_placement = placement::keep(kept.directory().to_owned(), Arc::clone(&shared));
         let kept = MemberLocalState::follow(kept.directory().to_owned(), Arc::clone(&shared));
         let mut running = vec![
@@ -193,25 +193,30 @@ impl ClusterMembership {
     }
 
     /// All knowledge about the cluster, as it changes.
-    pub fn pictures(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
-        self.shared.pictures.subscribe()
+    pub fn snapshots(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
+        self.shared.snapshots.subscribe()
     }
 
-    /// Records an operator's wish for a node. Returns true if it differs from the previous one.
+    /// Records the state that an operator requests for a node. Returns true if it differs from the previous one.
     ///
     /// # Errors
     /// No node has the name; coordination is unreachable.
-    pub async fn wish(&self, name: &str, wish: RequestedNodeState, reason: &str) -> Result<bool, Error> {
-        let picture = Arc::clone(&self.shared.pictures.borrow());
-        let known = picture.names();
-        // A removed node is known by its wish only.
-        if !known.contains(name) && !picture.wishes.contains_key(name) {
+    pub async fn request_state(
+        &self,
+        name: &str,
+        state: RequestedNodeState,
+        reason: &str,
+    ) -> Result<bool, Error> {
+        let snapshot = Arc::clone(&self.shared.snapshots.borrow());
+        let known = snapshot.names();
+        // A removed node is known by its requested state only.
+        if !known.contains(name) && !snapshot.requested_states.contains_key(name) {
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             return Err(Error::UnknownNode { name: name.to_owned(), known });
         }
-        let key = self.shared.keys.wish(name);
-        let record = RequestedStateRecord { wish, reason: reason.to_owned() };
-        let operation = match wish {
+        let key = self.shared.keys.requested_state(name);
+        let record = RequestedStateRecord { state, reason: reason.to_owned() };
+        let operation = match state {
             RequestedNodeState::Up => KeyOperation::Delete(key.clone()),
             _ => {
                 let value = serde_json::to_vec(&record).expect("texts always have a JSON form");
@@ -222,7 +227,7 @@ impl ClusterMembership {
         let before =
             before.and_then(|entry| serde_json::from_slice::<RequestedStateRecord>(&entry.value).ok());
         self.shared.coordination.apply(operation).await?;
-        Ok(before.map_or(RequestedNodeState::Up, |record| record.wish) != wish)
+        Ok(before.map_or(RequestedNodeState::Up, |record| record.state) != state)
     }
 
     /// Reports that this node has had no space for a while, see [`NodeRegistration::out_of_space`].
@@ -255,7 +260,7 @@ impl ClusterMembership {
 
     /// The application that should be active, as far as known.
     pub fn package(&self) -> Option<PublishedPackage> {
-        self.shared.pictures.borrow().package.clone()
+        self.shared.snapshots.borrow().package.clone()
     }
 
     /// Announces that this node is about to stop, and waits, for a few seconds at most, until the cluster
@@ -335,8 +340,8 @@ impl MembershipShared {
         self.confirmations.send_replace(Some(confirmation));
     }
 
-    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
-        self.pictures.subscribe()
+    pub(crate) fn snapshots(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
+        self.snapshots.subscribe()
     }
 
     /// Waits until the node leaves.
@@ -359,23 +364,23 @@ fn essential(work: &'static str, task: impl Future<Output = ()> + Send + 'static
 /// Follows all contents of coordination about the cluster.
 async fn follow(shared: Arc<MembershipShared>) {
     let mut watch = PrefixWatch::new(Arc::clone(&shared.coordination), shared.keys.followed());
-    let mut picture = CoordinationSnapshot::default();
+    let mut snapshot = CoordinationSnapshot::default();
     loop {
         let changes = tokio::select! {
             changes = watch.next() => changes,
             () = shared.left() => return,
         };
         for change in changes {
-            picture.apply(&shared.keys, &change);
+            snapshot.apply(&shared.keys, &change);
         }
-        picture.revision = watch.revision().unwrap_or_default();
-        picture.history = watch.histories();
-        if let Some(state) = &picture.state {
+        snapshot.revision = watch.revision().unwrap_or_default();
+        snapshot.history = watch.histories();
+        if let Some(state) = &snapshot.state {
             shared.offer(Arc::clone(state));
         }
-        if let Some(table) = picture.placement.table() {
+        if let Some(table) = snapshot.placement.table() {
             shared.placement.offer(table);
         }
-        shared.pictures.send_replace(Arc::new(picture.clone()));
+        shared.snapshots.send_replace(Arc::new(snapshot.clone()));
     }
 }

@@ -22,7 +22,7 @@ pub struct NodeNote {
 impl ClusterMembership {
     /// Writes notes (`None` deletes one) if `guard` was last written at revision `changed`, or does not exist
     /// if that is `None`. Returns true if the condition held. In either case the notes in
-    /// [`ClusterMembership::pictures`] are then at least as new, if coordination reports them in time. At
+    /// [`ClusterMembership::snapshots`] are then at least as new, if coordination reports them in time. At
     /// most 128 notes, of at most 1 MiB together.
     ///
     /// # Errors
@@ -48,18 +48,18 @@ impl ClusterMembership {
         });
         let outcome = shared.coordination.transact(write.otherwise(KeyOperation::get(key))).await?;
         if outcome.held {
-            self.heard(|picture| picture.revision >= outcome.revision).await;
+            self.heard(|snapshot| snapshot.revision >= outcome.revision).await;
         } else {
             let there = outcome.entries(0).first().map(|entry| entry.changed.0);
-            self.heard(|picture| picture.notes.get(guard).map(|note| note.changed) == there).await;
+            self.heard(|snapshot| snapshot.notes.get(guard).map(|note| note.changed) == there).await;
         }
         Ok(outcome.held)
     }
 
     /// Waits until the condition holds, or for the maximum time.
     async fn heard(&self, mut what: impl FnMut(&CoordinationSnapshot) -> bool) {
-        let mut pictures = self.pictures();
+        let mut snapshots = self.snapshots();
         // After a timeout the caller continues with the known notes.
-        let _ = tokio::time::timeout(HEARD_MAX, pictures.wait_for(|picture| what(picture))).await;
+        let _ = tokio::time::timeout(HEARD_MAX, snapshots.wait_for(|snapshot| what(snapshot))).await;
     }
 }

@@ -138,10 +138,10 @@ impl ClusterMembership {
     /// Placed indexes as this node knows them: the table, and the nodes with their reports.
     pub fn placement_overview(&self) -> PlacementOverview {
         let shared = self.shared();
-        let picture = Arc::clone(&shared.pictures().borrow());
-        let reports = shared.placement.reports.lock().of(&picture);
+        let snapshot = Arc::clone(&shared.snapshots().borrow());
+        let reports = shared.placement.reports.lock().of(&snapshot);
         let table = shared.placement.known();
-        let nodes = situation::nodes(&picture, &reports, table.as_deref());
+        let nodes = situation::nodes(&snapshot, &reports, table.as_deref());
         let of_node = |node: &IndexNode| Some((node.key, reports.get(&*node.name)?.copies.clone()));
         PlacementOverview {
             is_published: table.is_some(),
@@ -149,7 +149,7 @@ impl ClusterMembership {
             reports: nodes.iter().filter_map(of_node).collect(),
             nodes,
             wanted: shared.placement.declared.borrow().indexes.clone(),
-            unread: picture.placement.unread.clone(),
+            unread: snapshot.placement.unread.clone(),
         }
     }
 }

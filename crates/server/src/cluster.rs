@@ -199,8 +199,8 @@ impl ClusterNode {
         draft: ApplicationDraft,
     ) -> Result<(), Error> {
         // The first state from coordination is complete.
-        let mut pictures = self.membership.pictures();
-        let known = tokio::time::timeout(PATIENCE, pictures.changed()).await;
+        let mut snapshots = self.membership.snapshots();
+        let known = tokio::time::timeout(PATIENCE, snapshots.changed()).await;
         if known.is_err() {
             let reason = "coordination does not answer; is etcd running at the address that was given?";
             return Err(Error::Cluster(reason.to_owned()));
@@ -335,12 +335,12 @@ async fn renew(trust: Arc<NodeTrust>) {
 
 /// Activates every package that is published.
 async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, part: Arc<JoinedPart>) {
-    let mut pictures = membership.pictures();
+    let mut snapshots = membership.snapshots();
     // The application that was active before the node stopped.
     let mut activated = node.generation();
     membership.activated(activated);
     loop {
-        let package = pictures.borrow_and_update().package.clone();
+        let package = snapshots.borrow_and_update().package.clone();
         if let Some(package) = package.filter(|package| package.generation > activated) {
             match activate(&node, &membership, &part, &package).await {
                 Ok(()) => {
@@ -358,7 +358,7 @@ async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, part: A
                 }
             }
         }
-        if pictures.changed().await.is_err() {
+        if snapshots.changed().await.is_err() {
             return;
         }
     }

@@ -106,21 +106,23 @@ fn shift_clock(world: &mut SimWorld, key: NodeKey) {
 
 /// Wishes a state for a node that leaves enough of the other nodes.
 fn wish_something(world: &mut SimWorld, key: NodeKey, nodes: usize) {
-    let wish = match world.random.below(5) {
-        0 if world.coordination.wishes(RequestedNodeState::Retired) * 2 < nodes => {
+    let requested = match world.random.below(5) {
+        0 if world.coordination.count_requested(RequestedNodeState::Retired) * 2 < nodes => {
             RequestedNodeState::Retired
         }
-        1 if world.coordination.wishes(RequestedNodeState::Maintenance) == 0 => {
+        1 if world.coordination.count_requested(RequestedNodeState::Maintenance) == 0 => {
             RequestedNodeState::Maintenance
         }
-        // The operator's wish confirms that such a node has ended.
-        2 if world.coordination.wishes(RequestedNodeState::Down) == 0 && !world.nodes[&key].alive => {
+        // The operator's request confirms that such a node has ended.
+        2 if world.coordination.count_requested(RequestedNodeState::Down) == 0
+            && !world.nodes[&key].alive =>
+        {
             RequestedNodeState::Down
         }
         _ => RequestedNodeState::Up,
     };
-    world.note(|| format!("n{key} is wished {wish:?}"));
-    world.wish(key, wish);
+    world.note(|| format!("n{key} is requested to be {requested:?}"));
+    world.request_state(key, requested);
 }
 
 /// Fills the disk of a node, or clears a full one.
@@ -181,7 +183,7 @@ fn weather(world: &mut SimWorld) {
     world.network.delayed = world.random.below(3) * 10;
 }
 
-/// Ends all faults, and sets the wish for every node to up.
+/// Ends all faults, and requests every node to be up.
 pub(crate) fn heal(world: &mut SimWorld) {
     world.note(|| "all is well again".to_owned());
     world.network.mend();
@@ -201,7 +203,7 @@ pub(crate) fn heal(world: &mut SimWorld) {
                 node.disk = SimDisk::Works;
             }
         }
-        world.wish(key, RequestedNodeState::Up);
+        world.request_state(key, RequestedNodeState::Up);
     }
     world.unhalt();
 }
@@ -264,7 +266,7 @@ impl SimWorld {
         self.reindex(key, Vec::new());
     }
 
-    pub fn wish(&mut self, key: NodeKey, wish: RequestedNodeState) {
-        self.coordination.wish(key, wish);
+    pub fn request_state(&mut self, key: NodeKey, state: RequestedNodeState) {
+        self.coordination.request_state(key, state);
     }
 }

@@ -33,7 +33,7 @@ use crate::world::{SimEvent, SimWorld};
 
 use self::copies::{IndexCopyFiles, IndexedBody, SimIndexCopy};
 use self::feeding::SimIndexFeed;
-use self::placing::{PlacementPicture, PlacementWrite, SimCopyNews, SimPlacement};
+use self::placing::{PlacementSnapshot, PlacementWrite, SimCopyNews, SimPlacement};
 use self::queries::FreshnessQuestion;
 
 pub(crate) use self::placing::operate;
@@ -97,7 +97,7 @@ pub(crate) enum IndexMessage {
     /// Reports of a node, to coordination.
     News(SimCopyNews),
     /// The state of coordination, to a node.
-    Picture(PlacementPicture),
+    Snapshot(PlacementSnapshot),
     /// A table of a leader, to coordination.
     Write(PlacementWrite),
 }
@@ -231,7 +231,7 @@ impl SimWorld {
             }
             IndexMessage::AskFiles { copy, slice } => self.send_files(key, from, copy, slice),
             IndexMessage::Files { copy, files } => self.files_came(key, from, copy, files),
-            IndexMessage::Picture(picture) => self.picture_came(key, picture),
+            IndexMessage::Snapshot(snapshot) => self.snapshot_came(key, snapshot),
             IndexMessage::News(_) | IndexMessage::Write(_) => {}
         }
     }

@@ -46,7 +46,7 @@ pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> SimOutcome {
     world.network.split(&cut_off, &left);
     busy(&mut world, Duration::from_secs(9));
     world.crash(NodeKey(0));
-    world.wish(NodeKey(0), RequestedNodeState::Down);
+    world.request_state(NodeKey(0), RequestedNodeState::Down);
     busy(&mut world, Duration::from_secs(8));
     let healed_in = rest(&mut world);
     end(world, healed_in)
@@ -147,7 +147,7 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Sim
     }
     world.pass(Duration::from_millis(1_200));
     for source in 0..sources {
-        world.wish(NodeKey(source), RequestedNodeState::Retired);
+        world.request_state(NodeKey(source), RequestedNodeState::Retired);
     }
     // During the transfer, one of them is absent for a while.
     let pause = world.random.micros(0, 2_000_000);

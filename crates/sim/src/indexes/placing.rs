@@ -56,15 +56,15 @@ pub(crate) struct SimCopyNews {
 
 /// Coordination as it is sent to a node.
 #[derive(Debug, Clone)]
-pub(crate) struct PlacementPicture {
+pub(crate) struct PlacementSnapshot {
     incarnation: Incarnation,
     table: Arc<PlacementTable>,
-    leading: Option<LeaderPicture>,
+    leading: Option<LeaderSnapshot>,
 }
 
 /// All that the leader plans from.
 #[derive(Debug, Clone)]
-struct LeaderPicture {
+struct LeaderSnapshot {
     term: u64,
     state: Arc<ClusterState>,
     /// Generation of the newest package.
@@ -165,28 +165,28 @@ impl SimWorld {
         placement.news.insert(from, news);
         let leads = placement.hear(from, self.now);
         let reports = placement.news.iter().map(|(node, news)| (*node, news.copies.clone())).collect();
-        let leading = state.filter(|_| leads).map(|state| LeaderPicture {
+        let leading = state.filter(|_| leads).map(|state| LeaderSnapshot {
             term: placement.term,
             state,
             generation,
             reports,
             wishes: placement.wishes.clone(),
         });
-        let picture = PlacementPicture { incarnation, table: Arc::clone(&placement.table), leading };
-        let message = SimMessage::Indexes { from, message: Box::new(IndexMessage::Picture(picture)) };
+        let snapshot = PlacementSnapshot { incarnation, table: Arc::clone(&placement.table), leading };
+        let message = SimMessage::Indexes { from, message: Box::new(IndexMessage::Snapshot(snapshot)) };
         self.send(SimAddress::Coordination, SimAddress::Node(from), message);
     }
 
     /// Takes in what coordination has. The leader plans.
-    pub(super) fn picture_came(&mut self, key: NodeKey, picture: PlacementPicture) {
-        let PlacementPicture { incarnation, table, leading } = picture;
+    pub(super) fn snapshot_came(&mut self, key: NodeKey, snapshot: PlacementSnapshot) {
+        let PlacementSnapshot { incarnation, table, leading } = snapshot;
         let Some(node) = self.nodes.get(&key).filter(|node| node.incarnation == incarnation) else { return };
         let package = Arc::clone(&node.package);
         self.adopt_index_table(key, &table);
         let Some(leading) = leading.filter(|leading| leading.generation == package.generation) else {
             return;
         };
-        let LeaderPicture { term, state, reports, wishes, .. } = leading;
+        let LeaderSnapshot { term, state, reports, wishes, .. } = leading;
         let nodes = state.nodes().iter().map(|(key, entry)| IndexNode {
             key: *key,
             name: entry.name.as_str().into(),
