@@ -214,14 +214,14 @@ impl ContentNode {
     /// Address of a node's gateway.
     fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node == self.me {
-            return Ok(NodeAddress::Here);
+            return Ok(NodeAddress::Local);
         }
         let unknown = || ClusterError::Unavailable(format!("node {node} is not of this cluster"));
         let entry = state.nodes().get(&node).ok_or_else(unknown)?;
         let (incarnation, protocol) = (entry.incarnation, state.protocol());
         if self.is_encrypted {
             let address = entry.address.clone();
-            return Ok(NodeAddress::At(RemoteNode { address, incarnation, protocol }));
+            return Ok(NodeAddress::Remote(RemoteNode { address, incarnation, protocol }));
         }
         let name = entry.name.as_str();
         let snapshots = self.membership.snapshots();
@@ -232,7 +232,9 @@ impl ContentNode {
                 let reason = format!("node {node} ({name}) has not said where it serves documents");
                 Err(ClusterError::Unavailable(reason))
             }
-            address => Ok(NodeAddress::At(RemoteNode { address: address.to_owned(), incarnation, protocol })),
+            address => {
+                Ok(NodeAddress::Remote(RemoteNode { address: address.to_owned(), incarnation, protocol }))
+            }
         }
     }
 }

@@ -119,7 +119,7 @@ impl CountedGroups {
     fn counts_size(&self, id: &DocumentId) -> bool {
         match self.0.cluster().view() {
             Ok(None) => true,
-            Ok(Some(cluster)) => matches!(cluster.owner(id.location()), Ok(NodeAddress::Here)),
+            Ok(Some(cluster)) => matches!(cluster.owner(id.location()), Ok(NodeAddress::Local)),
             // No write is begun, either.
             Err(_) => false,
         }
@@ -321,7 +321,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
         let access = access_of(shown);
-        match forwarding::hand_on(&api.node, subject, access, &hop, &request, deadline).await? {
+        match forwarding::forward_request(&api.node, subject, access, &hop, &request, deadline).await? {
             RoutingOutcome::There(response) => return Ok(response),
             RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
         }

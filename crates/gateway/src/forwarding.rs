@@ -61,11 +61,11 @@ pub(crate) enum RoutingOutcome {
     Divided,
 }
 
-/// Forwards a request until a node answers it, as [`cluster::hand_on`] does.
+/// Forwards a request until a node answers it, as [`cluster::forward_request`] does.
 ///
 /// # Errors
 /// No node could answer in time.
-pub(crate) async fn hand_on(
+pub(crate) async fn forward_request(
     state: &GatewayState,
     subject: RouteSubject<'_>,
     access: AccessKind,
@@ -74,9 +74,9 @@ pub(crate) async fn hand_on(
     deadline: Instant,
 ) -> Result<RoutingOutcome, Error> {
     let request = SendableRequest { forwarder: state.forwarder(), request: Cow::Borrowed(request) };
-    Ok(match cluster::hand_on(state, subject, access, hop, &request, deadline).await? {
-        RoutingDecision::Here(fence) => RoutingOutcome::Here(fence),
-        RoutingDecision::There(response) => RoutingOutcome::There(response),
+    Ok(match cluster::forward_request(state, subject, access, hop, &request, deadline).await? {
+        RoutingDecision::Local(fence) => RoutingOutcome::Here(fence),
+        RoutingDecision::Forwarded(response) => RoutingOutcome::There(response),
         RoutingDecision::Readers(version, readers) => RoutingOutcome::There(ask_readers(version, &readers)),
         RoutingDecision::Divided => RoutingOutcome::Divided,
     })

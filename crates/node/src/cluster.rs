@@ -70,7 +70,7 @@ pub use self::readers::own_readers;
 pub(crate) use self::readers::readers_of_all;
 pub(crate) use self::route::check_held;
 pub use self::route::{
-    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, hand_on,
+    AccessKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, forward_request,
 };
 pub use self::snapshots::{
     GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
@@ -84,9 +84,9 @@ pub use crate::metrics::MetricGauge;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeAddress {
     /// This node.
-    Here,
+    Local,
     /// Another node.
-    At(RemoteNode),
+    Remote(RemoteNode),
 }
 
 /// Another node that takes requests from nodes.

@@ -213,7 +213,7 @@ impl VisitPosition {
     }
 
     /// Forwards the request to the node that has to answer for the bucket.
-    pub(super) async fn hand_on(
+    pub(super) async fn forward_request(
         &self,
         node: &GatewayState,
         access: AccessKind,
@@ -226,14 +226,15 @@ impl VisitPosition {
         let mut backoff = RouteBackoff::until(deadline);
         loop {
             let (kind, asked) = (ForwardKind::Client, request);
-            let answer = match forwarding::hand_on(node, subject, access, &kind, asked, deadline).await? {
-                RoutingOutcome::Here(fence) => return Ok(BucketAnswer::Here(fence)),
-                RoutingOutcome::There(answer) => answer,
-                // Only a whole group can be divided.
-                RoutingOutcome::Divided => {
-                    return Err(Error::Unsettled("a group has been divided".to_owned()));
-                }
-            };
+            let answer =
+                match forwarding::forward_request(node, subject, access, &kind, asked, deadline).await? {
+                    RoutingOutcome::Here(fence) => return Ok(BucketAnswer::Here(fence)),
+                    RoutingOutcome::There(answer) => answer,
+                    // Only a whole group can be divided.
+                    RoutingOutcome::Divided => {
+                        return Err(Error::Unsettled("a group has been divided".to_owned()));
+                    }
+                };
             match WholeAnswer::of(answer).await {
                 Ok(answer) => return Ok(BucketAnswer::There(answer)),
                 // The other node may have changed documents, and must not be asked twice.

@@ -240,15 +240,16 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
-        let outcome = match place.hand_on(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
-            Ok(BucketAnswer::Here(fence)) => {
-                let part = Some(place.bucket());
-                going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
-            }
-            Ok(BucketAnswer::There(answer)) if answer.status == StatusCode::OK => swept(&answer.body),
-            Ok(BucketAnswer::There(answer)) => Err(answer.refusal()),
-            Err(error) => Err(error),
-        };
+        let outcome =
+            match place.forward_request(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
+                Ok(BucketAnswer::Here(fence)) => {
+                    let part = Some(place.bucket());
+                    going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
+                }
+                Ok(BucketAnswer::There(answer)) if answer.status == StatusCode::OK => swept(&answer.body),
+                Ok(BucketAnswer::There(answer)) => Err(answer.refusal()),
+                Err(error) => Err(error),
+            };
         let (changed, inner) = match outcome {
             // Nothing of this bucket was changed: the client continues here, once the cluster has agreed.
             Err(Error::Unsettled(_)) if count > 0 => {

@@ -196,7 +196,7 @@ async fn nodes_with(
     let node = call.node.node();
     let Some(cluster) = call.node.cluster().view()? else {
         let there = node.store().snapshot(name)?;
-        return there.map(|_| vec![NodeAddress::Here]).ok_or_else(|| missing(name));
+        return there.map(|_| vec![NodeAddress::Local]).ok_or_else(|| missing(name));
     };
     let mut sources = Vec::new();
     for (listed, answer) in snapshots_of_all(node, cluster, &SnapshotQuestion::List, call.deadline).await? {

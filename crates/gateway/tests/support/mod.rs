@@ -250,11 +250,11 @@ impl ClusterView for TestMember {
 
     fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node.0 == self.me {
-            return Ok(NodeAddress::Here);
+            return Ok(NodeAddress::Local);
         }
         let address = self.world.addresses.lock()[usize::from(node.0)].clone();
         let protocol = self.world.protocol.load(Ordering::Relaxed);
-        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
+        Ok(NodeAddress::Remote(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
     }
 
     fn readers(

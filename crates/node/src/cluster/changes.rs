@@ -417,7 +417,7 @@ async fn ask_owner(
         _ => Err(Error::Internal("another node answers changes of documents with something else".to_owned())),
     };
     match owner {
-        NodeAddress::Here => {
+        NodeAddress::Local => {
             let OwnChanges { admitted, is_admitted } = OwnChanges::of(changes);
             let outcomes = match admitted.is_empty() {
                 true => Vec::new(),
@@ -425,7 +425,7 @@ async fn ask_owner(
             };
             Ok(OwnChanges::outcomes(is_admitted, outcomes))
         }
-        NodeAddress::At(remote) => changed(ask_remote(node, remote, question(changes), deadline).await?),
+        NodeAddress::Remote(remote) => changed(ask_remote(node, remote, question(changes), deadline).await?),
     }
 }
 

@@ -441,8 +441,8 @@ async fn ask_owner(
         return Err(Error::Unsettled(format!("group {group} is divided")));
     }
     match cluster.place(*owner)? {
-        NodeAddress::Here => own_documents(node, question).await,
-        NodeAddress::At(remote) => {
+        NodeAddress::Local => own_documents(node, question).await,
+        NodeAddress::Remote(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
             match tokio::time::timeout_at((deadline + GRACE).into(), asked).await {
                 Ok(answer) => answer.map_err(Error::of_change),
@@ -522,8 +522,8 @@ pub(super) async fn ask_reader(
     deadline: Instant,
 ) -> Result<DocumentsAnswer, Error> {
     match reader {
-        NodeAddress::Here => own_documents(node, question).await,
-        NodeAddress::At(remote) => {
+        NodeAddress::Local => own_documents(node, question).await,
+        NodeAddress::Remote(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
             tokio::time::timeout_at(deadline.into(), asked).await.unwrap_or_else(|_| {
                 let reason = "it has not answered in time".to_owned();

@@ -9,7 +9,7 @@ use millrace_document::DocumentGroup;
 use millrace_store::{Store, StoredGroupPage, ViewScope};
 use tokio::task::JoinSet;
 
-use super::{ClusterView, NodeAddress, PATIENCE, ReadFence, check_held, readers_of_all};
+use super::{ClusterView, NodeAddress, RETRY_PAUSE, ReadFence, check_held, readers_of_all};
 use crate::{Error, Node};
 
 /// Groups whose sizes are requested.
@@ -142,8 +142,10 @@ pub async fn group_sizes(
             outcome => outcome,
         };
         match outcome {
-            Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
-                tokio::time::sleep(PATIENCE).await;
+            Err(Error::Unsettled(_) | Error::Unreachable { .. })
+                if Instant::now() + RETRY_PAUSE < deadline =>
+            {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             outcome => return outcome,
         }
@@ -173,8 +175,8 @@ impl SizesAttempt<'_> {
             let deadline = self.deadline;
             asked.spawn(async move {
                 match place {
-                    NodeAddress::Here => own_group_sizes(&node, question).await,
-                    NodeAddress::At(remote) => {
+                    NodeAddress::Local => own_group_sizes(&node, question).await,
+                    NodeAddress::Remote(remote) => {
                         let silent = || Error::Unreachable {
                             address: remote.address.clone(),
                             reason: "it does not count its groups in time".to_owned(),

@@ -41,10 +41,10 @@ pub(crate) async fn readers_of_all(
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
         match cluster.place(owner)? {
-            NodeAddress::Here => {
+            NodeAddress::Local => {
                 found.readers.extend(own_readers(cluster, owners.version, buckets.as_deref(), near)?)
             }
-            NodeAddress::At(remote) => {
+            NodeAddress::Remote(remote) => {
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
                     let question = ReadersQuestion { version, near, buckets };

@@ -15,8 +15,8 @@ use super::run::{QueryRequest, SearchOutcome, flow};
 use super::{GRACE, answer, embed, one_location};
 use crate::caller::CancelOnDrop;
 use crate::cluster::{
-    AccessKind, BucketReaders, ForwardKind, ForwardableRequest, PATIENCE, ReadFence, RouteSubject,
-    RoutingDecision, hand_on,
+    AccessKind, BucketReaders, ForwardKind, ForwardableRequest, RETRY_PAUSE, ReadFence, RouteSubject,
+    RoutingDecision, forward_request,
 };
 use crate::{CompiledApplication, Error, Node};
 
@@ -102,10 +102,10 @@ impl RoutedQuery {
             let output = output?;
             match here.fence.check(&self.node) {
                 Ok(()) => return Ok(QueryAnswer::Here(output)),
-                Err(error) if self.hop != ForwardKind::Client || Instant::now() + PATIENCE >= deadline => {
+                Err(error) if self.hop != ForwardKind::Client || Instant::now() + RETRY_PAUSE >= deadline => {
                     return Err(error);
                 }
-                Err(_) => tokio::time::sleep(PATIENCE).await,
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
             }
         }
     }
@@ -130,9 +130,9 @@ impl RoutedQuery {
         };
         let request = forward(query, query.timeout.saturating_sub(self.started.elapsed()))?;
         let subject = RouteSubject { location, group: Some(&group), part: None };
-        Ok(match hand_on(node, subject, AccessKind::Search, hop, &request, deadline).await? {
-            RoutingDecision::Here(fence) => QueryRoute::Here(LocalQuery { fence, gathers: false }),
-            RoutingDecision::There(answer) => QueryRoute::There(answer),
+        Ok(match forward_request(node, subject, AccessKind::Search, hop, &request, deadline).await? {
+            RoutingDecision::Local(fence) => QueryRoute::Here(LocalQuery { fence, gathers: false }),
+            RoutingDecision::Forwarded(answer) => QueryRoute::There(answer),
             RoutingDecision::Readers(version, readers) => QueryRoute::Readers(version, readers),
             RoutingDecision::Divided => {
                 QueryRoute::Here(LocalQuery { fence: ReadFence::default(), gathers: true })

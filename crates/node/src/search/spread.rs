@@ -21,7 +21,8 @@ use super::run::{PreparedQuery, QueryRequest, SearchOutcome};
 use super::share::LocalShare;
 use crate::Error;
 use crate::cluster::{
-    ClusterView, NodeAddress, OpenedShare, PATIENCE, ReadFence, ShareConversation, ShareStart, readers_of_all,
+    ClusterView, NodeAddress, OpenedShare, RETRY_PAUSE, ReadFence, ShareConversation, ShareStart,
+    readers_of_all,
 };
 
 /// Runs the query over all nodes, and passes its outcome to `finish`, on the pool.
@@ -41,8 +42,10 @@ pub async fn run<T: Send + 'static>(
     let mut silent = BTreeSet::new();
     let SpreadResult { outcomes, nodes, unread, full, used } = loop {
         match of_all(&prepared, cluster, &mut silent).await {
-            Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
-                tokio::time::sleep(PATIENCE).await;
+            Err(Error::Unsettled(_) | Error::Unreachable { .. })
+                if Instant::now() + RETRY_PAUSE < deadline =>
+            {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             outcome => break outcome?,
         }
@@ -217,13 +220,13 @@ impl NodeConversation {
             }
             (ConversationState::Here(local), _) => local.ask(ask).await,
             (ConversationState::There(conversation), _) => conversation.ask(ask).await,
-            (ConversationState::Silent, NodeAddress::Here) => {
+            (ConversationState::Silent, NodeAddress::Local) => {
                 let mut local = LocalShare::begin(Arc::clone(&self.prepared), self.buckets.clone()).await?;
                 let reply = local.ask(ask).await;
                 self.state = ConversationState::Here(local);
                 reply
             }
-            (ConversationState::Silent, NodeAddress::At(remote)) => {
+            (ConversationState::Silent, NodeAddress::Remote(remote)) => {
                 let start = ShareStart {
                     parameters: with_timeout(&self.prepared.request.query, left),
                     buckets: self.buckets.clone(),

@@ -248,10 +248,10 @@ fn destination(call: &DocumentCall, kind: &CompiledDocumentType, id: &DocumentId
         Err(error) => Err(error),
     };
     match owner {
-        Ok(NodeAddress::Here) => StepDestination::Here,
+        Ok(NodeAddress::Local) => StepDestination::Here,
         // Nodes that disagree about an owner must not send an operation to and fro.
         _ if call.hop != ForwardKind::Client => StepDestination::Moved,
-        Ok(NodeAddress::At(remote)) => StepDestination::There(remote),
+        Ok(NodeAddress::Remote(remote)) => StepDestination::There(remote),
         Err(_) => StepDestination::Single,
     }
 }

@@ -21,7 +21,7 @@ use crate::document_api::buckets::{self, BucketAnswer, VisitedBuckets, WholeAnsw
 use crate::document_api::format::DocumentFormat;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use millrace_node::Error;
-use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject};
+use millrace_node::cluster::{AccessKind, ForwardKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject};
 
 /// Size of a page in bytes that is aimed at: large documents come a few at a time.
 pub(super) const PAGE_BYTES: usize = 2 << 20;
@@ -208,7 +208,9 @@ impl VisitPages {
             }
             let subject = RouteSubject { location: *location, group: Some(group), part: None };
             let (access, hop) = (AccessKind::Read, ForwardKind::Client);
-            match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
+            match forwarding::forward_request(&self.node, subject, access, &hop, &asked, self.deadline)
+                .await?
+            {
                 RoutingOutcome::Here(fence) => *known.lock() = Some(fence),
                 RoutingOutcome::There(answer) => {
                     let answer = match WholeAnswer::of(answer).await {
@@ -275,16 +277,17 @@ impl VisitPages {
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let asked = place.request(request, &parameters);
         let answer = loop {
-            let fence = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
-                BucketAnswer::Here(fence) => fence,
-                BucketAnswer::There(answer) => break answer,
-            };
+            let fence =
+                match place.forward_request(&self.node, AccessKind::Read, &asked, self.deadline).await? {
+                    BucketAnswer::Here(fence) => fence,
+                    BucketAnswer::There(answer) => break answer,
+                };
             let pass = Arc::new(self.pass.within(place.bucket()));
             let page = self.of_this_node(pass, place.inner(), wanted).await;
             match fence.check(&self.node) {
                 Ok(()) => return page,
-                Err(error) if Instant::now() + PATIENCE >= self.deadline => return Err(error),
-                Err(_) => tokio::time::sleep(PATIENCE).await,
+                Err(error) if Instant::now() + RETRY_PAUSE >= self.deadline => return Err(error),
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
             }
         };
         self.of_answer(&answer)

@@ -106,14 +106,14 @@ impl PlacedCluster for NodePlacedCluster {
                 None => return Err(Error::Unsettled("this node is not one of a cluster".to_owned())),
             };
             match place {
-                NodeAddress::Here => own.placed_indexes().answer(question).await,
-                NodeAddress::At(remote) if remote.protocol < PLACED_INDEXES => {
+                NodeAddress::Local => own.placed_indexes().answer(question).await,
+                NodeAddress::Remote(remote) if remote.protocol < PLACED_INDEXES => {
                     Err(Error::Unsettled(format!(
                         "node {remote} keeps no placed indexes until all nodes speak protocol \
                          {PLACED_INDEXES}: upgrade those of earlier versions"
                     )))
                 }
-                NodeAddress::At(remote) => own.transport()?.placed_indexes(remote, question).await,
+                NodeAddress::Remote(remote) => own.transport()?.placed_indexes(remote, question).await,
             }
         })
     }
