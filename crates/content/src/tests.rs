@@ -466,7 +466,7 @@ async fn alone(directory: &TempDir, listener: TcpListener) -> (ClusterMembership
         .expect("it is published");
     let options = StoreOptions { disk_reserve: 0, ..StoreOptions::new(directory.path().join("store")) };
     let store = Store::open(options, Arc::new(TestNumbers)).expect("the store opens");
-    let port = PeerPort { listener, trust: None, handed_on: Box::new(|_| {}) };
+    let port = PeerPort { listener, trust: None, forwarded: Box::new(|_| {}) };
     let pace = TransferPace { cap: None, slowest: Box::new(Vec::new) };
     let node = ContentNode::start(store.clone(), membership.clone(), port, pace).await.expect("it starts");
     (membership, store, node)

@@ -121,7 +121,7 @@ pub(crate) async fn follow(shared: Arc<MembershipShared>) {
     let mut written = None;
     loop {
         tokio::select! {
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
         let Some(at) = shared.took_part.at().filter(|at| written != Some(*at)) else { continue };

@@ -17,7 +17,7 @@ use crate::membership::MembershipShared;
 use crate::{CoordinationSnapshot, Error, NodeRole, RegisteredNode, placement};
 
 /// Pause after a failure of coordination.
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Runs for election and leads when elected, until the node leaves.
 pub(crate) async fn run(shared: Arc<MembershipShared>) {
@@ -26,15 +26,15 @@ pub(crate) async fn run(shared: Arc<MembershipShared>) {
     while !shared.has_left() {
         // A decision without all values would undo decisions of newer programs.
         tokio::select! {
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
             // The sender lives as long as the node.
             _ = snapshots.wait_for(|snapshot| snapshot.unread.is_empty()) => {}
         }
         if let Err(error) = term(&shared, &election).await {
             tracing::debug!(%error, "the election");
             tokio::select! {
-                () = shared.left() => {}
-                () = tokio::time::sleep(AGAIN) => {}
+                () = shared.wait_until_left() => {}
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
             }
         }
     }
@@ -55,7 +55,7 @@ async fn term(shared: &MembershipShared, election: &Election) -> Result<(), Erro
     };
     let ended = tokio::select! {
         () = lease.lost() => Ok(()),
-        () = shared.left() => Ok(()),
+        () = shared.wait_until_left() => Ok(()),
         ended = leading => ended,
     };
     // The lease expires by itself if it cannot be given back now.
@@ -88,7 +88,7 @@ async fn lead(shared: &MembershipShared, leadership: &Leadership) {
                 Ok(PublishOutcome::Deposed) => return,
                 Err(error) => {
                     tracing::debug!(%error, "publishing");
-                    pause = Some(pause.unwrap_or(AGAIN).min(AGAIN));
+                    pause = Some(pause.unwrap_or(RETRY_PAUSE).min(RETRY_PAUSE));
                 }
             }
         }

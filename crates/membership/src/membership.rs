@@ -15,7 +15,7 @@ use crate::kept::MemberLocalState;
 use crate::keys::ClusterKeys;
 use crate::placement::{self, PlacementKnowledge};
 use crate::snapshot::read_state;
-use crate::standing::{CoordinationReach, come_back};
+use crate::standing::{CoordinationReach, rejoin_after_removal};
 use crate::{
     CoordinationSnapshot, Error, NodeRole, PublishedPackage, RegisteredNode, RequestedStateRecord, Settings,
     leader, member,
@@ -104,7 +104,7 @@ impl ClusterMembership {
         };
         let keys = ClusterKeys::new(&settings.prefix);
         let registered = coordination.get(keys.member(&settings.name)).await;
-        if let Some(other) = registered.ok().flatten().as_ref().and_then(member::another(&own)) {
+        if let Some(other) = registered.ok().flatten().as_ref().and_then(member::other_holder_of_name(&own)) {
             return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
         }
         kept.take(&settings.name)?;
@@ -135,8 +135,14 @@ impl ClusterMembership {
             essential("the task that keeps the table of copies on disk", kept_placement),
             essential("the task that notes when the node took part", absence::follow(Arc::clone(&shared))),
             essential("the task that follows the cluster", follow(Arc::clone(&shared))),
-            essential("the task that brings a removed node back", come_back(Arc::clone(&shared), first)),
-            essential("the task that keeps the node registered", member::stay(Arc::clone(&shared), member)),
+            essential(
+                "the task that brings a removed node back",
+                rejoin_after_removal(Arc::clone(&shared), first),
+            ),
+            essential(
+                "the task that keeps the node registered",
+                member::stay_registered(Arc::clone(&shared), member),
+            ),
         ];
         if shared.settings.roles.contains(&NodeRole::Controller) {
             running.push(essential("the task that leads the cluster", leader::run(Arc::clone(&shared))));
@@ -174,7 +180,7 @@ impl ClusterMembership {
         let entry = self.shared.coordination.get(self.shared.keys.state()).await?;
         // An unreadable value is reported by the task that follows it.
         if let Some(state) = entry.as_ref().and_then(|entry| read_state(entry).ok()) {
-            self.shared.offer(state);
+            self.shared.store_if_newer(state);
         }
         Ok(self.shared.known())
     }
@@ -266,7 +272,7 @@ impl ClusterMembership {
     /// Announces that this node is about to stop, and waits, for a few seconds at most, until the cluster
     /// state says that it does not serve. It continues to serve requests meanwhile.
     pub async fn stopping(&self) {
-        self.says_that_it_stops();
+        self.announce_stop();
         let mut states = self.states();
         let name = &self.shared.settings.name;
         let serves = |state: &Option<Arc<ClusterState>>| {
@@ -280,7 +286,7 @@ impl ClusterMembership {
     /// Announces that this node stops, and gives back the registration, and the leadership if it has it. If
     /// coordination is unreachable, others notice after a while.
     pub async fn leave(&self) {
-        self.says_that_it_stops();
+        self.announce_stop();
         self.end_tasks().await;
     }
 
@@ -305,7 +311,7 @@ impl ClusterMembership {
         self.end_tasks().await;
     }
 
-    fn says_that_it_stops(&self) {
+    fn announce_stop(&self) {
         let stopping = |own: &mut RegisteredNode| !std::mem::replace(&mut own.registration.stopping, true);
         self.tasks.own.send_if_modified(stopping);
     }
@@ -326,7 +332,7 @@ impl MembershipShared {
     }
 
     /// Stores a state, if it is newer than the known one.
-    pub(crate) fn offer(&self, state: Arc<ClusterState>) {
+    pub(crate) fn store_if_newer(&self, state: Arc<ClusterState>) {
         self.states.send_if_modified(|known| {
             let newer = known.as_ref().is_none_or(|known| known.version() < state.version());
             if newer {
@@ -345,7 +351,7 @@ impl MembershipShared {
     }
 
     /// Waits until the node leaves.
-    pub(crate) async fn left(&self) {
+    pub(crate) async fn wait_until_left(&self) {
         // The sender is in `self`.
         let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
     }
@@ -368,7 +374,7 @@ async fn follow(shared: Arc<MembershipShared>) {
     loop {
         let changes = tokio::select! {
             changes = watch.next() => changes,
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
         };
         for change in changes {
             snapshot.apply(&shared.keys, &change);
@@ -376,10 +382,10 @@ async fn follow(shared: Arc<MembershipShared>) {
         snapshot.revision = watch.revision().unwrap_or_default();
         snapshot.history = watch.histories();
         if let Some(state) = &snapshot.state {
-            shared.offer(Arc::clone(state));
+            shared.store_if_newer(Arc::clone(state));
         }
         if let Some(table) = snapshot.placement.table() {
-            shared.placement.offer(table);
+            shared.placement.store_if_newer(table);
         }
         shared.snapshots.send_replace(Arc::new(snapshot.clone()));
     }

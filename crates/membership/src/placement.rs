@@ -100,7 +100,7 @@ impl PlacementKnowledge {
     }
 
     /// Stores a table, if it is newer than the known one.
-    pub(crate) fn offer(&self, table: &Arc<PlacementTable>) {
+    pub(crate) fn store_if_newer(&self, table: &Arc<PlacementTable>) {
         self.table.send_if_modified(|known| {
             let newer = known.as_ref().is_none_or(|known| known.version() < table.version());
             if newer {
@@ -160,7 +160,7 @@ pub(crate) async fn keep(directory: PathBuf, shared: Arc<MembershipShared>) {
     loop {
         tokio::select! {
             changed = tables.changed() => if changed.is_err() { return },
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
         }
         let Some(table) = tables.borrow_and_update().clone() else { continue };
         let path = directory.join(PLACEMENT);

@@ -13,7 +13,7 @@ use crate::membership::MembershipShared;
 use crate::{ClusterMembership, CoordinationSnapshot, Error};
 
 /// Pause before the next check.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Time since which coordination does not answer; `None` while it does.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl CoordinationSnapshot {
 
 /// Readmits a removed node that starts without data: as a new one. A node with data may bring back dropped
 /// documents; its log says that an operator has to decide.
-pub(crate) async fn come_back(
+pub(crate) async fn rejoin_after_removal(
     shared: Arc<MembershipShared>,
     mut snapshots: watch::Receiver<Arc<CoordinationSnapshot>>,
 ) {
@@ -134,13 +134,13 @@ pub(crate) async fn come_back(
     // The first answer of coordination is complete. A node that is removed later must not come back by
     // itself.
     let mut may_return = shared.settings.is_empty;
-    let mut told = false;
+    let mut has_warned = false;
     while snapshots.changed().await.is_ok() && !shared.has_left() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
         let removed = snapshot.is_removed(name);
         may_return &= removed;
         if may_return {
-            match take_in(&shared, &snapshot).await {
+            match revoke_removal(&shared, &snapshot).await {
                 Ok(true) => {
                     tracing::info!(node = name, "was removed, has no documents, and joins as a new node")
                 }
@@ -148,18 +148,18 @@ pub(crate) async fn come_back(
                 Err(error) => tracing::debug!(%error, "coming back after a removal"),
             }
             // The next check is no later than this.
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             snapshots.mark_changed();
-        } else if removed && !told {
+        } else if removed && !has_warned {
             tracing::warn!(node = name, "is not part of the cluster: {}", removed_reason(name));
         }
-        told = removed;
+        has_warned = removed;
     }
 }
 
 /// Revokes a removal, if the node is not in the cluster state: a node in it is known with its data. Returns
 /// true if it was revoked.
-async fn take_in(shared: &MembershipShared, snapshot: &CoordinationSnapshot) -> Result<bool, Error> {
+async fn revoke_removal(shared: &MembershipShared, snapshot: &CoordinationSnapshot) -> Result<bool, Error> {
     let name = &*shared.settings.name;
     let has = |state: &ClusterState| state.nodes().values().any(|node| node.name == name);
     if shared.known().is_some_and(|state| has(&state)) {

@@ -327,7 +327,7 @@ pub trait ClusterView: Send + Sync + 'static {
     ///
     /// # Errors
     /// The node has not published the address at which it serves documents.
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError>;
+    fn address(&self, node: NodeKey) -> Result<NodeAddress, ClusterError>;
 
     /// Returns the readers of these buckets, or of all buckets that this node owns, and the version of the
     /// cluster state by which they are. This node owns the buckets, and its cluster state is confirmed. Of

@@ -150,13 +150,13 @@ impl ClusterNode {
         let membership = ClusterMembership::join(Arc::new(etcd), own)
             .await
             .map_err(|error| Error::Cluster(error.to_string()))?;
-        node.join(Arc::new(ContentMember::new(membership.clone())));
+        node.set_cluster_member(Arc::new(ContentMember::new(membership.clone())));
         let part = Arc::new(JoinedPart::default());
         let intake = server.intake();
         let port = PeerPort {
             listener,
             trust: server.settings().trust.clone(),
-            handed_on: Box::new(move |connection| intake.take(connection)),
+            forwarded: Box::new(move |connection| intake.take(connection)),
         };
         let tasks = start_tasks(node, &membership, &part, port, settings.transfer_rate_max);
         Ok(ClusterNode { membership, part, warnings: warnings.into(), tasks })
@@ -311,7 +311,7 @@ async fn take_part(
                 tracing::warn!("the node has its part in the cluster already");
             }
             let own = joined.own().key;
-            node.joined(joined);
+            node.set_cluster_view(joined);
             follow_placement(&node, &membership, own).await;
         }
         Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),

@@ -203,7 +203,7 @@ async fn nodes_with(
         match answer {
             Ok(SnapshotAnswer::Listed(snapshots, _)) => {
                 if snapshots.iter().any(|snapshot| snapshot.name == *name) {
-                    sources.push(cluster.place(listed.key)?);
+                    sources.push(cluster.address(listed.key)?);
                 }
             }
             Ok(_) => return Err(Error::Internal("a list of snapshots has another form".to_owned())),

@@ -248,7 +248,7 @@ impl ClusterView for TestMember {
         Ok(Arc::new(self.world.state()))
     }
 
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
+    fn address(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node.0 == self.me {
             return Ok(NodeAddress::Local);
         }
@@ -493,8 +493,8 @@ impl TestNodes {
         for (node, me) in nodes.iter().zip(0u16..) {
             let stores = Mutex::new(nodes.clone());
             let member = Arc::new(TestMember { world: Arc::clone(&world), me, stores });
-            node.join(Arc::clone(&member) as Arc<dyn ClusterMember>);
-            node.joined(Arc::clone(&member) as Arc<dyn ClusterView>);
+            node.set_cluster_member(Arc::clone(&member) as Arc<dyn ClusterMember>);
+            node.set_cluster_view(Arc::clone(&member) as Arc<dyn ClusterView>);
             members.push(member);
         }
         for server in servers {

@@ -31,7 +31,7 @@ const WORKING_PAUSE: Duration = Duration::from_secs(2);
 const QUIET_PAUSE: Duration = Duration::from_secs(30);
 
 /// Pause after a failure of coordination.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Value of a note.
 #[derive(Debug, Serialize, Deserialize)]
@@ -176,7 +176,7 @@ impl ClusterMembership {
                         }
                         Err(error) => {
                             tracing::debug!(%error, "publishing reports about copies of indexes");
-                            wait = Some(AGAIN);
+                            wait = Some(RETRY_PAUSE);
                         }
                     }
                 }
@@ -191,7 +191,7 @@ impl ClusterMembership {
                 () = waited => {}
                 changed = reports.changed() => if changed.is_err() { return },
                 changed = snapshots.changed() => if changed.is_err() { return },
-                () = self.shared().left() => return,
+                () = self.shared().wait_until_left() => return,
             }
         }
     }

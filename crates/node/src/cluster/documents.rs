@@ -440,7 +440,7 @@ async fn ask_owner(
     if buckets.len() != 1 {
         return Err(Error::Unsettled(format!("group {group} is divided")));
     }
-    match cluster.place(*owner)? {
+    match cluster.address(*owner)? {
         NodeAddress::Local => own_documents(node, question).await,
         NodeAddress::Remote(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
@@ -503,7 +503,7 @@ async fn read_once(
     let mut nodes = readers.nodes.clone();
     nodes.sort_by_key(|reader| *reader != me);
     for reader in nodes {
-        match ask_reader(node, cluster.place(reader)?, question(held), deadline).await {
+        match ask_reader(node, cluster.address(reader)?, question(held), deadline).await {
             Ok(answer) => {
                 check_read(cluster, found.version)?;
                 return Ok(Some(answer));

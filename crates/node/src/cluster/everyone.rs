@@ -68,7 +68,7 @@ where
             answers.push((listed, Err(Error::Unsettled(reason))));
             continue;
         }
-        let address = match cluster.place(listed.key) {
+        let address = match cluster.address(listed.key) {
             Ok(address) => address,
             Err(error) => {
                 answers.push((listed, Err(error.into())));

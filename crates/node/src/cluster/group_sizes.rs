@@ -171,7 +171,7 @@ impl SizesAttempt<'_> {
         for (reader, buckets) in found.assigned(&|_| false).0 {
             let question =
                 GroupSizesQuestion { version: found.version, buckets, wanted: self.wanted.clone() };
-            let (node, place) = (Arc::clone(self.node), self.cluster.place(reader)?);
+            let (node, place) = (Arc::clone(self.node), self.cluster.address(reader)?);
             let deadline = self.deadline;
             asked.spawn(async move {
                 match place {

@@ -254,7 +254,7 @@ impl ScanReaders {
                 after: pages.after.clone(),
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             };
-            let (node, reader) = (Arc::clone(node), cluster.place(pages.node)?);
+            let (node, reader) = (Arc::clone(node), cluster.address(pages.node)?);
             asked.spawn(async move { (number, ask_reader(&node, reader, question, deadline).await) });
         }
         while let Some(answer) = asked.join_next().await {

@@ -40,7 +40,7 @@ pub(crate) async fn readers_of_all(
     let mut found = ReaderAssignment { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
-        match cluster.place(owner)? {
+        match cluster.address(owner)? {
             NodeAddress::Local => {
                 found.readers.extend(own_readers(cluster, owners.version, buckets.as_deref(), near)?)
             }

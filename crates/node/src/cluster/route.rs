@@ -351,7 +351,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         let mut busy = None;
         let all = if readers.full { ReplicaCompleteness::Yes } else { ReplicaCompleteness::Perhaps };
         for node in &readers.nodes {
-            let outcome = match self.cluster.place(*node) {
+            let outcome = match self.cluster.address(*node) {
                 Ok(NodeAddress::Local) => {
                     let (bucket, partial) = (Some(readers.bucket), !readers.full);
                     return Ok(RoutingDecision::Local(ReadFence { version, bucket, partial }));

@@ -100,7 +100,7 @@ async fn of_all(
     let mut gathering = prepared.gathering(count);
     let mut conversations = Vec::with_capacity(count);
     for (node, buckets) in nodes {
-        let place = cluster.place(node)?;
+        let place = cluster.address(node)?;
         let (prepared, schemas) = (Arc::clone(prepared), gathering.schemas());
         let version = found.version;
         conversations.push(NodeConversation {

@@ -144,7 +144,7 @@ async fn reached(
     for (listed, answer) in snapshots_of_all(node, cluster, &question, call.deadline).await? {
         match answer {
             Ok(answer) => {
-                nodes.push(NodeRecoveryPoints::of(cluster.place(listed.key)?, Some(listed.name), answer)?);
+                nodes.push(NodeRecoveryPoints::of(cluster.address(listed.key)?, Some(listed.name), answer)?);
             }
             Err(error) => needed.without(&listed.name, &error)?,
         }

@@ -102,7 +102,7 @@ impl PlacedCluster for NodePlacedCluster {
         Box::pin(async move {
             let own = own.ok_or_else(|| Error::Unsettled("this node is being stopped".to_owned()))?;
             let place = match own.cluster().view()? {
-                Some(view) => view.place(node)?,
+                Some(view) => view.address(node)?,
                 None => return Err(Error::Unsettled("this node is not one of a cluster".to_owned())),
             };
             match place {
