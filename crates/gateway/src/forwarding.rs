@@ -27,19 +27,19 @@ use std::time::Instant;
 use axum::response::Response;
 use hyper::StatusCode;
 
-pub(crate) use self::documents::{DOCUMENTS_PATH, tell_documents};
-pub(crate) use self::erasures::{ERASURES_PATH, tell_erasures};
+pub(crate) use self::documents::{DOCUMENTS_PATH, answer_documents};
+pub(crate) use self::erasures::{ERASURES_PATH, answer_erasures};
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
-pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
+pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, answer_group_sizes};
 pub(crate) use self::hop::{HOP, answer_in_words, hop_of, is_in_words, is_unsettled, misdirected, unsettled};
 use self::hop::{ask_others, others};
-pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
-pub(crate) use self::placed::{PLACED_INDEXES_PATH, tell_placed_indexes};
-pub(crate) use self::readers::{READERS_PATH, tell_readers};
+pub(crate) use self::indexes::{INDEXES_PATH, answer_indexes};
+pub(crate) use self::placed::{PLACED_INDEXES_PATH, answer_placed_indexes};
+pub(crate) use self::readers::{READERS_PATH, answer_readers};
 pub(crate) use self::refusal::{broke_off, refused_part};
 pub(crate) use self::share::answer_share;
-pub(crate) use self::snapshots::{SNAPSHOTS_PATH, tell_snapshots};
+pub(crate) use self::snapshots::{SNAPSHOTS_PATH, answer_snapshots};
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{

@@ -220,7 +220,7 @@ impl TableFeed<'_> {
             let unanswered_bytes: usize = self.unanswered.iter().map(|kept| kept.part.bytes.len()).sum();
             let reads = self.is_open && outgoing.is_none() && unanswered_bytes < UNANSWERED_BYTES_MAX;
             let body = table.stream.body.clone();
-            let silence = table.stream.heard + self.options.timeout + GRACE;
+            let silence = table.stream.last_received + self.options.timeout + GRACE;
             tokio::select! {
                 biased;
                 part = table.stream.answer.recv() => match part {
@@ -230,7 +230,7 @@ impl TableFeed<'_> {
                             Err(error) => return Ok(StreamEnd::Lost(error)),
                         };
                         for line in lines {
-                            if let Some(end) = self.hear_line(&mut table, line) {
+                            if let Some(end) = self.receive_line(&mut table, line) {
                                 return Ok(end);
                             }
                         }
@@ -247,7 +247,7 @@ impl TableFeed<'_> {
                 part = self.receiver.recv(), if reads => match part {
                     Some(Ok(part)) => {
                         if self.unanswered.is_empty() {
-                            table.stream.heard = Instant::now();
+                            table.stream.last_received = Instant::now();
                         }
                         self.report.progress.read_bytes = part.read_bytes;
                         self.unanswered.push_back(UnansweredPart { part, read: Instant::now() });
@@ -273,7 +273,7 @@ impl TableFeed<'_> {
         }
     }
 
-    fn hear_line(&mut self, table: &mut OpenTable, line: StreamAnswerLine) -> Option<StreamEnd> {
+    fn receive_line(&mut self, table: &mut OpenTable, line: StreamAnswerLine) -> Option<StreamEnd> {
         if let Some(number) = line.operation {
             let row = table.first_row + number.saturating_sub(1);
             match line.ignored {

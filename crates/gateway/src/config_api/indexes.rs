@@ -152,7 +152,7 @@ async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) 
     let mut answer = match &question {
         IndexQuestion::Verify(_) => compared(name, &answers),
         _ => {
-            let began = answers.told().any(|answer| *answer == IndexAnswer::Began(true));
+            let began = answers.answered().any(|answer| *answer == IndexAnswer::Began(true));
             let message = match (began, action) {
                 (false, _) => "It is built, or being built, already",
                 (true, "rebuild") => "The index was discarded, and its build has begun",
@@ -178,7 +178,7 @@ async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) 
 
 impl IndexAnswers {
     /// Answers without errors.
-    fn told(&self) -> impl Iterator<Item = &IndexAnswer> {
+    fn answered(&self) -> impl Iterator<Item = &IndexAnswer> {
         let (alone, nodes) = match self {
             IndexAnswers::Alone(answer) => (Some(answer), &[][..]),
             IndexAnswers::Nodes(nodes) => (None, &nodes[..]),
@@ -190,7 +190,7 @@ impl IndexAnswers {
 /// Sum of the comparisons of all nodes.
 fn compared(name: &str, answers: &IndexAnswers) -> Value {
     let mut sum = IndexDifferences::default();
-    for answer in answers.told() {
+    for answer in answers.answered() {
         if let IndexAnswer::Compared(found) = answer {
             sum.documents += found.documents;
             sum.entries += found.entries;

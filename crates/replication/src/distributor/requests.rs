@@ -52,7 +52,7 @@ pub(super) enum ClientRequestKind {
 }
 
 /// A version that takes the place of the version that it was made from, at no client's request. Only the
-/// owner that has read that version writes it: by a later state, another owner makes it anew.
+/// owner that has read that version writes it: by a later state, another owner makes it again.
 pub(super) struct PendingRewrite {
     pub base: Timestamp,
     /// Time that it must not be later than.
