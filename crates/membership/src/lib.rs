@@ -10,8 +10,8 @@
 //! `millrace_index_placement`, from the nodes, their reports, the declared indexes and the requests of
 //! operators, and every node follows it.
 //!
-//! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and accepts the states that operators request
-//! for nodes. [`NodeFigures`] is the form in which a node reports its data movement.
+//! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and accepts the states that operators
+//! request for nodes. [`NodeFigures`] is the form in which a node reports its data movement.
 //!
 //! This crate does not know the contents of a package or a bucket, and sends nothing to other nodes:
 //! everything goes through coordination.

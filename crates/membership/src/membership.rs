@@ -203,7 +203,8 @@ impl ClusterMembership {
         self.shared.snapshots.subscribe()
     }
 
-    /// Records the state that an operator requests for a node. Returns true if it differs from the previous one.
+    /// Records the state that an operator requests for a node. Returns true if it differs from the previous
+    /// one.
     ///
     /// # Errors
     /// No node has the name; coordination is unreachable.

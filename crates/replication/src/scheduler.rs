@@ -306,8 +306,8 @@ mod tests {
             scheduler.propose(bucket(bits), Some(proposal(OperationPriority::Diverged, &[0, bits as u16])));
         }
         scheduler.propose(bucket(6), Some(proposal(OperationPriority::TooFewReplicas, &[0, 6])));
-        // Operations run in the order of the first request to prioritize them; a request without a proposal has
-        // no effect.
+        // Operations run in the order of the first request to prioritize them; a request without a proposal
+        // has no effect.
         [4, 5, 4, 9].into_iter().for_each(|bits| scheduler.prioritize(bucket(bits)));
         for expected in [6, 4, 5, 1, 2, 3] {
             assert_eq!(started(&mut scheduler, 0), [expected]);

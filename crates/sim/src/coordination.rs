@@ -17,7 +17,7 @@ use crate::deployments::SimPackage;
 const LEASE: Duration = Duration::from_millis(5_000);
 
 /// Report of a node that is alive.
-pub(crate) struct NodeBeat {
+pub(crate) struct NodeHeartbeat {
     /// Run of the process.
     pub incarnation: Incarnation,
     /// Version of the state that the node has adopted.
@@ -80,8 +80,8 @@ impl SimCoordination {
 
     /// Records that a node is alive, and the state that it has adopted. Returns true if its run is the newest
     /// known.
-    pub fn beat(&mut self, node: NodeKey, beat: &NodeBeat, now: Duration) -> bool {
-        let NodeBeat { incarnation, adopted, out_of_space } = *beat;
+    pub fn record_heartbeat(&mut self, node: NodeKey, heartbeat: &NodeHeartbeat, now: Duration) -> bool {
+        let NodeHeartbeat { incarnation, adopted, out_of_space } = *heartbeat;
         let name = name(node);
         let registration = NodeRegistration {
             address: format!("{name}:1"),

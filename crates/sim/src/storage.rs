@@ -339,7 +339,7 @@ impl ModelStorage {
     }
 
     /// Creates a replica, for tests that begin with one.
-    pub(crate) fn plant(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
+    pub(crate) fn create_replica(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
         self.inner.borrow_mut().make(bucket, complete);
         self.install(bucket, rows).expect("it was just put there");
     }

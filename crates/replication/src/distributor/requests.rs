@@ -221,8 +221,8 @@ pub(super) struct InFlightRow {
     pub waiting_for: Vec<NodeKey>,
     pub reached: u16,
     pub failure: Option<NodeFailure>,
-    /// True if a node may have the row, though none has acknowledged it: a node that it was sent to earlier, or
-    /// one that failed with an unknown result.
+    /// True if a node may have the row, though none has acknowledged it: a node that it was sent to earlier,
+    /// or one that failed with an unknown result.
     pub may_be_there: bool,
 }
 

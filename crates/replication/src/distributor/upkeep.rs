@@ -77,7 +77,8 @@ impl BucketUpkeep {
 }
 
 impl Distributor {
-    /// Checks scheduled buckets, gives up operations past their deadline, and begins those that may start now.
+    /// Checks scheduled buckets, gives up operations past their deadline, and begins those that may start
+    /// now.
     pub(super) fn run_upkeep(&mut self, effects: &mut Vec<DistributorEffect>) {
         self.upkeep.has_unchecked = false;
         if !self.unreported.is_empty() || !self.confirmed() {

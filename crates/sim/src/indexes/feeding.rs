@@ -45,7 +45,7 @@ impl SimIndexFeed {
     }
 
     /// Takes in the standings of the buckets that the node owns.
-    fn stand(
+    fn set_standings(
         &mut self,
         own: NodeKey,
         state: Arc<ClusterState>,
@@ -155,8 +155,10 @@ impl SimWorld {
         }
         if sabotage == Some(Sabotage::FedAfterAcknowledgement) {
             let takes = self.random.micros(20_000, 2_000_000);
-            return self
-                .at(takes, SimEvent::Indexes { node: key, incarnation, event: IndexEvent::Feed(changes) });
+            return self.schedule(
+                takes,
+                SimEvent::Indexes { node: key, incarnation, event: IndexEvent::Feed(changes) },
+            );
         }
         self.feed(key, changes);
     }
@@ -186,7 +188,7 @@ impl SimWorld {
     }
 
     /// Looks after the feed of a node.
-    pub(super) fn tend_feed(&mut self, key: NodeKey, number: u64) {
+    pub(super) fn maintain_feed(&mut self, key: NodeKey, number: u64) {
         let (now, is_known) = (self.now, self.refresh_feed(key));
         let followers: Vec<NodeKey> = self.nodes.keys().copied().collect();
         let Some(node) = self.nodes.get_mut(&key) else { return };
@@ -216,7 +218,7 @@ impl SimWorld {
         if node.indexes.feed.source.begin_read(follower, read.clone()) {
             let takes = self.random.micros(100, 300_000);
             let event = IndexEvent::ReadStore { follower, read };
-            self.at(takes, SimEvent::Indexes { node: key, incarnation, event });
+            self.schedule(takes, SimEvent::Indexes { node: key, incarnation, event });
         }
     }
 
@@ -267,7 +269,7 @@ impl SimWorld {
         let Some(state) = node.state.clone() else { return false };
         let Some(standings) = standings(node, &state, now, sabotage) else { return false };
         let clock = node.write_clock(now);
-        node.indexes.feed.stand(key, state, &standings, clock);
+        node.indexes.feed.set_standings(key, state, &standings, clock);
         true
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn wanted(package: &SimPackage) -> Vec<WantedIndex> {
 
 /// Report of a node about its copies.
 #[derive(Debug, Clone)]
-pub(crate) struct SimCopyNews {
+pub(crate) struct SimCopyReports {
     incarnation: Incarnation,
     /// Number of the report in the run of the process.
     sequence: u64,
@@ -89,13 +89,14 @@ pub(crate) struct SimPlacement {
     leader: Option<NodeKey>,
     term: u64,
     leads_until: Duration,
-    news: BTreeMap<NodeKey, SimCopyNews>,
+    reports: BTreeMap<NodeKey, SimCopyReports>,
     pub(super) wishes: Vec<PlacementWish>,
 }
 
 impl SimPlacement {
-    /// Hears of a node. Returns true if it leads.
-    fn hear(&mut self, node: NodeKey, now: Duration) -> bool {
+    /// Elects a node that reports if none leads, and renews its leadership if it leads. Returns true if it
+    /// leads.
+    fn renews_leadership(&mut self, node: NodeKey, now: Duration) -> bool {
         if self.leader != Some(node) && now >= self.leads_until {
             self.leader = Some(node);
             self.term += 1;
@@ -139,12 +140,12 @@ pub(crate) fn operate(world: &mut SimWorld) {
 
 impl SimWorld {
     /// Sends the reports of a node to coordination.
-    pub(super) fn tell_news(&mut self, key: NodeKey) {
+    pub(super) fn send_reports(&mut self, key: NodeKey) {
         let copies = self.index_reports(key);
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let (incarnation, sequence) = (node.incarnation, node.name());
-        let news = SimCopyNews { incarnation, sequence, copies };
-        self.send_to_coordination(key, IndexMessage::News(news));
+        let reports = SimCopyReports { incarnation, sequence, copies };
+        self.send_to_coordination(key, IndexMessage::Reports(reports));
     }
 
     fn send_to_coordination(&mut self, from: NodeKey, message: IndexMessage) {
@@ -153,18 +154,19 @@ impl SimWorld {
     }
 
     /// Takes in the reports of a node at coordination, which answers with what it has.
-    pub(super) fn news_came(&mut self, from: NodeKey, news: SimCopyNews) {
+    pub(super) fn reports_arrived(&mut self, from: NodeKey, reports: SimCopyReports) {
         let generation = self.coordination.package().generation;
         let state = self.coordination.state().cloned();
         let placement = &mut self.indexes.placement;
-        let known = placement.news.get(&from).map(|known| (known.incarnation, known.sequence));
-        let incarnation = news.incarnation;
-        if known.is_some_and(|known| known >= (incarnation, news.sequence)) {
+        let known = placement.reports.get(&from).map(|known| (known.incarnation, known.sequence));
+        let incarnation = reports.incarnation;
+        if known.is_some_and(|known| known >= (incarnation, reports.sequence)) {
             return;
         }
-        placement.news.insert(from, news);
-        let leads = placement.hear(from, self.now);
-        let reports = placement.news.iter().map(|(node, news)| (*node, news.copies.clone())).collect();
+        placement.reports.insert(from, reports);
+        let leads = placement.renews_leadership(from, self.now);
+        let reports =
+            placement.reports.iter().map(|(node, reports)| (*node, reports.copies.clone())).collect();
         let leading = state.filter(|_| leads).map(|state| LeaderSnapshot {
             term: placement.term,
             state,
@@ -178,7 +180,7 @@ impl SimWorld {
     }
 
     /// Takes in what coordination has. The leader plans.
-    pub(super) fn snapshot_came(&mut self, key: NodeKey, snapshot: PlacementSnapshot) {
+    pub(super) fn snapshot_arrived(&mut self, key: NodeKey, snapshot: PlacementSnapshot) {
         let PlacementSnapshot { incarnation, table, leading } = snapshot;
         let Some(node) = self.nodes.get(&key).filter(|node| node.incarnation == incarnation) else { return };
         let package = Arc::clone(&node.package);
@@ -210,7 +212,7 @@ impl SimWorld {
     }
 
     /// Takes in a table at coordination, if its writer leads and has read the table before.
-    pub(super) fn write_came(&mut self, from: NodeKey, write: PlacementWrite) {
+    pub(super) fn write_arrived(&mut self, from: NodeKey, write: PlacementWrite) {
         let PlacementWrite { term, table, wishes } = write;
         let placement = &mut self.indexes.placement;
         let is_next = table.version() == placement.table.version() + 1;
