@@ -323,7 +323,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         match outcome {
             // The reads do not count, and nothing was written: another node owns the documents, or is about
             // to.
-            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.again().await => {}
+            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }

@@ -327,7 +327,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
         }
         let room = request.room.clone();
         match operate(api, shown.clone(), request.clone().into_request(), None, room).await {
-            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.again().await => {}
+            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }

@@ -331,7 +331,7 @@ impl Node {
         let PublishedApplication { draft, generation, dropped } = published;
         dropped.iter().try_for_each(|dropped| self.drop_types(dropped))?;
         let based_on = self.deployments.generation();
-        self.deployments.gave(generation);
+        self.deployments.note_generation(generation);
         let current = self.deployments.current().ok();
         let deployment =
             CompiledApplication::compile_active(draft, generation, current.as_deref(), &self.models)?;

@@ -240,7 +240,7 @@ impl VisitPosition {
                 // The other node may have changed documents, and must not be asked twice.
                 Err(error) if request.method != Method::GET => return Err(error.of_change()),
                 // Reads are asked for again: the node may have been frozen or restarted.
-                Err(error) if !backoff.again().await => return Err(error),
+                Err(error) if !backoff.pause().await => return Err(error),
                 Err(_) => {}
             }
         }

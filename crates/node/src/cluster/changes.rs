@@ -481,7 +481,7 @@ pub async fn stored_version(
                 return Err(Error::Internal("the owner of a document does not show it".to_owned()));
             }
         };
-        if !backoff.again().await {
+        if !backoff.pause().await {
             return Err(error);
         }
     }

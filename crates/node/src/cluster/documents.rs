@@ -464,13 +464,13 @@ pub async fn read_bucket(
     question: impl Fn(HeldBucket) -> DocumentsQuestion,
     deadline: Instant,
 ) -> Result<Option<DocumentsAnswer>, Error> {
-    let mut looks = RouteBackoff::until(deadline);
+    let mut backoff = RouteBackoff::until(deadline);
     loop {
         let error = match read_once(node, group, bucket, &question, deadline).await {
             Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
             outcome => return outcome,
         };
-        if !looks.again().await {
+        if !backoff.pause().await {
             return Err(error);
         }
     }

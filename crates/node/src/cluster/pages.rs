@@ -153,14 +153,14 @@ impl ClusterScan {
     /// # Errors
     /// Until the deadline, some documents are on no node that answers; this node is not one of a cluster.
     pub async fn next(&mut self, node: &Arc<Node>, deadline: Instant) -> Result<Vec<SentVersion>, Error> {
-        let mut looks = RouteBackoff::until(deadline);
+        let mut backoff = RouteBackoff::until(deadline);
         loop {
             let error = match self.read(node, deadline).await {
                 Ok(()) => return Ok(self.take()),
                 Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
                 Err(error) => return Err(error),
             };
-            if !looks.again().await {
+            if !backoff.pause().await {
                 return Err(error);
             }
         }

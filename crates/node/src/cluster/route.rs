@@ -72,7 +72,7 @@ impl RouteBackoff {
     }
 
     /// Waits for the next pause. Returns false, without waiting, if there is no time for another attempt.
-    pub async fn again(&mut self) -> bool {
+    pub async fn pause(&mut self) -> bool {
         let pause = self.next;
         if Instant::now() + pause >= self.deadline {
             return false;
@@ -198,7 +198,7 @@ pub async fn forward_request<R: ForwardableRequest>(
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only the node that the client asked tries again: the others' answers come back to it.
         let may_look_again = *hop == ForwardKind::Client && (!may_have_arrived || access.repeats());
-        if !(may_look_again && backoff.again().await) {
+        if !(may_look_again && backoff.pause().await) {
             return Err(if access.changes() { error.of_change() } else { error });
         }
     }

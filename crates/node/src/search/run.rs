@@ -23,9 +23,9 @@ use millrace_search::{
 use millrace_selection::DocumentSelection;
 use millrace_store::ViewScope;
 
-use super::apart::SourceSearchOutcome;
 use super::observer::QueryObserver;
-use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, beside, having};
+use super::separate::SourceSearchOutcome;
+use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, companion_types, having};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
 use crate::indexes::{CandidateReading, IndexUse, NarrowedPart, NarrowedScope, first_entries};
@@ -214,7 +214,7 @@ impl PreparedQuery {
     pub fn new(request: QueryRequest) -> Result<Self, Error> {
         let QueryRequest { deployment, query, started, gone, .. } = &request;
         let ResolvedSources { kinds, unresolved } = ResolvedSources::by(&query.sources, deployment)?;
-        let mut known = beside(query, deployment);
+        let mut known = companion_types(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
         let (kinds, lacking) = having(kinds, query);
         let searches = kinds

@@ -50,13 +50,13 @@ pub async fn run<T: Send + 'static>(
             outcome => break outcome?,
         }
     };
-    let put_together = move |prepared: Arc<PreparedQuery>| {
+    let merge = move |prepared: Arc<PreparedQuery>| {
         let mut found = prepared.found(outcomes, nodes, used);
         found.result.coverage.target += unread;
         found.result.coverage.non_ideal |= !full;
         finish(found)
     };
-    pool.run_in(prepared.flow(), move || put_together(prepared)).await
+    pool.run_in(prepared.flow(), move || merge(prepared)).await
 }
 
 /// Merged result of the nodes.

@@ -202,7 +202,7 @@ impl VisitPages {
                 let page = self.of_this_node(Arc::clone(&self.pass), from.clone(), wanted).await;
                 let Err(error) = fence.check(&self.node) else { return page };
                 *known.lock() = None;
-                if !backoff.again().await {
+                if !backoff.pause().await {
                     return Err(error);
                 }
             }
@@ -216,7 +216,7 @@ impl VisitPages {
                     let answer = match WholeAnswer::of(answer).await {
                         Ok(answer) => answer,
                         // The node may have been frozen or restarted.
-                        Err(error) if !backoff.again().await => return Err(error),
+                        Err(error) if !backoff.pause().await => return Err(error),
                         Err(_) => continue,
                     };
                     let mut page = self.of_answer(&answer)?;
