@@ -218,7 +218,7 @@ pub enum NodeResponse {
     /// The request was not considered.
     Refused(FenceRefusal),
     /// Response to [`NodeRequest::Ping`].
-    Here {
+    Pong {
         /// True if this confirms the sender's state: only after coordination has been silent for a while.
         votes: bool,
     },

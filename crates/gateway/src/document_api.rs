@@ -309,8 +309,8 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     let mut backoff = RouteBackoff::until(call.deadline());
     loop {
         let fence = match forward_request(call, &target, &request).await? {
-            RoutingOutcome::Here(fence) => fence,
-            RoutingOutcome::There(response) => return Ok(response),
+            RoutingOutcome::Local(fence) => fence,
+            RoutingOutcome::Forwarded(response) => return Ok(response),
             RoutingOutcome::Divided => {
                 call.spread = Some(request.clone());
                 ReadFence::default()
@@ -401,7 +401,7 @@ async fn forward_request(
     };
     let Some(location) = location else {
         call.spread = Some(request.clone()).filter(|_| call.hop == ForwardKind::Client);
-        return Ok(RoutingOutcome::Here(ReadFence::default()));
+        return Ok(RoutingOutcome::Local(ReadFence::default()));
     };
     let subject = RouteSubject { location, group: target.group(), part: None };
     forwarding::forward_request(&call.node, subject, access, &call.hop, request, call.deadline()).await

@@ -322,8 +322,8 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
         let subject = RouteSubject { location, group: Some(&home), part: None };
         let access = access_of(shown);
         match forwarding::forward_request(&api.node, subject, access, &hop, &request, deadline).await? {
-            RoutingOutcome::There(response) => return Ok(response),
-            RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
+            RoutingOutcome::Forwarded(response) => return Ok(response),
+            RoutingOutcome::Divided | RoutingOutcome::Local(_) => {}
         }
         let room = request.room.clone();
         match operate(api, shown.clone(), request.clone().into_request(), None, room).await {

@@ -54,9 +54,9 @@ use millrace_store::{GroupErasure, StoredGroupPage};
 /// Outcome of the routing of a request.
 pub(crate) enum RoutingOutcome {
     /// This node answers; its reads count if the fence holds afterwards.
-    Here(ReadFence),
+    Local(ReadFence),
     /// The response of another node, or one that names the nodes to ask.
-    There(Response),
+    Forwarded(Response),
     /// No single node: the requested group is divided.
     Divided,
 }
@@ -75,9 +75,11 @@ pub(crate) async fn forward_request(
 ) -> Result<RoutingOutcome, Error> {
     let request = SendableRequest { forwarder: state.forwarder(), request: Cow::Borrowed(request) };
     Ok(match cluster::forward_request(state, subject, access, hop, &request, deadline).await? {
-        RoutingDecision::Local(fence) => RoutingOutcome::Here(fence),
-        RoutingDecision::Forwarded(response) => RoutingOutcome::There(response),
-        RoutingDecision::Readers(version, readers) => RoutingOutcome::There(ask_readers(version, &readers)),
+        RoutingDecision::Local(fence) => RoutingOutcome::Local(fence),
+        RoutingDecision::Forwarded(response) => RoutingOutcome::Forwarded(response),
+        RoutingDecision::Readers(version, readers) => {
+            RoutingOutcome::Forwarded(ask_readers(version, &readers))
+        }
         RoutingDecision::Divided => RoutingOutcome::Divided,
     })
 }

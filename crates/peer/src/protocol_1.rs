@@ -151,7 +151,7 @@ pub(crate) fn write_reply(reply: &NodeReply) -> Vec<u8> {
                 FenceRefusal::Unknown => 5,
             },
         ]),
-        NodeResponse::Here { votes } => out.extend([1, u8::from(*votes)]),
+        NodeResponse::Pong { votes } => out.extend([1, u8::from(*votes)]),
         NodeResponse::Replicas { replicas, newest } => {
             out.push(2);
             number(&mut out, newest.0);
@@ -204,7 +204,7 @@ pub(crate) fn read_reply(bytes: &[u8]) -> Result<NodeReply, Error> {
             5 => FenceRefusal::Unknown,
             _ => return Err(Error::Unknown("a refusal is of no known kind")),
         }),
-        1 => NodeResponse::Here { votes: reader.flag()? },
+        1 => NodeResponse::Pong { votes: reader.flag()? },
         2 => {
             let newest = reader.timestamp()?;
             let replica = |reader: &mut MessageReader<'_>| {

@@ -48,9 +48,9 @@ pub(super) struct VisitPosition {
 /// Answer for a bucket.
 pub(super) enum BucketAnswer {
     /// This node answers; its reads count if this holds afterwards.
-    Here(ReadFence),
+    Local(ReadFence),
     /// Answer of another node.
-    There(WholeAnswer),
+    Forwarded(WholeAnswer),
 }
 
 /// Answer of another node with its whole body.
@@ -228,15 +228,15 @@ impl VisitPosition {
             let (kind, asked) = (ForwardKind::Client, request);
             let answer =
                 match forwarding::forward_request(node, subject, access, &kind, asked, deadline).await? {
-                    RoutingOutcome::Here(fence) => return Ok(BucketAnswer::Here(fence)),
-                    RoutingOutcome::There(answer) => answer,
+                    RoutingOutcome::Local(fence) => return Ok(BucketAnswer::Local(fence)),
+                    RoutingOutcome::Forwarded(answer) => answer,
                     // Only a whole group can be divided.
                     RoutingOutcome::Divided => {
                         return Err(Error::Unsettled("a group has been divided".to_owned()));
                     }
                 };
             match WholeAnswer::of(answer).await {
-                Ok(answer) => return Ok(BucketAnswer::There(answer)),
+                Ok(answer) => return Ok(BucketAnswer::Forwarded(answer)),
                 // The other node may have changed documents, and must not be asked twice.
                 Err(error) if request.method != Method::GET => return Err(error.of_change()),
                 // Reads are asked for again: the node may have been frozen or restarted.

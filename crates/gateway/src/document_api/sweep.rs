@@ -242,12 +242,12 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
         let outcome =
             match place.forward_request(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
-                Ok(BucketAnswer::Here(fence)) => {
+                Ok(BucketAnswer::Local(fence)) => {
                     let part = Some(place.bucket());
                     going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
                 }
-                Ok(BucketAnswer::There(answer)) if answer.status == StatusCode::OK => swept(&answer.body),
-                Ok(BucketAnswer::There(answer)) => Err(answer.refusal()),
+                Ok(BucketAnswer::Forwarded(answer)) if answer.status == StatusCode::OK => swept(&answer.body),
+                Ok(BucketAnswer::Forwarded(answer)) => Err(answer.refusal()),
                 Err(error) => Err(error),
             };
         let (changed, inner) = match outcome {

@@ -187,8 +187,8 @@ struct NodeConversation {
 enum ConversationState {
     /// Nothing was sent yet.
     Silent,
-    Here(LocalShare),
-    There(Box<dyn ShareConversation>),
+    Local(LocalShare),
+    Remote(Box<dyn ShareConversation>),
     /// It did not answer in time.
     Late,
 }
@@ -218,12 +218,12 @@ impl NodeConversation {
                 let late = || Error::Timeout(self.prepared.request.query.timeout);
                 ShareReply::of_nobody(&ask, self.schemas).ok_or_else(late)
             }
-            (ConversationState::Here(local), _) => local.ask(ask).await,
-            (ConversationState::There(conversation), _) => conversation.ask(ask).await,
+            (ConversationState::Local(local), _) => local.ask(ask).await,
+            (ConversationState::Remote(conversation), _) => conversation.ask(ask).await,
             (ConversationState::Silent, NodeAddress::Local) => {
                 let mut local = LocalShare::begin(Arc::clone(&self.prepared), self.buckets.clone()).await?;
                 let reply = local.ask(ask).await;
-                self.state = ConversationState::Here(local);
+                self.state = ConversationState::Local(local);
                 reply
             }
             (ConversationState::Silent, NodeAddress::Remote(remote)) => {
@@ -237,7 +237,7 @@ impl NodeConversation {
                 };
                 let transport = self.prepared.request.node.transport()?;
                 let OpenedShare { conversation, reply } = transport.open_share(remote.clone(), start).await?;
-                self.state = ConversationState::There(conversation);
+                self.state = ConversationState::Remote(conversation);
                 Ok(reply)
             }
         }

@@ -185,7 +185,7 @@ fn name_of_response(response: &NodeResponse) -> String {
     };
     match response {
         NodeResponse::Refused(reason) => format!("refused-{}", refused(reason)),
-        NodeResponse::Here { votes } => format!("here-{votes}"),
+        NodeResponse::Pong { votes } => format!("here-{votes}"),
         NodeResponse::Replicas { .. } => "replicas".to_owned(),
         NodeResponse::Applied(_) => "applied".to_owned(),
         NodeResponse::Finished(_) => "finished".to_owned(),
@@ -219,8 +219,8 @@ fn responses() -> Vec<NodeResponse> {
         FenceRefusal::Unknown,
     ];
     let mut responses = vec![
-        NodeResponse::Here { votes: false },
-        NodeResponse::Here { votes: true },
+        NodeResponse::Pong { votes: false },
+        NodeResponse::Pong { votes: true },
         NodeResponse::Replicas { replicas: vec![(BUCKET, info)], newest: Timestamp(4) },
         NodeResponse::Applied(failures.iter().cloned().enumerate().collect()),
         NodeResponse::Finished(2),

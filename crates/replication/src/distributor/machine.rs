@@ -281,7 +281,7 @@ impl Distributor {
             }
             response => match outstanding.purpose {
                 RequestPurpose::Ping => {
-                    if reply.version == self.version && response == (NodeResponse::Here { votes: true }) {
+                    if reply.version == self.version && response == (NodeResponse::Pong { votes: true }) {
                         self.confirmation.peer(from, outstanding.sent);
                     }
                 }

@@ -357,7 +357,7 @@ impl ReplicaKeeper {
         match request {
             NodeRequest::Ping => {
                 let votes = self.votes.vote(from, self.now, self.confirm);
-                self.reply(call, NodeResponse::Here { votes }, effects);
+                self.reply(call, NodeResponse::Pong { votes }, effects);
             }
             NodeRequest::Owned { removals_since } => {
                 let owners = self.owners.as_ref().expect(ADMITTED);

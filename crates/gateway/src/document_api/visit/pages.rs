@@ -50,7 +50,7 @@ pub(super) struct WrittenPage {
 /// Nodes that the pages of a visit come from.
 pub(super) enum PageSource {
     /// This one, as long as the fence holds: the node that was asked repeats the request otherwise.
-    Here(ReadFence),
+    Local(ReadFence),
     /// The one that has the group, at every page.
     Group(GroupSource),
     /// Those that have the buckets that the request reaches.
@@ -84,7 +84,7 @@ impl PageSource {
                     fence: Mutex::new(Some(fence)),
                 })
             }
-            _ => PageSource::Here(fence),
+            _ => PageSource::Local(fence),
         }
     }
 }
@@ -166,7 +166,7 @@ impl VisitPages {
             None => wanted,
         };
         match &self.source {
-            PageSource::Here(fence) => {
+            PageSource::Local(fence) => {
                 let page = self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
                 // An error may come from documents that are given up, too.
                 fence.check(&self.node)?;
@@ -211,8 +211,8 @@ impl VisitPages {
             match forwarding::forward_request(&self.node, subject, access, &hop, &asked, self.deadline)
                 .await?
             {
-                RoutingOutcome::Here(fence) => *known.lock() = Some(fence),
-                RoutingOutcome::There(answer) => {
+                RoutingOutcome::Local(fence) => *known.lock() = Some(fence),
+                RoutingOutcome::Forwarded(answer) => {
                     let answer = match WholeAnswer::of(answer).await {
                         Ok(answer) => answer,
                         // The node may have been frozen or restarted.
@@ -279,8 +279,8 @@ impl VisitPages {
         let answer = loop {
             let fence =
                 match place.forward_request(&self.node, AccessKind::Read, &asked, self.deadline).await? {
-                    BucketAnswer::Here(fence) => fence,
-                    BucketAnswer::There(answer) => break answer,
+                    BucketAnswer::Local(fence) => fence,
+                    BucketAnswer::Forwarded(answer) => break answer,
                 };
             let pass = Arc::new(self.pass.within(place.bucket()));
             let page = self.of_this_node(pass, place.inner(), wanted).await;
