@@ -252,14 +252,7 @@ impl TableFeed<'_> {
                         self.report.progress.read_bytes = part.read_bytes;
                         self.unanswered.push_back(UnansweredPart { part, read: Instant::now() });
                     }
-                    Some(Err(error)) => {
-                        self.is_open = false;
-                        let rows: u64 = self.unanswered.iter().map(|kept| kept.part.rows).sum();
-                        let (input, place) = (self.input.clone(), row_place(self.done_rows + rows));
-                        let (id, message) = (String::new(), error.to_string());
-                        self.report.fail(FeedFailure { input, place, id, status: 0, message });
-                        self.report.stop = Some(FeedStop::Unreadable(place));
-                    }
+                    Some(Err(error)) => self.stop_reading(error.to_string()),
                     None => self.is_open = false,
                 },
                 _ = tick.tick() => {
@@ -271,6 +264,15 @@ impl TableFeed<'_> {
                 }
             }
         }
+    }
+
+    /// Stops reading at a row that cannot be read, which becomes a failure of the feed.
+    fn stop_reading(&mut self, message: String) {
+        self.is_open = false;
+        let rows: u64 = self.unanswered.iter().map(|kept| kept.part.rows).sum();
+        let (input, place) = (self.input.clone(), row_place(self.done_rows + rows));
+        self.report.fail(FeedFailure { input, place, id: String::new(), status: 0, message });
+        self.report.stop = Some(FeedStop::Unreadable(place));
     }
 
     fn receive_line(&mut self, table: &mut OpenTable, line: StreamAnswerLine) -> Option<StreamEnd> {
