@@ -53,7 +53,7 @@ impl DataPort {
 
     /// Answers a request, and counts it.
     fn call(&self, mut request: Request<Body>) -> PortAnswer {
-        let is_in_words = forwarding::is_in_words(request.headers());
+        let is_of_protocol_1 = forwarding::is_of_protocol_1(request.headers());
         let is_from_client = self.node.is_from_client(request.headers());
         let api = ApiKind::of(request.uri().path());
         let traced = self.node.spans().and_then(|exporter| spans::begin(exporter, &mut request));
@@ -67,8 +67,8 @@ impl DataPort {
                 if let Some(traced) = traced {
                     traced.end(response);
                 }
-                if is_in_words {
-                    forwarding::answer_in_words(response.headers_mut());
+                if is_of_protocol_1 {
+                    forwarding::write_protocol_1_header(response.headers_mut());
                 }
                 if !is_from_client {
                     // A node that has shown a certificate is known by its connection, others by the header.
@@ -111,7 +111,7 @@ impl DataPort {
     /// Answers a request that has passed the guard.
     fn answer(&self, request: Request<Body>) -> PortAnswer {
         let cluster = self.node.cluster().view().ok().flatten();
-        if let Some(refused) = forwarding::misdirected(cluster, request.headers()) {
+        if let Some(refused) = forwarding::refuse_misdirected(cluster, request.headers()) {
             return Box::pin(async move { Ok(refused) });
         }
         if !self.is_of_documents(&request) {

@@ -32,12 +32,14 @@ pub(crate) use self::erasures::{ERASURES_PATH, answer_erasures};
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
 pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, answer_group_sizes};
-pub(crate) use self::hop::{HOP, answer_in_words, hop_of, is_in_words, is_unsettled, misdirected, unsettled};
+pub(crate) use self::hop::{
+    HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
+};
 use self::hop::{ask_others, others};
 pub(crate) use self::indexes::{INDEXES_PATH, answer_indexes};
 pub(crate) use self::placed::{PLACED_INDEXES_PATH, answer_placed_indexes};
 pub(crate) use self::readers::{READERS_PATH, answer_readers};
-pub(crate) use self::refusal::{broke_off, refused_part};
+pub(crate) use self::refusal::{broken_answer, refused_part};
 pub(crate) use self::share::answer_share;
 pub(crate) use self::snapshots::{SNAPSHOTS_PATH, answer_snapshots};
 use crate::{GatewayState, http};

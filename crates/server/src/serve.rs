@@ -63,7 +63,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
             membership.block_on(async {
                 let server = bind(&serving, &node, settings).await?;
                 let (of_data, of_config) = alone(&node, &server)?;
-                serve(&serving, server.beside(of_data, of_config), None).await
+                serve(&serving, server.with_routes(of_data, of_config), None).await
             })
         }),
         Some(cluster) => membership.block_on(async {
@@ -73,7 +73,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
                 member.publish_first(&node, path, draft).await?;
             }
             let (of_data, of_config) = member.routers(&node);
-            serve(&serving, server.beside(of_data, of_config), Some(member)).await
+            serve(&serving, server.with_routes(of_data, of_config), Some(member)).await
         }),
     };
     requests.shutdown_timeout(UNHEARD);

@@ -87,8 +87,8 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
         (IndexTarget::Action { content, name, action }, "POST") => {
             // Each node compares with its own documents, wherever the entries are.
             match action != "verify" && placed::is_placed(node, content, name) {
-                true => placed::act(node, content, name, action, request).await,
-                false => act(node, content, name, action).await,
+                true => placed::execute(node, content, name, action, request).await,
+                false => execute(node, content, name, action).await,
             }
         }
         (IndexTarget::All | IndexTarget::One { .. } | IndexTarget::Plan, _) => not_allowed("GET"),
@@ -129,7 +129,12 @@ fn find(node: &GatewayState, content: &str, name: &str) -> Result<IndexStatus, E
 }
 
 /// Executes an action on an index, on all nodes.
-async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) -> Result<Response, Error> {
+async fn execute(
+    node: &Arc<GatewayState>,
+    content: &str,
+    name: &str,
+    action: &str,
+) -> Result<Response, Error> {
     if !placed::is_placed(node, content, name) {
         find(node, content, name)?;
     }

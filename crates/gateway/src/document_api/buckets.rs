@@ -70,7 +70,7 @@ impl WholeAnswer {
     pub(super) async fn of(answer: Response) -> Result<Self, Error> {
         let (node, status) = (forwarding::name_of_sender(&answer), answer.status());
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
-        let body = body.map_err(|error| forwarding::broke_off(&node, &text_with_causes(&error)))?;
+        let body = body.map_err(|error| forwarding::broken_answer(&node, &text_with_causes(&error)))?;
         Ok(WholeAnswer { node, status, body })
     }
 

@@ -336,7 +336,7 @@ fn prepared_step(
         destination => destination,
     };
     if !matches!(destination, StepDestination::Local) && operation.kind() != OperationKind::Remove {
-        return elsewhere(destination, RepeatableOperation { operation, condition: None });
+        return relayed_step(destination, RepeatableOperation { operation, condition: None });
     }
     let parse = || {
         let bytes = operation.bytes();
@@ -355,7 +355,7 @@ fn prepared_step(
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
     if !matches!(destination, StepDestination::Local) {
-        return elsewhere(destination, RepeatableOperation { operation, condition: parsed.condition });
+        return relayed_step(destination, RepeatableOperation { operation, condition: parsed.condition });
     }
     let condition = parsed.condition.clone().filter(|_| operation.kind() == OperationKind::Remove);
     match write::change_here(call, deployment, kind, parsed) {
@@ -373,7 +373,7 @@ fn prepared_step(
 }
 
 /// Step of an operation that is not executed here.
-fn elsewhere(
+fn relayed_step(
     destination: StepDestination,
     operation: RepeatableOperation,
 ) -> Result<PreparedStep, Box<RefusedOperation>> {
