@@ -116,12 +116,12 @@ impl ClusterOverview {
 
     /// Remaining work until the cluster is up, all expected nodes are present, and all of them act by its
     /// newest state; or until it is in the ideal state.
-    pub fn left(&self, ideal: bool) -> Option<String> {
+    pub fn remaining_work(&self, ideal: bool) -> Option<String> {
         if let Err(reason) = &self.up {
             return Some(format!("the cluster is down: {reason}"));
         }
         self.nodes.iter().find_map(|node| match node.serves() {
-            true => node.left(self.version, ideal),
+            true => node.remaining_work(self.version, ideal),
             false => node.expected(ideal),
         })
     }
@@ -281,7 +281,7 @@ impl NodeView {
         }
     }
 
-    fn left(&self, version: ClusterVersion, ideal: bool) -> Option<String> {
+    fn remaining_work(&self, version: ClusterVersion, ideal: bool) -> Option<String> {
         let name = &self.name;
         let figures = match &self.answer {
             Some(Ok(figures)) => figures,

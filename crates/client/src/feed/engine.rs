@@ -77,7 +77,7 @@ pub async fn feed(
     let clients: Vec<NodeClient> = (0..options.connections.clamp(1, CONNECTIONS_MAX))
         .map(|_| NodeClient::new(base, HttpProtocol::Http2))
         .collect::<Result<_, _>>()?;
-    greet(&clients[0]).await?;
+    check_node(&clients[0]).await?;
     let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
     let operations =
         OperationReader::new(stream, start).map_err(|UnreadableOperation { place, reason, .. }| {
@@ -150,7 +150,7 @@ pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error))
     let begun = Instant::now();
     let mut waiting = Some(waiting);
     loop {
-        match greet(&client).await {
+        match check_node(&client).await {
             Err(error @ (Error::Unreachable { .. } | Error::Broken { .. })) if begun.elapsed() < patience => {
                 if let Some(waiting) = waiting.take() {
                     waiting(&error);
@@ -164,7 +164,7 @@ pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error))
 
 /// Checks that the node responds and has an application, so that a wrong address or a missing deployment is
 /// not reported for each operation.
-pub(super) async fn greet(client: &NodeClient) -> Result<(), Error> {
+pub(super) async fn check_node(client: &NodeClient) -> Result<(), Error> {
     let request = OutgoingRequest::new(Method::GET, "/state/v1/health").timeout(GREETING);
     let answer = client.send(request).await?;
     let health = answer.json();

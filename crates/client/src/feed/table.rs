@@ -15,7 +15,7 @@ use millrace_document::json::FeedPosition;
 use tokio::sync::mpsc;
 
 use super::FeedOptions;
-use super::engine::{TICK, greet};
+use super::engine::{TICK, check_node};
 use super::report::{FeedFailure, FeedLatencies, FeedProgress, FeedReport, FeedStop, FeedTimes};
 use super::resume::ResumeFile;
 use super::stream::{
@@ -68,7 +68,7 @@ pub async fn feed_table(
     progress: impl FnMut(&FeedProgress),
 ) -> Result<FeedReport, Error> {
     let client = NodeClient::new(base, HttpProtocol::Http2)?;
-    greet(&client).await?;
+    check_node(&client).await?;
     if !is_streaming(&client).await {
         let reason =
             "the server takes no streams at /feed/v1, which tables need; convert the table to JSON lines";
