@@ -72,10 +72,10 @@ impl ForwardedRequest {
 /// Connections to other nodes, kept open: to their data ports, or, if nodes have certificates, to the ports
 /// for communication between nodes.
 pub(crate) struct NodeForwarder {
-    /// For answers that this node reads itself, and for those to writes, which are short.
+    /// Connections for answers that this node reads itself, and for those to writes, which are short.
     own: ForwardWays,
-    /// For answers that are passed on to clients. One that its client does not read keeps a place among the
-    /// requests of its connection: many of them stop only requests of their kind.
+    /// Connections for answers that are passed on to clients. An answer that its client does not read keeps a
+    /// place among the requests of its connection: many such answers stop only requests of their kind.
     passed_on: ForwardWays,
 }
 

@@ -43,12 +43,12 @@ const PAGE_PATIENCE: Duration = Duration::from_secs(600);
 /// Existing documents of the group.
 #[derive(Default)]
 enum LiveDocuments {
-    /// They are not looked at: the documents are exported.
+    /// Existing documents are ignored: those of the snapshot are exported.
     #[default]
     Ignored,
-    /// Those that the snapshot lacks are removed at the end.
+    /// Existing documents that the snapshot lacks are removed at the end.
     Replaced(HashSet<String>),
-    /// They stay as they are.
+    /// Existing documents stay as they are.
     Kept(HashSet<String>),
 }
 

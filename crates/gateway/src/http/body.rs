@@ -452,7 +452,7 @@ mod tests {
         assert!(matches!(whole(b"", BOUNDS), Err(Error::BadRequest(_))));
     }
 
-    /// Its last bytes may say any size.
+    /// The last bytes of a truncated body may give any size.
     #[test]
     fn a_body_that_breaks_off_is_damaged() {
         let mut number = 1_u32;

@@ -60,7 +60,7 @@ pub(super) struct NodeReports {
 /// Notes with reports that were read, so that each is parsed once.
 #[derive(Default)]
 pub(super) struct ReadReports {
-    /// By the names of the notes: the revision, and the content if it could be read.
+    /// Revision of each note, by name, with its content if it could be read.
     notes: BTreeMap<String, (u64, Option<Arc<SharedReports>>)>,
 }
 

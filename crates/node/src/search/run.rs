@@ -50,9 +50,9 @@ pub struct SearchOutcome {
     pub traces: Vec<(Arc<str>, SearchTrace)>,
     /// Time for parsing and planning, since the request arrived.
     pub planned: Duration,
-    /// For traces: a summary of the search, and the plan for each schema.
+    /// Summary of the search and the plan of each schema, if a trace was requested.
     pub plans: Option<PlanTrace>,
-    /// For traces: the rules that have rewritten the query; empty if not requested.
+    /// Rules that have rewritten the query, for a trace; empty if none was requested.
     pub rule_trace: Arc<[String]>,
     /// Notices that accompany the hits.
     pub notices: SearchNotices,

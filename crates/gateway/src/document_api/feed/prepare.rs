@@ -98,9 +98,9 @@ pub(super) struct PreparedPiece {
 
 /// Memory of a piece, given back when it is dropped.
 pub(super) struct PieceMemory {
-    /// Of the operations that are committed here, parsed.
+    /// Memory of the parsed operations that are committed here.
     _room: BudgetReservation,
-    /// Of the text.
+    /// Memory of the text.
     _text: FeedPiece,
 }
 
