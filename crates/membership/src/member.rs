@@ -149,7 +149,7 @@ async fn confirm(
         if state.nodes().values().find(own).is_some_and(|node| node.state.serves()) {
             // The node may have been registered all the time, and out of service.
             absence::check(shared).await?;
-            shared.took_part.note();
+            shared.last_participation.note();
         }
         // When others see the lease end, confirmations by it must not count any more.
         shared.confirmed(ConfirmedState { version: state.version(), at: asked.min(kept_alive) });

@@ -43,7 +43,7 @@ pub(crate) struct MembershipShared {
     pub(crate) placement: PlacementKnowledge,
     stopped: watch::Sender<bool>,
     pub(crate) reach: CoordinationReach,
-    pub(crate) took_part: LastParticipation,
+    pub(crate) last_participation: LastParticipation,
 }
 
 /// The state that coordination confirmed as the newest while the node was registered.
@@ -108,7 +108,7 @@ impl ClusterMembership {
             return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
         }
         kept.take(&settings.name)?;
-        let took_part = LastParticipation::read(&settings.directory, settings.is_empty)?;
+        let last_participation = LastParticipation::read(&settings.directory, settings.is_empty)?;
         let shared = Arc::new(MembershipShared {
             keys,
             states: watch::Sender::new(kept.state.clone()),
@@ -117,7 +117,7 @@ impl ClusterMembership {
             placement: PlacementKnowledge::new(kept.placement.clone()),
             stopped: watch::Sender::new(false),
             reach: CoordinationReach::default(),
-            took_part,
+            last_participation,
             settings,
             coordination,
         });

@@ -288,8 +288,8 @@ fn name_source(group: &mut ResultGroup, source: &Arc<str>) {
     }
 }
 
-/// Reduces the notices about selected fields that no hit of a source can have: only fields that no other source
-/// with the same selection shows are left, each once.
+/// Reduces the notices about selected fields that no hit of a source can have: only fields that no other
+/// source with the same selection shows are left, each once.
 fn keep_unshown(asked: &mut [SourceOutcome]) {
     let mut shown: Vec<(String, bool)> = Vec::new();
     for SourceOutcome { query, outcome, .. } in asked.iter() {

@@ -488,7 +488,7 @@ impl Distributor {
             self.claims.end(claim);
         }
         let ClientRequest { ticket, kind, stage, id: document, part, .. } = request;
-        let broken = part.and_then(|part| self.requests.parts.break_off(part));
+        let broken = part.and_then(|part| self.requests.parts.abort(part));
         let failure = outcome.as_ref().err().filter(|_| broken.is_some()).cloned();
         let kind_is_read = matches!(kind, ClientRequestKind::Read);
         match (kind, outcome) {
