@@ -104,8 +104,10 @@ impl Controller {
             }
             let registration = inputs.registrations.get(name);
             let proposal = record.propose(&settings, &turn, registration, entry);
-            proposals
-                .insert(assignment.key, (name.clone(), proposal.as_requested(inputs.requested_state(name))));
+            proposals.insert(
+                assignment.key,
+                (name.clone(), proposal.with_requested_state(inputs.requested_state(name))),
+            );
         }
         let without =
             proposals.iter().filter(|(key, (name, _))| inputs.is_without_documents(name, **key, previous));

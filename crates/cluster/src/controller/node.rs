@@ -258,7 +258,7 @@ fn state_while_away(
 
 impl NodeStateProposal {
     /// Applies the state that an operator has requested.
-    pub(super) fn as_requested(self, requested: RequestedNodeState) -> Self {
+    pub(super) fn with_requested_state(self, requested: RequestedNodeState) -> Self {
         let (state, reason) = match requested {
             RequestedNodeState::Retired if self.state == NodeState::Up => {
                 (NodeState::Retired, "an operator retired it")
