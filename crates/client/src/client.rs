@@ -150,12 +150,12 @@ impl ClientAnswer {
     pub fn message(&self) -> String {
         let json = self.json();
         let error = json.pointer("/root/errors/0");
-        let told = json
+        let message = json
             .get("message")
             .or_else(|| error.and_then(|error| error.get("message").or_else(|| error.get("summary"))))
             .and_then(Value::as_str);
-        match told {
-            Some(told) => told.to_owned(),
+        match message {
+            Some(message) => message.to_owned(),
             None if self.body.is_empty() => self.status.to_string(),
             None => String::from_utf8_lossy(&self.body[..self.body.len().min(500)]).into_owned(),
         }

@@ -201,7 +201,7 @@ fn version_of(start: u64, group: u64, name: u64, number: u64) -> ReplicatedRow {
         0 => DocumentVersion::removal(id, timestamp),
         _ => DocumentVersion::put(&Document { id, fields }, timestamp),
     };
-    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), birth: None }
+    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), origin: None }
 }
 
 fn of_row(row: &ReplicatedRow) -> Location {
@@ -214,7 +214,7 @@ fn of_row(row: &ReplicatedRow) -> Location {
 fn drop_of(start: u64, group: u64, number: u64) -> ReplicatedRow {
     let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(group) };
     let drop = DroppedScope { scope, timestamp: Timestamp(start + number) };
-    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), birth: None }
+    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), origin: None }
 }
 
 /// Time one hour ago, so that nothing is forgotten.
@@ -278,11 +278,11 @@ fn live(seed: u64, runtime: &Runtime) {
         let there = node.model.exists(bucket);
         let what = match random.below(21) {
             0..3 => {
-                let birth =
+                let origin =
                     if random.below(2) == 0 { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };
-                node.replicas.create(bucket, birth).expect("it can be made");
-                node.model.create(bucket, birth).expect("a model can be made");
-                format!("{birth:?}")
+                node.replicas.create(bucket, origin).expect("it can be made");
+                node.model.create(bucket, origin).expect("a model can be made");
+                format!("{origin:?}")
             }
             3..10 if there => {
                 let rows: Vec<ReplicatedRow> = (0..1 + random.below(4))
@@ -422,9 +422,9 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
     for first in [PullMode::Whole, PullMode::Missing] {
         let mut nodes: Vec<ModelledNode> = (0..4).map(|_| ModelledNode::new(&runtime)).collect();
         for (place, node) in nodes.iter().enumerate() {
-            let birth = if place == 0 { ReplicaOrigin::Incomplete } else { ReplicaOrigin::Complete };
-            node.replicas.create(bucket, birth).expect("it can be made");
-            node.model.create(bucket, birth).expect("a model can be made");
+            let origin = if place == 0 { ReplicaOrigin::Incomplete } else { ReplicaOrigin::Complete };
+            node.replicas.create(bucket, origin).expect("it can be made");
+            node.model.create(bucket, origin).expect("a model can be made");
             let of_it = |name: u64| version_of(start, 1, place as u64 * DOCUMENTS + name, 4 * name + 1);
             let rows: Vec<ReplicatedRow> = (0..DOCUMENTS).map(of_it).collect();
             if place > 0 {
@@ -466,7 +466,7 @@ async fn alone(directory: &TempDir, listener: TcpListener) -> (ClusterMembership
         .expect("it is published");
     let options = StoreOptions { disk_reserve: 0, ..StoreOptions::new(directory.path().join("store")) };
     let store = Store::open(options, Arc::new(TestNumbers)).expect("the store opens");
-    let port = PeerPort { listener, trust: None, handed_on: Box::new(|_| {}) };
+    let port = PeerPort { listener, trust: None, forwarded: Box::new(|_| {}) };
     let pace = TransferPace { cap: None, slowest: Box::new(Vec::new) };
     let node = ContentNode::start(store.clone(), membership.clone(), port, pace).await.expect("it starts");
     (membership, store, node)

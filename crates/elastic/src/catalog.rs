@@ -349,7 +349,7 @@ impl IndexCatalog {
         let owners = cluster.owners(Some(&[storage::home()]))?;
         match owners.nodes.as_slice() {
             [(owner, _)] if *owner == cluster.own().key => {
-                Ok(Some(owners.version).filter(|version| cluster.vouches(*version)))
+                Ok(Some(owners.version).filter(|version| cluster.confirms(*version)))
             }
             _ => Err(owned_elsewhere()),
         }

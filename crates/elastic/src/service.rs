@@ -209,7 +209,7 @@ impl ElasticService {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(true) };
         let owners = cluster.owners(Some(&[storage::home()]))?;
         let is_own = owners.nodes.iter().any(|(node, _)| *node == cluster.own().key);
-        match is_own && !cluster.vouches(owners.version) {
+        match is_own && !cluster.confirms(owners.version) {
             true => Err(Error::NotBegun("another node of the cluster may answer this request".to_owned())),
             false => Ok(is_own),
         }

@@ -308,9 +308,9 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     call.of_group = Some(&request).filter(|_| is_read && target.group().is_some()).cloned();
     let mut backoff = RouteBackoff::until(call.deadline());
     loop {
-        let fence = match hand_on(call, &target, &request).await? {
-            RoutingOutcome::Here(fence) => fence,
-            RoutingOutcome::There(response) => return Ok(response),
+        let fence = match forward_request(call, &target, &request).await? {
+            RoutingOutcome::Local(fence) => fence,
+            RoutingOutcome::Forwarded(response) => return Ok(response),
             RoutingOutcome::Divided => {
                 call.spread = Some(request.clone());
                 ReadFence::default()
@@ -323,7 +323,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         match outcome {
             // The reads do not count, and nothing was written: another node owns the documents, or is about
             // to.
-            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.again().await => {}
+            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }
@@ -384,7 +384,7 @@ async fn operate(
 }
 
 /// Forwards a request to the node of the cluster that has to answer, if that is another.
-async fn hand_on(
+async fn forward_request(
     call: &mut DocumentCall,
     target: &DocumentTarget,
     request: &ForwardedRequest,
@@ -401,10 +401,10 @@ async fn hand_on(
     };
     let Some(location) = location else {
         call.spread = Some(request.clone()).filter(|_| call.hop == ForwardKind::Client);
-        return Ok(RoutingOutcome::Here(ReadFence::default()));
+        return Ok(RoutingOutcome::Local(ReadFence::default()));
     };
     let subject = RouteSubject { location, group: target.group(), part: None };
-    forwarding::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
+    forwarding::forward_request(&call.node, subject, access, &call.hop, request, call.deadline()).await
 }
 
 /// Refuses `dryRun` for anything but a write of one document: a read that does not take place has no answer,

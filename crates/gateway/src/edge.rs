@@ -110,7 +110,7 @@ impl RequestGuard {
     /// and of clients other than browsers.
     fn examine<B>(&self, port: PortKind, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
         self.check_host(request)?;
-        if self.is_pretended(port, request) {
+        if self.claims_to_be_forwarded(port, request) {
             return Err(EdgeRefusal::Pretended);
         }
         // The node that forwarded the request has checked the rest. A page of another site cannot send this

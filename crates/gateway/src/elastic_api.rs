@@ -119,7 +119,7 @@ impl CountedGroups {
     fn counts_size(&self, id: &DocumentId) -> bool {
         match self.0.cluster().view() {
             Ok(None) => true,
-            Ok(Some(cluster)) => matches!(cluster.owner(id.location()), Ok(NodeAddress::Here)),
+            Ok(Some(cluster)) => matches!(cluster.owner(id.location()), Ok(NodeAddress::Local)),
             // No write is begun, either.
             Err(_) => false,
         }
@@ -321,13 +321,13 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
         let access = access_of(shown);
-        match forwarding::hand_on(&api.node, subject, access, &hop, &request, deadline).await? {
-            RoutingOutcome::There(response) => return Ok(response),
-            RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
+        match forwarding::forward_request(&api.node, subject, access, &hop, &request, deadline).await? {
+            RoutingOutcome::Forwarded(response) => return Ok(response),
+            RoutingOutcome::Divided | RoutingOutcome::Local(_) => {}
         }
         let room = request.room.clone();
         match operate(api, shown.clone(), request.clone().into_request(), None, room).await {
-            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.again().await => {}
+            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }

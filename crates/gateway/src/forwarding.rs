@@ -27,19 +27,21 @@ use std::time::Instant;
 use axum::response::Response;
 use hyper::StatusCode;
 
-pub(crate) use self::documents::{DOCUMENTS_PATH, tell_documents};
-pub(crate) use self::erasures::{ERASURES_PATH, tell_erasures};
+pub(crate) use self::documents::{DOCUMENTS_PATH, answer_documents};
+pub(crate) use self::erasures::{ERASURES_PATH, answer_erasures};
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
-pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
-pub(crate) use self::hop::{HOP, answer_in_words, hop_of, is_in_words, is_unsettled, misdirected, unsettled};
+pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, answer_group_sizes};
+pub(crate) use self::hop::{
+    HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
+};
 use self::hop::{ask_others, others};
-pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
-pub(crate) use self::placed::{PLACED_INDEXES_PATH, tell_placed_indexes};
-pub(crate) use self::readers::{READERS_PATH, tell_readers};
-pub(crate) use self::refusal::{broke_off, refused_part};
+pub(crate) use self::indexes::{INDEXES_PATH, answer_indexes};
+pub(crate) use self::placed::{PLACED_INDEXES_PATH, answer_placed_indexes};
+pub(crate) use self::readers::{READERS_PATH, answer_readers};
+pub(crate) use self::refusal::{broken_answer, refused_part};
 pub(crate) use self::share::answer_share;
-pub(crate) use self::snapshots::{SNAPSHOTS_PATH, tell_snapshots};
+pub(crate) use self::snapshots::{SNAPSHOTS_PATH, answer_snapshots};
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
@@ -54,18 +56,18 @@ use millrace_store::{GroupErasure, StoredGroupPage};
 /// Outcome of the routing of a request.
 pub(crate) enum RoutingOutcome {
     /// This node answers; its reads count if the fence holds afterwards.
-    Here(ReadFence),
+    Local(ReadFence),
     /// The response of another node, or one that names the nodes to ask.
-    There(Response),
+    Forwarded(Response),
     /// No single node: the requested group is divided.
     Divided,
 }
 
-/// Forwards a request until a node answers it, as [`cluster::hand_on`] does.
+/// Forwards a request until a node answers it, as [`cluster::forward_request`] does.
 ///
 /// # Errors
 /// No node could answer in time.
-pub(crate) async fn hand_on(
+pub(crate) async fn forward_request(
     state: &GatewayState,
     subject: RouteSubject<'_>,
     access: AccessKind,
@@ -74,10 +76,12 @@ pub(crate) async fn hand_on(
     deadline: Instant,
 ) -> Result<RoutingOutcome, Error> {
     let request = SendableRequest { forwarder: state.forwarder(), request: Cow::Borrowed(request) };
-    Ok(match cluster::hand_on(state, subject, access, hop, &request, deadline).await? {
-        RoutingDecision::Here(fence) => RoutingOutcome::Here(fence),
-        RoutingDecision::There(response) => RoutingOutcome::There(response),
-        RoutingDecision::Readers(version, readers) => RoutingOutcome::There(ask_readers(version, &readers)),
+    Ok(match cluster::forward_request(state, subject, access, hop, &request, deadline).await? {
+        RoutingDecision::Local(fence) => RoutingOutcome::Local(fence),
+        RoutingDecision::Forwarded(response) => RoutingOutcome::Forwarded(response),
+        RoutingDecision::Readers(version, readers) => {
+            RoutingOutcome::Forwarded(ask_readers(version, &readers))
+        }
         RoutingDecision::Divided => RoutingOutcome::Divided,
     })
 }

@@ -305,7 +305,7 @@ async fn delete(call: &GroupCall, group: DocumentGroup) -> Result<Response, Erro
     let dropped = group.clone();
     call.node.pool().run(move || store.drop_group(None, &dropped)).await??;
     if let Some(within) = within {
-        erasure::bring_forward(call, &group, within).await?;
+        erasure::lower_erasure_bound(call, &group, within).await?;
     }
     let erasure = erasure::of_group(call, &group).await?;
     let after = call.one(&group).await?;

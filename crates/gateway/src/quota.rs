@@ -276,7 +276,7 @@ impl ClientQuotas {
             None => {
                 metrics.count(CountedMetric::OverQuota);
                 let setting = "--group-concurrent-max";
-                Err(Error::OverConcurrency { of: in_words(group), limit, setting })
+                Err(Error::OverConcurrency { of: group_text(group), limit, setting })
             }
         }
     }
@@ -293,7 +293,7 @@ impl ClientQuotas {
     ) -> Result<(), Error> {
         let Some(limit) = self.groups.exceeded(group, now) else { return Ok(()) };
         metrics.count(CountedMetric::OverQuota);
-        Err(Error::OverRate { of: in_words(group), limit, flag: "--group-rate-max" })
+        Err(Error::OverRate { of: group_text(group), limit, flag: "--group-rate-max" })
     }
 
     /// Admits a query, or refuses it because its client has used up the quota that it states.
@@ -323,7 +323,7 @@ impl ClientQuotas {
 }
 
 /// A group in a message.
-fn in_words(group: &DocumentGroup) -> String {
+fn group_text(group: &DocumentGroup) -> String {
     match group {
         DocumentGroup::None => "documents without a group".to_owned(),
         DocumentGroup::Number(number) => format!("group {number}"),

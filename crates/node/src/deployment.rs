@@ -21,7 +21,7 @@ use millrace_schema::{
 use millrace_selection::{DocumentSelection, SelectionOutcome};
 use millrace_store::StoreLayout;
 
-use self::types::DocumentTypeCompiler;
+use self::types::{CompilePurpose, DocumentTypeCompiler};
 use crate::Error;
 use crate::indexes::{self, IndexDefinition};
 use crate::limits::DocumentLimits;
@@ -102,7 +102,8 @@ impl CompiledApplication {
         current: Option<&CompiledApplication>,
         models: &NodeModels,
     ) -> Result<Self, Error> {
-        CompiledApplication::compile_for(draft.into(), generation, current, models, false)
+        let purpose = CompilePurpose::Deployment;
+        CompiledApplication::compile_for(draft.into(), generation, current, models, purpose)
     }
 
     /// Compiles an application that is active already: here before a restart, or on the other nodes of a
@@ -117,7 +118,8 @@ impl CompiledApplication {
         current: Option<&CompiledApplication>,
         models: &NodeModels,
     ) -> Result<Self, Error> {
-        CompiledApplication::compile_for(draft, generation, current, models, true)
+        let purpose = CompilePurpose::ActiveApplication;
+        CompiledApplication::compile_for(draft, generation, current, models, purpose)
     }
 
     fn compile_for(
@@ -125,7 +127,7 @@ impl CompiledApplication {
         generation: u64,
         current: Option<&CompiledApplication>,
         models: &NodeModels,
-        is_active: bool,
+        purpose: CompilePurpose,
     ) -> Result<Self, Error> {
         let ApplicationDraft { mut application, mut findings, containers_known, content_known } = draft;
         let now = millrace_env::unix_time();
@@ -153,7 +155,7 @@ impl CompiledApplication {
             components: Arc::clone(&components),
             surroundings,
             models: RankModels::new(models, &application),
-            is_active,
+            purpose,
             blamed: BTreeSet::new(),
         };
         let mut kinds = HashMap::new();

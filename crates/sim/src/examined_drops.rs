@@ -49,19 +49,21 @@ impl SimWorld {
                 self.pass_on(key, owner, drop.operation, None, drop.hops);
             }
             Ok(route) if route.full && node.distributor.readers(drop.bucket, &route).contains(&key) => {
-                self.examine_later(key, drop, ExaminationStep::Horizon { version: route.version });
+                self.schedule_examination(key, drop, ExaminationStep::Horizon { version: route.version });
             }
             // The documents are removed one by one instead, which is not simulated.
-            Ok(_) | Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
+            Ok(_) | Err(_) => {
+                self.history.record_outcome(self.now, drop.operation, ClientOutcome::NotWritten)
+            }
         }
     }
 
-    fn examine_later(&mut self, key: NodeKey, drop: ExaminedDrop, step: ExaminationStep) {
+    fn schedule_examination(&mut self, key: NodeKey, drop: ExaminedDrop, step: ExaminationStep) {
         let Some(node) = self.nodes.get(&key) else { return };
         let incarnation = node.incarnation;
         let longest = if self.random.permille(100) { 1_500_000 } else { 15_000 };
         let takes = self.random.micros(10, longest);
-        self.at(takes, SimEvent::Examine { node: key, incarnation, drop, step });
+        self.schedule(takes, SimEvent::Examine { node: key, incarnation, drop, step });
     }
 
     /// Executes a step of a drop, unless the process of the node has ended since.
@@ -77,26 +79,30 @@ impl SimWorld {
             return;
         }
         if node.frozen {
-            return self.examine_later(key, drop, step);
+            return self.schedule_examination(key, drop, step);
         }
         match step {
             ExaminationStep::Horizon { version } => {
                 let group = self.history.operations[&drop.operation].intent.id().group();
                 let now = node.now(now);
                 match node.distributor.drop_horizon(drop.bucket, group, now) {
-                    Ok(horizon) => self.examine_later(key, drop, ExaminationStep::Count { version, horizon }),
-                    Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
+                    Ok(horizon) => {
+                        self.schedule_examination(key, drop, ExaminationStep::Count { version, horizon })
+                    }
+                    Err(_) => {
+                        self.history.record_outcome(self.now, drop.operation, ClientOutcome::NotWritten)
+                    }
                 }
             }
             ExaminationStep::Count { version, horizon } => {
                 let id = self.history.operations[&drop.operation].intent.id().clone();
                 let until = if blind { Timestamp(u64::MAX) } else { horizon.until };
                 let counted = counts(node, drop.bucket, &id, until);
-                if counted && node.distributor.vouches(version, node.now(now)) {
+                if counted && node.distributor.confirms(version, node.now(now)) {
                     self.note_examined(key, drop, &id);
-                    self.examine_later(key, drop, ExaminationStep::Drop { horizon });
+                    self.schedule_examination(key, drop, ExaminationStep::Drop { horizon });
                 } else {
-                    self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten);
+                    self.history.record_outcome(self.now, drop.operation, ClientOutcome::NotWritten);
                 }
             }
             ExaminationStep::Drop { horizon } => {
@@ -152,7 +158,7 @@ fn is_heard(owner: &SimNode, other: &SimNode) -> bool {
     owner.state.as_ref().is_some_and(|state| {
         state.node_state(other.key).serves()
             && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
-            && !owner.distributor.unheard().contains(&other.key)
+            && !owner.distributor.unreported().contains(&other.key)
     })
 }
 

@@ -339,7 +339,7 @@ impl ModelStorage {
     }
 
     /// Creates a replica, for tests that begin with one.
-    pub(crate) fn plant(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
+    pub(crate) fn create_replica(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
         self.inner.borrow_mut().make(bucket, complete);
         self.install(bucket, rows).expect("it was just put there");
     }
@@ -428,8 +428,8 @@ impl ReplicaStorage for ModelStorage {
         self.inner.borrow().newest
     }
 
-    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
-        self.inner.borrow_mut().make(bucket, birth == ReplicaOrigin::Complete);
+    fn create(&self, bucket: BucketId, origin: ReplicaOrigin) -> Result<(), NodeFailure> {
+        self.inner.borrow_mut().make(bucket, origin == ReplicaOrigin::Complete);
         Ok(())
     }
 

@@ -112,7 +112,7 @@ async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput)
         let (left, away) = match ClusterOverview::read(client).await {
             Ok(mut overview) => {
                 overview.ask_nodes().await;
-                (overview.left(wait.ideal), overview.away())
+                (overview.remaining_work(wait.ideal), overview.away())
             }
             Err(Error::Client(error)) => (Some(error.to_string()), None),
             Err(error) => return Err(error),

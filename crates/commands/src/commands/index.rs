@@ -169,7 +169,7 @@ async fn wait(client: &NodeClient, wait: &WaitIndexes, output: &CommandOutput) -
             .filter_map(|index| index["name"].as_str().map(str::to_owned))
             .collect();
         if wait.balanced {
-            left.extend(placed::left(client, &bar).await?);
+            left.extend(placed::remaining_work(client, &bar).await?);
         }
         if left.is_empty() {
             bar.clear();

@@ -46,7 +46,7 @@ pub async fn run(
         let value = if metric["values"].get("rate").is_some() { "count" } else { "last" };
         values.insert(name.to_owned(), metric["values"][value].clone());
     }
-    let documents = document_counts::ask(&data).await?;
+    let documents = document_counts::count_documents(&data).await?;
     let overview = match ClusterOverview::read(&config).await {
         Ok(mut overview) => {
             overview.ask_nodes().await;

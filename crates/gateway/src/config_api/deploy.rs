@@ -255,8 +255,8 @@ async fn activate_deployment(
         };
         active_here(node, generation).await?;
         // Before the next request can refer to it. If this fails now, it is repeated later.
-        let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
-        if let Err(error) = told {
+        let outcome = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
+        if let Err(error) = outcome {
             tracing::debug!(%error, "what the deployment means for reindexing is not known yet");
         }
         return Ok(());

@@ -48,9 +48,9 @@ pub(super) struct VisitPosition {
 /// Answer for a bucket.
 pub(super) enum BucketAnswer {
     /// This node answers; its reads count if this holds afterwards.
-    Here(ReadFence),
+    Local(ReadFence),
     /// Answer of another node.
-    There(WholeAnswer),
+    Forwarded(WholeAnswer),
 }
 
 /// Answer of another node with its whole body.
@@ -70,7 +70,7 @@ impl WholeAnswer {
     pub(super) async fn of(answer: Response) -> Result<Self, Error> {
         let (node, status) = (forwarding::name_of_sender(&answer), answer.status());
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
-        let body = body.map_err(|error| forwarding::broke_off(&node, &text_with_causes(&error)))?;
+        let body = body.map_err(|error| forwarding::broken_answer(&node, &text_with_causes(&error)))?;
         Ok(WholeAnswer { node, status, body })
     }
 
@@ -213,7 +213,7 @@ impl VisitPosition {
     }
 
     /// Forwards the request to the node that has to answer for the bucket.
-    pub(super) async fn hand_on(
+    pub(super) async fn forward_request(
         &self,
         node: &GatewayState,
         access: AccessKind,
@@ -226,20 +226,21 @@ impl VisitPosition {
         let mut backoff = RouteBackoff::until(deadline);
         loop {
             let (kind, asked) = (ForwardKind::Client, request);
-            let answer = match forwarding::hand_on(node, subject, access, &kind, asked, deadline).await? {
-                RoutingOutcome::Here(fence) => return Ok(BucketAnswer::Here(fence)),
-                RoutingOutcome::There(answer) => answer,
-                // Only a whole group can be divided.
-                RoutingOutcome::Divided => {
-                    return Err(Error::Unsettled("a group has been divided".to_owned()));
-                }
-            };
+            let answer =
+                match forwarding::forward_request(node, subject, access, &kind, asked, deadline).await? {
+                    RoutingOutcome::Local(fence) => return Ok(BucketAnswer::Local(fence)),
+                    RoutingOutcome::Forwarded(answer) => answer,
+                    // Only a whole group can be divided.
+                    RoutingOutcome::Divided => {
+                        return Err(Error::Unsettled("a group has been divided".to_owned()));
+                    }
+                };
             match WholeAnswer::of(answer).await {
-                Ok(answer) => return Ok(BucketAnswer::There(answer)),
+                Ok(answer) => return Ok(BucketAnswer::Forwarded(answer)),
                 // The other node may have changed documents, and must not be asked twice.
                 Err(error) if request.method != Method::GET => return Err(error.of_change()),
                 // Reads are asked for again: the node may have been frozen or restarted.
-                Err(error) if !backoff.again().await => return Err(error),
+                Err(error) if !backoff.pause().await => return Err(error),
                 Err(_) => {}
             }
         }

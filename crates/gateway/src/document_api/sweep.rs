@@ -240,15 +240,18 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
-        let outcome = match place.hand_on(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
-            Ok(BucketAnswer::Here(fence)) => {
-                let part = Some(place.bucket());
-                going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
-            }
-            Ok(BucketAnswer::There(answer)) if answer.status == StatusCode::OK => swept(&answer.body),
-            Ok(BucketAnswer::There(answer)) => Err(answer.refusal()),
-            Err(error) => Err(error),
-        };
+        let outcome =
+            match place.forward_request(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
+                Ok(BucketAnswer::Local(fence)) => {
+                    let part = Some(place.bucket());
+                    going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
+                }
+                Ok(BucketAnswer::Forwarded(answer)) if answer.status == StatusCode::OK => {
+                    parse_answer(&answer.body)
+                }
+                Ok(BucketAnswer::Forwarded(answer)) => Err(answer.refusal()),
+                Err(error) => Err(error),
+            };
         let (changed, inner) = match outcome {
             // Nothing of this bucket was changed: the client continues here, once the cluster has agreed.
             Err(Error::Unsettled(_)) if count > 0 => {
@@ -260,7 +263,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
         // Changed documents must not be changed again, so this error must not restart the request.
         let following = place.following(&call.node, going.pass.group(), inner);
         match following.map_err(|error| Error::Unknown(error.to_string()))? {
-            Some(next) if !is_over(call, deadline) => place = next,
+            Some(next) if !must_end(call, deadline) => place = next,
             next => {
                 let next = next.map(|place| place.to_string());
                 return Ok(answer(call, &going.pass, count, next));
@@ -270,7 +273,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
 }
 
 /// Parses the answer of another node: the number of changed documents, and the continuation.
-fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
+fn parse_answer(body: &[u8]) -> Result<(u64, Option<String>), Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct SweepAnswer {
@@ -316,12 +319,12 @@ async fn sweep_here(
                 BatchChangeOutcome::Unsettled(reason) => return Err(Error::Unsettled(reason)),
             }
             continuation = last.and_then(|last| pass.continuation_after(&last));
-            if ids.peek().is_some() && is_over(call, deadline) {
+            if ids.peek().is_some() && must_end(call, deadline) {
                 return Ok((count, continuation));
             }
         }
         continuation = selected.continuation;
-        if continuation.is_none() || is_over(call, deadline) {
+        if continuation.is_none() || must_end(call, deadline) {
             return Ok((count, continuation));
         }
     }
@@ -329,7 +332,7 @@ async fn sweep_here(
 
 /// True if a request ends here: its time is over, or its credential is not valid any more. Its answer has a
 /// continuation then, with which a valid credential goes on.
-fn is_over(call: &DocumentCall, deadline: Instant) -> bool {
+fn must_end(call: &DocumentCall, deadline: Instant) -> bool {
     Instant::now() >= deadline || call.check_standing().is_err()
 }
 

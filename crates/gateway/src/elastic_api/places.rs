@@ -107,12 +107,12 @@ impl<K: Clone + Ord> SharedPlaces<K> {
         owners.dedup();
         let (sender, receiver) = oneshot::channel();
         self.state.lock().waiting.push_back(WaitingRequest { owners: owners.into(), sender });
-        self.hand_out();
+        self.grant_waiting();
         receiver
     }
 
     /// Gives places to requests that wait.
-    fn hand_out(self: &Arc<Self>) {
+    fn grant_waiting(self: &Arc<Self>) {
         loop {
             let next = self.state.lock().admit_next(self.most, self.below);
             let Some(WaitingRequest { owners, sender }) = next else { return };
@@ -161,7 +161,7 @@ impl<K: Clone + Ord> SharedPlacesState<K> {
 impl<K: Clone + Ord> Drop for SharedPlace<K> {
     fn drop(&mut self) {
         self.places.state.lock().end(&self.owners);
-        self.places.hand_out();
+        self.places.grant_waiting();
     }
 }
 

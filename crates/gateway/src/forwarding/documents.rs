@@ -57,7 +57,7 @@ fn refused(error: Error, is_drop: bool) -> Error {
 }
 
 /// Answers another node about documents of this one.
-pub(crate) async fn tell_documents(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+pub(crate) async fn answer_documents(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let protocol = MessageProtocol::of_request(request.headers());
     question::respond(protocol, answer(&node, request).await)
 }

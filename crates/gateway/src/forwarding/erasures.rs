@@ -102,7 +102,7 @@ pub(super) async fn ask(
 }
 
 /// Reports to another node the erasures of this one.
-pub(crate) async fn tell_erasures(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+pub(crate) async fn answer_erasures(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let protocol = MessageProtocol::of_request(request.headers());
     question::respond(protocol, answer(&node, request).await)
 }

@@ -72,10 +72,10 @@ impl ForwardedRequest {
 /// Connections to other nodes, kept open: to their data ports, or, if nodes have certificates, to the ports
 /// for communication between nodes.
 pub(crate) struct NodeForwarder {
-    /// For answers that this node reads itself, and for those to writes, which are short.
+    /// Connections for answers that this node reads itself, and for those to writes, which are short.
     own: ForwardWays,
-    /// For answers that are passed on to clients. One that its client does not read keeps a place among the
-    /// requests of its connection: many of them stop only requests of their kind.
+    /// Connections for answers that are passed on to clients. An answer that its client does not read keeps a
+    /// place among the requests of its connection: many such answers stop only requests of their kind.
     passed_on: ForwardWays,
 }
 
@@ -186,7 +186,7 @@ impl NodeForwarder {
             ForwardWay::Encrypted(client) => client.request(outgoing).await,
         };
         let answer = answer.map_err(|error| {
-            let sent = !error.is_connect() && !was_left_alone(&error);
+            let sent = !error.is_connect() && !was_not_processed(&error);
             unreachable(millrace_env::text_with_causes(&error), sent)
         })?;
         Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
@@ -200,7 +200,7 @@ fn is_passed_on(method: &Method, target: &str, stage: &ForwardKind) -> bool {
 
 /// True if the other node has reported that it has not processed the request: it is stopping, or has too many
 /// at a time. Such a request of any kind can be sent to another node.
-fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
+fn was_not_processed(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {
         let stops = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);

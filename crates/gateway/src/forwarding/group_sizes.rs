@@ -108,7 +108,7 @@ pub(super) async fn ask(
 }
 
 /// Reports to another node the sizes of groups in buckets of this one.
-pub(crate) async fn tell_group_sizes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+pub(crate) async fn answer_group_sizes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let protocol = MessageProtocol::of_request(request.headers());
     question::respond(protocol, answer(&node, request).await)
 }

@@ -160,7 +160,7 @@ pub(super) async fn ask(
 }
 
 /// Answers another node about the indexes of this one.
-pub(crate) async fn tell_indexes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+pub(crate) async fn answer_indexes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let protocol = MessageProtocol::of_request(request.headers());
     question::respond(protocol, answer(&node, request).await)
 }

@@ -8,7 +8,7 @@ use millrace_search::{FirstShareReply, ShareReply};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::is_in_words;
+use super::is_of_protocol_1;
 
 /// Protocol of a request, and of its answer.
 ///
@@ -31,7 +31,7 @@ impl MessageProtocol {
 
     /// Protocol of a request with these headers: the form of the one between nodes tells it.
     pub(super) fn of_request(headers: &HeaderMap) -> Self {
-        if is_in_words(headers) { MessageProtocol::First } else { MessageProtocol::Second }
+        if is_of_protocol_1(headers) { MessageProtocol::First } else { MessageProtocol::Second }
     }
 
     /// Type of the media of an answer.

@@ -28,7 +28,10 @@ pub(super) async fn ask(
 }
 
 /// Answers another node about placed indexes.
-pub(crate) async fn tell_placed_indexes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+pub(crate) async fn answer_placed_indexes(
+    State(node): State<Arc<GatewayState>>,
+    request: Request,
+) -> Response {
     let protocol = MessageProtocol::of_request(request.headers());
     question::respond(protocol, answer(&node, request).await)
 }

@@ -39,7 +39,7 @@ pub(super) async fn ask(
 }
 
 /// Reports to another node the readers of the buckets that this one owns.
-pub(crate) async fn tell_readers(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+pub(crate) async fn answer_readers(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let protocol = MessageProtocol::of_request(request.headers());
     question::respond(protocol, answer(&node, request).await)
 }

@@ -253,7 +253,7 @@ pub(super) async fn ask(
 }
 
 /// Answers another node about the snapshots of this one.
-pub(crate) async fn tell_snapshots(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
+pub(crate) async fn answer_snapshots(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
     let protocol = MessageProtocol::of_request(request.headers());
     question::respond(protocol, answer(&node, request).await)
 }

@@ -64,7 +64,7 @@ fn duration(text: &str) -> Option<Duration> {
 
 /// Lowers the bound of the erasure of a group on all nodes. If it is zero, waits until the erasure ends, for
 /// a while.
-pub(super) async fn bring_forward(
+pub(super) async fn lower_erasure_bound(
     call: &GroupCall,
     group: &DocumentGroup,
     within: Duration,

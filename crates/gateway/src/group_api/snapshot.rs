@@ -43,12 +43,12 @@ const PAGE_PATIENCE: Duration = Duration::from_secs(600);
 /// Existing documents of the group.
 #[derive(Default)]
 enum LiveDocuments {
-    /// They are not looked at: the documents are exported.
+    /// Existing documents are ignored: those of the snapshot are exported.
     #[default]
     Ignored,
-    /// Those that the snapshot lacks are removed at the end.
+    /// Existing documents that the snapshot lacks are removed at the end.
     Replaced(HashSet<String>),
-    /// They stay as they are.
+    /// Existing documents stay as they are.
     Kept(HashSet<String>),
 }
 
@@ -196,14 +196,14 @@ async fn nodes_with(
     let node = call.node.node();
     let Some(cluster) = call.node.cluster().view()? else {
         let there = node.store().snapshot(name)?;
-        return there.map(|_| vec![NodeAddress::Here]).ok_or_else(|| missing(name));
+        return there.map(|_| vec![NodeAddress::Local]).ok_or_else(|| missing(name));
     };
     let mut sources = Vec::new();
     for (listed, answer) in snapshots_of_all(node, cluster, &SnapshotQuestion::List, call.deadline).await? {
         match answer {
             Ok(SnapshotAnswer::Listed(snapshots, _)) => {
                 if snapshots.iter().any(|snapshot| snapshot.name == *name) {
-                    sources.push(cluster.place(listed.key)?);
+                    sources.push(cluster.address(listed.key)?);
                 }
             }
             Ok(_) => return Err(Error::Internal("a list of snapshots has another form".to_owned())),

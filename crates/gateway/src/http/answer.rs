@@ -160,7 +160,7 @@ impl HttpBody for CountedAnswer {
         let piece = self.left.len().min(PIECE_BYTES);
         // A copy: a part of the whole would keep all of it in memory for as long as the connection has it.
         let piece = self.left.split_to(piece).to_vec();
-        let share = self.share.beside(piece.len());
+        let share = self.share.count_more(piece.len());
         Poll::Ready(Some(Ok(Frame::data(counted_page(piece, share)))))
     }
 

@@ -275,7 +275,7 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
         Ok(size) => size,
         Err(refusal) => {
             let class = BodySizeClass::of_document(most_unpacked(bytes.len(), bounds));
-            let judge = share.held_by(move || judged(&bytes, bounds, refusal));
+            let judge = share.held_by(move || refusal_by_trailer(&bytes, bounds, refusal));
             return Err(node.pool().run_sized(class, judge).await?.0);
         }
     };
@@ -327,7 +327,7 @@ fn most_unpacked(packed: usize, bounds: BodyBounds) -> usize {
 
 /// The reason to refuse a body whose trailer says that it unpacks to too much: that it does, or that it is
 /// not gzip, or damaged, so that its last bytes are no trailer. Nothing of it is kept in memory.
-fn judged(packed: &[u8], bounds: BodyBounds, refusal: Error) -> Error {
+fn refusal_by_trailer(packed: &[u8], bounds: BodyBounds, refusal: Error) -> Error {
     let most = most_unpacked(packed.len(), bounds) as u64;
     match io::copy(&mut GzDecoder::new(packed).take(most + 1), &mut io::sink()) {
         Ok(unpacked) if unpacked > most => refusal,
@@ -380,7 +380,7 @@ mod tests {
     fn whole(packed: &[u8], bounds: BodyBounds) -> Result<Vec<u8>, Error> {
         match unpacked_size(packed, bounds) {
             Ok(size) => gunzip(packed, size),
-            Err(refusal) => Err(judged(packed, bounds, refusal)),
+            Err(refusal) => Err(refusal_by_trailer(packed, bounds, refusal)),
         }
     }
 
@@ -452,7 +452,7 @@ mod tests {
         assert!(matches!(whole(b"", BOUNDS), Err(Error::BadRequest(_))));
     }
 
-    /// Its last bytes may say any size.
+    /// The last bytes of a truncated body may give any size.
     #[test]
     fn a_body_that_breaks_off_is_damaged() {
         let mut number = 1_u32;

@@ -117,7 +117,7 @@ impl ConnectionActivity {
     }
 
     /// Returns true if the client may still be sending the body of the latest request.
-    pub(crate) fn may_receive_a_body(&self) -> bool {
+    pub(crate) fn may_be_receiving_body(&self) -> bool {
         self.has_body.load(Ordering::Relaxed)
     }
 

@@ -24,7 +24,7 @@ pub(super) struct TokenBuckets<K> {
 struct RateAllowance {
     left: f64,
     at: Instant,
-    /// When it has all, at the quota that it was last asked with.
+    /// Time at which the whole allowance is there again, by the quota of the last request.
     full: Instant,
 }
 

@@ -54,7 +54,7 @@ impl PromptRequest {
         parameters: &mut BTreeMap<String, String>,
         headers: &HeaderMap,
     ) -> Result<Option<Self>, Error> {
-        let Some(asking) = asking(deployment, parameters)? else { return Ok(None) };
+        let Some(asking) = model_settings(deployment, parameters)? else { return Ok(None) };
         let language = deployment.language(&asking.model)?;
         let own = ChainParameters { parameters, prefix: &asking.prefix };
         let query = value_of(parameters, "model.queryString").unwrap_or_default().trim().to_owned();
@@ -118,7 +118,7 @@ impl PromptRequest {
 }
 
 /// Language model settings of the chain that the request names; `None` if it asks no model.
-fn asking(
+fn model_settings(
     deployment: &CompiledApplication,
     parameters: &BTreeMap<String, String>,
 ) -> Result<Option<LanguageChain>, Error> {

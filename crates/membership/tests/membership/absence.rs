@@ -62,7 +62,7 @@ async fn whoever_leads_writes_down_that_the_cluster_is_active() {
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a"])))
         .await
         .expect("it is published");
-    sees(&a, |picture| picture.leader.is_some()).await;
+    sees(&a, |snapshot| snapshot.leader.is_some()).await;
     let recorded = async {
         loop {
             let entry = cluster.coordination.get("/millrace/activity").await.expect("it answers");

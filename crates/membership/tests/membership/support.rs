@@ -90,12 +90,12 @@ pub async fn reaches(node: &ClusterMembership, expected: &str) -> Arc<ClusterSta
     reached.unwrap_or_else(|| panic!("{expected} is not reached, but {known:?}"))
 }
 
-/// Waits until a node's picture satisfies a condition.
+/// Waits until a node's snapshot satisfies a condition.
 pub async fn sees(
     node: &ClusterMembership,
     what: impl FnMut(&Arc<CoordinationSnapshot>) -> bool,
 ) -> Arc<CoordinationSnapshot> {
-    let mut pictures = node.pictures();
-    let picture = timeout(PATIENCE, pictures.wait_for(what)).await.expect("it is seen in time");
-    Arc::clone(&picture.expect("the node is there"))
+    let mut snapshots = node.snapshots();
+    let snapshot = timeout(PATIENCE, snapshots.wait_for(what)).await.expect("it is seen in time");
+    Arc::clone(&snapshot.expect("the node is there"))
 }

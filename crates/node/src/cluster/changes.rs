@@ -417,7 +417,7 @@ async fn ask_owner(
         _ => Err(Error::Internal("another node answers changes of documents with something else".to_owned())),
     };
     match owner {
-        NodeAddress::Here => {
+        NodeAddress::Local => {
             let OwnChanges { admitted, is_admitted } = OwnChanges::of(changes);
             let outcomes = match admitted.is_empty() {
                 true => Vec::new(),
@@ -425,7 +425,7 @@ async fn ask_owner(
             };
             Ok(OwnChanges::outcomes(is_admitted, outcomes))
         }
-        NodeAddress::At(remote) => changed(ask_remote(node, remote, question(changes), deadline).await?),
+        NodeAddress::Remote(remote) => changed(ask_remote(node, remote, question(changes), deadline).await?),
     }
 }
 
@@ -481,7 +481,7 @@ pub async fn stored_version(
                 return Err(Error::Internal("the owner of a document does not show it".to_owned()));
             }
         };
-        if !backoff.again().await {
+        if !backoff.pause().await {
             return Err(error);
         }
     }

@@ -440,9 +440,9 @@ async fn ask_owner(
     if buckets.len() != 1 {
         return Err(Error::Unsettled(format!("group {group} is divided")));
     }
-    match cluster.place(*owner)? {
-        NodeAddress::Here => own_documents(node, question).await,
-        NodeAddress::At(remote) => {
+    match cluster.address(*owner)? {
+        NodeAddress::Local => own_documents(node, question).await,
+        NodeAddress::Remote(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
             match tokio::time::timeout_at((deadline + GRACE).into(), asked).await {
                 Ok(answer) => answer.map_err(Error::of_change),
@@ -464,13 +464,13 @@ pub async fn read_bucket(
     question: impl Fn(HeldBucket) -> DocumentsQuestion,
     deadline: Instant,
 ) -> Result<Option<DocumentsAnswer>, Error> {
-    let mut looks = RouteBackoff::until(deadline);
+    let mut backoff = RouteBackoff::until(deadline);
     loop {
         let error = match read_once(node, group, bucket, &question, deadline).await {
             Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
             outcome => return outcome,
         };
-        if !looks.again().await {
+        if !backoff.pause().await {
             return Err(error);
         }
     }
@@ -503,7 +503,7 @@ async fn read_once(
     let mut nodes = readers.nodes.clone();
     nodes.sort_by_key(|reader| *reader != me);
     for reader in nodes {
-        match ask_reader(node, cluster.place(reader)?, question(held), deadline).await {
+        match ask_reader(node, cluster.address(reader)?, question(held), deadline).await {
             Ok(answer) => {
                 check_read(cluster, found.version)?;
                 return Ok(Some(answer));
@@ -522,8 +522,8 @@ pub(super) async fn ask_reader(
     deadline: Instant,
 ) -> Result<DocumentsAnswer, Error> {
     match reader {
-        NodeAddress::Here => own_documents(node, question).await,
-        NodeAddress::At(remote) => {
+        NodeAddress::Local => own_documents(node, question).await,
+        NodeAddress::Remote(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
             tokio::time::timeout_at(deadline.into(), asked).await.unwrap_or_else(|_| {
                 let reason = "it has not answered in time".to_owned();
@@ -535,7 +535,7 @@ pub(super) async fn ask_reader(
 
 /// Checks after a read that no other owner has come between.
 pub(super) fn check_read(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(), Error> {
-    match cluster.vouches(version) {
+    match cluster.confirms(version) {
         true => Ok(()),
         false => {
             Err(Error::Unsettled("the cluster state has changed while the documents were read".to_owned()))

@@ -167,8 +167,8 @@ pub async fn indexes_of_all(
         let (node, question) = (Arc::clone(node), question.clone());
         async move {
             match address {
-                NodeAddress::Here => own_indexes(&node, question).await,
-                NodeAddress::At(remote) => node.transport()?.indexes(remote, question).await,
+                NodeAddress::Local => own_indexes(&node, question).await,
+                NodeAddress::Remote(remote) => node.transport()?.indexes(remote, question).await,
             }
         }
     };

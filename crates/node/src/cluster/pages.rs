@@ -153,14 +153,14 @@ impl ClusterScan {
     /// # Errors
     /// Until the deadline, some documents are on no node that answers; this node is not one of a cluster.
     pub async fn next(&mut self, node: &Arc<Node>, deadline: Instant) -> Result<Vec<SentVersion>, Error> {
-        let mut looks = RouteBackoff::until(deadline);
+        let mut backoff = RouteBackoff::until(deadline);
         loop {
             let error = match self.read(node, deadline).await {
                 Ok(()) => return Ok(self.take()),
                 Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
                 Err(error) => return Err(error),
             };
-            if !looks.again().await {
+            if !backoff.pause().await {
                 return Err(error);
             }
         }
@@ -254,7 +254,7 @@ impl ScanReaders {
                 after: pages.after.clone(),
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             };
-            let (node, reader) = (Arc::clone(node), cluster.place(pages.node)?);
+            let (node, reader) = (Arc::clone(node), cluster.address(pages.node)?);
             asked.spawn(async move { (number, ask_reader(&node, reader, question, deadline).await) });
         }
         while let Some(answer) = asked.join_next().await {

@@ -14,7 +14,7 @@ use crate::{Error, Node};
 
 /// Readers of the documents of a query.
 pub struct ReaderAssignment {
-    /// Version of the cluster state for which this holds: a read counts if the cluster vouches for it
+    /// Version of the cluster state for which this holds: a read counts if the cluster confirms it
     /// afterwards.
     pub version: ClusterVersion,
     /// Readers of each bucket that has documents.
@@ -40,11 +40,11 @@ pub(crate) async fn readers_of_all(
     let mut found = ReaderAssignment { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
-        match cluster.place(owner)? {
-            NodeAddress::Here => {
+        match cluster.address(owner)? {
+            NodeAddress::Local => {
                 found.readers.extend(own_readers(cluster, owners.version, buckets.as_deref(), near)?)
             }
-            NodeAddress::At(remote) => {
+            NodeAddress::Remote(remote) => {
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
                     let question = ReadersQuestion { version, near, buckets };

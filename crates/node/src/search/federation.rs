@@ -15,8 +15,8 @@ use std::time::Duration;
 use millrace_query::{FederatedPart, Query, QueryLimits, value_of};
 use millrace_schema::FederationOptions;
 
-use super::apart::{SeparateSources, SourceQueries};
 use super::rewrite::{self, RewrittenQuery};
+use super::separate::{SeparateSources, SourceQueries};
 use super::targets::{QueryTarget, QueryTargets};
 use crate::error::ErrorKind;
 use crate::pool::BodySizeClass;
@@ -29,7 +29,7 @@ pub struct FederatedQuery {
     /// Trace of the rules that have rewritten it.
     pub rule_trace: Arc<[String]>,
     /// Sources with their queries, if they are searched separately.
-    pub apart: Option<SourceQueries>,
+    pub separate: Option<SourceQueries>,
 }
 
 /// Decides whether the sources of a query are searched together, and makes their queries otherwise.
@@ -43,17 +43,17 @@ pub async fn federated_query(
     limits: &QueryLimits,
 ) -> Result<FederatedQuery, Error> {
     let mode = FederationMode::of(deployment, &rewritten.query)?;
-    let (RewrittenQuery { query, rule_trace, .. }, apart) = match mode {
+    let (RewrittenQuery { query, rule_trace, .. }, separate) = match mode {
         FederationMode::Together => (rewritten, None),
         FederationMode::TogetherAs(part) => {
             (part.query(node, deployment, rewritten.parsed(), limits).await?, None)
         }
-        FederationMode::Apart(apart) => {
-            let apart = apart.asking(node, deployment, &rewritten, limits).await?;
-            (rewritten, Some(apart))
+        FederationMode::Separate(sources) => {
+            let queries = sources.into_queries(node, deployment, &rewritten, limits).await?;
+            (rewritten, Some(queries))
         }
     };
-    Ok(FederatedQuery { query, rule_trace, apart })
+    Ok(FederatedQuery { query, rule_trace, separate })
 }
 
 /// Kind of search of a query.
@@ -63,7 +63,7 @@ enum FederationMode {
     /// All in one search, by this query: the sources are those of the chain, or there is only one.
     TogetherAs(SourceQuery),
     /// Each source by itself.
-    Apart(SeparateSources),
+    Separate(SeparateSources),
 }
 
 /// A query of one source, or of several that are searched together.
@@ -125,7 +125,7 @@ impl FederationMode {
                     window.offset = 0;
                 }
                 let parts = targets.iter().map(|target| SourceQuery::of(target, &window)).collect();
-                FederationMode::Apart(SeparateSources::new(parts, blends, unresolved))
+                FederationMode::Separate(SeparateSources::new(parts, blends, unresolved))
             }
         })
     }

@@ -23,9 +23,9 @@ use millrace_search::{
 use millrace_selection::DocumentSelection;
 use millrace_store::ViewScope;
 
-use super::apart::SourceSearchOutcome;
 use super::observer::QueryObserver;
-use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, beside, having};
+use super::separate::SourceSearchOutcome;
+use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, companion_types, having};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
 use crate::indexes::{CandidateReading, IndexUse, NarrowedPart, NarrowedScope, first_entries};
@@ -50,9 +50,9 @@ pub struct SearchOutcome {
     pub traces: Vec<(Arc<str>, SearchTrace)>,
     /// Time for parsing and planning, since the request arrived.
     pub planned: Duration,
-    /// For traces: a summary of the search, and the plan for each schema.
+    /// Summary of the search and the plan of each schema, if a trace was requested.
     pub plans: Option<PlanTrace>,
-    /// For traces: the rules that have rewritten the query; empty if not requested.
+    /// Rules that have rewritten the query, for a trace; empty if none was requested.
     pub rule_trace: Arc<[String]>,
     /// Notices that accompany the hits.
     pub notices: SearchNotices,
@@ -214,7 +214,7 @@ impl PreparedQuery {
     pub fn new(request: QueryRequest) -> Result<Self, Error> {
         let QueryRequest { deployment, query, started, gone, .. } = &request;
         let ResolvedSources { kinds, unresolved } = ResolvedSources::by(&query.sources, deployment)?;
-        let mut known = beside(query, deployment);
+        let mut known = companion_types(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
         let (kinds, lacking) = having(kinds, query);
         let searches = kinds

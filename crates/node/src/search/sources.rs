@@ -218,7 +218,10 @@ impl NamedSource {
 
 /// Schemas of all sources that are searched together with those of this query, including itself; empty if it
 /// is the whole request.
-pub fn beside<'d>(query: &Query, deployment: &'d CompiledApplication) -> Vec<&'d Arc<CompiledDocumentType>> {
+pub fn companion_types<'d>(
+    query: &Query,
+    deployment: &'d CompiledApplication,
+) -> Vec<&'d Arc<CompiledDocumentType>> {
     let Some(names) = &query.federated else { return Vec::new() };
     let names = millrace_query::QuerySources::Named(names.clone());
     let reached = ResolvedSources::by(&names, deployment);

@@ -45,7 +45,7 @@ fn sweep_owned(
     for visited in page.visited {
         let VisitedVersion::Document(document, timestamp) = visited else { continue };
         seen += 1;
-        if !matches!(cluster.owner(document.id.location()), Ok(NodeAddress::Here)) {
+        if !matches!(cluster.owner(document.id.location()), Ok(NodeAddress::Local)) {
             continue;
         }
         let id = document.id.clone();

@@ -51,7 +51,7 @@ impl PeerService for PingService {
         let answer = move || {
             reply(NodeReply {
                 version: ClusterVersion::new(fence.number),
-                response: NodeResponse::Here { votes: false },
+                response: NodeResponse::Pong { votes: false },
             })
         };
         let mut held = self.held.lock();

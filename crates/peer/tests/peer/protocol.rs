@@ -135,7 +135,7 @@ fn name_of(request: &NodeRequest) -> &'static str {
 fn requests() -> Vec<NodeRequest> {
     let bucket = BUCKET;
     let expected = ReplicaContent { documents: 3, checksum: u64::MAX, removals_since: Timestamp(5) };
-    let row = |content, birth| ReplicatedRow { bucket, content: Arc::new(content), birth };
+    let row = |content, origin| ReplicatedRow { bucket, content: Arc::new(content), origin };
     let drop = |scope| RowContent::Drop(DroppedScope { scope, timestamp: Timestamp(11) });
     let group = |document_type: Option<&str>, group| DropScope::Group {
         document_type: document_type.map(str::to_owned),
@@ -185,7 +185,7 @@ fn name_of_response(response: &NodeResponse) -> String {
     };
     match response {
         NodeResponse::Refused(reason) => format!("refused-{}", refused(reason)),
-        NodeResponse::Here { votes } => format!("here-{votes}"),
+        NodeResponse::Pong { votes } => format!("here-{votes}"),
         NodeResponse::Replicas { .. } => "replicas".to_owned(),
         NodeResponse::Applied(_) => "applied".to_owned(),
         NodeResponse::Finished(_) => "finished".to_owned(),
@@ -219,8 +219,8 @@ fn responses() -> Vec<NodeResponse> {
         FenceRefusal::Unknown,
     ];
     let mut responses = vec![
-        NodeResponse::Here { votes: false },
-        NodeResponse::Here { votes: true },
+        NodeResponse::Pong { votes: false },
+        NodeResponse::Pong { votes: true },
         NodeResponse::Replicas { replicas: vec![(BUCKET, info)], newest: Timestamp(4) },
         NodeResponse::Applied(failures.iter().cloned().enumerate().collect()),
         NodeResponse::Finished(2),

@@ -110,7 +110,7 @@ impl SimWorld {
     }
 
     /// Takes in the position of an owner.
-    pub(super) fn position_came(
+    pub(super) fn position_arrived(
         &mut self,
         key: NodeKey,
         from: NodeKey,

@@ -29,7 +29,10 @@ fn the_same_seed_places_the_same_copies() {
     let traced = || run(5, SimOptions { trace: true, ..options() });
     let (first, second) = (traced(), traced());
     assert_eq!(first.lines, second.lines);
-    assert_eq!((first.happenings, first.index_queries), (second.happenings, second.index_queries));
+    assert_eq!(
+        (first.processed_events, first.index_queries),
+        (second.processed_events, second.index_queries)
+    );
 }
 
 #[test]

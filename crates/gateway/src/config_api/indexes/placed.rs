@@ -253,7 +253,7 @@ pub(super) async fn change_settings(node: &GatewayState, request: Request) -> Re
 }
 
 /// Executes an action on a placed index.
-pub(super) async fn act(
+pub(super) async fn execute(
     node: &GatewayState,
     content: &str,
     name: &str,

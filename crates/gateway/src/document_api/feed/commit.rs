@@ -204,7 +204,7 @@ impl FeedCommitter {
         &mut self,
         pieces: &mut mpsc::Receiver<JoinHandle<PreparedPiece>>,
     ) -> Option<PreparedPiece> {
-        self.beside_waves(async { pieces.recv().await?.await.ok() }).await.flatten()
+        self.wait_while_committing(async { pieces.recv().await?.await.ok() }).await.flatten()
     }
 
     /// Begins the waves of the operations of a piece. Each holds the memory of the piece.
@@ -234,7 +234,7 @@ impl FeedCommitter {
         }
         let Some(last) = wave.last else { return };
         let call = Arc::clone(&self.call);
-        if self.beside_waves(await_quotas(&call, &wave.origins, &wave.relayed)).await.is_none() {
+        if self.wait_while_committing(await_quotas(&call, &wave.origins, &wave.relayed)).await.is_none() {
             return;
         }
         // Its operations may have waited for long, and the credential be another one since.

@@ -138,13 +138,13 @@ async fn reached(
     let (node, question) = (call.node.node(), SnapshotQuestion::Reaching(until));
     let Some(cluster) = call.node.cluster().view()? else {
         let answer = own_snapshots(node, question).await?;
-        return Ok(vec![NodeRecoveryPoints::of(NodeAddress::Here, None, answer)?]);
+        return Ok(vec![NodeRecoveryPoints::of(NodeAddress::Local, None, answer)?]);
     };
     let mut nodes = Vec::new();
     for (listed, answer) in snapshots_of_all(node, cluster, &question, call.deadline).await? {
         match answer {
             Ok(answer) => {
-                nodes.push(NodeRecoveryPoints::of(cluster.place(listed.key)?, Some(listed.name), answer)?);
+                nodes.push(NodeRecoveryPoints::of(cluster.address(listed.key)?, Some(listed.name), answer)?);
             }
             Err(error) => needed.without(&listed.name, &error)?,
         }

@@ -22,7 +22,7 @@ impl RequestBudget {
 
 impl AnswerShare {
     /// Counts bytes that exist beside those of this share.
-    pub(crate) fn beside(&self, bytes: usize) -> AnswerShare {
+    pub(crate) fn count_more(&self, bytes: usize) -> AnswerShare {
         self.budget.made(bytes)
     }
 }
@@ -41,7 +41,7 @@ mod tests {
         let budget = RequestBudget::new(bounds);
         let first = budget.made(50);
         assert!(!budget.needs_answers());
-        let second = first.beside(70);
+        let second = first.count_more(70);
         assert_eq!((budget.of_answers().reserved, budget.needs_answers()), (120, true));
         drop((first, second));
         assert_eq!((budget.of_answers().reserved, budget.needs_answers()), (0, false));

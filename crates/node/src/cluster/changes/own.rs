@@ -7,7 +7,7 @@ use crate::Error;
 /// them, another node owned the documents, and would have admitted them.
 pub(super) struct OwnChanges {
     pub(super) admitted: Vec<ConditionalChange>,
-    /// For each of all changes, true if it is one of those.
+    /// True for each of all changes that is among the admitted ones.
     pub(super) is_admitted: Vec<bool>,
 }
 

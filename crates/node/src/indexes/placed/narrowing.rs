@@ -466,7 +466,7 @@ impl PlacedService {
                 }
             }
             let is_fresh =
-                patience.is_none() || versions.iter().all(|version| self.cluster.vouches(*version));
+                patience.is_none() || versions.iter().all(|version| self.cluster.confirms(*version));
             if is_fresh && versions.len() <= 1 {
                 return Ok(pages);
             }

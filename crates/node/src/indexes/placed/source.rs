@@ -344,7 +344,7 @@ impl PlacedSource {
             inner.feed.position(follower)
         };
         // No other owner may have come between.
-        if cluster.vouches(position.version) { Ok(position) } else { Err(unknown()) }
+        if cluster.confirms(position.version) { Ok(position) } else { Err(unknown()) }
     }
 
     /// Looks at the cluster, and tells followers how far buckets are complete, if `closes`, or if pages were
@@ -371,7 +371,7 @@ impl PlacedSource {
             (inner.state.as_ref().map(|state| state.version().number()), inner.has_read)
         };
         let closes = (closes || has_read) && is_known;
-        if closes && version.is_some_and(|version| cluster.vouches(version)) {
+        if closes && version.is_some_and(|version| cluster.confirms(version)) {
             let mut inner = self.inner.lock();
             inner.has_read = false;
             inner.feed.close(clock(&self.store));

@@ -133,7 +133,7 @@ impl PlacedCluster for PlacedTestMember {
         Some(OwnStandings { state, buckets })
     }
 
-    fn vouches(&self, version: u64) -> bool {
+    fn confirms(&self, version: u64) -> bool {
         self.state().is_some_and(|state| state.version().number() == version)
     }
 

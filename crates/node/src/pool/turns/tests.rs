@@ -95,7 +95,7 @@ impl TurnSimulation {
             self.turns.end(flow);
             self.ended.push((task.name, self.now));
         } else {
-            self.turns.give_way(flow, task);
+            self.turns.yield_turn(flow, task);
         }
         true
     }
@@ -364,7 +364,7 @@ proptest! {
                 SimulatedEvent::GiveWay(at, cost) if at < running.len() => {
                     let turn = running.swap_remove(at);
                     turns.charge(turn.flow, MICROSECOND * cost as u32);
-                    turns.give_way(turn.flow, turn.work);
+                    turns.yield_turn(turn.flow, turn.work);
                 }
                 SimulatedEvent::End(..) | SimulatedEvent::GiveWay(..) => {}
             }
