@@ -365,7 +365,7 @@ impl IndexCatalog {
             if let Some(seen) = look()? {
                 return Ok(seen);
             }
-            if !wait_for(&self.node, looks.again())? {
+            if !wait_for(&self.node, looks.pause())? {
                 return Err(owned_elsewhere());
             }
         }

@@ -126,7 +126,7 @@ impl RequestGuard {
     /// True if a request claims to be forwarded by a node, but comes from another sender; one that a node has
     /// shown its certificate for is not examined. Nodes forward to the data port alone. There, without
     /// certificates of nodes, the sender cannot be determined.
-    fn is_pretended<B>(&self, port: PortKind, request: &Request<B>) -> bool {
+    fn claims_to_be_forwarded<B>(&self, port: PortKind, request: &Request<B>) -> bool {
         let can_be_of_node = port == PortKind::Data && self.node.settings().trust.is_none();
         request.headers().contains_key(forwarding::HOP) && !can_be_of_node
     }

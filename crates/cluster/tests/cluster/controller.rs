@@ -143,7 +143,8 @@ impl ControlledCluster {
             }
             "stopping" => self.registrations.get_mut(name).expect("it is there").stopping = true,
             state => {
-                drop(self.requested_states.insert(name.to_owned(), state.parse().expect("it is a state")))
+                let state = state.parse().expect("it is a state");
+                self.requested_states.insert(name.to_owned(), state);
             }
         }
     }

@@ -250,7 +250,7 @@ impl FeedCommitter {
 
     /// Waits for something, and counts the waves that end meanwhile. Returns `None` if the stream was stopped
     /// before.
-    async fn beside_waves<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
+    async fn wait_while_committing<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
         let mut awaited = pin!(awaited);
         while self.stopped.is_none() {
             tokio::select! {
