@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{any, get, post};
+use axum::routing::{any, get};
 use hyper::{Method, Request, StatusCode};
 use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
@@ -144,13 +144,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
         .route("/mcp", any(mcp::handle))
         .route("/mcp/", any(mcp::handle))
-        .route(forwarding::READERS_PATH, post(forwarding::answer_readers))
-        .route(forwarding::GROUP_SIZES_PATH, post(forwarding::answer_group_sizes))
-        .route(forwarding::ERASURES_PATH, post(forwarding::answer_erasures))
-        .route(forwarding::INDEXES_PATH, post(forwarding::answer_indexes))
-        .route(forwarding::PLACED_INDEXES_PATH, post(forwarding::answer_placed_indexes))
-        .route(forwarding::SNAPSHOTS_PATH, post(forwarding::answer_snapshots))
-        .route(forwarding::DOCUMENTS_PATH, post(forwarding::answer_documents))
+        .merge(forwarding::routes())
         .merge(status_api::data_routes())
         .route("/page/application", get(application_view::handle))
         .merge(page::routes())

@@ -24,24 +24,24 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Router;
 use axum::response::Response;
+use axum::routing::post;
 use hyper::StatusCode;
 
-pub(crate) use self::documents::{DOCUMENTS_PATH, answer_documents};
-pub(crate) use self::erasures::{ERASURES_PATH, answer_erasures};
+use self::erasures::ErasureQuestionMessage;
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
-pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, answer_group_sizes};
+use self::group_sizes::SizesQuestionMessage;
 pub(crate) use self::hop::{
     HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
 };
 use self::hop::{ask_others, others};
-pub(crate) use self::indexes::{INDEXES_PATH, answer_indexes};
-pub(crate) use self::placed::{PLACED_INDEXES_PATH, answer_placed_indexes};
-pub(crate) use self::readers::{READERS_PATH, answer_readers};
+use self::indexes::IndexQuestionMessage;
+use self::question::{NodeQuestion, respond};
 pub(crate) use self::refusal::{broken_answer, refused_part};
 pub(crate) use self::share::answer_share;
-pub(crate) use self::snapshots::{SNAPSHOTS_PATH, answer_snapshots};
+use self::snapshots::SnapshotQuestionMessage;
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
@@ -52,6 +52,18 @@ use millrace_node::cluster::{
 };
 use millrace_node::indexes::{PlacedAnswer, PlacedQuestion};
 use millrace_store::{GroupErasure, StoredGroupPage};
+
+/// Routes of the questions of other nodes.
+pub(crate) fn routes() -> Router<Arc<GatewayState>> {
+    Router::new()
+        .route(ReadersQuestion::PATH, post(respond::<ReadersQuestion>))
+        .route(SizesQuestionMessage::PATH, post(respond::<SizesQuestionMessage>))
+        .route(ErasureQuestionMessage::PATH, post(respond::<ErasureQuestionMessage>))
+        .route(IndexQuestionMessage::PATH, post(respond::<IndexQuestionMessage>))
+        .route(PlacedQuestion::PATH, post(respond::<PlacedQuestion>))
+        .route(SnapshotQuestionMessage::PATH, post(respond::<SnapshotQuestionMessage>))
+        .route(DocumentsQuestion::PATH, post(respond::<DocumentsQuestion>))
+}
 
 /// Outcome of the routing of a request.
 pub(crate) enum RoutingOutcome {
@@ -140,23 +152,27 @@ impl NodeTransport for HttpTransport {
     }
 
     fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage> {
-        Box::pin(async move { group_sizes::ask(&self.0, &node, question).await })
+        let question = SizesQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.page() })
     }
 
     fn erasures(&self, node: RemoteNode, question: ErasureQuestion) -> NodeAnswer<'_, Vec<GroupErasure>> {
-        Box::pin(async move { erasures::ask(&self.0, &node, question).await })
+        let question = ErasureQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.erasures() })
     }
 
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer> {
-        Box::pin(async move { indexes::ask(&self.0, &node, question).await })
+        let question = IndexQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.answer() })
     }
 
     fn placed_indexes(&self, node: RemoteNode, question: PlacedQuestion) -> NodeAnswer<'_, PlacedAnswer> {
-        Box::pin(async move { placed::ask(&self.0, &node, question).await })
+        Box::pin(async move { question::ask(&self.0, &node, &question).await })
     }
 
     fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer> {
-        Box::pin(async move { snapshots::ask(&self.0, &node, question).await })
+        let question = SnapshotQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.answer() })
     }
 
     fn documents(&self, node: RemoteNode, question: DocumentsQuestion) -> NodeAnswer<'_, DocumentsAnswer> {
