@@ -26,7 +26,7 @@ CARGO = os.environ.get("CARGO", "cargo")
 # Crates whose executables run longest, in this order.
 SLOW = ["millrace-store", "millrace-server", "millrace-sim", "millrace-content", "millrace-gateway"]
 # Time after which an executable hangs, in seconds.
-PATIENCE_S = 900
+EXECUTABLE_TIMEOUT_S = 900
 # Directory of the crate, name of the target, path of the executable.
 TestExecutable: TypeAlias = tuple[Path, str, str]
 
@@ -68,12 +68,12 @@ def run(test: TestExecutable) -> bool:
     )
     running.add(process)
     try:
-        output, _ = process.communicate(timeout=PATIENCE_S)
+        output, _ = process.communicate(timeout=EXECUTABLE_TIMEOUT_S)
         passed = process.returncode == 0
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        passed, output = False, f"{output}\nno end after {PATIENCE_S} s"
+        passed, output = False, f"{output}\nno end after {EXECUTABLE_TIMEOUT_S} s"
     running.discard(process)
     seconds = time.monotonic() - began
     shown = "" if passed else f"\n{output.strip()}"

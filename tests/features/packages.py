@@ -10,7 +10,7 @@ from typing import Any
 from node import Node
 
 # Timeout of queries: a debug build beside other tests does not always answer within the usual half second.
-PATIENCE = "60s"
+QUERY_TIMEOUT = "60s"
 
 SERVICES = """<services version="1.0">
 <container id="default" version="1.0"><search/><document-api/></container>
@@ -55,7 +55,7 @@ def deploy(node: Node, files: dict[str, str], headers: dict[str, str] | None = N
 def query_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters of a query of the group `me`; names with a dot are written with two underscores."""
     given = {name.replace("__", "."): value for name, value in parameters.items()}
-    return {"streaming.groupname": "me", "timeout": PATIENCE} | given
+    return {"streaming.groupname": "me", "timeout": QUERY_TIMEOUT} | given
 
 
 def search(node: Node, **parameters: Any) -> dict[str, Any]:

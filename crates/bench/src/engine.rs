@@ -22,7 +22,7 @@ use crate::application::{self, TYPE};
 use crate::measure::TimeSamples;
 
 /// Timeout that no query of a benchmark reaches.
-const PATIENCE: Duration = Duration::from_secs(60);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A store, and the means to search it.
 pub(crate) struct SearchEngine {
@@ -154,7 +154,7 @@ impl SearchEngine {
 
     /// Deadline of a benchmark's query, which is never reached.
     pub fn deadline() -> SearchDeadline {
-        SearchDeadline::at(Instant::now() + PATIENCE)
+        SearchDeadline::at(Instant::now() + QUERY_TIMEOUT)
     }
 
     /// Value columns of a field in one group, chunk by chunk, as the store has them in memory.

@@ -21,7 +21,7 @@ use crate::puts::{BATCH, GROUPS};
 use crate::random::BenchRandom;
 
 /// Maximum time for copies to be made.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3_600);
+pub(crate) const PLACEMENT_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// Maximum time for a change of the cluster to take effect.
 const CHANGED: Duration = Duration::from_secs(120);
 /// Timeout of one request to a config port: the leader answers some of them.
@@ -176,7 +176,7 @@ impl PlacedIndexBench {
     /// Declares the indexes, and waits until each is ready.
     pub fn declare_indexes(&self) -> Result<(), Error> {
         self.cluster.deploy(&self.layout.files(true))?;
-        self.until(PATIENCE, "build all indexes", |cluster| {
+        self.until(PLACEMENT_TIMEOUT, "build all indexes", |cluster| {
             let Some(all) = cluster.config("/index/v1/") else { return false };
             let indexes = all["indexes"].as_array().map_or(&[][..], Vec::as_slice);
             let is_ready = |index: &Value| index["placed"] == true && index["state"] == "ready";
@@ -187,7 +187,7 @@ impl PlacedIndexBench {
 
     /// Waits until each index has one copy, and nothing is being made, moved or removed.
     pub fn until_settled(&self) -> Result<(), Error> {
-        self.until(PATIENCE, "have all copies of indexes in their places", |cluster| {
+        self.until(PLACEMENT_TIMEOUT, "have all copies of indexes in their places", |cluster| {
             let is_balanced = cluster.rebalance().is_some_and(|value| is_balanced(&value));
             let copies = (0..cluster.layout.nodes()).map(|node| cluster.gauge(node, "copies"));
             is_balanced && copies.sum::<Option<u64>>() == Some(cluster.layout.indexes)

@@ -28,7 +28,7 @@ const IDENTITY_VARIABLES: [&str; 2] = ["MILLRACE_CLIENT_CERTIFICATE", "MILLRACE_
 const IDS: HeaderName = HeaderName::from_static("millrace-ids");
 
 /// Default timeout of a response.
-const PATIENCE: Duration = Duration::from_secs(200);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(200);
 
 /// Client of one port of a node. Clones share their connections.
 #[derive(Clone)]
@@ -237,7 +237,12 @@ impl NodeClient {
             .http2_initial_stream_window_size(1 << 20)
             .http2_initial_connection_window_size(16 << 20);
         let base = with_scheme.trim_end_matches('/').to_owned();
-        Ok(NodeClient { base, patience: PATIENCE, authorization: None, http: builder.build(connector) })
+        Ok(NodeClient {
+            base,
+            patience: RESPONSE_TIMEOUT,
+            authorization: None,
+            http: builder.build(connector),
+        })
     }
 
     /// Sends the token of the environment, if there is one.

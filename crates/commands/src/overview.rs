@@ -13,7 +13,7 @@ use crate::commands::index::PlacedOverview;
 use crate::error::Error;
 
 /// Timeout of one node's figures.
-const PATIENCE: Duration = Duration::from_secs(3);
+const FIGURES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Nodes of a cluster and their states.
 pub struct ClusterOverview {
@@ -258,7 +258,7 @@ impl NodeView {
     pub async fn figures(&self) -> Result<NodeFigures, FiguresFault> {
         let url = self.url.as_deref().ok_or(FiguresFault::NoAddress)?;
         let client = NodeClient::new(url, HttpProtocol::Http1)?;
-        let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
+        let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(FIGURES_TIMEOUT);
         let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
         let wrong = |source| FiguresFault::Answer { url: url.to_owned(), source };
         let figures: NodeFigures = serde_json::from_slice(&answer?.body).map_err(wrong)?;

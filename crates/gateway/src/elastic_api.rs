@@ -47,10 +47,10 @@ use crate::{GatewayState, access_log, http};
 const BELOW: &str = "/elastic";
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Range of the time limits that writes may name.
-const PATIENCE_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
+const TIMEOUT_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
 
 /// Time between looks for partitions of data streams that are to be dropped.
 const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -296,9 +296,9 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
         // The node may own the documents by now, and read the catalog for their health.
         return Ok(written(blocking(move || service.answer(&shown)).await?));
     }
-    let [shortest, longest] = PATIENCE_RANGE;
+    let [shortest, longest] = TIMEOUT_RANGE;
     let named = ElasticService::time_limit(shown).map(|named| named.clamp(shortest, longest));
-    let deadline = Instant::now() + named.unwrap_or(PATIENCE);
+    let deadline = Instant::now() + named.unwrap_or(DEFAULT_TIMEOUT);
     let hop = forwarding::hop_of(request.headers())?;
     let mut request = ForwardedRequest::of(&api.node, request, api.bounds(shown)).await?;
     attach_caller(&mut request.headers, &caller);

@@ -97,7 +97,7 @@ impl ClusterSettings {
 }
 
 /// Maximum time for coordination to answer at the start.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COORDINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause before the next attempt, after a package could not be fetched or activated.
 const RETRY: Duration = Duration::from_secs(2);
@@ -200,7 +200,7 @@ impl ClusterNode {
     ) -> Result<(), Error> {
         // The first state from coordination is complete.
         let mut snapshots = self.membership.snapshots();
-        let known = tokio::time::timeout(PATIENCE, snapshots.changed()).await;
+        let known = tokio::time::timeout(COORDINATION_TIMEOUT, snapshots.changed()).await;
         if known.is_err() {
             let reason = "coordination does not answer; is etcd running at the address that was given?";
             return Err(Error::Cluster(reason.to_owned()));

@@ -18,7 +18,7 @@ use crate::reindexing::body;
 use crate::world::SimWorld;
 
 /// Time after which a client gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) const CLIENT_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl SimWorld {
     /// Sends a client's request to a node.
@@ -78,7 +78,7 @@ impl SimWorld {
         };
         let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
         let node = self.nodes.get_mut(&key)?;
-        let deadline = node.now(self.now).monotonic + PATIENCE;
+        let deadline = node.now(self.now).monotonic + CLIENT_TIMEOUT;
         let ticket = RequestTicket(node.name());
         let type_removed = match &unfinished {
             None => node.package.dropped.removed_at(intent.id().document_type()).unwrap_or_default(),

@@ -14,7 +14,7 @@ use millrace_replication::distributor::{
 };
 
 use crate::Sabotage;
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 use crate::history::{ClientIntent, ClientOutcome, ExaminedDocument, OperationId};
 use crate::node::{RunningOperation, SimNode};
 use crate::world::{SimEvent, SimWorld};
@@ -136,7 +136,7 @@ impl SimWorld {
         };
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let ticket = RequestTicket(node.name());
-        let deadline = node.now(now).monotonic + PATIENCE;
+        let deadline = node.now(now).monotonic + CLIENT_TIMEOUT;
         let running = RunningOperation {
             operation: drop.operation,
             floor: Timestamp::default(),

@@ -7,7 +7,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 
 /// Identifies an operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -311,7 +311,7 @@ impl ClientHistory {
             // Later operations, and those that are executed much later, may have lower timestamps, if all
             // nodes that know of the drop are away, and the clocks of the others are behind.
             let last = self.last_before[dropper];
-            let late = self.acknowledged_at[dropper] + PATIENCE;
+            let late = self.acknowledged_at[dropper] + CLIENT_TIMEOUT;
             for (writer, written) in self.operations.range(..=last) {
                 let ClientOutcome::Acknowledged(timestamp) = written.outcome else { continue };
                 if self.acknowledged_at[writer] > late {

@@ -12,7 +12,7 @@ use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId};
 
 use crate::Sabotage;
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 use crate::history::{ClientIntent, ClientOutcome, OperationId};
 use crate::message::SimMessage;
 use crate::network::SimAddress;
@@ -25,7 +25,7 @@ const EVENTS_MAX: usize = 12;
 /// Time after which a closed partition is dropped.
 const RETENTION: Duration = Duration::from_secs(15);
 /// Time after which an answer is not waited for any more: the node has ended.
-const GIVES_UP: Duration = PATIENCE.saturating_add(Duration::from_secs(4));
+const GIVES_UP: Duration = CLIENT_TIMEOUT.saturating_add(Duration::from_secs(4));
 /// Group of the first partition; other clients have lower ones.
 const FIRST_GROUP: u64 = 1_000;
 

@@ -21,7 +21,7 @@ use millrace_replication::distributor::{
     RequestTicket,
 };
 
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 use crate::deployments::SimPackage;
 use crate::history::{ClientIntent, OperationId, RewrittenVersion};
 use crate::message::SimMessage;
@@ -443,7 +443,7 @@ impl SimWorld {
         let holders = holders.map(|node| node.key).collect();
         let now = self.now;
         let node = self.nodes.get_mut(&key).expect("the node walks");
-        let deadline = node.now(now).monotonic + PATIENCE;
+        let deadline = node.now(now).monotonic + CLIENT_TIMEOUT;
         let ticket = RequestTicket(node.name());
         let type_removed = node.package.dropped.removed_at(id.document_type()).unwrap_or_default();
         let running = RunningOperation { operation, floor, type_removed, holders, hops: 0, part: None };

@@ -16,7 +16,7 @@ use super::moving::plain_speed;
 use super::{Benchmark, Settings};
 use crate::cluster::NO_ETCD;
 use crate::limit::drop_page_cache;
-use crate::placed::{PATIENCE, PlacedIndexBench, PlacedLayout};
+use crate::placed::{PLACEMENT_TIMEOUT, PlacedIndexBench, PlacedLayout};
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
 pub(super) const BENCH: Benchmark = Benchmark {
@@ -145,8 +145,8 @@ impl CopyRounds {
 fn until(mut holds: impl FnMut() -> bool) -> Result<(), Error> {
     let began = Instant::now();
     while !holds() {
-        if began.elapsed() > PATIENCE {
-            let seconds = PATIENCE.as_secs();
+        if began.elapsed() > PLACEMENT_TIMEOUT {
+            let seconds = PLACEMENT_TIMEOUT.as_secs();
             return Err(Error::Failed(format!("the copy did not move within {seconds} seconds")));
         }
         std::thread::sleep(TICK);

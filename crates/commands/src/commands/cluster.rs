@@ -16,7 +16,7 @@ use crate::overview::ClusterOverview;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Timeout of one read.
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sets the wanted state of a node. The exit status is 1 if the cluster does not follow.
 pub async fn node(
@@ -99,7 +99,7 @@ pub async fn cluster(
             output.print(|| overview.text(), &overview.value());
             Ok(ExitCode::SUCCESS)
         }
-        ClusterCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments, output).await,
+        ClusterCommand::Wait(arguments) => wait(&client.patient(READ_TIMEOUT), arguments, output).await,
     }
 }
 

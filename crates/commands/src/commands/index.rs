@@ -16,11 +16,11 @@ use crate::cli::{IndexCommand, NamedIndex, NodeArguments, WaitIndexes};
 use crate::error::Error;
 use crate::output::CommandOutput;
 
-/// Pause between two looks.
+/// Pause between two reads.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Timeout of one look.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of one read.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Width of a progress bar.
 const BAR: usize = 12;
@@ -47,7 +47,7 @@ pub async fn run(
         IndexCommand::Build(named) => ask(&client, named, "build", output).await,
         IndexCommand::Rebuild(named) => ask(&client, named, "rebuild", output).await,
         IndexCommand::Verify(named) => verify(&client.patient(named.timeout), named, output).await,
-        IndexCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments, output).await,
+        IndexCommand::Wait(arguments) => wait(&client.patient(READ_TIMEOUT), arguments, output).await,
         IndexCommand::Plan(arguments) => {
             placed::plan(&client.patient(arguments.patience.timeout), arguments.method.as_deref(), output)
                 .await

@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 const SESSIONS_MAX: usize = 16;
 
 /// Maximum time that a deployment waits until the previous one has released its package from memory.
-const TURN_PATIENCE: Duration = Duration::from_secs(60);
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The open sessions.
 pub(crate) struct UploadSessions {
@@ -112,7 +112,7 @@ impl UploadSessions {
     /// # Errors
     /// [`Error::NoRoom`] after a minute.
     pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
-        match tokio::time::timeout(TURN_PATIENCE, self.turn.acquire()).await {
+        match tokio::time::timeout(TURN_TIMEOUT, self.turn.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
             // The semaphore is never closed.
             _ => Err(Error::NoRoom { setting: "the memory for packages, one at a time", retry_after_s: 10 }),

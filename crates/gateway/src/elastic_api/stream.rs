@@ -40,7 +40,7 @@ const IDLE_BYTES: usize = 256 << 10;
 
 /// Time for which a stream waits for more room. Streams take at most half of all room for bodies, so it comes
 /// free as other requests end.
-const ROOM_PATIENCE: Duration = Duration::from_secs(60);
+const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers a stream of operations.
 ///
@@ -196,7 +196,7 @@ impl OperationStream {
     /// # Errors
     /// There was none for a minute.
     async fn reserve(&mut self, read: usize) -> Result<(), Error> {
-        let (needed, until) = (room_for(self.splitter.bytes() + read), Instant::now() + ROOM_PATIENCE);
+        let (needed, until) = (room_for(self.splitter.bytes() + read), Instant::now() + ROOM_TIMEOUT);
         loop {
             match self.room.grow_to(needed).await {
                 Err(Error::NoRoom { .. }) if Instant::now() < until => {}

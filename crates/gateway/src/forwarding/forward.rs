@@ -26,7 +26,7 @@ use millrace_node::cluster::{ForwardKind, RemoteNode};
 const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
 
 /// Maximum time until a node accepts a connection.
-pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request that can be sent, several times if necessary.
 #[derive(Clone)]
@@ -133,7 +133,7 @@ impl NodeForwarder {
             None => {
                 let mut connector = HttpConnector::new();
                 connector.set_nodelay(true);
-                connector.set_connect_timeout(Some(CONNECT_PATIENCE));
+                connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
                 ForwardWay::Plain(builder.build(connector))
             }
         };

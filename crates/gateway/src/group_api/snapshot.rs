@@ -38,7 +38,7 @@ const PAGE_BYTES: usize = 4 << 20;
 
 /// Time for which a page waits for room. Answers that are not read give theirs back before, with the default
 /// of `connection-idle-s`.
-const PAGE_PATIENCE: Duration = Duration::from_secs(600);
+const PAGE_ROOM_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Existing documents of the group.
 #[derive(Default)]
@@ -250,7 +250,7 @@ impl SnapshotFeed {
                     FeedSubject::Moment(moment) => SnapshotQuestion::Moment(moment, after),
                 };
                 // Before the page is in memory.
-                let room = self.node.budget().page(PAGE_BYTES, Instant::now() + PAGE_PATIENCE).await;
+                let room = self.node.budget().page(PAGE_BYTES, Instant::now() + PAGE_ROOM_TIMEOUT).await;
                 let Some(room) = room else {
                     return Err(FeedEnd::Failed("no room for a page; raise --answers-bytes-max".to_owned()));
                 };

@@ -36,7 +36,7 @@ const SMALL_BYTES_MAX: usize = 64 << 10;
 const SMALL_PART: usize = 32;
 
 /// Maximum time that a package waits for room.
-const PACKAGE_PATIENCE: Duration = Duration::from_secs(60);
+const PACKAGE_ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Fraction of the memory for work, as a divisor, that stays free for small requests: the largest take the
 /// rest.
@@ -241,7 +241,7 @@ impl RequestBudget {
     /// # Errors
     /// [`Error::NoRoom`] if there was none for a minute.
     pub(crate) async fn package(self: &Arc<Self>, bytes: usize) -> Result<BudgetReservation, Error> {
-        let until = Instant::now() + PACKAGE_PATIENCE;
+        let until = Instant::now() + PACKAGE_ROOM_TIMEOUT;
         let mut share = self.share();
         let half = bytes.min(self.bodies.capacity / 2);
         self.bodies.take_by(half, until).await?;

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 const DISCARDED_BYTES_MAX: u64 = 16 << 10;
 
 /// Time for which the rest of a small body is awaited before a refusal over HTTP/2.
-const REST_PATIENCE: Duration = Duration::from_millis(500);
+const REST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Knowledge about the body of a request when its response begins.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl BodyReception {
         let Some(mut body) = self.rest.as_ref().and_then(|rest| rest.lock().take()) else { return };
         let received = async { while let Some(Ok(_)) = body.frame().await {} };
         // The refusal is sent in any case.
-        let _ = tokio::time::timeout(REST_PATIENCE, received).await;
+        let _ = tokio::time::timeout(REST_TIMEOUT, received).await;
     }
 }
 

@@ -25,7 +25,7 @@ const BUILT_IN: &[&str] = &["default", "vespa", "native"];
 /// Header with the API key of the service.
 const KEY_HEADER: &str = "X-LLM-API-KEY";
 /// Minimum timeout until the begin of an answer; the query's timeout applies if it is longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT_MIN: Duration = Duration::from_secs(60);
 /// Query of a request that searches nothing, so that its other parameters are read like all others.
 const NOTHING: &str = "select * from sources * where false";
 /// Parameters that define a search.
@@ -107,7 +107,7 @@ impl PromptRequest {
             inference: self.inference.clone(),
             streams: self.asking.streams,
             secret: self.secret.clone(),
-            patience: PATIENCE.max(query.timeout),
+            patience: ANSWER_TIMEOUT_MIN.max(query.timeout),
         };
         let pieces = self.language.model().ask(asked).map_err(Error::Language)?;
         let source = self.language.config().id.clone();

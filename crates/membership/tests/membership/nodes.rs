@@ -12,7 +12,7 @@ use millrace_membership::{
 };
 use tokio::time::timeout;
 
-use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees, shown};
+use crate::support::{MemberCluster, STEP_TIMEOUT, configuration, reaches, sees, shown};
 
 /// Joins a node that, when it leads, has absent nodes under maintenance for this time.
 async fn join_with(cluster: &MemberCluster, name: &str, transition: Duration) -> ClusterMembership {
@@ -247,7 +247,7 @@ async fn another_state_is_confirmed_at_once() {
         let version = reaches(&a, expected).await.version();
         let mut confirmations = a.confirmations();
         let it = |confirmation: &Option<ConfirmedState>| confirmation.is_some_and(|it| it.version == version);
-        let _ = timeout(PATIENCE, confirmations.wait_for(it)).await.expect("it is confirmed");
+        let _ = timeout(STEP_TIMEOUT, confirmations.wait_for(it)).await.expect("it is confirmed");
     }
 }
 

@@ -9,7 +9,7 @@ use millrace_coordination::{Coordination, EtcdCoordination, KeyOperation};
 use millrace_membership::{ClusterMembership, NodeRole, PackagePublication, Settings};
 
 use crate::etcd_process::EtcdProcess;
-use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees, shown};
+use crate::support::{MemberCluster, STEP_TIMEOUT, configuration, reaches, sees, shown};
 
 /// Waits until a node's newest state is confirmed once more.
 async fn confirmed(node: &ClusterMembership) {
@@ -214,7 +214,7 @@ async fn of_two_states_of_one_number_none_stays() {
                 .as_ref()
                 .is_some_and(|state| state.version() > before.version() && shown(state) == "a:up b:up")
         };
-        let reached = tokio::time::timeout(PATIENCE, states.wait_for(newer)).await;
+        let reached = tokio::time::timeout(STEP_TIMEOUT, states.wait_for(newer)).await;
         reached.expect("it goes by a newer one").expect("the node is there");
         confirmed(node).await;
     }
@@ -247,7 +247,7 @@ async fn whoever_knows_a_newer_state_brings_it_back() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, now).await.expect("it is brought back");
+    tokio::time::timeout(STEP_TIMEOUT, now).await.expect("it is brought back");
     confirmed(&a).await;
 }
 

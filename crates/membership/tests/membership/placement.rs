@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees};
+use crate::support::{MemberCluster, STEP_TIMEOUT, configuration, reaches, sees};
 
 /// Time limit of requests that are answered.
 const LONG: Duration = Duration::from_secs(60);
@@ -82,7 +82,7 @@ async fn placed(node: &ClusterMembership, expected: &[(u16, usize)]) -> Arc<Plac
                 && table.all_copies().all(|(_, copy)| copy.is_ready())
         })
     };
-    let reached = match timeout(PATIENCE, tables.wait_for(is_placed)).await {
+    let reached = match timeout(STEP_TIMEOUT, tables.wait_for(is_placed)).await {
         Ok(table) => table.expect("the node is there").clone(),
         Err(_) => None,
     };
@@ -265,7 +265,8 @@ async fn a_table_that_coordination_forgets_comes_back_under_a_higher_version() {
     let newer = |table: &Option<Arc<PlacementTable>>| {
         table.as_ref().is_some_and(|table| table.version() > before.version())
     };
-    let after = timeout(PATIENCE, tables.wait_for(newer)).await.expect("in time").expect("the node is there");
+    let after =
+        timeout(STEP_TIMEOUT, tables.wait_for(newer)).await.expect("in time").expect("the node is there");
     assert_eq!(copies(after.as_deref().expect("a table")), copies(&before), "no copy is made again");
 }
 

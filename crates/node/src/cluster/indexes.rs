@@ -9,13 +9,13 @@ use crate::indexes::{IndexDifferences, IndexState, IndexStatus};
 use crate::{Error, Node};
 
 /// Time for the states of the indexes of a node.
-const STATES_PATIENCE: Duration = Duration::from_secs(5);
+const STATES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for the beginning of a build.
-const BUILD_PATIENCE: Duration = Duration::from_secs(60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for a comparison of an index with the documents of a node.
-const VERIFY_PATIENCE: Duration = Duration::from_secs(3600);
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Action on the indexes of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,9 +80,9 @@ pub enum IndexAnswer {
 impl IndexQuestion {
     fn patience(&self) -> Duration {
         match self {
-            IndexQuestion::States => STATES_PATIENCE,
-            IndexQuestion::Build(_) | IndexQuestion::Rebuild(_) => BUILD_PATIENCE,
-            IndexQuestion::Verify(_) => VERIFY_PATIENCE,
+            IndexQuestion::States => STATES_TIMEOUT,
+            IndexQuestion::Build(_) | IndexQuestion::Rebuild(_) => BUILD_TIMEOUT,
+            IndexQuestion::Verify(_) => VERIFY_TIMEOUT,
         }
     }
 }

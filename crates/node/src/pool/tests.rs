@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// A time that no test needs.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit, longer than any step here takes.
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -26,12 +26,12 @@ fn group(name: &str) -> WorkFlow {
     WorkFlow::of_group(&DocumentGroup::Name(name.to_owned()))
 }
 
-/// Pauses again and again until the flag is set; false if that takes longer than [`PATIENCE`].
+/// Pauses again and again until the flag is set; false if that takes longer than [`STEP_TIMEOUT`].
 fn pausing_until(flag: &AtomicBool) -> bool {
     let began = Instant::now();
     while !flag.load(Ordering::SeqCst) {
         pause(Instant::now());
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > STEP_TIMEOUT {
             return false;
         }
     }
@@ -132,7 +132,7 @@ fn work_that_waits_for_another_node_lends_its_place() {
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut first).await.is_err());
         for number in 0..3 {
             let other = pool.run_in(group("b"), move || number);
-            let other = tokio::time::timeout(PATIENCE, other).await;
+            let other = tokio::time::timeout(STEP_TIMEOUT, other).await;
             assert_eq!(other.expect("the place is lent").expect("there is room"), number);
         }
         release.send(()).expect("the first job waits for this");
@@ -259,7 +259,7 @@ fn single_documents_have_a_place_beside_work_that_never_gives_way() {
             stuck.push(job);
         }
         let get = WorkFlow::short_of(&DocumentGroup::Name("b".to_owned()));
-        let answered = tokio::time::timeout(PATIENCE, pool.run_in(get, || 7)).await;
+        let answered = tokio::time::timeout(STEP_TIMEOUT, pool.run_in(get, || 7)).await;
         assert_eq!(answered.expect("it does not wait for queries").expect("it runs"), 7);
         for _ in 0..2 {
             release.send(()).expect("the jobs wait for this");
@@ -289,7 +289,7 @@ fn work_that_sleeps_is_bounded_and_all_of_it_ends() {
         }
         let began = Instant::now();
         while begun.load(Ordering::SeqCst) < ASLEEP_MAX + 1 {
-            assert!(began.elapsed() < PATIENCE, "work does not give way");
+            assert!(began.elapsed() < STEP_TIMEOUT, "work does not give way");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tokio::time::sleep(4 * QUANTUM).await;

@@ -17,7 +17,7 @@ use crate::node::SimNode;
 use crate::world::SimWorld;
 
 /// Time that a query waits for a copy.
-const INDEX_PATIENCE: Duration = Duration::from_secs(5);
+const INDEX_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Question of a node to the owners of the documents of a copy.
 pub(crate) struct FreshnessQuestion {
@@ -132,7 +132,7 @@ impl SimWorld {
         let questions: Vec<u64> = node.indexes.questions.keys().copied().collect();
         questions.into_iter().for_each(|question| self.compare_copy(key, question));
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.indexes.questions.retain(|_, open| now < open.began + INDEX_PATIENCE);
+            node.indexes.questions.retain(|_, open| now < open.began + INDEX_QUERY_TIMEOUT);
         }
     }
 
@@ -154,7 +154,7 @@ impl SimWorld {
         let positions = open.positions.values();
         let incomplete: BTreeSet<BucketId> =
             positions.flat_map(|position| &position.incomplete).copied().collect();
-        let is_late = now + Duration::from_secs(1) >= open.began + INDEX_PATIENCE;
+        let is_late = now + Duration::from_secs(1) >= open.began + INDEX_QUERY_TIMEOUT;
         match node.indexes.follower.freshness(number, version, &open.positions) {
             CopyFreshness::Fresh => self.check_copy(key, &open, &BTreeSet::new()),
             CopyFreshness::Missing(missing) if is_late || missing.is_subset(&incomplete) => {

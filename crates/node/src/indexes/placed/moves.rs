@@ -20,7 +20,7 @@ use super::service::PlacedService;
 use crate::Error;
 
 /// Time without a parcel after which an import is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PARCEL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pause before an import goes on after an error.
 const RETRY: Duration = Duration::from_secs(1);
@@ -214,7 +214,7 @@ impl PlacedService {
             if received > last_progress.1 {
                 last_progress = (Instant::now(), received);
             }
-            if is_cancelled() || last_progress.0.elapsed() > PATIENCE {
+            if is_cancelled() || last_progress.0.elapsed() > PARCEL_TIMEOUT {
                 return ImportOutcome::Refused(error);
             }
             tracing::debug!(reason = error, copy = order.copy.0, "a copy of an index is asked for again");
@@ -231,7 +231,7 @@ impl PlacedService {
         let again = |error: Error| AttemptError::Again(error.to_string());
         let question = PlacedQuestion::Export { slice: order.slice };
         // It is written before it is offered.
-        let offer = tokio::time::timeout(PATIENCE, self.cluster.ask(order.from, question)).await;
+        let offer = tokio::time::timeout(PARCEL_TIMEOUT, self.cluster.ask(order.from, question)).await;
         let offer = offer.map_err(|_| AttemptError::Again("no offer has come in time".to_owned()))?;
         let PlacedAnswer::Exported { export, header, marks } = offer.map_err(again)? else {
             return Err(AttemptError::Again("another node answers with something else".to_owned()));
@@ -259,7 +259,7 @@ impl PlacedService {
             let question = PlacedQuestion::Parcel { export, run, offset };
             // The other node paces what it sends.
             let answer = self.cluster.ask(order.from, question);
-            self.runtime.spawn(tokio::time::timeout(PATIENCE, answer))
+            self.runtime.spawn(tokio::time::timeout(PARCEL_TIMEOUT, answer))
         };
         let mut ahead = ParcelsAhead::default();
         while let Some(place) = import.next() {

@@ -35,8 +35,8 @@ const FIRST: usize = 4096;
 /// Share of the documents above which streaming is cheaper than the index.
 const STREAMED_SHARE: u64 = 5;
 
-/// Time for a copy that is not to be fresh.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of requests to a copy that need not be fresh.
+const COPY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Indexes whose numbers of entries for a query are compared, the entries that are counted, and the time for
 /// that.
@@ -348,7 +348,7 @@ impl PlacedService {
         limit: usize,
         patience: Option<Duration>,
     ) -> Result<ScannedSlices, Error> {
-        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
+        let deadline = Instant::now() + patience.unwrap_or(COPY_TIMEOUT);
         let mut page = FIRST.min(limit);
         loop {
             let scan = SlicesScan { ranges: &index.ranges, page, most: limit, count: false };
@@ -391,7 +391,7 @@ impl PlacedService {
         limit: usize,
         patience: Option<Duration>,
     ) -> Result<Option<FirstEntries>, Error> {
-        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
+        let deadline = Instant::now() + patience.unwrap_or(COPY_TIMEOUT);
         let all =
             SlicesScan { ranges: &index.ranges, page: limit.saturating_add(1), most: limit, count: true };
         if !self.scan_pages(index, within, &all, patience, deadline).await?.is_over {

@@ -42,10 +42,10 @@ const READ_TIME: Duration = Duration::from_secs(1);
 
 /// Time after which a question that waited for its turn is put off as a whole: the copies that it is for are
 /// about to ask again, and would not take its pages.
-const TURN_PATIENCE: Duration = Duration::from_secs(3);
+const TURN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time in which a batch is to be taken in.
-const BATCH_PATIENCE: Duration = Duration::from_secs(30);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause after a batch that was not taken in.
 const RETRY: Duration = Duration::from_millis(500);
@@ -288,7 +288,7 @@ impl PlacedSource {
     fn read_some(&self, follower: NodeKey, reads: &[KeyedRead], waited: Duration) -> u64 {
         let (began, mut bytes) = (Instant::now(), 0);
         for (at, read) in reads.iter().enumerate() {
-            if waited >= TURN_PATIENCE || bytes >= READ_BYTES || began.elapsed() >= READ_TIME {
+            if waited >= TURN_TIMEOUT || bytes >= READ_BYTES || began.elapsed() >= READ_TIME {
                 let mut inner = self.inner.lock();
                 reads[at..].iter().for_each(|other| inner.feed.put_off_read(follower, &other.read));
                 drop(inner);
@@ -418,7 +418,7 @@ impl PlacedSource {
                         Ok(batch) => {
                             let question = PlacedQuestion::Batch { owner: cluster.own(), batch };
                             let asked = cluster.ask(follower, question);
-                            tokio::time::timeout(BATCH_PATIENCE, asked).await
+                            tokio::time::timeout(BATCH_TIMEOUT, asked).await
                         }
                         Err(error) => Ok(Err(Error::Internal(error.to_string()))),
                     };

@@ -60,7 +60,7 @@ const BITS: u8 = 4;
 const DOCUMENT_NODES: u16 = 3;
 
 /// Time after which a test has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) fn application() -> Application {
     application_of(SERVICES)
@@ -312,7 +312,11 @@ impl PlacedTestCluster {
             {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "not settled: {}", String::from_utf8_lossy(&table.to_json()));
+            assert!(
+                began.elapsed() < STEP_TIMEOUT,
+                "not settled: {}",
+                String::from_utf8_lossy(&table.to_json())
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -449,7 +453,7 @@ fn whole_scan(slice: SliceId, copy: &PlacedCopy, patience_ms: Option<u64>) -> Co
 async fn wait(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {
-        assert!(began.elapsed() < PATIENCE, "it does not come: {what}");
+        assert!(began.elapsed() < STEP_TIMEOUT, "it does not come: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -17,8 +17,8 @@ use millrace_store::ViewScope;
 use super::super::narrowing::{ScannedSlices, UsableIndex};
 use super::super::service::PlacedService;
 use super::{
-    DOCUMENT_NODES, PATIENCE, PlacedTestCluster, TestNode, a_copy, defined, entries, run, settled, state, up,
-    wait, whole_scan, written,
+    DOCUMENT_NODES, PlacedTestCluster, STEP_TIMEOUT, TestNode, a_copy, defined, entries, run, settled, state,
+    up, wait, whole_scan, written,
 };
 use crate::pool::{WorkFlow, WorkPool};
 
@@ -156,7 +156,7 @@ fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
         let (begun, begins) = mpsc::channel();
         let query = move || {
             begun.send(()).expect("the test waits for it");
-            service.wait_for_slices(&index, &[BucketId::ROOT], 10_000, Some(PATIENCE))
+            service.wait_for_slices(&index, &[BucketId::ROOT], 10_000, Some(STEP_TIMEOUT))
         };
         let querying = Arc::clone(&pool);
         let query =
