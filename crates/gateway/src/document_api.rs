@@ -218,8 +218,8 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         return options();
     }
     let mut call = DocumentCall::new(node, request.uri().path());
-    let most = call.node.settings().limits.parameters_max;
-    match RequestParameters::parse(request.uri().query().unwrap_or(""), most) {
+    let parameters_max = call.node.settings().limits.parameters_max;
+    match RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max) {
         Ok(parameters) => call.parameters = parameters,
         Err(error) => return render(&call, None, &error),
     }

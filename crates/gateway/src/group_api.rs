@@ -169,8 +169,8 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
 
 async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Response, Error> {
     let caller = caller_of(&request)?;
-    let most = node.settings().limits.parameters_max;
-    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     let path = request.uri().path().to_owned();
     let target = GroupTarget::parse(&path).ok_or_else(|| {
         Error::NotFound(format!(
@@ -324,8 +324,8 @@ async fn restore(
     mut request: Request,
 ) -> Result<Response, Error> {
     // Only what says what the rows of a table are: a feed has parameters that a restoration has not.
-    let most = node.settings().limits.parameters_max;
-    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     let table = feed::TABLE_PARAMETERS.into_iter().filter_map(|name| Some((name, parameters.get(name)?)));
     let uri: Result<Uri, _> = format!("/feed/v1?{}", form_encode(table)).parse();
     *request.uri_mut() = uri.map_err(|error| Error::Internal(error.to_string()))?;

@@ -173,10 +173,10 @@ impl Query {
 /// Checks the size of the text of a query that is split into words.
 fn check_text(root: &QueryItem, recall: Option<&str>, limits: &QueryLimits) -> Result<(), Error> {
     let text_bytes = text_bytes(root) + recall.map_or(0, str::len);
-    let most = limits.text_bytes_max;
-    if text_bytes > most {
+    let text_bytes_max = limits.text_bytes_max;
+    if text_bytes > text_bytes_max {
         let reason = format!(
-            "the query has {text_bytes} bytes of text to search for, and at most {most} can be; search for fewer words"
+            "the query has {text_bytes} bytes of text to search for, and at most {text_bytes_max} can be; search for fewer words"
         );
         return Err(parameter("query", reason));
     }
@@ -265,17 +265,17 @@ impl<'a> ParameterReader<'a> {
         // An estimate is the number of hits, which is always exact.
         let hits = if self.truth("hitcountestimate", false)? { 0 } else { hits };
         let offset = offset_in_text.or(self.whole("offset")?).unwrap_or(0);
-        let most = self.limits.max_hits;
-        if hits > most {
+        let max_hits = self.limits.max_hits;
+        if hits > max_hits {
             let reason = format!(
-                "{hits} hits requested, configured limit: {most}; ask for fewer, or set maxHits in the query profile"
+                "{hits} hits requested, configured limit: {max_hits}; ask for fewer, or set maxHits in the query profile"
             );
             return Err(parameter(name_of(hits_in_text.is_some(), "hits"), reason));
         }
-        let most = self.limits.max_offset;
-        if offset > most {
+        let max_offset = self.limits.max_offset;
+        if offset > max_offset {
             let reason = format!(
-                "Offset of {offset} requested, configured limit: {most}; set maxOffset in the query profile for more"
+                "Offset of {offset} requested, configured limit: {max_offset}; set maxOffset in the query profile for more"
             );
             return Err(parameter(name_of(offset_in_text.is_some(), "offset"), reason));
         }

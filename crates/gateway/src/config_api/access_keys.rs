@@ -43,8 +43,8 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
     let id = percent_decode(path.strip_prefix(PATH).unwrap_or_default().trim_matches('/'));
     let id = id.as_ref();
     let method = request.method().as_str().to_owned();
-    let most = node.settings().limits.parameters_max;
-    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     let timeout = parameters.duration("timeout")?.unwrap_or(TIMEOUT).min(TIMEOUT_MAX);
     let deadline = Instant::now() + timeout;
     let member = member_of(node)?;

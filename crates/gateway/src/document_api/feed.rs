@@ -112,8 +112,8 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
 /// It names none that exists.
 fn columns(call: &mut DocumentCall, request: &Request) -> Result<Vec<u8>, Error> {
     caller_of(request)?.check_right(&[AccessRight::Read, AccessRight::Write])?;
-    let most = call.node.settings().limits.parameters_max;
-    call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = call.node.settings().limits.parameters_max;
+    call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     table::empty_table(call)
 }
 

@@ -40,7 +40,8 @@ pub(super) struct RequestPlace {
 
 impl RequestPlaces {
     pub(super) fn new() -> Self {
-        let of_clients = |most| SharedPlaces::new(most, |most, _| most - most / LEFT_PART);
+        let of_clients =
+            |capacity| SharedPlaces::new(capacity, |capacity, _| capacity - capacity / LEFT_PART);
         RequestPlaces {
             running: of_clients(RUNNING_MAX),
             searching: SharedPlaces::new(SEARCHES_MAX, |_, free| free),
@@ -64,7 +65,7 @@ impl RequestPlaces {
 /// Places that several owners share: clients, or groups. A free one goes to the request whose owner has the
 /// fewest, and to the first of several such. Requests of an owner that has as many as it may are passed over.
 struct SharedPlaces<K: Clone + Ord> {
-    most: usize,
+    capacity: usize,
     /// Number of places below which an owner gets another one, by the number of all and of free ones.
     below: fn(usize, usize) -> usize,
     state: Mutex<SharedPlacesState<K>>,
@@ -90,9 +91,9 @@ struct SharedPlace<K: Clone + Ord> {
 }
 
 impl<K: Clone + Ord> SharedPlaces<K> {
-    fn new(most: usize, below: fn(usize, usize) -> usize) -> Arc<Self> {
+    fn new(capacity: usize, below: fn(usize, usize) -> usize) -> Arc<Self> {
         let state = SharedPlacesState { taken: 0, owners: BTreeMap::new(), waiting: VecDeque::new() };
-        Arc::new(SharedPlaces { most, below, state: Mutex::new(state) })
+        Arc::new(SharedPlaces { capacity, below, state: Mutex::new(state) })
     }
 
     /// Waits for a place.
@@ -114,7 +115,7 @@ impl<K: Clone + Ord> SharedPlaces<K> {
     /// Gives places to requests that wait.
     fn grant_waiting(self: &Arc<Self>) {
         loop {
-            let next = self.state.lock().admit_next(self.most, self.below);
+            let next = self.state.lock().admit_next(self.capacity, self.below);
             let Some(WaitingRequest { owners, sender }) = next else { return };
             let place = SharedPlace { places: Arc::clone(self), owners };
             // A request that was given up meanwhile gives its place back.
@@ -125,16 +126,16 @@ impl<K: Clone + Ord> SharedPlaces<K> {
 
 impl<K: Clone + Ord> SharedPlacesState<K> {
     /// The request that gets a place now, which it has from here on.
-    fn admit_next(&mut self, most: usize, below: fn(usize, usize) -> usize) -> Option<WaitingRequest<K>> {
+    fn admit_next(&mut self, capacity: usize, below: fn(usize, usize) -> usize) -> Option<WaitingRequest<K>> {
         self.waiting.retain(|request| !request.sender.is_closed());
-        let free = most.saturating_sub(self.taken);
+        let free = capacity.saturating_sub(self.taken);
         if free == 0 {
             return None;
         }
-        let most_of_one = below(most, free);
+        let own_max = below(capacity, free);
         let places = |owner: &K| self.owners.get(owner).copied().unwrap_or(0);
         let own = |request: &WaitingRequest<K>| request.owners.iter().map(places).max().unwrap_or(0);
-        let waiting = self.waiting.iter().map(own).enumerate().filter(|(_, own)| *own < most_of_one);
+        let waiting = self.waiting.iter().map(own).enumerate().filter(|(_, own)| *own < own_max);
         let (at, _) = waiting.min_by_key(|(_, own)| *own)?;
         let request = self.waiting.remove(at)?;
         self.taken += 1;

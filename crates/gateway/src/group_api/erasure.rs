@@ -23,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Returns the bound of a deletion, if the request has one. One that is lower than that of the node requires
 /// the right to administer: files of other groups are rewritten for it.
 pub(super) fn requested(call: &GroupCall) -> Result<Option<Duration>, Error> {
-    let most = call.node.node().settings().erase_within;
+    let within_max = call.node.node().settings().erase_within;
     let within = match (call.parameters.flag("erase")?, call.parameters.get("within")) {
         (Some(true), None) => Duration::ZERO,
         (_, None) => return Ok(None),
@@ -35,12 +35,12 @@ pub(super) fn requested(call: &GroupCall) -> Result<Option<Duration>, Error> {
             Error::parameter("within", format!("{expected}; got '{text}'"))
         })?,
     };
-    if within > most {
-        let most = most.as_secs();
-        let reason = format!("a longer time than the node's own; send at most {most}s (--erase-within-s)");
+    if within > within_max {
+        let seconds = within_max.as_secs();
+        let reason = format!("a longer time than the node's own; send at most {seconds}s (--erase-within-s)");
         return Err(Error::parameter("within", reason));
     }
-    if within < most {
+    if within < within_max {
         call.caller.check_right(&[AccessRight::Admin])?;
     }
     Ok(Some(within))

@@ -101,14 +101,14 @@ impl AsRef<[u8]> for CountedPage {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UncountedAnswer;
 
-/// Returns the response with its share of the memory of answers, if it has `least` bytes and is in memory;
-/// 429 if there is no room for a large one. A client that does not read its answer holds this share until the
-/// answer ends early ([`super::unread`]).
-pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response, least: u64) -> Response {
+/// Returns the response with its share of the memory of answers, if it has `bytes_min` bytes and is in
+/// memory; 429 if there is no room for a large one. A client that does not read its answer holds this share
+/// until the answer ends early ([`super::unread`]).
+pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response, bytes_min: u64) -> Response {
     if response.extensions().get::<UncountedAnswer>().is_some() {
         return response;
     }
-    let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes >= least) else {
+    let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes >= bytes_min) else {
         return response;
     };
     let is_small = bytes < COUNTED_BYTES_MIN;

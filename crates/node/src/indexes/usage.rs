@@ -436,8 +436,8 @@ pub(super) enum UnfitIndex {
 pub(super) fn candidates_max(plan: &Plan) -> Result<u64, Error> {
     let Some(text) = parameter(plan, "index.candidates-max") else { return Ok(CANDIDATES_MAX) };
     let expected = || format!("expected a whole number from 1 to 10000000, got '{text}'");
-    let most = text.parse().ok().filter(|most| (1..=10_000_000).contains(most));
-    most.ok_or_else(|| Error::parameter("index.candidates-max", expected()))
+    let max = text.parse().ok().filter(|max| (1..=10_000_000).contains(max));
+    max.ok_or_else(|| Error::parameter("index.candidates-max", expected()))
 }
 
 /// Conditions of a query on the leading keys of an index.

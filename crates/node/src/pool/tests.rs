@@ -215,15 +215,16 @@ fn work_over_all_groups_gives_way_to_that_of_groups_before_its_quantum_is_over()
 #[test]
 fn work_of_one_flow_is_begun_in_order_and_one_after_another() {
     let pool = pool(1, 64);
-    let (others, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (others, others_max) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let order = Arc::new(Mutex::new(Vec::new()));
     runtime().block_on(async {
         let mut work = Vec::new();
         for number in 0..6 {
-            let (others, most, order) = (Arc::clone(&others), Arc::clone(&most), Arc::clone(&order));
+            let (others, others_max, order) =
+                (Arc::clone(&others), Arc::clone(&others_max), Arc::clone(&order));
             let mut job = Box::pin(pool.run_in(group("long"), move || {
                 order.lock().push(number);
-                most.fetch_max(others.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                others_max.fetch_max(others.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 let began = Instant::now();
                 while began.elapsed() < 3 * QUANTUM {
                     pause(Instant::now());
@@ -240,7 +241,7 @@ fn work_of_one_flow_is_begun_in_order_and_one_after_another() {
             job.await.expect("it runs");
         }
     });
-    assert_eq!(most.load(Ordering::SeqCst), 1, "work was begun while other work of its flow slept");
+    assert_eq!(others_max.load(Ordering::SeqCst), 1, "work was begun while other work of its flow slept");
     assert_eq!(*order.lock(), [0, 1, 2, 3, 4, 5]);
 }
 

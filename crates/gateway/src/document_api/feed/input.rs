@@ -290,11 +290,11 @@ impl ReservingSource {
     /// Reserves room for a large operation of which there are `held` bytes.
     fn reserve(&self, gathered: &mut GatheredPiece, held: usize) -> io::Result<()> {
         // Longer text is not held: it is skipped.
-        let most = held.next_power_of_two().min(self.call.node.settings().request_bytes_max);
+        let bytes_max = held.next_power_of_two().min(self.call.node.settings().request_bytes_max);
         let share = gathered.room.get_or_insert_with(|| self.call.share());
         let began = Instant::now();
         loop {
-            match self.handle.block_on(share.grow_to(most)) {
+            match self.handle.block_on(share.grow_to(bytes_max)) {
                 Ok(()) => return Ok(()),
                 Err(Error::NoRoom { .. }) if began.elapsed() < self.call.timeout => {}
                 Err(error) => return Err(self.failure.keep(&error)),

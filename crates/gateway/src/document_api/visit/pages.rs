@@ -364,10 +364,10 @@ impl VisitPages {
 /// Number of documents for the next page of about [`PAGE_BYTES`], after a page of `together`.
 fn together_after(together: usize, page: &WrittenPage) -> usize {
     // Most of what was read may have been left out, so that the next page is not much larger than this one.
-    let most = together.saturating_mul(8);
+    let documents_max = together.saturating_mul(8);
     let fitting = PAGE_BYTES.saturating_mul(page.documents) / page.bytes.len().max(1);
-    let fitting = if page.documents == 0 { most } else { fitting };
-    fitting.min(most).clamp(1, PAGE)
+    let fitting = if page.documents == 0 { documents_max } else { fitting };
+    fitting.min(documents_max).clamp(1, PAGE)
 }
 
 /// Writes one document.

@@ -317,9 +317,9 @@ proptest! {
             prop_assert!(simulation.step());
         }
         let used: Vec<Duration> = names.iter().map(|name| simulation.used(name)).collect();
-        let (least, most) = (used.iter().min().expect("two"), used.iter().max().expect("two"));
+        let (min, max) = (used.iter().min().expect("two"), used.iter().max().expect("two"));
         let slack = QUANTUM * (2 * places as u32 + 2);
-        prop_assert!(*most - *least <= slack, "{used:?} with {places} places");
+        prop_assert!(*max - *min <= slack, "{used:?} with {places} places");
     }
 
     /// Nothing is lost or doubled, order within a flow is kept, bounds hold, and nothing stays behind.

@@ -24,8 +24,8 @@ impl NodeCopies {
     /// True if copies cannot be written, so that nothing is to be taken in.
     pub(super) fn is_full(&self) -> bool {
         let memory = self.memory();
-        let most = memory.iter().copied().max().unwrap_or(0);
-        most > MEMORY_MAX || memory.iter().sum::<usize>() > ALL_MEMORY_MAX
+        let largest = memory.iter().copied().max().unwrap_or(0);
+        largest > MEMORY_MAX || memory.iter().sum::<usize>() > ALL_MEMORY_MAX
     }
 
     /// Bytes in memory of each open copy.
