@@ -492,7 +492,7 @@ pub(crate) fn add_all<G: Send + 'static>(
     }
     let counts: Vec<usize> = added.iter().map(|(added, _)| added.documents.len()).collect();
     let questions = added.into_iter().map(|(AddedDocuments { group, documents }, guard)| {
-        let documents = documents.iter().map(|(document, is_new)| SentDocument::of(document, *is_new));
+        let documents = documents.iter().map(|(document, is_new)| SentDocument::new(document, *is_new));
         let question =
             DocumentsQuestion::Write { version, documents: documents.collect(), patience: PATIENCE };
         (group.group(), question, guard)

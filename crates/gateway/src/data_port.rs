@@ -55,7 +55,7 @@ impl DataPort {
     fn call(&self, mut request: Request<Body>) -> PortAnswer {
         let is_of_protocol_1 = forwarding::is_of_protocol_1(request.headers());
         let is_from_client = self.node.is_from_client(request.headers());
-        let api = ApiKind::of(request.uri().path());
+        let api = ApiKind::from_path(request.uri().path());
         let traced = self.node.spans().and_then(|exporter| spans::begin(exporter, &mut request));
         let (answer, node) = (self.admitted(request), Arc::clone(&self.node));
         Box::pin(async move {
@@ -89,7 +89,7 @@ impl DataPort {
         let answer: PortAnswer = match self.guard.admit(PortKind::Data, &mut request) {
             Err(refused) => Box::pin(async move { Ok(*refused) }),
             Ok(turn) => {
-                let standing = StandingCredential::of(&self.node, &request);
+                let standing = StandingCredential::from_request(&self.node, &request);
                 let answer = self.answer(request);
                 Box::pin(async move {
                     // It lasts until the answer begins.

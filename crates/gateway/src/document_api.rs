@@ -230,7 +230,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     let id = match &target {
         DocumentTarget::Document(id) => Some(id.clone()),
         DocumentTarget::Documents(_) => {
-            call.standing = StandingCredential::of(&call.node, &request);
+            call.standing = StandingCredential::from_request(&call.node, &request);
             None
         }
     };
@@ -284,7 +284,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         return operate(call, target, ReadFence::default(), request).await;
     }
     call.hop = forwarding::hop_of(request.headers())?;
-    let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
+    let mut request = ForwardedRequest::read(&call.node, request, call.body_bounds()).await?;
     if let Some(caller) = &call.caller {
         attach_caller(&mut request.headers, caller);
     }

@@ -251,7 +251,7 @@ async fn guarded(
     // The turn lasts until the answer begins.
     let response = match guard.admit(port, &mut request) {
         Ok(_turn) => {
-            let standing = StandingCredential::of(&guard.node, &request);
+            let standing = StandingCredential::from_request(&guard.node, &request);
             let response = next.run(request).await;
             match standing {
                 Some(credential) => credential.guard(response),

@@ -300,7 +300,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     let named = ElasticService::time_limit(shown).map(|named| named.clamp(shortest, longest));
     let deadline = Instant::now() + named.unwrap_or(DEFAULT_TIMEOUT);
     let hop = forwarding::hop_of(request.headers())?;
-    let mut request = ForwardedRequest::of(&api.node, request, api.bounds(shown)).await?;
+    let mut request = ForwardedRequest::read(&api.node, request, api.bounds(shown)).await?;
     attach_caller(&mut request.headers, &caller);
     if let Some(caller) = writer {
         admit_fed(api, caller, http::unpacked_bytes(&request.headers, &request.body))?;

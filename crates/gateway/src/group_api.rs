@@ -184,7 +184,7 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
     headers.extend(request.headers().get(AUTHORIZATION).map(|value| (AUTHORIZATION, value.clone())));
     let method = request.method().clone();
     let request_headers = request.headers().clone();
-    let standing = StandingCredential::of(&node, &request);
+    let standing = StandingCredential::from_request(&node, &request);
     let call = GroupCall { node, caller, parameters, headers, request_headers, standing, deadline };
     match (target, method.as_str()) {
         (GroupTarget::All, "GET") => list(&call).await,

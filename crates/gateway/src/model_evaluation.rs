@@ -55,7 +55,7 @@ enum ModelFormat {
 }
 
 impl ModelFormat {
-    fn of(parameters: &RequestParameters) -> Result<Self, Error> {
+    fn from_parameters(parameters: &RequestParameters) -> Result<Self, Error> {
         let Some(name) = parameters.get("format.tensors") else {
             return Ok(ModelFormat::Json(TensorFormat::default()));
         };
@@ -136,7 +136,7 @@ async fn evaluate(
     let known = deployment.stateless_models().get(model)?;
     let function = known.function(function)?.to_owned();
     let arguments = parameters(node, request).await?;
-    let format = ModelFormat::of(&arguments.parameters)?;
+    let format = ModelFormat::from_parameters(&arguments.parameters)?;
     let (deployment, model) = (Arc::clone(deployment), model.to_owned());
     let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);

@@ -148,7 +148,7 @@ pub(crate) fn client_network(address: &SocketAddr) -> IpAddr {
 
 impl QuotaHints {
     /// Parses a query's parameters; `None` if they lack an id or a quota.
-    pub fn of(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
+    pub fn from_parameters(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
         let get = |name| parameters.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
         let number = |name: &'static str| {
             let number = |text: &str| {
@@ -340,7 +340,7 @@ mod tests {
     fn claim(text: &str) -> Result<Option<QuotaHints>, String> {
         let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
         let parameters = pairs.map(|(name, value)| (format!("rate.{name}"), value.to_owned())).collect();
-        QuotaHints::of(&parameters).map_err(|error| error.to_string())
+        QuotaHints::from_parameters(&parameters).map_err(|error| error.to_string())
     }
 
     fn quotas(group: Option<f64>, address: Option<f64>) -> ClientQuotas {

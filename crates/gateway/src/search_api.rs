@@ -46,8 +46,8 @@ use millrace_node::{CompiledApplication, Error, Node};
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: extract::Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
-    let asked = RequestedFigures::of(request.headers());
-    let mut notes = QueryNotes::of(&request);
+    let asked = RequestedFigures::from_headers(request.headers());
+    let mut notes = QueryNotes::new(&request);
     let answer = search(&node, request, started, &mut notes).await;
     metrics.time(CountedMetric::QueryLatency, started.elapsed());
     metrics.count(CountedMetric::Queries);
@@ -213,15 +213,15 @@ async fn read_request(
     node.quotas().admit_address(peer, started, node.metrics())?;
     let parameters::ReadParameters { mut parameters, limits, room } =
         parameters::read(node, deployment, &hop, request).await?;
-    *format = ResultFormat::of(&parameters, headers)?;
+    *format = ResultFormat::read(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
         && is_from_client
-        && let Some(claim) = QuotaHints::of(&parameters)?
+        && let Some(claim) = QuotaHints::from_parameters(&parameters)?
     {
         node.quotas().admit_claim(&caller, &claim, started, node.metrics())?;
     }
-    let question = PromptRequest::of(deployment, &mut parameters, headers)?;
+    let question = PromptRequest::read(deployment, &mut parameters, headers)?;
     if matches!(format, ResultFormat::Events) && question.is_none() {
         let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
         return Err(Error::parameter("presentation.format", reason.to_owned()));

@@ -289,7 +289,7 @@ impl CompiledApplication {
 fn input_block(application: &Application) -> BlockBytes {
     let profiles = application.schemas.values().flat_map(|schema| schema.rank_profiles.values());
     let inputs = profiles.flat_map(|profile| profile.inputs.values());
-    BlockBytes::of(inputs.filter_map(|input| match &input.input_type {
+    BlockBytes::of_types(inputs.filter_map(|input| match &input.input_type {
         InputType::Tensor(tensor_type) => Some(tensor_type),
         InputType::String => None,
     }))

@@ -164,7 +164,7 @@ impl BlockBytes {
     pub const NONE: Self = BlockBytes(0);
 
     /// The largest block of these types.
-    pub fn of<'t>(types: impl IntoIterator<Item = &'t TensorType>) -> Self {
+    pub fn of_types<'t>(types: impl IntoIterator<Item = &'t TensorType>) -> Self {
         let size = |of: &TensorType| of.dense_size().saturating_mul(of.cell().size());
         BlockBytes(types.into_iter().map(size).max().unwrap_or(0))
     }
@@ -181,7 +181,7 @@ impl BlockBytes {
 
     fn of_value(data_type: &DataType) -> Self {
         match data_type {
-            DataType::Tensor(tensor_type) => BlockBytes::of([tensor_type]),
+            DataType::Tensor(tensor_type) => BlockBytes::of_types([tensor_type]),
             DataType::Array(element) | DataType::WeightedSet { element, .. } => BlockBytes::of_value(element),
             DataType::Map(key, value) => BlockBytes::of_value(key).max(BlockBytes::of_value(value)),
             DataType::Struct(of) => {
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_label_counts_as_the_block_that_it_names() {
         let of = |text: &str| TensorType::parse(text).expect("a type");
-        let block = BlockBytes::of([&of("tensor<float>(l{},x[4096])"), &of("tensor<int8>(x[16])")]);
+        let block = BlockBytes::of_types([&of("tensor<float>(l{},x[4096])"), &of("tensor<int8>(x[16])")]);
         assert_eq!(block, BlockBytes(4 * 4096));
         let text = b"{{l:1,x:0}:1,{l:2,x:0}:1}";
         assert_eq!(WorkKind::Query(block).bytes(text), 32 * text.len() + 3 * 4 * 4096);

@@ -237,7 +237,7 @@ struct IndexSums {
 const STATES: [&str; 6] = ["failed", "unreachable", "missing", "building", "deferred", "ready"];
 
 impl IndexSums {
-    fn of(state: &NodeIndexState) -> Self {
+    fn new(state: &NodeIndexState) -> Self {
         IndexSums {
             state: state.state.name(),
             progress: state.progress,
@@ -346,13 +346,13 @@ fn declaration(definition: &IndexDefinition) -> Value {
 fn value(status: &IndexStatus, answers: &IndexAnswers) -> Value {
     let mut value = declaration(&status.definition);
     let sums = match answers {
-        IndexAnswers::Alone(answer) => state_in(answer, status).map(IndexSums::of).unwrap_or_default(),
+        IndexAnswers::Alone(answer) => state_in(answer, status).map(IndexSums::new).unwrap_or_default(),
         IndexAnswers::Nodes(nodes) => {
             let mut sums = IndexSums { state: "ready", progress: 1.0, ..IndexSums::default() };
             let mut of_nodes = Vec::with_capacity(nodes.len());
             for (listed, answer) in nodes {
                 let state = answer.as_ref().ok().and_then(|answer| state_in(answer, status));
-                let own = state.map_or_else(|| IndexSums::without(listed, answer), IndexSums::of);
+                let own = state.map_or_else(|| IndexSums::without(listed, answer), IndexSums::new);
                 sums.add(&own, listed);
                 of_nodes.push(node_value(listed, own.value()));
             }

@@ -67,7 +67,7 @@ impl WholeAnswer {
     ///
     /// # Errors
     /// [`Error::Unreachable`]: it breaks off, or is too long.
-    pub(super) async fn of(answer: Response) -> Result<Self, Error> {
+    pub(super) async fn receive(answer: Response) -> Result<Self, Error> {
         let (node, status) = (forwarding::name_of_sender(&answer), answer.status());
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
         let body = body.map_err(|error| forwarding::broken_answer(&node, &text_with_causes(&error)))?;
@@ -82,7 +82,7 @@ impl WholeAnswer {
 
 impl VisitedBuckets {
     /// Buckets of the cluster of the node; those of one group, if there is one.
-    pub(super) fn of(node: &GatewayState, group: Option<&DocumentGroup>) -> Result<Self, Error> {
+    pub(super) fn new(node: &GatewayState, group: Option<&DocumentGroup>) -> Result<Self, Error> {
         let Some(cluster) = node.cluster().view()? else {
             return Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned()));
         };
@@ -184,7 +184,7 @@ impl VisitPosition {
     ) -> Result<Option<VisitPosition>, Error> {
         match self.after(inner) {
             Some(next) if next.is_in_divided() == self.is_in_divided() => Ok(Some(next)),
-            _ => Ok(self.next_among(VisitedBuckets::of(node, group)?)),
+            _ => Ok(self.next_among(VisitedBuckets::new(node, group)?)),
         }
     }
 
@@ -235,7 +235,7 @@ impl VisitPosition {
                         return Err(Error::Unsettled("a group has been divided".to_owned()));
                     }
                 };
-            match WholeAnswer::of(answer).await {
+            match WholeAnswer::receive(answer).await {
                 Ok(answer) => return Ok(BucketAnswer::Forwarded(answer)),
                 // The other node may have changed documents, and must not be asked twice.
                 Err(error) if request.method != Method::GET => return Err(error.of_change()),

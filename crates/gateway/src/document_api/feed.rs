@@ -167,7 +167,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     // It covers the groups of the caller; each operation is checked when it is parsed.
     call.permit = caller.permit(WantedGroups::These(&[]))?;
     call.caller = Some(Arc::clone(&caller));
-    call.standing = StandingCredential::of(&call.node, &request);
+    call.standing = StandingCredential::from_request(&call.node, &request);
     call.writer = writer_of(&caller, request.extensions().get());
     let limits = &call.node.settings().limits;
     call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
@@ -184,10 +184,10 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     } else {
         call.hop = forwarding::hop_of(request.headers())?;
     }
-    let format = FeedFormat::of(request.headers(), &call.parameters)?;
-    let form = PackedForm::of(request.headers().get(CONTENT_ENCODING))?;
+    let format = FeedFormat::read(request.headers(), &call.parameters)?;
+    let form = PackedForm::from_header(request.headers().get(CONTENT_ENCODING))?;
     let requested = match call.hop {
-        ForwardKind::Client => RequestedKey::of(request.headers(), &call.parameters)?,
+        ForwardKind::Client => RequestedKey::read(request.headers(), &call.parameters)?,
         // The node that the client sent the stream to keeps its key.
         _ => RequestedKey::None,
     };

@@ -235,7 +235,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
         let (count, continuation) = going.here(call, portion).await?;
         return Ok(answer(call, &going.pass, count, continuation));
     };
-    let mut place = VisitedBuckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
+    let mut place = VisitedBuckets::new(&call.node, going.pass.group())?.resume(going.pass.start())?;
     let mut count = 0;
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));

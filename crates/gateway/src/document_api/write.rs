@@ -114,7 +114,7 @@ async fn write(
 ) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     let kind = Arc::clone(deployment.kind(id.document_type())?);
-    let destination = WriteDestination::of(call, &deployment, &kind)?;
+    let destination = WriteDestination::read(call, &deployment, &kind)?;
     if let Some(condition) = call.parameters.get("condition") {
         operation.condition = Some(condition.to_owned());
     }
@@ -188,7 +188,7 @@ pub(super) fn change_here(
     operation: DocumentOperation,
 ) -> Result<Option<StoreChange>, Error> {
     assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
-    let destination = WriteDestination::of(call, deployment, kind)?;
+    let destination = WriteDestination::read(call, deployment, kind)?;
     let DocumentOperation { action, condition: text, create, .. } = operation;
     let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
     let action = match action {

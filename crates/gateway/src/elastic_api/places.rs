@@ -178,7 +178,7 @@ mod tests {
     struct AskingRequests<K: Clone + Ord>(Vec<oneshot::Receiver<SharedPlace<K>>>);
 
     impl AskingRequests<DocumentGroup> {
-        fn of(places: &Arc<SharedPlaces<DocumentGroup>>, names: &[&str], number: usize) -> Self {
+        fn ask(places: &Arc<SharedPlaces<DocumentGroup>>, names: &[&str], number: usize) -> Self {
             AskingRequests((0..number).map(|_| places.ask(&groups(names))).collect())
         }
     }
@@ -193,13 +193,13 @@ mod tests {
     #[test]
     fn a_group_leaves_places_to_others() {
         let places = SharedPlaces::new(64, |_, free| free);
-        let mut ann = AskingRequests::of(&places, &["ann"], 100);
+        let mut ann = AskingRequests::ask(&places, &["ann"], 100);
         let anns = ann.sent();
         assert_eq!(anns.len(), 32);
-        let mut bob = AskingRequests::of(&places, &["bob"], 1);
+        let mut bob = AskingRequests::ask(&places, &["bob"], 1);
         let bobs = bob.sent();
         assert_eq!(bobs.len(), 1, "it does not wait behind those of another group");
-        let mut both = AskingRequests::of(&places, &["bob", "ann", "bob"], 1);
+        let mut both = AskingRequests::ask(&places, &["bob", "ann", "bob"], 1);
         assert_eq!(both.sent().len(), 0, "a search of several groups is one of each");
         drop(bobs);
         assert_eq!(ann.sent().len(), 0);
@@ -214,12 +214,12 @@ mod tests {
     #[test]
     fn places_of_searches_that_were_given_up_go_to_others() {
         let places = SharedPlaces::new(2, |_, free| free);
-        let mut first = AskingRequests::of(&places, &["ann"], 1);
+        let mut first = AskingRequests::ask(&places, &["ann"], 1);
         let ann = first.sent();
         assert_eq!(ann.len(), 1);
-        let waiting = AskingRequests::of(&places, &["ann"], 3);
-        let sent = AskingRequests::of(&places, &["bob"], 1);
-        let mut last = AskingRequests::of(&places, &["cleo"], 1);
+        let waiting = AskingRequests::ask(&places, &["ann"], 3);
+        let sent = AskingRequests::ask(&places, &["bob"], 1);
+        let mut last = AskingRequests::ask(&places, &["cleo"], 1);
         assert_eq!(last.sent().len(), 0, "both places are taken");
         // One that gave up has its place already, the others wait.
         drop((sent, waiting));

@@ -61,7 +61,7 @@ pub(super) async fn answer(
         Ok(batching) => batching,
         Err(error) => return Ok(written(ElasticService::refuse_as(shown, error))),
     };
-    let standing = StandingCredential::of(&api.node, &request);
+    let standing = StandingCredential::from_request(&api.node, &request);
     let writer = writer_of(&caller, request.extensions().get());
     let (mut parts, body) = request.into_parts();
     if parts.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -263,7 +263,7 @@ impl OperationStream {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        let share = self.api.node.budget().made(line.len());
+        let share = self.api.node.budget().count_answer(line.len());
         self.lines.send_data(counted_page(line, share)).await.map_err(|_| BulkStreamEnd)
     }
 }

@@ -173,7 +173,7 @@ mod tests {
             (
                 DocumentsQuestion::Write {
                     version,
-                    documents: vec![SentDocument::of(&document, true)],
+                    documents: vec![SentDocument::new(&document, true)],
                     patience,
                 },
                 "0007010c69643a613a623a6e3d373a63050101780101010200",
@@ -255,7 +255,7 @@ mod tests {
             (DocumentsAnswer::Document(None), "0200"),
             (DocumentsAnswer::Exist(vec![true, false]), "03020100"),
             (
-                DocumentsAnswer::Page(vec![SentVersion::of(&document, Timestamp(9))], None),
+                DocumentsAnswer::Page(vec![SentVersion::new(&document, Timestamp(9))], None),
                 "04010c69643a613a623a6e3d373a630501017801010900",
             ),
             (
@@ -263,7 +263,7 @@ mod tests {
                     Ok(SettledChange::Done { timestamp: Timestamp(9), existed: true }),
                     Ok(SettledChange::Conflict(ConflictingState::Absent)),
                     Ok(SettledChange::Conflict(ConflictingState::Version(Timestamp(9)))),
-                    Ok(SettledChange::Conflict(ConflictingState::Document(SentVersion::of(
+                    Ok(SettledChange::Conflict(ConflictingState::Document(SentVersion::new(
                         &document,
                         Timestamp(9),
                     )))),

@@ -46,7 +46,7 @@ impl ForwardedRequest {
     ///
     /// # Errors
     /// The body exceeds its bounds, or breaks off.
-    pub(crate) async fn of(
+    pub(crate) async fn read(
         node: &GatewayState,
         request: axum::extract::Request,
         bounds: BodyBounds,

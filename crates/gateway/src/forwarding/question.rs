@@ -59,7 +59,7 @@ pub(super) async fn ask<Q: NodeQuestion>(
     remote: &RemoteNode,
     question: &Q,
 ) -> Result<Q::Answer, Error> {
-    let (protocol, unread) = (MessageProtocol::of(remote), question.unread());
+    let (protocol, unread) = (MessageProtocol::for_node(remote), question.unread());
     let request = ForwardedRequest {
         method: Method::POST,
         target: Q::PATH.to_owned(),
@@ -88,7 +88,7 @@ pub(super) async fn respond<Q: NodeQuestion>(
     State(node): State<Arc<GatewayState>>,
     request: Request,
 ) -> Response {
-    let protocol = MessageProtocol::of_request(request.headers());
+    let protocol = MessageProtocol::from_headers(request.headers());
     let answer = answer::<Q>(&node, request, protocol).await;
     match answer.and_then(|answer| written(protocol, &answer)) {
         Ok(body) => http::answer(StatusCode::OK, protocol.media_type(), body),

@@ -55,7 +55,7 @@ pub(super) async fn open(
     remote: RemoteNode,
     ShareStart { parameters, buckets, version, ask, memory, observer }: ShareStart,
 ) -> Result<OpenedShare, Error> {
-    let protocol = MessageProtocol::of(&remote);
+    let protocol = MessageProtocol::for_node(&remote);
     let begin = ShareBegin { parameters, buckets, version, ask };
     let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);
     let first =
@@ -147,7 +147,7 @@ pub(crate) async fn answer_share(
     }
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let protocol = MessageProtocol::of_request(request.headers());
+    let protocol = MessageProtocol::from_headers(request.headers());
     let observer = spans::observer_of(&request);
     let mut asks = BodyMessageReader::new(
         request.into_body(),

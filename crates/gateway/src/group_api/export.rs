@@ -250,7 +250,7 @@ impl GroupExport {
         let mut counted = Vec::with_capacity(batches.len());
         for batch in batches {
             let batch = batch.map_err(table_error)?;
-            let share = self.node.budget().made(batch.len());
+            let share = self.node.budget().count_answer(batch.len());
             counted.push(counted_page(batch, share));
         }
         Ok(counted)
@@ -384,7 +384,7 @@ mod tests {
             return_memory: || {},
         };
         let budget = RequestBudget::new(bounds);
-        let page = counted_page(PAGE.as_bytes().to_vec(), budget.made(PAGE.len()));
+        let page = counted_page(PAGE.as_bytes().to_vec(), budget.count_answer(PAGE.len()));
         let mut documents = ExportLines::default().push(page);
         assert_eq!(documents.len(), 2);
         documents.pop();

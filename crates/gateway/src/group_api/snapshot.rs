@@ -276,7 +276,7 @@ impl SnapshotFeed {
                 remove(&mut lines, id);
             }
         }
-        let room = self.node.budget().made(lines.len());
+        let room = self.node.budget().count_answer(lines.len());
         send(sender, lines, room).await
     }
 

@@ -113,7 +113,7 @@ pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response, byt
     };
     let is_small = bytes < COUNTED_BYTES_MIN;
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let share = if is_small { Ok(budget.made(bytes)) } else { budget.answer(bytes).await };
+    let share = if is_small { Ok(budget.count_answer(bytes)) } else { budget.answer(bytes).await };
     match share {
         Ok(share) => response.map(|body| Body::new(CountedAnswer { body, left: Bytes::new(), share })),
         Err(error) => {

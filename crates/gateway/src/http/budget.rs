@@ -11,8 +11,8 @@
 //! an answer holds room for answers only. Large requests wait for work in a line, so
 //! that smaller ones do not overtake them for ever; the largest run one after another.
 
+mod counted;
 mod heads;
-mod made;
 mod questions;
 
 use std::sync::Arc;

@@ -41,7 +41,7 @@ pub(super) struct BodyReception {
 type UnreceivedBody = Arc<Mutex<Option<Incoming>>>;
 
 impl BodyReception {
-    pub(super) fn of(request: &Request<Incoming>) -> Self {
+    pub(super) fn new(request: &Request<Incoming>) -> Self {
         let body = request.body();
         let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= DISCARDED_BYTES_MAX);
         let is_whole = Arc::new(AtomicBool::new(is_small || body.is_end_stream()));

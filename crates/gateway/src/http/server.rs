@@ -260,7 +260,7 @@ async fn connection(
         let under_way = noted.begin();
         noted.expect_body(!request.body().is_end_stream());
         request.extensions_mut().insert(peer);
-        let reception = BodyReception::of(&request);
+        let reception = BodyReception::new(&request);
         let bytes_min = if peer.is_node { COUNTED_BYTES_MIN } else { counted_bytes_min(request.version()) };
         let head = if peer.is_node { Ok(None) } else { admit_head(budget.as_ref(), &request) };
         let request = request.map(|body| reception.note(body));

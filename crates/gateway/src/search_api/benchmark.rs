@@ -51,7 +51,7 @@ pub(crate) struct SearchPhases {
 }
 
 impl SearchPhases {
-    pub(super) fn of(found: &SearchOutcome) -> Self {
+    pub(super) fn of_outcome(found: &SearchOutcome) -> Self {
         let traces: Vec<SearchTrace> = found.traces.iter().map(|(_, trace)| *trace).collect();
         SearchPhases { plan: found.planned, ..SearchPhases::of_share(&traces) }
     }
@@ -98,7 +98,7 @@ pub(super) struct RequestedFigures {
 }
 
 impl RequestedFigures {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         RequestedFigures {
             figures: headers.contains_key("x-yahoo-vespa-benchmarkdata"),
             coverage: headers.contains_key("x-yahoo-vespa-benchmarkdata-coverage"),

@@ -49,7 +49,7 @@ impl PromptRequest {
     ///
     /// # Errors
     /// There is no such chain, there is no prompt, or a parameter of the model is invalid.
-    pub(super) fn of(
+    pub(super) fn read(
         deployment: &CompiledApplication,
         parameters: &mut BTreeMap<String, String>,
         headers: &HeaderMap,

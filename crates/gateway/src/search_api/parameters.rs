@@ -65,7 +65,7 @@ pub(super) async fn read(
             parameters.extend(line.into_pairs());
         }
         Method::POST => {
-            let media = BodyMedia::of(&parts.headers)?;
+            let media = BodyMedia::from_headers(&parts.headers)?;
             let (body, mut share) = http::read_body(node, &parts.headers, body, bounds).await?.into_parts();
             let size = body.len();
             room = match reserved {
@@ -120,7 +120,7 @@ enum BodyMedia {
 }
 
 impl BodyMedia {
-    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+    fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or("").trim();
         // Media types are names in any letter case.

@@ -173,7 +173,7 @@ pub enum SentFailure {
 
 impl SentDocument {
     /// Prepares a document for its way. If `is_only_new`, it is written only where there is none of its id.
-    pub fn of(document: &Document, is_only_new: bool) -> Self {
+    pub fn new(document: &Document, is_only_new: bool) -> Self {
         SentDocument { id: document.id.clone(), fields: wire::encode_fields(document), is_only_new }
     }
 
@@ -192,7 +192,7 @@ impl SentDocument {
 
 impl SentVersion {
     /// Prepares a document for its way.
-    pub fn of(document: &Document, timestamp: Timestamp) -> Self {
+    pub fn new(document: &Document, timestamp: Timestamp) -> Self {
         SentVersion { id: document.id.clone(), fields: wire::encode_fields(document), timestamp }
     }
 
@@ -222,7 +222,7 @@ impl SentVersion {
 
 impl SentFailure {
     /// Kind of an error, and its reason for [`SentFailure::error`].
-    pub(super) fn of(error: Error) -> (Self, String) {
+    pub(super) fn from_error(error: Error) -> (Self, String) {
         let failure = match (&error, error.kind()) {
             (Error::Unsettled(reason), _) => return (SentFailure::Unsettled, reason.clone()),
             (Error::Unknown(reason), _) => return (SentFailure::Unknown, reason.clone()),
@@ -254,7 +254,7 @@ impl SentFailure {
 
 impl SentOutcome {
     fn of_error(error: Error) -> Self {
-        let (failure, reason) = SentFailure::of(error);
+        let (failure, reason) = SentFailure::from_error(error);
         SentOutcome::Failed(failure, reason)
     }
 
@@ -294,7 +294,7 @@ pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Res
             let read = move |node: &Node| {
                 let found = node.store().get(&id)?;
                 Ok(DocumentsAnswer::Document(
-                    found.map(|(document, timestamp)| SentVersion::of(&document, timestamp)),
+                    found.map(|(document, timestamp)| SentVersion::new(&document, timestamp)),
                 ))
             };
             read_here(node, held.version, from_ref(&held.bucket), read).await
@@ -576,12 +576,12 @@ mod tests {
             (Error::BadRequest(text()), false, false),
         ] {
             let shown = error.to_string();
-            let (failure, reason) = SentFailure::of(error);
+            let (failure, reason) = SentFailure::from_error(error);
             let received = failure.error(reason);
             assert_eq!(matches!(received, Error::Unknown(_)), is_unknown, "{shown}: {received}");
             assert_eq!(received.changed_nothing(), changed_nothing, "{shown}: {received}");
         }
-        let (failure, reason) = SentFailure::of(Error::PartlyFull(text()));
+        let (failure, reason) = SentFailure::from_error(Error::PartlyFull(text()));
         let partly = failure.error(reason);
         assert!(matches!(partly, Error::PartlyFull(_)) && !partly.changed_nothing(), "{partly}");
     }

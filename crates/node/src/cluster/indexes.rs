@@ -88,7 +88,7 @@ impl IndexQuestion {
 }
 
 impl NodeIndexState {
-    fn of(status: &IndexStatus) -> Self {
+    fn from_status(status: &IndexStatus) -> Self {
         let content = status.definition.content.to_string();
         NodeIndexState {
             index: IndexName { content, name: status.definition.name().to_owned() },
@@ -132,7 +132,7 @@ pub async fn own_indexes(node: &Arc<Node>, question: IndexQuestion) -> Result<In
         };
         Ok(match question {
             IndexQuestion::States => {
-                IndexAnswer::States(indexes.statuses().iter().map(NodeIndexState::of).collect())
+                IndexAnswer::States(indexes.statuses().iter().map(NodeIndexState::from_status).collect())
             }
             IndexQuestion::Build(index) => {
                 known(&index)?;

@@ -45,7 +45,7 @@ pub(super) fn page(
         let step = node.store().visit(&pass)?;
         for visited in step.visited {
             let VisitedVersion::Document(document, timestamp) = visited else { continue };
-            let sent = SentVersion::of(&document, timestamp);
+            let sent = SentVersion::new(&document, timestamp);
             bytes += sent.memory_bytes();
             documents.push(sent);
             // Those after it may be much larger than the ones before.
@@ -113,7 +113,7 @@ struct ScanPlace {
 }
 
 impl ScanPlace {
-    fn of(id: &DocumentId) -> Self {
+    fn new(id: &DocumentId) -> Self {
         ScanPlace { is_grouped: *id.group() != DocumentGroup::None, key: DocumentSortKey::new(id) }
     }
 }
@@ -130,7 +130,8 @@ impl NodePages {
 
     /// Takes its next page.
     fn add(&mut self, documents: Vec<SentVersion>, next: Option<String>) {
-        self.documents.extend(documents.into_iter().map(|document| (ScanPlace::of(document.id()), document)));
+        self.documents
+            .extend(documents.into_iter().map(|document| (ScanPlace::new(document.id()), document)));
         self.has_more = next.is_some();
         self.after = next;
     }
@@ -276,7 +277,7 @@ mod tests {
     use super::*;
 
     fn sent(id: &DocumentId) -> SentVersion {
-        SentVersion::of(&Document { id: id.clone(), fields: Vec::new() }, Timestamp(1))
+        SentVersion::new(&Document { id: id.clone(), fields: Vec::new() }, Timestamp(1))
     }
 
     fn pages(node: u16) -> NodePages {
@@ -293,7 +294,7 @@ mod tests {
     fn pages_of_nodes_are_merged_as_far_as_all_are_known() {
         let names = ["g=b:1", "n=7:1", ":2", "g=a:2", "g=a:1", ":1", "n=8:1", "g=c:1"];
         let mut ids = names.map(|name| DocumentId::parse(&format!("id:note:note:{name}")).expect("an id"));
-        ids.sort_by_key(ScanPlace::of);
+        ids.sort_by_key(ScanPlace::new);
         assert!(
             ids.iter().map(|id| *id.group() == DocumentGroup::None).is_sorted_by(|one, other| one >= other)
         );

@@ -63,10 +63,10 @@ struct IndexedStore {
 
 impl IndexedStore {
     fn new() -> Self {
-        IndexedStore::of(tempfile::tempdir().expect("a directory"))
+        IndexedStore::open(tempfile::tempdir().expect("a directory"))
     }
 
-    fn of(directory: TempDir) -> Self {
+    fn open(directory: TempDir) -> Self {
         IndexedStore::with_clock(directory, Arc::new(SystemClock))
     }
 
@@ -105,7 +105,7 @@ impl IndexedStore {
                 break directory;
             }
         };
-        IndexedStore::of(directory)
+        IndexedStore::open(directory)
     }
 
     fn apply(&self, versions: &[(&str, u64, Option<&str>)]) {
@@ -329,7 +329,7 @@ fn changes_before_the_indexes_are_open_are_noted() {
     move_bucket(&source.store, &store, bucket(0));
     drop(indexes);
     store.close();
-    let again = IndexedStore::of(directory);
+    let again = IndexedStore::open(directory);
     again.check(documents(&source.store, bucket(0)), "a bucket arrived early");
 }
 

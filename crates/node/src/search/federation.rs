@@ -42,7 +42,7 @@ pub async fn federated_query(
     rewritten: RewrittenQuery,
     limits: &QueryLimits,
 ) -> Result<FederatedQuery, Error> {
-    let mode = FederationMode::of(deployment, &rewritten.query)?;
+    let mode = FederationMode::choose(deployment, &rewritten.query)?;
     let (RewrittenQuery { query, rule_trace, .. }, separate) = match mode {
         FederationMode::Together => (rewritten, None),
         FederationMode::TogetherAs(part) => {
@@ -84,7 +84,7 @@ impl FederationMode {
     ///
     /// # Errors
     /// None of the sources exists, or one has invalid parameters.
-    fn of(deployment: &CompiledApplication, query: &Query) -> Result<Self, Error> {
+    fn choose(deployment: &CompiledApplication, query: &Query) -> Result<Self, Error> {
         if query.federated.is_some() {
             // The query was derived from that of a request already.
             return Ok(FederationMode::Together);
@@ -112,7 +112,7 @@ impl FederationMode {
         };
         Ok(match &targets[..] {
             [only] if blends && unresolved.is_none() => {
-                FederationMode::TogetherAs(SourceQuery::of(only, &whole))
+                FederationMode::TogetherAs(SourceQuery::for_source(only, &whole))
             }
             _ if blends && alike && unresolved.is_none() => {
                 FederationMode::TogetherAs(SourceQuery::of_all(whole))
@@ -124,7 +124,7 @@ impl FederationMode {
                     window.hits = query.offset.saturating_add(query.hits);
                     window.offset = 0;
                 }
-                let parts = targets.iter().map(|target| SourceQuery::of(target, &window)).collect();
+                let parts = targets.iter().map(|target| SourceQuery::for_source(target, &window)).collect();
                 FederationMode::Separate(SeparateSources::new(parts, blends, unresolved))
             }
         })
@@ -142,7 +142,7 @@ impl SourceQuery {
     }
 
     /// The query of one source.
-    fn of(target: &QueryTarget<'_>, whole: &FederatedPart) -> Self {
+    fn for_source(target: &QueryTarget<'_>, whole: &FederatedPart) -> Self {
         let FederationOptions { timeout, optional } = target.options;
         SourceQuery {
             name: Arc::from(target.name),

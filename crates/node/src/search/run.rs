@@ -367,7 +367,7 @@ impl PreparedQuery {
             planned: self.planned,
             timeout: self.timeout,
             plans: (query.tracing.level > 0)
-                .then(|| PlanTrace { indexes, ..PlanTrace::of(deployment, query, &self.searches) }),
+                .then(|| PlanTrace { indexes, ..PlanTrace::new(deployment, query, &self.searches) }),
             rule_trace: Arc::clone(rule_trace),
             notices,
             sources: Vec::new(),
@@ -390,7 +390,7 @@ pub struct PlanTrace {
 }
 
 impl PlanTrace {
-    fn of(deployment: &CompiledApplication, query: &Query, searches: &[Arc<PreparedSearch>]) -> Self {
+    fn new(deployment: &CompiledApplication, query: &Query, searches: &[Arc<PreparedSearch>]) -> Self {
         let tokens = &deployment.application.container.special_tokens;
         let item = searches.first().map(|search| parsed(query, &[&search.plan().schema], tokens));
         let named = query.parameters.get("queryProfile").cloned();

@@ -268,7 +268,7 @@ impl FeedAnswer {
 
 impl FeedBreak {
     /// The break because of an error, with its status.
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn from_error(error: &Error) -> Self {
         FeedBreak { status: error.status().as_u16(), message: error.message() }
     }
 }

@@ -240,7 +240,7 @@ impl FeedCommitter {
         // Its operations may have waited for long, and the credential be another one since.
         if let Err(error) = call.check_standing() {
             self.finish_all().await;
-            self.stopped.get_or_insert_with(|| FeedBreak::of(&error));
+            self.stopped.get_or_insert_with(|| FeedBreak::from_error(&error));
             return;
         }
         let documents = std::mem::take(&mut wave.documents);
@@ -434,7 +434,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         Err(error) => {
             let failed = |origin: WaveWrite| {
                 let WaveWrite { number, place, id, .. } = origin;
-                StreamOutcome::Failed(FailedOperation::of(number, place, &id, &error))
+                StreamOutcome::Failed(FailedOperation::new(number, place, &id, &error))
             };
             wave.finished.extend(origins.into_iter().map(failed));
             return wave;
@@ -460,13 +460,13 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
                 match again.single() {
                     Ok(single) => wave.again.push(ForwardedOperation { number, place, single }),
                     Err(error) => {
-                        let failed = FailedOperation::of(number, place, &id, &error);
+                        let failed = FailedOperation::new(number, place, &id, &error);
                         wave.finished.push(StreamOutcome::Failed(failed));
                     }
                 }
             }
             (Err(error), _) => {
-                wave.finished.push(StreamOutcome::Failed(FailedOperation::of(number, place, &id, &error)));
+                wave.finished.push(StreamOutcome::Failed(FailedOperation::new(number, place, &id, &error)));
             }
         }
     }

@@ -124,7 +124,7 @@ pub(super) async fn run(
         };
         if let Err(error) = begun {
             piece.items.clear();
-            piece.stopped = Some(FeedBreak::of(&error));
+            piece.stopped = Some(FeedBreak::from_error(&error));
         }
         let is_last = piece.stopped.is_some();
         let piece = tokio::spawn(prepare(Arc::clone(&call), piece, room));
@@ -164,7 +164,7 @@ async fn prepare(call: Arc<DocumentCall>, mut piece: FeedPiece, room: BudgetRese
     let prepared = match prepare_items(&call, items).await {
         Ok(prepared) => prepared,
         Err(error) => {
-            stopped = Some(FeedBreak::of(&error));
+            stopped = Some(FeedBreak::from_error(&error));
             Vec::new()
         }
     };
@@ -266,7 +266,7 @@ fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: Fe
             Ok(step) => step,
             Err(refused) => {
                 let RefusedOperation { id, json, error } = *refused;
-                PreparedStep::Failed(FailedOperation::of(number, place, &id, &error).within(&json))
+                PreparedStep::Failed(FailedOperation::new(number, place, &id, &error).within(&json))
             }
         },
     };
@@ -390,7 +390,7 @@ fn relayed_step(
 
 impl FailedOperation {
     /// Describes the failure of an operation.
-    pub(super) fn of(number: u64, place: FeedPosition, id: &DocumentId, error: &Error) -> Self {
+    pub(super) fn new(number: u64, place: FeedPosition, id: &DocumentId, error: &Error) -> Self {
         let (status, message) = (error.status().as_u16(), error.message());
         FailedOperation { number, place, id: id.to_string(), status, message }
     }

@@ -70,7 +70,7 @@ pub(super) struct GroupSource {
 impl PageSource {
     /// Source of the documents of a pass, of which this node has all by `fence`, unless they are on several.
     /// A stream must not be repeated once its first page is sent, so it continues at another node.
-    pub(super) fn of(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
+    pub(super) fn new(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
         if let Some(request) = &call.spread {
             return PageSource::Buckets(request.clone());
         }
@@ -213,7 +213,7 @@ impl VisitPages {
             {
                 RoutingOutcome::Local(fence) => *known.lock() = Some(fence),
                 RoutingOutcome::Forwarded(answer) => {
-                    let answer = match WholeAnswer::of(answer).await {
+                    let answer = match WholeAnswer::receive(answer).await {
                         Ok(answer) => answer,
                         // The node may have been frozen or restarted.
                         Err(error) if !backoff.pause().await => return Err(error),
@@ -260,7 +260,7 @@ impl VisitPages {
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),
             _ => {
-                let buckets = VisitedBuckets::of(&self.node, self.pass.group())?;
+                let buckets = VisitedBuckets::new(&self.node, self.pass.group())?;
                 *listed = Some((version, buckets.clone()));
                 Ok(buckets)
             }

@@ -244,7 +244,7 @@ impl KeptCopy {
 
     fn changes(&self, rows: &[FeedRow<FedKeys>]) -> Result<Vec<IndexChange>, NoKeys> {
         let change = |row: &FeedRow<FedKeys>| {
-            let keys = row.body.of(self.definition.definition).ok_or(NoKeys)?;
+            let keys = row.body.by_definition(self.definition.definition).ok_or(NoKeys)?;
             Ok(IndexChange {
                 document: row.document.clone(),
                 timestamp: row.timestamp.0,

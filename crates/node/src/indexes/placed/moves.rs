@@ -42,7 +42,7 @@ enum AttemptError {
 }
 
 impl AttemptError {
-    fn of(error: CopyError) -> Self {
+    fn from_copy_error(error: CopyError) -> Self {
         match error {
             CopyError::DamagedTransfer { .. } | CopyError::OtherParcel { .. } => {
                 AttemptError::Again(error.to_string())
@@ -236,7 +236,7 @@ impl PlacedService {
         let PlacedAnswer::Exported { export, header, marks } = offer.map_err(again)? else {
             return Err(AttemptError::Again("another node answers with something else".to_owned()));
         };
-        let header = CopyHeader::decode(&header.0).map_err(AttemptError::of)?;
+        let header = CopyHeader::decode(&header.0).map_err(AttemptError::from_copy_error)?;
         let options = self.place.options(order.copy, &order.definition);
         let received = self.receive(order, export, options, header, is_cancelled).await;
         // The other node closes it anyway after some time.
@@ -254,7 +254,7 @@ impl PlacedService {
         is_cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<IndexCopy, AttemptError> {
         let opened = blocking(move || CopyImport::open(options, header)).await?;
-        let mut import = opened.map_err(AttemptError::of)?;
+        let mut import = opened.map_err(AttemptError::from_copy_error)?;
         let ask = |ParcelPlace { run, offset }: ParcelPlace| {
             let question = PlacedQuestion::Parcel { export, run, offset };
             // The other node paces what it sends.
@@ -279,10 +279,10 @@ impl PlacedService {
             });
             let (accepted, same) = taken.await?;
             import = same;
-            accepted.map_err(AttemptError::of)?;
+            accepted.map_err(AttemptError::from_copy_error)?;
         }
         let finished = blocking(move || import.finish()).await?;
-        finished.map_err(AttemptError::of)
+        finished.map_err(AttemptError::from_copy_error)
     }
 }
 

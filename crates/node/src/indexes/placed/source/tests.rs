@@ -139,7 +139,7 @@ fn a_page_has_the_keys_of_all_definitions() {
             let FedBody::Keys(keys) = row.body else { panic!("pages have keys") };
             assert_eq!(keys.0.len(), 2);
             for definition in &followed.definitions {
-                let keys = keys.of(definition.hash).expect("it has keys by each definition");
+                let keys = keys.by_definition(definition.hash).expect("it has keys by each definition");
                 assert_eq!(keys.len(), 1, "index {}", definition.name());
             }
         }
