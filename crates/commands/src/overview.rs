@@ -216,10 +216,10 @@ impl ClusterOverview {
                 ));
             }
             lines.extend(figures.operations.iter().map(|operation| {
-                let trouble =
-                    operation.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
+                let cause =
+                    operation.failure_cause.as_ref().map_or_else(String::new, |cause| format!("; {cause}"));
                 format!(
-                    "{}: {}: {} ({}{trouble})",
+                    "{}: {}: {} ({}{cause})",
                     node.name, operation.bucket, operation.reason, operation.progress
                 )
             }));

@@ -80,7 +80,7 @@ fn operation(view: OperationView) -> OperationFigures {
         bucket: view.bucket.to_string(),
         reason: view.reason,
         progress: progress.to_owned(),
-        trouble: view.trouble,
+        failure_cause: view.failure_cause,
     }
 }
 

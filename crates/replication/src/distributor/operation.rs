@@ -61,7 +61,7 @@ pub(super) enum OperationStep {
 
 impl OperationStep {
     /// Reason for which it cannot continue, if no node has reported one.
-    fn trouble(&self) -> &'static str {
+    fn failure_cause(&self) -> &'static str {
         match self {
             OperationStep::Creating(_) => "not all replicas could be made in time",
             OperationStep::Draining => "writes did not end in time",
@@ -225,7 +225,7 @@ impl Distributor {
             }
             _ => {
                 if let NodeResponse::Failed(failure) = &response {
-                    self.upkeep.trouble = Some(format!("node {from}: {failure}"));
+                    self.upkeep.reported_cause = Some(format!("node {from}: {failure}"));
                 }
                 self.fail_operation(bucket, effects);
             }
@@ -342,7 +342,7 @@ impl Distributor {
     fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, true);
-        self.upkeep.troubles.remove(&bucket);
+        self.upkeep.failure_causes.remove(&bucket);
         self.peers.end_operation(operation.name);
         self.upkeep.scheduler.finish(bucket);
         self.upkeep.schedule_check(bucket);
@@ -353,8 +353,9 @@ impl Distributor {
     pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, false);
-        let trouble = self.upkeep.trouble.take().unwrap_or_else(|| operation.step.trouble().to_owned());
-        self.upkeep.troubles.insert(bucket, trouble);
+        let reported = self.upkeep.reported_cause.take();
+        let cause = reported.unwrap_or_else(|| operation.step.failure_cause().to_owned());
+        self.upkeep.failure_causes.insert(bucket, cause);
         self.peers.end_operation(operation.name);
         if let Some(entry) = self.buckets.get_mut(&bucket)
             && let OperationStep::Deleting(unreported) = operation.step

@@ -24,9 +24,9 @@ pub(super) struct BucketUpkeep {
     pub operations: BTreeMap<BucketId, MaintenanceOperation>,
     pub ended: EndedOperations,
     /// Cause of the next failure, if a node has reported one.
-    pub trouble: Option<String>,
+    pub reported_cause: Option<String>,
     /// Causes of failed operations, until they succeed.
-    pub troubles: BTreeMap<BucketId, String>,
+    pub failure_causes: BTreeMap<BucketId, String>,
     next_operation: u64,
     /// True if one turn was not enough to check all buckets.
     has_unchecked: bool,
@@ -42,8 +42,8 @@ impl BucketUpkeep {
             scheduler: MaintenanceScheduler::new(limits),
             operations: BTreeMap::new(),
             ended: EndedOperations::default(),
-            trouble: None,
-            troubles: BTreeMap::new(),
+            reported_cause: None,
+            failure_causes: BTreeMap::new(),
             next_operation: 0,
             has_unchecked: false,
         }
@@ -53,7 +53,7 @@ impl BucketUpkeep {
     pub fn forget_all(&mut self) {
         self.to_check.clear();
         self.operations.clear();
-        self.troubles.clear();
+        self.failure_causes.clear();
         self.scheduler = MaintenanceScheduler::new(self.limits);
         self.has_unchecked = false;
     }
