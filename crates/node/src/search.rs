@@ -46,17 +46,27 @@ use crate::{CompiledApplication, Error, Node};
 /// Time after its timeout until a query is abandoned: its partial result needs time to be written.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Runs a query, and passes its outcome to `finish`, on the pool. If this node `gathers`, the query covers
-/// the documents of all nodes of its cluster, else those of this node.
+/// Documents that a query covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchExtent {
+    /// Those of this node.
+    Node,
+    /// Those of all nodes of its cluster, whose results this node gathers.
+    Cluster,
+}
+
+/// Runs a query over documents of this extent, and passes its outcome to `finish`, on the pool.
 ///
 /// # Errors
 /// The query is not valid for the application, or it cannot be answered now.
 async fn answer<T: Send + 'static>(
     request: &QueryRequest,
-    gathers: bool,
+    extent: SearchExtent,
     finish: impl FnOnce(SearchOutcome) -> T + Send + 'static,
 ) -> Result<T, Error> {
-    if gathers && let Some(cluster) = request.node.cluster().view()? {
+    if extent == SearchExtent::Cluster
+        && let Some(cluster) = request.node.cluster().view()?
+    {
         return spread::run(request, cluster, finish).await;
     }
     let working = request.clone();

@@ -100,7 +100,9 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         Ok(AdmittedFeed::Stream(start)) => start.run(call),
         Ok(AdmittedFeed::Answered(answer)) => {
             call.node.feed_keys().count_repeated();
-            answer_of(answer.into(), true)
+            let mut response = lines_response(answer.into());
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            response
         }
         Err(error) => render(&call, None, &error),
     }
@@ -117,14 +119,11 @@ fn columns(call: &mut DocumentCall, request: &Request) -> Result<Vec<u8>, Error>
     table::empty_table(call)
 }
 
-/// Returns the response with an answer. `is_replayed` is true if it was kept for a key.
-fn answer_of(body: Body, is_replayed: bool) -> Response {
+/// Returns the response with an answer.
+fn lines_response(body: Body) -> Response {
     let mut response = Response::new(body);
     let content_type = HeaderValue::from_static("application/jsonl;charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, content_type);
-    if is_replayed {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    }
     response
 }
 
@@ -338,7 +337,7 @@ impl FeedStart {
             }
             answer.end();
         });
-        let mut response = answer_of(Body::new(body), false);
+        let mut response = lines_response(Body::new(body));
         // The answers of what was written are sent in any case.
         response.extensions_mut().insert(ChecksCredential);
         response

@@ -151,14 +151,14 @@ pub(super) async fn of_group(call: &GroupCall, group: &DocumentGroup) -> Result<
     let mut nodes = Vec::new();
     for NodeErasures { node, erasures } in found {
         let Some(node) = node else {
-            let mut value = erasures?.first().map(|erasure| receipt(erasure, true)).unwrap_or_default();
+            let mut value = erasures?.first().map(receipt_with_holders).unwrap_or_default();
             value.extend(holding_of(None));
             return Ok(Some(Value::Object(value)));
         };
         let mut value = Map::from_iter([("node".to_owned(), json!(node))]);
         match erasures {
             Ok(erasures) => match erasures.first() {
-                Some(erasure) => value.extend(receipt(erasure, true)),
+                Some(erasure) => value.extend(receipt_with_holders(erasure)),
                 None => continue,
             },
             Err(error) => drop(value.insert("error".to_owned(), json!(error.message()))),
@@ -201,25 +201,32 @@ pub(super) async fn list(call: &GroupCall) -> Result<Response, Error> {
                 group => ("name".to_owned(), json!(shown(group))),
             };
             let mut value: Map<String, Value> = [name].into_iter().chain(node()).collect();
-            value.extend(receipt(erasure, false));
+            value.extend(receipt(erasure));
             all.push(Value::Object(value));
         }
     }
     Ok(http::json(StatusCode::OK, &json!({ "erasures": all })))
 }
 
-/// Times of an erasure in microseconds since 1970, and what still has bytes of it if that was looked for.
-fn receipt(erasure: &GroupErasure, has_holders: bool) -> Map<String, Value> {
-    let GroupErasure { dropped, due, erased, holders, .. } = erasure;
-    let mut value = Map::new();
-    value.insert("dropped".to_owned(), json!(dropped.0));
-    value.insert("eraseBy".to_owned(), json!(due.0));
-    value.insert("erased".to_owned(), json!(erased.map(|erased| erased.0)));
-    if has_holders && erased.is_none() {
+/// Times of an erasure in microseconds since 1970, and what still has bytes of it.
+fn receipt_with_holders(erasure: &GroupErasure) -> Map<String, Value> {
+    let mut value = receipt(erasure);
+    if erasure.erased.is_none() {
+        let holders = &erasure.holders;
         value.insert("files".to_owned(), json!(holders.files));
         value.insert("logs".to_owned(), json!(holders.logs));
         value.insert("indexes".to_owned(), json!(holders.elsewhere));
     }
+    value
+}
+
+/// Times of an erasure in microseconds since 1970.
+fn receipt(erasure: &GroupErasure) -> Map<String, Value> {
+    let GroupErasure { dropped, due, erased, .. } = erasure;
+    let mut value = Map::new();
+    value.insert("dropped".to_owned(), json!(dropped.0));
+    value.insert("eraseBy".to_owned(), json!(due.0));
+    value.insert("erased".to_owned(), json!(erased.map(|erased| erased.0)));
     value
 }
 

@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 
 use super::{
     BatchedWrite, ChangeLimits, ClusterView, ConditionalChange, FailedChange, GroupDropRequest,
-    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, changes, check_held, pages, readers_of_all,
+    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, SilentOwners, changes, check_held, pages,
+    readers_of_all,
 };
 use crate::{Error, ErrorKind, Node};
 
@@ -485,7 +486,7 @@ async fn read_once(
 ) -> Result<Option<DocumentsAnswer>, Error> {
     let cluster = node.cluster().view()?;
     let cluster = cluster.ok_or_else(|| Error::NotFound("this node is not one of a cluster".to_owned()))?;
-    let found = readers_of_all(node, cluster, Some(from_ref(group)), deadline, false).await?;
+    let found = readers_of_all(node, cluster, Some(from_ref(group)), deadline, SilentOwners::Fail).await?;
     if !cluster.buckets_of(group)?.contains(&bucket) {
         return Err(Error::Unsettled(NO_SUCH_BUCKET.to_owned()));
     }

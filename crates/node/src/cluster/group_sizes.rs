@@ -9,7 +9,7 @@ use millrace_document::DocumentGroup;
 use millrace_store::{Store, StoredGroupPage, ViewScope};
 use tokio::task::JoinSet;
 
-use super::{ClusterView, NodeAddress, RETRY_PAUSE, ReadFence, check_held, readers_of_all};
+use super::{ClusterView, NodeAddress, RETRY_PAUSE, ReadFence, SilentOwners, check_held, readers_of_all};
 use crate::{Error, Node};
 
 /// Groups whose sizes are requested.
@@ -166,7 +166,8 @@ impl SizesAttempt<'_> {
             WantedSizes::Page { .. } => None,
             WantedSizes::These(groups) => Some(&groups[..]),
         };
-        let found = readers_of_all(self.node, self.cluster, groups, self.deadline, false).await?;
+        let found =
+            readers_of_all(self.node, self.cluster, groups, self.deadline, SilentOwners::Fail).await?;
         let mut asked = JoinSet::new();
         for (reader, buckets) in found.assigned(&|_| false).0 {
             let question =

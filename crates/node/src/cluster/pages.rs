@@ -15,7 +15,9 @@ use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 use tokio::task::JoinSet;
 
 use super::documents::{ask_reader, check_read};
-use super::{ClusterView, DocumentsAnswer, DocumentsQuestion, RouteBackoff, SentVersion, readers_of_all};
+use super::{
+    ClusterView, DocumentsAnswer, DocumentsQuestion, RouteBackoff, SentVersion, SilentOwners, readers_of_all,
+};
 use crate::{Error, Node};
 
 /// Bytes of documents after which a page ends, and those of all nodes together. With many nodes, the pages of
@@ -208,7 +210,7 @@ impl ScanReaders {
         after: Option<&str>,
         deadline: Instant,
     ) -> Result<Self, Error> {
-        let found = readers_of_all(node, cluster, None, deadline, false).await?;
+        let found = readers_of_all(node, cluster, None, deadline, SilentOwners::Fail).await?;
         if !found.is_full() {
             return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
         }

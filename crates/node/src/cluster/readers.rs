@@ -23,8 +23,16 @@ pub struct ReaderAssignment {
     pub silent: Vec<NodeKey>,
 }
 
-/// Asks the owners for the readers of these groups, or of all. If `partial` is set, an owner that cannot be
-/// reached, or does not answer until `until`, is skipped.
+/// Treatment of an owner that cannot be reached, or does not answer in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SilentOwners {
+    /// It is an error.
+    Fail,
+    /// The other owners are enough.
+    Skip,
+}
+
+/// Asks the owners for the readers of these groups, or of all, until `until`.
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
@@ -33,7 +41,7 @@ pub(crate) async fn readers_of_all(
     cluster: &dyn ClusterView,
     groups: Option<&[DocumentGroup]>,
     until: Instant,
-    partial: bool,
+    silent: SilentOwners,
 ) -> Result<ReaderAssignment, Error> {
     let owners = cluster.owners(groups)?;
     let near = cluster.own().key;
@@ -61,7 +69,9 @@ pub(crate) async fn readers_of_all(
     while let Some(answer) = asked.join_next().await {
         match answer.map_err(|error| Error::Internal(error.to_string()))? {
             (_, Ok(readers)) => found.readers.extend(readers),
-            (owner, Err(Error::Unreachable { .. })) if partial => found.silent.push(owner),
+            (owner, Err(Error::Unreachable { .. })) if silent == SilentOwners::Skip => {
+                found.silent.push(owner)
+            }
             (_, Err(error)) => return Err(error),
         }
     }

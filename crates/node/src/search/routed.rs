@@ -12,7 +12,7 @@ use millrace_query::Query;
 use super::observer::QueryObserver;
 use super::run::{QueryRequest, SearchOutcome, flow};
 use super::separate::SourceQueries;
-use super::{GRACE, answer, embed, one_location};
+use super::{GRACE, SearchExtent, answer, embed, one_location};
 use crate::caller::CancelOnDrop;
 use crate::cluster::{
     AccessKind, BucketReaders, ForwardKind, ForwardableRequest, RETRY_PAUSE, ReadFence, RouteSubject,
@@ -65,8 +65,7 @@ enum QueryRoute<A> {
 /// A query that this node answers.
 struct LocalQuery {
     fence: ReadFence,
-    /// True if it covers all nodes that have some of the documents.
-    gathers: bool,
+    extent: SearchExtent,
 }
 
 impl RoutedQuery {
@@ -125,17 +124,23 @@ impl RoutedQuery {
                     "the nodes do not agree yet whether the group is divided".to_owned(),
                 ));
             }
-            let gathers = *hop == ForwardKind::Client;
-            return Ok(QueryRoute::Local(LocalQuery { fence: ReadFence::default(), gathers }));
+            let extent = match hop {
+                ForwardKind::Client => SearchExtent::Cluster,
+                _ => SearchExtent::Node,
+            };
+            return Ok(QueryRoute::Local(LocalQuery { fence: ReadFence::default(), extent }));
         };
         let request = forward(query, query.timeout.saturating_sub(self.started.elapsed()))?;
         let subject = RouteSubject { location, group: Some(&group), part: None };
         Ok(match forward_request(node, subject, AccessKind::Search, hop, &request, deadline).await? {
-            RoutingDecision::Local(fence) => QueryRoute::Local(LocalQuery { fence, gathers: false }),
+            RoutingDecision::Local(fence) => {
+                QueryRoute::Local(LocalQuery { fence, extent: SearchExtent::Node })
+            }
             RoutingDecision::Forwarded(answer) => QueryRoute::Forwarded(answer),
             RoutingDecision::Readers(version, readers) => QueryRoute::Readers(version, readers),
             RoutingDecision::Divided => {
-                QueryRoute::Local(LocalQuery { fence: ReadFence::default(), gathers: true })
+                let fence = ReadFence::default();
+                QueryRoute::Local(LocalQuery { fence, extent: SearchExtent::Cluster })
             }
         })
     }
@@ -163,8 +168,8 @@ impl RoutedQuery {
             memory: node.query_memory(),
             observer: observer.clone(),
         };
-        let full = here.gathers || here.fence.is_full();
-        answer(&request, here.gathers, move |mut found: SearchOutcome| {
+        let full = here.extent == SearchExtent::Cluster || here.fence.is_full();
+        answer(&request, here.extent, move |mut found: SearchOutcome| {
             found.result.coverage.non_ideal |= !full;
             finish(found)
         })

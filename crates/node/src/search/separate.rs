@@ -16,7 +16,7 @@ use super::observer::QueryObserver;
 use super::rewrite::RewrittenQuery;
 use super::run::{QueryRequest, SearchNotices, SearchOutcome};
 use super::sources::ResolvedSources;
-use super::{GRACE, answer, embed};
+use super::{GRACE, SearchExtent, answer, embed};
 use crate::caller::CancelOnDrop;
 use crate::{CompiledApplication, Error, Node};
 
@@ -190,7 +190,7 @@ async fn search(mut request: QueryRequest) -> Result<SearchOutcome, Error> {
         let QueryRequest { node, deployment, query, gone, .. } = &request;
         let embeddings = embed(node, deployment, query, deadline, gone).await?;
         request.embeddings = Arc::new(embeddings);
-        answer(&request, true, |found| found).await
+        answer(&request, SearchExtent::Cluster, |found| found).await
     };
     let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;
     let found = found.map_err(|_| Error::Timeout(query.timeout))??;

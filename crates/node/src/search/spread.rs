@@ -22,7 +22,7 @@ use super::share::LocalShare;
 use crate::Error;
 use crate::cluster::{
     ClusterView, NodeAddress, OpenedShare, RETRY_PAUSE, ReadFence, ShareConversation, ShareStart,
-    readers_of_all,
+    SilentOwners, readers_of_all,
 };
 
 /// Runs the query over all nodes, and passes its outcome to `finish`, on the pool.
@@ -88,7 +88,8 @@ async fn of_all(
     let left = request.query.timeout.saturating_sub(request.started.elapsed());
     let until = Instant::now() + left / 2;
     let partial = request.started.elapsed() > request.query.timeout / 2;
-    let found = readers_of_all(&request.node, cluster, groups, until, partial).await?;
+    let skipping = if partial { SilentOwners::Skip } else { SilentOwners::Fail };
+    let found = readers_of_all(&request.node, cluster, groups, until, skipping).await?;
     silent.extend(&found.silent);
     let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
     if unread.is_some() && !partial {

@@ -55,9 +55,8 @@ pub(super) fn content(
                 wanted: page_documents(definitions.len()),
             };
             // A visit has documents without a group first; sort keys mix them with the others.
-            let ungrouped = ViewScope::GroupsIn(vec![DocumentGroup::None], vec![read.bucket]);
-            let (mut visited, end) = page.read(ungrouped, false)?;
-            let (grouped, other_end) = page.read(ViewScope::Buckets(vec![read.bucket]), true)?;
+            let (mut visited, end) = page.ungrouped(read.bucket)?;
+            let (grouped, other_end) = page.grouped(read.bucket)?;
             visited.extend(grouped);
             let mut until = end.into_iter().chain(other_end).min();
             let mut rows: Vec<FeedRow<FedBody>> = visited.iter().map(row).collect();
@@ -97,12 +96,23 @@ struct FedPage<'a> {
     wanted: usize,
 }
 
+/// Versions of documents, and the sort key up to which they are all; `None` if there are no more.
+type VisitedPage = (Vec<VisitedVersion>, Option<Vec<u8>>);
+
 impl FedPage<'_> {
-    /// Versions of documents with a group, or of those without one, and the sort key up to which these are
-    /// all; `None` if there are no more.
-    fn read(&self, scope: ViewScope, grouped: bool) -> Result<(Vec<VisitedVersion>, Option<Vec<u8>>), Error> {
-        let continuation = (grouped || self.after.is_some())
-            .then(|| StoreVisit::continuation_at(grouped, self.after.unwrap_or_default()));
+    /// Versions of the documents of a bucket that have no group.
+    fn ungrouped(&self, bucket: BucketId) -> Result<VisitedPage, Error> {
+        let continuation = self.after.map(|after| StoreVisit::continuation_at(false, after));
+        self.read(ViewScope::GroupsIn(vec![DocumentGroup::None], vec![bucket]), continuation)
+    }
+
+    /// Versions of the documents of a bucket that have a group.
+    fn grouped(&self, bucket: BucketId) -> Result<VisitedPage, Error> {
+        let continuation = StoreVisit::continuation_at(true, self.after.unwrap_or_default());
+        self.read(ViewScope::Buckets(vec![bucket]), Some(continuation))
+    }
+
+    fn read(&self, scope: ViewScope, continuation: Option<String>) -> Result<VisitedPage, Error> {
         let visit = StoreVisit {
             scope,
             from: self.from,

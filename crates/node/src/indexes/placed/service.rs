@@ -252,7 +252,7 @@ impl PlacedService {
         self.runtime.spawn_blocking(move || {
             // Copies that become due while others are written are written by a later call.
             let Some(_writing) = service.writing.try_lock() else { return };
-            let due = service.copies.lock().due_flushes(false);
+            let due = service.copies.lock().due_flushes();
             service.flush(due);
             let due = service.copies.lock().due_erasures();
             for DueFlush { copy, kept, marks } in due {
@@ -488,7 +488,7 @@ impl PlacedService {
         if self.is_stopped.swap(true, Ordering::SeqCst) {
             return;
         }
-        let due = self.copies.lock().due_flushes(true);
+        let due = self.copies.lock().all_flushes();
         self.flush(due);
     }
 }
