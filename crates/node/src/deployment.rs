@@ -158,17 +158,7 @@ impl CompiledApplication {
             purpose,
             blamed: BTreeSet::new(),
         };
-        let mut kinds = HashMap::new();
-        for schema in application.schemas.values() {
-            let clusters = clusters_of(&application, schema, &mut findings);
-            // If the clusters are not known, any schema may belong to one.
-            if clusters.is_empty() && content_known {
-                continue;
-            }
-            if let Some(kind) = compiler.compile(schema, clusters, &mut findings) {
-                kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
-            }
-        }
+        let kinds = document_types(&mut compiler, &application, content_known, &mut findings);
         let stateless = StatelessModels::load(&application, models, &compiler.blamed, &mut findings);
         let indexes = indexes::definitions(&application, &mut findings);
         let slow = kinds.values().flat_map(|kind: &Arc<CompiledDocumentType>| kind.slow_profiles());
@@ -392,6 +382,28 @@ fn generators(application: &Application, languages: &[Arc<DeployedLanguageModel>
 fn language(languages: &[Arc<DeployedLanguageModel>], id: &str) -> Result<Arc<DeployedLanguageModel>, Error> {
     let found = languages.iter().find(|language| language.config().id == id);
     found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
+}
+
+/// Compiles the document types of an application, by name. A schema without a cluster is left out, if
+/// `content_known`: the clusters could be read.
+fn document_types(
+    compiler: &mut DocumentTypeCompiler<'_>,
+    application: &Application,
+    content_known: bool,
+    findings: &mut PackageFindings,
+) -> HashMap<Arc<str>, Arc<CompiledDocumentType>> {
+    let mut kinds = HashMap::new();
+    for schema in application.schemas.values() {
+        let clusters = clusters_of(application, schema, findings);
+        // If the clusters are not known, any schema may belong to one.
+        if clusters.is_empty() && content_known {
+            continue;
+        }
+        if let Some(kind) = compiler.compile(schema, clusters, findings) {
+            kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
+        }
+    }
+    kinds
 }
 
 /// Clusters of the documents of a type. Selections that cannot work are reported as findings.

@@ -126,7 +126,7 @@ impl Query {
     ) -> Result<Query, Error> {
         let reader = ParameterReader::new(&parameters, limits);
         reader.check_names()?;
-        let mut asked = reader.asked()?;
+        let mut asked = reader.query_text()?;
         let federated = reader.get(FEDERATED).map(|names| names.split(',').map(str::to_owned).collect());
         if federated.is_some() {
             asked =
@@ -300,9 +300,9 @@ impl<'a> ParameterReader<'a> {
     }
 
     /// Parses `yql`, `select` or `query`, whichever is there.
-    fn asked(&self) -> Result<QueryText, Error> {
+    fn query_text(&self) -> Result<QueryText, Error> {
         if self.is_programmatic() {
-            return self.asked_by_a_program();
+            return self.programmatic_text();
         }
         let grammar = self.grammar()?;
         let (type_is_yql, query_grammar) = match grammar {
@@ -325,36 +325,7 @@ impl<'a> ParameterReader<'a> {
         let from_query = user_query.clone().filter(|_| type_is_yql);
         let yql = self.text("yql").or_else(|| from_query.clone());
         self.check_parts(yql.is_some() || select.conditions.is_some())?;
-        let mut asked = match (yql, &select.conditions) {
-            (Some(_), Some(_)) => {
-                let reason = "'where' cannot be used together with yql; give one of them";
-                return Err(parameter("select", reason));
-            }
-            (Some(text), None) => {
-                let statement =
-                    yql::parse(&text, self.limits.tokens_max).map_err(|fault| fault.in_text("YQL", &text))?;
-                statement.understood(&context).map_err(|fault| fault.in_text("YQL", &text))?
-            }
-            (None, Some(conditions)) => {
-                let root =
-                    build::item(&conditions.root, &context).map_err(|fault| conditions.error(fault))?;
-                QueryText::of(root)
-            }
-            (None, None) => match &user_query {
-                Some(text) => QueryText::of(QueryItem::Text(UserText {
-                    field: default_field.clone(),
-                    text: text.clone(),
-                    grammar: query_grammar,
-                    filter: filter.clone(),
-                    allow_empty: false,
-                    target_hits: TARGET_HITS,
-                    distance: NEAR_DISTANCE,
-                    annotations: Default::default(),
-                })),
-                None if self.has_wand() || self.has_predicate() => QueryText::of(QueryItem::True),
-                None => return Err(Error::NoQuery),
-            },
-        };
+        let mut asked = self.stated_text(yql.as_deref(), select.conditions.as_ref(), &context)?;
         if from_query.is_some() && self.text("yql").is_none() {
             // A statement in a query string contributes its conditions only: sources and fields are
             // parameters then.
@@ -370,6 +341,44 @@ impl<'a> ParameterReader<'a> {
             asked.fields.extend(fields.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned));
         }
         Ok(asked)
+    }
+
+    /// Builds the query of a statement, of conditions in JSON, or else of the user's text.
+    fn stated_text(
+        &self,
+        statement: Option<&str>,
+        conditions: Option<&WhereConditions>,
+        context: &BuildContext<'_>,
+    ) -> Result<QueryText, Error> {
+        match (statement, conditions) {
+            (Some(_), Some(_)) => {
+                let reason = "'where' cannot be used together with yql; give one of them";
+                Err(parameter("select", reason))
+            }
+            (Some(text), None) => {
+                let statement = yql::parse(text, self.limits.tokens_max);
+                let statement = statement.map_err(|fault| fault.in_text("YQL", text))?;
+                statement.understood(context).map_err(|fault| fault.in_text("YQL", text))
+            }
+            (None, Some(conditions)) => {
+                let root = build::item(&conditions.root, context).map_err(|fault| conditions.error(fault))?;
+                Ok(QueryText::of(root))
+            }
+            (None, None) => match context.user_query {
+                Some(text) => Ok(QueryText::of(QueryItem::Text(UserText {
+                    field: context.default_field.to_owned(),
+                    text: text.to_owned(),
+                    grammar: context.query_grammar,
+                    filter: context.filter.map(str::to_owned),
+                    allow_empty: false,
+                    target_hits: TARGET_HITS,
+                    distance: NEAR_DISTANCE,
+                    annotations: Default::default(),
+                }))),
+                None if self.has_wand() || self.has_predicate() => Ok(QueryText::of(QueryItem::True)),
+                None => Err(Error::NoQuery),
+            },
+        }
     }
 
     /// Refuses parameters that would have no part in the query. `is_stated` is true if it has a statement, or
@@ -395,7 +404,7 @@ impl<'a> ParameterReader<'a> {
             && self.get("yql").is_none()
     }
 
-    fn asked_by_a_program(&self) -> Result<QueryText, Error> {
+    fn programmatic_text(&self) -> Result<QueryText, Error> {
         let text = self.text("model.queryString").unwrap_or_default();
         let field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
         let item = programmatic::parse(&text, &field).map_err(|fault| fault.in_text("query", &text))?;

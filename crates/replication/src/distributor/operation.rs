@@ -172,15 +172,7 @@ impl Distributor {
             OperationStep::Creating(waiting_for) if done => {
                 waiting_for.remove(&from);
                 let all = waiting_for.is_empty();
-                if let Some(entry) = self.buckets.get_mut(&bucket)
-                    && entry.replica(from).is_none()
-                {
-                    entry.replicas.push(TrackedReplica {
-                        node: from,
-                        info: ReportedReplica::default(),
-                        origin: None,
-                    });
-                }
+                self.note_created(bucket, from);
                 if all {
                     self.hold(bucket, effects);
                 }
@@ -209,10 +201,7 @@ impl Distributor {
             OperationStep::Completing(waiting_for) if done => {
                 waiting_for.remove(&from);
                 let all = waiting_for.is_empty();
-                if let Some(replica) = self.buckets.get_mut(&bucket).and_then(|entry| entry.replica_mut(from))
-                {
-                    replica.info.complete = true;
-                }
+                self.note_complete(bucket, from);
                 if all {
                     self.settled(bucket, effects);
                 }
@@ -229,6 +218,20 @@ impl Distributor {
                 }
                 self.fail_operation(bucket, effects);
             }
+        }
+    }
+
+    fn note_created(&mut self, bucket: BucketId, node: NodeKey) {
+        if let Some(entry) = self.buckets.get_mut(&bucket)
+            && entry.replica(node).is_none()
+        {
+            entry.replicas.push(TrackedReplica { node, info: ReportedReplica::default(), origin: None });
+        }
+    }
+
+    fn note_complete(&mut self, bucket: BucketId, node: NodeKey) {
+        if let Some(replica) = self.buckets.get_mut(&bucket).and_then(|entry| entry.replica_mut(node)) {
+            replica.info.complete = true;
         }
     }
 
