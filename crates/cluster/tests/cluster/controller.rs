@@ -303,7 +303,7 @@ fn nodes_without_documents_have_no_place_in_the_layout() {
 }
 
 #[test]
-fn operators_get_what_they_wish() {
+fn requested_states_are_those_of_nodes() {
     check(
         flat(2),
         "0 start a b\n1 retired a\n2 maintenance a\n3 down a\n4 up a",

@@ -134,7 +134,7 @@ pub(crate) fn operate(world: &mut SimWorld) {
         }
         _ => return,
     };
-    world.note(|| format!("wished: {wish:?}"));
+    world.note(|| format!("requested: {wish:?}"));
     world.indexes.placement.wishes.push(wish);
 }
 

@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 use super::cluster::{OwnStandings, PlacedCluster};
 use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
-use super::reports::PlacementNews;
+use super::reports::PlacementReporter;
 use super::service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use super::source::PlacedSource;
 use crate::Error;
@@ -79,9 +79,9 @@ fn defined() -> Vec<Arc<IndexDefinition>> {
 
 /// Indexes as a node publishes them for the leader.
 fn wanted() -> Vec<WantedIndex> {
-    let news = PlacementNews::default();
-    news.want(1, &defined());
-    let wanted = news.wanted().borrow().indexes.clone();
+    let reporter = PlacementReporter::default();
+    reporter.publish_wanted(1, &defined());
+    let wanted = reporter.wanted().borrow().indexes.clone();
     assert_eq!(wanted.len(), 1, "the index is declared as placed");
     wanted
 }
@@ -206,7 +206,7 @@ impl TestNode {
         PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(member),
             source,
-            news: Arc::default(),
+            reporter: Arc::default(),
             table: cluster.table.subscribe(),
             definitions: known,
             erasure: Arc::default(),
