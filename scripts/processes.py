@@ -1,5 +1,6 @@
 """Nodes of a cluster and its etcd as processes of this machine: what the scripts beside this one share."""
 
+import http.client
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,25 @@ class Node:
         return ideal["distance"] == 0 and ideal["unknown"] == 0 and figures["confirmed"]
 
 
-def deploy(node: Node, application: Path, patience: int = 60) -> str | None:
-    """Deploys as soon as the node takes it. Returns its last error if it does not."""
+def exchange(
+        node: Node, port: int, method: str, path: str, body: str | None = None, timeout: float = 10, headers: Mapping[str, str] | None = None
+) -> tuple[int, bytes]:
+    """Sends a request to a port of a node over a connection of its own. Returns the status and the body of the answer.
+
+    An OSError or an HTTPException: there is no whole answer. A ConnectionRefusedError: nothing listens."""
+    connection = http.client.HTTPConnection(node.place.host, port, timeout=timeout)
+    try:
+        connection.request(method, path, body=body, headers=headers or {})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def deploy(node: Node, application: Path, timeout: int = 60) -> str | None:
+    """Deploys as soon as the node takes it. Returns its last error if it does not within these seconds."""
     said = ""
-    for _ in range(patience):
+    for _ in range(timeout):
         time.sleep(1)
         deployed = subprocess.run(
             [MILLRACE, "--config-url", node.config_url(), "deploy", str(application)], capture_output=True, text=True)

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 
 import torture_bulks
 import torture_indexes
-from processes import Etcd, Node, Place, deploy, end, request_state
+from processes import Etcd, Node, Place, deploy, end, exchange, request_state
 from remembered import Remembered
 
 REPLICAS = 2
@@ -134,7 +134,7 @@ class Client(threading.Thread):
                 value = None
                 lines.append({"remove": id})
             operations.append((self.documents[group, document], value))
-        status, answer = self.call(node, "POST", "/feed/v1?timeout=8s", lines, patience=20, parse=lambda text: [json.loads(line) for line in text.splitlines()])
+        status, answer = self.call(node, "POST", "/feed/v1?timeout=8s", lines, timeout=20, parse=lambda text: [json.loads(line) for line in text.splitlines()])
         if status != 200:
             for known, value in operations:
                 self.write([known], value, (status, answer))
@@ -153,19 +153,15 @@ class Client(threading.Thread):
                 self.write([known], value, (None, {"message": f"a stream ended: {end.get('message', 'without totals')}"}))
 
     def call(
-            self, node: Node, method: str, path: str, body: Any = None, patience: float = 10, parse: Callable[[bytes], Any] = json.loads
+            self, node: Node, method: str, path: str, body: Any = None, timeout: float = 10, parse: Callable[[bytes], Any] = json.loads
     ) -> WriteOutcome:
         """The status, or None where there was no answer, and the answer."""
-        connection = http.client.HTTPConnection(node.place.host, node.port, timeout=patience)
         try:
-            connection.request(method, path, body=json.dumps(body) if body else None)
-            response = connection.getresponse()
-            text = response.read() or b"{}"
-            return response.status, parse(text) if response.status == 200 else json.loads(text)
-        except (ConnectionRefusedError, OSError, http.client.HTTPException, ValueError) as error:
+            status, answer = exchange(node, node.port, method, path, json.dumps(body) if body else None, timeout)
+            text = answer or b"{}"
+            return status, parse(text) if status == 200 else json.loads(text)
+        except (OSError, http.client.HTTPException, ValueError) as error:
             return None, {"message": repr(error)}
-        finally:
-            connection.close()
 
     def read(self, node: Node, group: int, document: int) -> Any:
         """The value that a node says a document has; False where it cannot say."""
@@ -385,8 +381,8 @@ class Torture:
         self.kill(victim)
         request_state(other, "up", node.name)
 
-    def sleep(self, least: float, most: float) -> None:
-        time.sleep(self.random.uniform(least, most))
+    def sleep(self, shortest: float, longest: float) -> None:
+        time.sleep(self.random.uniform(shortest, longest))
 
     def turn(self) -> None:
         if self.operators.random() < 0.6:
@@ -419,7 +415,7 @@ class Torture:
         self.log(f"  at rest after {took:.0f} s")
         self.gentle = True
 
-    def settle(self, patience: float = 150) -> float:
+    def settle(self, timeout: float = 150) -> float:
         """Waits until the cluster has come to rest. Returns the seconds that it took."""
         began, calm = time.monotonic(), 0
         while calm < 2:
@@ -428,7 +424,7 @@ class Torture:
             versions = {one and one["version"] for one in figures}
             settled = all(one and node.is_settled(one) for node, one in zip(self.nodes, figures))
             calm = calm + 1 if settled and len(versions) == 1 else 0
-            if time.monotonic() - began > patience:
+            if time.monotonic() - began > timeout:
                 shown = [one and {key: one[key] for key in ("version", "confirmed", "ideal")} for one in figures]
                 self.log(f"it does not come to rest: {shown}", wrong=True)
                 break

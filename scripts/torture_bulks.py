@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from processes import Node
+from processes import Node, exchange
 from remembered import Remembered
 
 CLIENTS = 2
@@ -38,21 +38,18 @@ SLACK = 3
 GONE = 2 * RETENTION + 60
 
 
-def call(node: Node, method: str, path: str, body: Any = None, patience: float = 80) -> tuple[int | None, Any]:
+def call(node: Node, method: str, path: str, body: Any = None, timeout: float = 80) -> tuple[int | None, Any]:
     """The status, or None where there was no answer, and the answer."""
-    connection = http.client.HTTPConnection(node.place.host, node.port, timeout=patience)
     kind = "application/x-ndjson" if isinstance(body, list) else "application/json"
     text = "".join(json.dumps(line) + "\n" for line in body) if isinstance(body, list) else json.dumps(body) if body else None
     try:
-        connection.request(method, "/elastic" + path, body=text, headers={"Content-Type": kind} if text else {})
-        response = connection.getresponse()
-        return response.status, json.loads(response.read() or b"{}")
+        headers = {"Content-Type": kind} if text else {}
+        status, answer = exchange(node, node.port, method, "/elastic" + path, text, timeout, headers)
+        return status, json.loads(answer or b"{}")
     except ConnectionRefusedError:
         return 429, {"error": "nothing listens"}
     except (OSError, http.client.HTTPException, ValueError) as error:
         return None, {"error": repr(error)}
-    finally:
-        connection.close()
 
 
 def prepare(node: Node) -> None:
@@ -229,7 +226,7 @@ class BulkClient(threading.Thread):
         there = [event for event in latest if event.outcome == "acknowledged" and self.is_kept(stream, event, 10)]
         if there:
             event = self.random.choice(there)
-            status, answer = call(node, "GET", f"/{stream}/_doc/{event.id}", patience=30)
+            status, answer = call(node, "GET", f"/{stream}/_doc/{event.id}", timeout=30)
             if status == 404 and self.is_kept(stream, event):
                 self.log(f"bulk client {self.number}: {event.id} of {stream} is missing at {node.name} after {time.time() - event.began:.1f} s: {answer}", stale=True)
             self.counts["events read"] += status == 200
@@ -270,10 +267,10 @@ class BulkClient(threading.Thread):
                 count = found.pop(number, 0)
                 age, at_end = began - event.began, self.is_kept(stream, event)
                 if stream == "logs-kept":
-                    least, most = int(event.outcome == "acknowledged" and at_end), int(age < GONE and event.outcome != "refused")
+                    count_min, count_max = int(event.outcome == "acknowledged" and at_end), int(age < GONE and event.outcome != "refused")
                 else:
-                    least, most = int(event.outcome == "acknowledged"), int(event.outcome != "refused")
-                if not least <= count <= most:
+                    count_min, count_max = int(event.outcome == "acknowledged"), int(event.outcome != "refused")
+                if not count_min <= count <= count_max:
                     # A document that is there and not found is another fault than one that is lost.
                     read = call(node, "GET", f"/{stream}/_doc/{event.id}")[0] if event.id else "nothing, without an id"
                     yield (f"{node.name} has {stream} {number} ({event.id}) {count} times, which was {event.outcome} "

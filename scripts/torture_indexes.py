@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from processes import Node
+from processes import Node, exchange
 from remembered import Remembered
 
 CLIENTS = 2
@@ -32,19 +32,15 @@ DECLARATION = """<index-service placed='true' copies='2' slices='4'>
     </index-service>"""
 
 
-def call(node: Node, port: int, method: str, path: str, body: Any = None, patience: float = 10) -> tuple[int | None, Any]:
+def call(node: Node, port: int, method: str, path: str, body: Any = None, timeout: float = 10) -> tuple[int | None, Any]:
     """The status, or None where there was no answer, and the answer."""
-    connection = http.client.HTTPConnection(node.place.host, port, timeout=patience)
     try:
-        connection.request(method, path, body=json.dumps(body) if body is not None else None)
-        response = connection.getresponse()
-        return response.status, json.loads(response.read() or b"{}")
+        status, answer = exchange(node, port, method, path, json.dumps(body) if body is not None else None, timeout)
+        return status, json.loads(answer or b"{}")
     except ConnectionRefusedError:
         return 503, {"message": "nothing listens"}
     except (OSError, http.client.HTTPException, ValueError) as error:
         return None, {"message": repr(error)}
-    finally:
-        connection.close()
 
 
 class IndexClient(threading.Thread):
@@ -116,7 +112,7 @@ class IndexClient(threading.Thread):
             "yql": f"select * from note where {condition}", "hits": 400, "timeout": "8s", "streaming.selection": "true",
             "index.use": index, "index.consistency": "now",
         }
-        status, answer = call(node, node.port, "GET", "/search/?" + urllib.parse.urlencode(parameters), patience=20)
+        status, answer = call(node, node.port, "GET", "/search/?" + urllib.parse.urlencode(parameters), timeout=20)
         if status not in (200, None, 429, 503, 504):
             self.log(f"index client {self.number}: {status} {answer} to {condition} by {index}", wrong=True)
         root = answer.get("root", {})
@@ -193,17 +189,17 @@ def operate(nodes: list[Node], chance: random.Random, log: Callable[..., None]) 
         asked = ("POST", f"/index/v1/notes/{chance.choice(NAMES)}/rebuild", None)
     else:
         return
-    status, answer = call(node, node.config, *asked, patience=30)
+    status, answer = call(node, node.config, *asked, timeout=30)
     method, path, body = asked
     log(f"  {method} {path} {body or ''} at {node.name}: {status} {str(answer.get('message', ''))[:120]}",
         wrong=status not in (None, 200, 202, 409, 429, 503, 504))
 
 
-def settle(nodes: list[Node], log: Callable[..., None], patience: float = 240) -> None:
+def settle(nodes: list[Node], log: Callable[..., None], timeout: float = 240) -> None:
     """Waits until all copies are in their places."""
     began = time.monotonic()
     while not all(call(node, node.config, "GET", "/index/v1/rebalance")[1].get("balanced") for node in nodes):
-        if time.monotonic() - began > patience:
+        if time.monotonic() - began > timeout:
             log(f"copies of indexes do not come to rest: {call(nodes[0], nodes[0].config, 'GET', '/index/v1/rebalance')}", wrong=True)
             return
         time.sleep(1)
@@ -215,7 +211,7 @@ def finish(nodes: list[Node], log: Callable[..., None]) -> None:
     settle(nodes, log)
     for name in NAMES:
         for _ in range(20):
-            status, answer = call(nodes[0], nodes[0].config, "POST", f"/index/v1/notes/{name}/verify", patience=120)
+            status, answer = call(nodes[0], nodes[0].config, "POST", f"/index/v1/notes/{name}/verify", timeout=120)
             if status == 200 and answer.get("complete"):
                 break
             time.sleep(2)
@@ -231,12 +227,8 @@ def finish(nodes: list[Node], log: Callable[..., None]) -> None:
 
 def repaired(node: Node) -> list[str]:
     """Figures of a node that say that its own comparisons have found differences."""
-    connection = http.client.HTTPConnection(node.place.host, node.port, timeout=10)
     try:
-        connection.request("GET", "/prometheus/v1/values")
-        lines = connection.getresponse().read().decode().splitlines()
+        lines = exchange(node, node.port, "GET", "/prometheus/v1/values")[1].decode().splitlines()
     except (OSError, http.client.HTTPException) as error:
         return [repr(error)]
-    finally:
-        connection.close()
     return [line for line in lines if line.startswith("millrace_index_repaired") and float(line.split()[1]) != 0]

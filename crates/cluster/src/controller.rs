@@ -172,7 +172,7 @@ fn retire_full(
 ) {
     let said = |name: &String| inputs.registrations.get(name).or_else(|| inputs.departed.get(name));
     let is_full = |name: &String| said(name).is_some_and(|node| node.out_of_space);
-    let least = match layout {
+    let others_min = match layout {
         NodeHierarchy::Nodes(_) => usize::from(inputs.configuration.redundancy),
         // Each group has replicas of its own.
         NodeHierarchy::Groups { .. } => 1,
@@ -184,7 +184,7 @@ fn retire_full(
             .iter()
             .filter(up)
             .partition(|key| proposals.get(key).is_some_and(|(name, _)| is_full(name)));
-        if others.len() < full.len().max(least) {
+        if others.len() < full.len().max(others_min) {
             continue;
         }
         for key in full {
@@ -200,7 +200,7 @@ fn retire_full(
 /// Takes out the groups with too few serving nodes, as long as another one is left.
 fn degrade_groups(
     layout: &NodeHierarchy,
-    least: f64,
+    share_min: f64,
     proposals: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
 ) {
     let NodeHierarchy::Groups { .. } = layout else { return };
@@ -217,14 +217,14 @@ fn degrade_groups(
     left.sort_by(|(_, a), (_, b)| share(a, proposals).total_cmp(&share(b, proposals)));
     let others = left.len().saturating_sub(1);
     for (_, nodes) in left.into_iter().take(others) {
-        if share(nodes, proposals) >= least {
+        if share(nodes, proposals) >= share_min {
             return;
         }
         let reason = format!(
             "only {} of {} nodes of its group serve, and {:.0} % must",
             serving(nodes, proposals),
             nodes.len(),
-            least * 100.0
+            share_min * 100.0
         );
         for node in nodes {
             if let Some((_, proposal)) = proposals.get_mut(node)
