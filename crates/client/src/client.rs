@@ -34,7 +34,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(200);
 #[derive(Clone)]
 pub struct NodeClient {
     base: String,
-    patience: Duration,
+    timeout: Duration,
     /// Value of the header `Authorization`.
     authorization: Option<HeaderValue>,
     http: HyperClient<HttpsConnector<HttpConnector>, Either<Full<Bytes>, StreamedBody>>,
@@ -239,7 +239,7 @@ impl NodeClient {
         let base = with_scheme.trim_end_matches('/').to_owned();
         Ok(NodeClient {
             base,
-            patience: RESPONSE_TIMEOUT,
+            timeout: RESPONSE_TIMEOUT,
             authorization: None,
             http: builder.build(connector),
         })
@@ -260,8 +260,8 @@ impl NodeClient {
 
     /// Sets the default timeout, instead of 200 seconds.
     #[must_use]
-    pub fn patient(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -275,7 +275,7 @@ impl NodeClient {
     /// # Errors
     /// There is no response, or not in time.
     pub async fn send(&self, request: OutgoingRequest) -> Result<ClientAnswer, Error> {
-        let timeout = request.timeout.unwrap_or(self.patience);
+        let timeout = request.timeout.unwrap_or(self.timeout);
         let exchange = async {
             let response = self.begin(request, None).await?;
             let (parts, body) = response.into_parts();
@@ -296,7 +296,7 @@ impl NodeClient {
         request: OutgoingRequest,
         mut sink: impl FnMut(&[u8]),
     ) -> Result<HeaderMap, Error> {
-        let timeout = request.timeout.unwrap_or(self.patience);
+        let timeout = request.timeout.unwrap_or(self.timeout);
         let mut answer = self.within(timeout, self.open(request)).await?;
         while let Some(piece) = self.within(timeout, answer.next()).await? {
             sink(&piece);

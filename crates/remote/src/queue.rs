@@ -168,7 +168,7 @@ mod tests {
 
     /// Successive results of taking from calls with these texts and cells.
     fn taken(calls: &[(&[&str], VectorCells)], texts_max: usize, whole: bool) -> Vec<String> {
-        let caller = ModelCaller::patient(SequencePurpose::Feed);
+        let caller = ModelCaller::without_deadline(SequencePurpose::Feed);
         let mut queue = TextQueue::default();
         for (texts, cells) in calls {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();

@@ -430,7 +430,7 @@ fn runtime() -> Runtime {
 /// Requests health, a document, a query and a write, as long as `going` is set; panics on a wrong answer.
 fn watch(url: &str, going: &AtomicBool) -> (usize, Duration) {
     let runtime = runtime();
-    let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address").patient(CLIENT_TIMEOUT);
+    let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address").with_timeout(CLIENT_TIMEOUT);
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     while going.load(Ordering::SeqCst) {
         let good = [
@@ -500,7 +500,7 @@ fn no_request_takes_more_than_its_share() {
         let attack = |hostile: &HostileRequest, runtime: &Runtime| {
             let base = if hostile.to_config { &config } else { &url };
             let client =
-                NodeClient::new(base, HttpProtocol::Http1).expect("an address").patient(CLIENT_TIMEOUT);
+                NodeClient::new(base, HttpProtocol::Http1).expect("an address").with_timeout(CLIENT_TIMEOUT);
             match runtime.block_on(client.send(hostile.request.clone())) {
                 Ok(answer) => {
                     let status = answer.status.as_u16();
@@ -575,7 +575,7 @@ fn send_at_once(url: &str, connections: usize, streams: usize, request: &Outgoin
     runtime().block_on(async {
         let mut answers = tokio::task::JoinSet::new();
         for _ in 0..connections {
-            let client = NodeClient::new(url, protocol).expect("an address").patient(CLIENT_TIMEOUT);
+            let client = NodeClient::new(url, protocol).expect("an address").with_timeout(CLIENT_TIMEOUT);
             for _ in 0..streams {
                 let (client, request) = (client.clone(), request.clone());
                 answers.spawn(async move { client.send(request).await });
@@ -672,7 +672,7 @@ fn answers_that_nobody_reads_are_bounded() {
         let reading = runtime();
         let silent = reading.block_on(async {
             let client =
-                NodeClient::new(&url, HttpProtocol::Http2).expect("an address").patient(CLIENT_TIMEOUT);
+                NodeClient::new(&url, HttpProtocol::Http2).expect("an address").with_timeout(CLIENT_TIMEOUT);
             let open = |_| {
                 let (client, request) = (client.clone(), OutgoingRequest::new(Method::GET, target));
                 tokio::spawn(async move { client.open(request).await })
@@ -691,7 +691,7 @@ fn answers_that_nobody_reads_are_bounded() {
         let visit = "/document/v1/n/note/group/big/?stream=true&timeout=600s&wantedDocumentCount=12";
         let silent = reading.block_on(async {
             let client =
-                NodeClient::new(&url, HttpProtocol::Http2).expect("an address").patient(CLIENT_TIMEOUT);
+                NodeClient::new(&url, HttpProtocol::Http2).expect("an address").with_timeout(CLIENT_TIMEOUT);
             let mut silent = Vec::new();
             for _ in 0..100 {
                 silent.push(client.open(OutgoingRequest::new(Method::GET, visit)).await);

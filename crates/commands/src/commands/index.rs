@@ -34,35 +34,39 @@ pub async fn run(
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
     match command {
         IndexCommand::List(patience) => {
-            let answer = list(&client.patient(patience.timeout)).await?;
+            let answer = list(&client.with_timeout(patience.timeout)).await?;
             output.print(|| table(&answer), &answer);
             Ok(ExitCode::SUCCESS)
         }
         IndexCommand::Show(named) => {
-            let client = client.patient(named.timeout);
+            let client = client.with_timeout(named.timeout);
             let index = find(&client, named).await?;
             output.print(|| details(&index), &index);
             Ok(ExitCode::SUCCESS)
         }
         IndexCommand::Build(named) => ask(&client, named, "build", output).await,
         IndexCommand::Rebuild(named) => ask(&client, named, "rebuild", output).await,
-        IndexCommand::Verify(named) => verify(&client.patient(named.timeout), named, output).await,
-        IndexCommand::Wait(arguments) => wait(&client.patient(READ_TIMEOUT), arguments, output).await,
+        IndexCommand::Verify(named) => verify(&client.with_timeout(named.timeout), named, output).await,
+        IndexCommand::Wait(arguments) => wait(&client.with_timeout(READ_TIMEOUT), arguments, output).await,
         IndexCommand::Plan(arguments) => {
-            placed::plan(&client.patient(arguments.patience.timeout), arguments.method.as_deref(), output)
-                .await
+            placed::plan(
+                &client.with_timeout(arguments.patience.timeout),
+                arguments.method.as_deref(),
+                output,
+            )
+            .await
         }
         IndexCommand::Rebalance(patience) => {
-            placed::rebalance(&client.patient(patience.timeout), Method::POST, output).await
+            placed::rebalance(&client.with_timeout(patience.timeout), Method::POST, output).await
         }
         IndexCommand::Stop(patience) => {
-            placed::rebalance(&client.patient(patience.timeout), Method::DELETE, output).await
+            placed::rebalance(&client.with_timeout(patience.timeout), Method::DELETE, output).await
         }
         IndexCommand::Move(moved) => {
-            placed::move_copy(&client.patient(moved.patience.timeout), moved, output).await
+            placed::move_copy(&client.with_timeout(moved.patience.timeout), moved, output).await
         }
         IndexCommand::Settings(changed) => {
-            placed::settings(&client.patient(changed.patience.timeout), changed, output).await
+            placed::settings(&client.with_timeout(changed.patience.timeout), changed, output).await
         }
     }
 }

@@ -60,7 +60,7 @@ pub async fn run(
 /// Sends a request about the keys of a cluster.
 async fn ask(node: &NodeArguments, request: OutgoingRequest) -> Result<Value, Error> {
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
-    Ok(client.patient(KEY_REQUEST_TIMEOUT).send(request).await?.checked()?.json())
+    Ok(client.with_timeout(KEY_REQUEST_TIMEOUT).send(request).await?.checked()?.json())
 }
 
 async fn create(node: &NodeArguments, creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error> {
