@@ -127,7 +127,7 @@ impl DocumentCall {
     }
 
     /// Answer of an operation without further results.
-    fn done<'a>(&'a self, id: Option<&'a DocumentId>) -> EmptyAnswer<'a> {
+    fn empty_answer<'a>(&'a self, id: Option<&'a DocumentId>) -> EmptyAnswer<'a> {
         EmptyAnswer { path: &self.path, id: id.map(|id| id.shown_within(self.implied_group())) }
     }
 
@@ -171,7 +171,7 @@ impl DocumentCall {
     }
 
     /// Remaining time of the request.
-    fn left(&self) -> Duration {
+    fn time_left(&self) -> Duration {
         self.timeout.saturating_sub(self.started.elapsed())
     }
 
@@ -196,7 +196,7 @@ impl DocumentCall {
 
     /// Runs `future`, unless the request times out first.
     async fn within<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        match tokio::time::timeout(self.left(), future).await {
+        match tokio::time::timeout(self.time_left(), future).await {
             Ok(result) => result,
             Err(_) => Err(Error::Timeout(self.timeout)),
         }
@@ -425,7 +425,7 @@ async fn dry_run(call: &DocumentCall, target: &DocumentTarget, request: Request)
         DocumentTarget::Document(id) => Some(id),
         DocumentTarget::Documents(_) => None,
     };
-    Ok(http::json(StatusCode::OK, &call.done(id)))
+    Ok(http::json(StatusCode::OK, &call.empty_answer(id)))
 }
 
 fn options() -> Response {

@@ -212,7 +212,7 @@ impl ElasticApi {
 }
 
 /// A request without its body and its caller.
-fn shown<B>(request: &hyper::Request<B>) -> ElasticRequest {
+fn elastic_request<B>(request: &hyper::Request<B>) -> ElasticRequest {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     ElasticRequest {
         method: request.method().as_str().to_owned(),
@@ -232,11 +232,11 @@ pub(crate) fn is_below(path: &str) -> bool {
 
 /// Refusal of a request at the edge, in the form that clients of the service read.
 pub(crate) fn refusal<B>(request: &hyper::Request<B>, error: millrace_elastic::Error) -> Response {
-    written(ElasticService::refuse_as(&shown(request), error))
+    http_response(ElasticService::refuse_as(&elastic_request(request), error))
 }
 
 async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Response {
-    let mut shown = shown(&request);
+    let mut shown = elastic_request(&request);
     let admitted = caller_of(&request).map(|caller| {
         let caller = as_sent(caller, request.headers());
         request.extensions_mut().insert(Arc::clone(&caller));
@@ -253,7 +253,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
             let retry_after = error.retry_after();
-            let mut response = written(ElasticService::refuse(&shown, error));
+            let mut response = http_response(ElasticService::refuse(&shown, error));
             if let Some(after) = retry_after {
                 // In place of the one that all refusals of this status have.
                 response.headers_mut().insert(RETRY_AFTER, after);
@@ -278,7 +278,7 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 /// Forwards a request to the node that owns the service's documents, or answers it here.
 async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) -> Result<Response, Error> {
     if let Err(error) = ElasticService::check_media_types(shown, !request.body().is_end_stream()) {
-        return Ok(written(ElasticService::refuse_as(shown, error)));
+        return Ok(http_response(ElasticService::refuse_as(shown, error)));
     }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
@@ -294,7 +294,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     if api.service.answers_at_once(shown) {
         let (service, shown) = (Arc::clone(&api.service), shown.clone());
         // The node may own the documents by now, and read the catalog for their health.
-        return Ok(written(blocking(move || service.answer(&shown)).await?));
+        return Ok(http_response(blocking(move || service.answer(&shown)).await?));
     }
     let [shortest, longest] = TIMEOUT_RANGE;
     let named = ElasticService::time_limit(shown).map(|named| named.clamp(shortest, longest));
@@ -458,7 +458,7 @@ async fn operate(
         }
         None => blocking(answer).await??,
     };
-    Ok(written(answer))
+    Ok(http_response(answer))
 }
 
 /// Runs work of a request on a thread that may block.
@@ -468,7 +468,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Writes an answer with the headers that clients of Elasticsearch expect.
-fn written(answer: ElasticResponse) -> Response {
+fn http_response(answer: ElasticResponse) -> Response {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

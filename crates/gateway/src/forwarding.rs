@@ -36,7 +36,7 @@ use self::group_sizes::SizesQuestionMessage;
 pub(crate) use self::hop::{
     HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
 };
-use self::hop::{ask_others, others};
+use self::hop::{ask_others, redirection};
 use self::indexes::IndexQuestionMessage;
 use self::question::{NodeQuestion, respond};
 pub(crate) use self::refusal::{broken_answer, refused_part};
@@ -117,7 +117,7 @@ impl ForwardableRequest for SendableRequest<'_> {
     async fn send(&self, node: &RemoteNode, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
         let mut answer = self.forwarder.send(node, ForwardedRequest::clone(&self.request), hop).await?;
         answer.extensions_mut().insert(AnsweringNode(node.address.clone()));
-        Ok(match others(answer.headers()) {
+        Ok(match redirection(answer.headers()) {
             _ if is_unsettled(answer.headers()) => ForwardAnswer::Unsettled,
             Some((version, readers)) => ForwardAnswer::Readers(version, readers),
             None => ForwardAnswer::Answer(answer),

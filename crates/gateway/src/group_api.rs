@@ -231,7 +231,7 @@ fn group_of(name: &str, parameters: &RequestParameters) -> Result<DocumentGroup,
 }
 
 /// Name or number of a group, as its path has it.
-fn shown(group: &DocumentGroup) -> String {
+fn group_name(group: &DocumentGroup) -> String {
     group.key().chars().skip(1).collect()
 }
 
@@ -239,7 +239,7 @@ fn value_of(stored: &StoredGroup) -> Map<String, Value> {
     let mut value = Map::new();
     match &stored.group {
         DocumentGroup::Number(number) => value.insert("number".to_owned(), json!(number)),
-        group => value.insert("name".to_owned(), json!(shown(group))),
+        group => value.insert("name".to_owned(), json!(group_name(group))),
     };
     value.insert("documents".to_owned(), json!(stored.documents));
     value.insert("bytes".to_owned(), json!(stored.bytes));
@@ -280,7 +280,7 @@ async fn show(call: &GroupCall, group: &DocumentGroup) -> Result<Response, Error
     if measured.is_complete && measured.size.documents + measured.size.bytes + measured.files() == 0 {
         let missing = Error::NotFound(format!(
             "there is nothing of the group '{}' ({group}); GET /group/v1/ (millrace groups) lists the groups",
-            shown(group)
+            group_name(group)
         ));
         let Some(erasure) = erasure else { return Err(missing) };
         let answer = Map::from_iter([("message".to_owned(), json!(missing.message())), erasure]);

@@ -156,7 +156,7 @@ impl Node {
             outcome => outcome?,
         }
         if self.deployments.had_application() && self.deployments.current().is_err() {
-            self.reindexings.clear().map_err(|error| reindexing::kept(&error))?;
+            self.reindexings.clear().map_err(|error| reindexing::write_error(&error))?;
         }
         Ok(())
     }
@@ -483,7 +483,7 @@ impl Node {
         self.store.set_layout(Arc::new(DocumentColumns::default()));
         self.store.set_tuning(StoreTuning::default());
         self.keep_indexes()?;
-        self.reindexings.clear().map_err(|error| reindexing::kept(&error))
+        self.reindexings.clear().map_err(|error| reindexing::write_error(&error))
     }
 
     /// Returns the 99th percentile of the latency of queries, and of document operations, since the last

@@ -192,7 +192,7 @@ impl BlockBytes {
     }
 
     /// The largest block of the types that are written in a text: `tensor<float>(l{},x[4096])`.
-    fn written(text: &[u8]) -> Self {
+    fn of_text(text: &[u8]) -> Self {
         let block = |at: usize| {
             let of = &text[at..];
             let end = memchr::memchr(b')', of).unwrap_or(of.len());
@@ -250,9 +250,9 @@ impl WorkKind {
                 values.min(VALUES_BYTES_MAX).saturating_add(block.bytes(text))
             }
             WorkKind::Query(block) | WorkKind::Assistant(block) => {
-                block.max(BlockBytes::written(text)).bytes(text)
+                block.max(BlockBytes::of_text(text)).bytes(text)
             }
-            WorkKind::Arguments => BlockBytes::written(text).bytes(text),
+            WorkKind::Arguments => BlockBytes::of_text(text).bytes(text),
             // The tree is there twice: parts of it are copied.
             WorkKind::JsonQuery => JsonCounts::upper_bound(text).tree_bytes().saturating_mul(2),
             WorkKind::JsonDocument => JsonCounts::upper_bound(text).tree_bytes().min(VALUES_BYTES_MAX),

@@ -62,7 +62,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         None => package.map_or(Ok(()), |package| package.deploy(&node)).and_then(|()| {
             membership.block_on(async {
                 let server = bind(&serving, &node, settings).await?;
-                let (of_data, of_config) = alone(&node, &server)?;
+                let (of_data, of_config) = standalone_routers(&node, &server)?;
                 serve(&serving, server.with_routes(of_data, of_config), None).await
             })
         }),
@@ -161,7 +161,7 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
 
 /// Endpoints that present a node without a cluster in the way Vespa presents a cluster: of the data port, to
 /// read only, and of the deployment port.
-fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, Router), Error> {
+fn standalone_routers(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, Router), Error> {
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
     let (of_clusters, of_figures) = (Arc::clone(node), Arc::clone(node));

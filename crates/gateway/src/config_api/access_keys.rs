@@ -50,7 +50,7 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
     let member = member_of(node)?;
     match (id, method.as_str()) {
         ("", "GET") => {
-            let keys: Vec<Value> = shared_file(&*member)?.0.keys.iter().map(shown).collect();
+            let keys: Vec<Value> = shared_file(&*member)?.0.keys.iter().map(key_json).collect();
             Ok(http::json(StatusCode::OK, &json!({ "keys": keys })))
         }
         ("", "POST") => {
@@ -176,7 +176,7 @@ fn pause() -> Duration {
 }
 
 /// A key without its hash.
-fn shown(key: &KeyRecord) -> Value {
+fn key_json(key: &KeyRecord) -> Value {
     json!({
         "id": key.id, "name": key.name, "rights": key.rights, "groups": key.groups, "users": key.users,
         "expires": key.expires, "limits": key.limits,

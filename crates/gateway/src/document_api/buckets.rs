@@ -99,12 +99,12 @@ impl VisitedBuckets {
     }
 
     /// Number of buckets outside of divided groups.
-    fn others(&self) -> usize {
+    fn undivided_count(&self) -> usize {
         self.bits.map_or(0, |bits| 1 << bits)
     }
 
     fn count(&self) -> usize {
-        self.others() + self.divided.len()
+        self.undivided_count() + self.divided.len()
     }
 
     /// Position named by a continuation; the beginning if there is none.
@@ -134,18 +134,18 @@ impl VisitedBuckets {
     /// parts.
     fn number(&self, text: &str) -> Option<usize> {
         let Some((used_bits, bits)) = text.split_once('-') else {
-            return usize::from_str_radix(text, 16).ok().filter(|number| *number < self.others());
+            return usize::from_str_radix(text, 16).ok().filter(|number| *number < self.undivided_count());
         };
         let parts = (used_bits.parse().ok()?, u64::from_str_radix(bits, 16).ok()?);
         let bucket = BucketId::try_from(parts).ok()?;
         let place = self.divided.iter().position(|divided| bucket.covers(*divided))?;
-        Some(self.others() + place)
+        Some(self.undivided_count() + place)
     }
 }
 
 impl VisitPosition {
     pub(super) fn bucket(&self) -> BucketId {
-        let others = self.buckets.others();
+        let others = self.buckets.undivided_count();
         match self.buckets.bits {
             Some(bits) if self.number < others => {
                 // In the order of documents, the lowest bit of a location counts most.
@@ -190,7 +190,7 @@ impl VisitPosition {
 
     /// True if its bucket is one of a divided group.
     fn is_in_divided(&self) -> bool {
-        self.number >= self.buckets.others()
+        self.number >= self.buckets.undivided_count()
     }
 
     /// First bucket of a divided group that is not visited, where these are the buckets now. The visit is at
@@ -200,7 +200,7 @@ impl VisitPosition {
         let is_new = |bucket: &BucketId| !visited.iter().any(|visited| visited.covers(*bucket));
         let new = buckets.divided.iter().position(is_new)?;
         let reached = self.reached.clone();
-        Some(VisitPosition { number: buckets.others() + new, inner: None, reached, buckets })
+        Some(VisitPosition { number: buckets.undivided_count() + new, inner: None, reached, buckets })
     }
 
     /// Request for the rest of this bucket, with other parameters (`None` removes one).
@@ -266,7 +266,7 @@ pub(super) fn request_from(
 
 impl fmt::Display for VisitPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.number < self.buckets.others() {
+        match self.number < self.buckets.undivided_count() {
             true => write!(f, "{:x}", self.number)?,
             // Continuations keep their form from version to version.
             false => {

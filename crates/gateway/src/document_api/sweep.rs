@@ -188,7 +188,11 @@ struct SweepPortion {
 impl SweepRequest {
     /// Changes the documents of this node, as [`sweep_here`] does; if a whole group is removed, most of it at
     /// once.
-    async fn here(&self, call: &DocumentCall, portion: SweepPortion) -> Result<(u64, Option<String>), Error> {
+    async fn sweep_own(
+        &self,
+        call: &DocumentCall,
+        portion: SweepPortion,
+    ) -> Result<(u64, Option<String>), Error> {
         let SweepPortion { part, from, deadline, fence } = portion;
         let pass = match part {
             Some(bucket) => Arc::new(self.pass.within(bucket)),
@@ -227,12 +231,12 @@ impl SweepRequest {
 /// Changes every addressed document, on any node, until the end or the request's time limit.
 async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
-    let deadline = Instant::now() + chunk.min(call.left());
+    let deadline = Instant::now() + chunk.min(call.time_left());
     call.node.metrics().count(CountedMetric::Visits);
     let Some(request) = &call.spread else {
         let from = going.pass.start();
         let portion = SweepPortion { part: call.hop.part(), from, deadline, fence };
-        let (count, continuation) = going.here(call, portion).await?;
+        let (count, continuation) = going.sweep_own(call, portion).await?;
         return Ok(answer(call, &going.pass, count, continuation));
     };
     let mut place = VisitedBuckets::new(&call.node, going.pass.group())?.resume(going.pass.start())?;
@@ -244,7 +248,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
             match place.forward_request(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
                 Ok(BucketAnswer::Local(fence)) => {
                     let part = Some(place.bucket());
-                    going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
+                    going.sweep_own(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
                 }
                 Ok(BucketAnswer::Forwarded(answer)) if answer.status == StatusCode::OK => {
                     parse_answer(&answer.body)

@@ -50,7 +50,7 @@ pub(super) async fn documents(
     let wanted =
         wanted.map_or(WANTED_MAX, |wanted| usize::try_from(wanted).unwrap_or(WANTED_MAX).min(WANTED_MAX));
     call.node.metrics().count(CountedMetric::Visits);
-    let deadline = Instant::now() + call.left().saturating_sub(MARGIN);
+    let deadline = Instant::now() + call.time_left().saturating_sub(MARGIN);
     let streams = call.parameters.flag("stream")?.unwrap_or(false);
     let form = if streams && lines { VisitPageFormat::Lines } else { VisitPageFormat::List };
     let source = PageSource::new(call, &pass, fence, streams);

@@ -26,7 +26,7 @@ use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
 use tokio::time::Instant;
 
-use super::{ElasticApi, PRODUCT, check_right, route, written};
+use super::{ElasticApi, PRODUCT, check_right, http_response, route};
 use crate::document_api::feed::{StreamPlace, StreamUse, writer_of};
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, counted_page};
@@ -53,13 +53,13 @@ pub(super) async fn answer(
     request: Request,
 ) -> Result<Response, Error> {
     if let Err(error) = ElasticService::check_media_types(shown, !request.body().is_end_stream()) {
-        return Ok(written(ElasticService::refuse_as(shown, error)));
+        return Ok(http_response(ElasticService::refuse_as(shown, error)));
     }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
     let batching = match BulkBatching::of(shown) {
         Ok(batching) => batching,
-        Err(error) => return Ok(written(ElasticService::refuse_as(shown, error))),
+        Err(error) => return Ok(http_response(ElasticService::refuse_as(shown, error))),
     };
     let standing = StandingCredential::from_request(&api.node, &request);
     let writer = writer_of(&caller, request.extensions().get());

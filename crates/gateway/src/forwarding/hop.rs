@@ -122,7 +122,7 @@ pub(super) fn ask_others(headers: &mut HeaderMap, version: ClusterVersion, reade
 }
 
 /// The version and the readers of a redirection, if an answer is one.
-pub(super) fn others(headers: &HeaderMap) -> Option<(ClusterVersion, BucketReaders)> {
+pub(super) fn redirection(headers: &HeaderMap) -> Option<(ClusterVersion, BucketReaders)> {
     match header_of(headers) {
         Ok(Some(HopHeader::Readers { version, readers })) => Some((version, readers)),
         _ => None,
@@ -206,15 +206,15 @@ mod tests {
         ask_others(&mut headers, ClusterVersion::new(7), &readers);
         let text = r#"{"readers":{"version":7,"readers":{"bucket":"BucketId(0x2800000000000005)","nodes":[2,0],"full":false,"documents":0}}}"#;
         assert_eq!(headers[HOP], text);
-        assert_eq!(others(&headers), Some((ClusterVersion::new(7), readers.clone())));
+        assert_eq!(redirection(&headers), Some((ClusterVersion::new(7), readers.clone())));
         assert!(!is_unsettled(&headers));
         write_protocol_1_header(&mut headers);
         assert_eq!(headers[HOP], "readers 7 10.5 2,0 some");
-        assert_eq!(others(&headers), Some((ClusterVersion::new(7), readers)));
+        assert_eq!(redirection(&headers), Some((ClusterVersion::new(7), readers)));
         unsettled(&mut headers);
         assert!(is_unsettled(&headers));
         assert_eq!(headers[HOP], r#""unsettled""#);
-        assert_eq!(others(&headers), None);
+        assert_eq!(redirection(&headers), None);
         write_protocol_1_header(&mut headers);
         assert_eq!(headers[HOP], "unsettled");
         assert!(is_unsettled(&headers));

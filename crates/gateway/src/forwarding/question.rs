@@ -64,7 +64,7 @@ pub(super) async fn ask<Q: NodeQuestion>(
         method: Method::POST,
         target: Q::PATH.to_owned(),
         headers: HeaderMap::new(),
-        body: written(protocol, question)?.into(),
+        body: encode(protocol, question)?.into(),
         room: None,
     };
     let answer = forwarder.send(remote, request, &ForwardKind::Share).await?;
@@ -90,7 +90,7 @@ pub(super) async fn respond<Q: NodeQuestion>(
 ) -> Response {
     let protocol = MessageProtocol::from_headers(request.headers());
     let answer = answer::<Q>(&node, request, protocol).await;
-    match answer.and_then(|answer| written(protocol, &answer)) {
+    match answer.and_then(|answer| encode(protocol, &answer)) {
         Ok(body) => http::answer(StatusCode::OK, protocol.media_type(), body),
         Err(error) => {
             let mut response = (error.status(), error.to_string()).into_response();
@@ -131,6 +131,6 @@ async fn read<Q: NodeQuestion>(
     protocol.decode(&body).map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))
 }
 
-fn written(protocol: MessageProtocol, message: &impl Serialize) -> Result<Vec<u8>, Error> {
+fn encode(protocol: MessageProtocol, message: &impl Serialize) -> Result<Vec<u8>, Error> {
     protocol.append(Vec::new(), message).map_err(|error| Error::Internal(error.to_string()))
 }

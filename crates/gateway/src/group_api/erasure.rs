@@ -11,7 +11,7 @@ use millrace_node::cluster::{self, ErasureQuestion, SnapshotAnswer, SnapshotQues
 use millrace_store::{GroupErasure, SnapshotName};
 use serde_json::{Map, Value, json};
 
-use super::{GroupCall, shown};
+use super::{GroupCall, group_name};
 use crate::http;
 
 /// Interval at which an erasure is looked at that a request waits for.
@@ -198,7 +198,7 @@ pub(super) async fn list(call: &GroupCall) -> Result<Response, Error> {
         for erasure in erasures.iter().filter(|erasure| is_own(erasure)) {
             let name = match &erasure.group {
                 DocumentGroup::Number(number) => ("number".to_owned(), json!(number)),
-                group => ("name".to_owned(), json!(shown(group))),
+                group => ("name".to_owned(), json!(group_name(group))),
             };
             let mut value: Map<String, Value> = [name].into_iter().chain(node()).collect();
             value.extend(receipt(erasure));

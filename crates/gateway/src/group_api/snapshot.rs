@@ -177,7 +177,7 @@ async fn sources(call: &GroupCall, group: &DocumentGroup, needed: NeededNodes) -
     call.caller.check_right(&[AccessRight::Admin])?;
     call.caller.permit(WantedGroups::These(std::slice::from_ref(group)))?;
     let name = call.parameters.get("snapshot").map(SnapshotName::parse).transpose()?;
-    match (moment::wanted(&call.parameters)?, name) {
+    match (moment::requested_time(&call.parameters)?, name) {
         (Some(until), name) => moment::sources(call, group, name.as_ref(), until, needed).await,
         (None, Some(name)) => {
             let nodes = nodes_with(call, &name, needed).await?;

@@ -70,7 +70,7 @@ impl SearchPhases {
     }
 
     /// Parts that took any time, in order.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+    pub(crate) fn nonzero_times(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let parts = [
             ("plan", self.plan),
             ("select", self.select),
@@ -85,7 +85,7 @@ impl SearchPhases {
     /// Seconds of each part that took any.
     pub(super) fn logged(&self) -> Value {
         Value::Object(
-            self.taken().map(|(name, time)| (name.to_owned(), seconds(time))).collect::<Map<_, _>>(),
+            self.nonzero_times().map(|(name, time)| (name.to_owned(), seconds(time))).collect::<Map<_, _>>(),
         )
     }
 }

@@ -493,7 +493,7 @@ impl IndexesInner {
         // Rows from before this time that come from now on are noted; all that came before wait in the feed.
         let until = Timestamp(self.store.next_timestamp().0.saturating_sub(MARGIN_US));
         let mut done = self.feed.notes.begin_flush(until);
-        let (stale, _) = self.feed.stale.now();
+        let (stale, _) = self.feed.stale.snapshot();
         done.retain(|note, _| {
             note.bucket().is_none_or(|bucket| !stale.iter().any(|stale| overlap(*stale, bucket)))
         });

@@ -231,7 +231,7 @@ impl NodeIndexes {
         }
         let stale = &self.inner().feed.stale;
         for _ in 0..ATTEMPTS {
-            let (buckets, turn) = stale.now();
+            let (buckets, turn) = stale.snapshot();
             if within.is_none() && !buckets.is_empty() {
                 // Groups of the whole store can have documents in any bucket.
                 return Ok(None);

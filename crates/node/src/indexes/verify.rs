@@ -110,7 +110,7 @@ impl NodeIndexes {
 
     /// True if a document is in a stale bucket.
     fn is_stale(&self, document: &[u8]) -> bool {
-        let (stale, _) = self.inner().feed.stale.now();
+        let (stale, _) = self.inner().feed.stale.snapshot();
         stale.iter().any(|bucket| is_in(document, *bucket))
     }
 

@@ -169,7 +169,7 @@ pub fn run(request: QueryRequest) -> Result<SearchOutcome, Error> {
     let prepared = PreparedQuery::new(request)?;
     let NarrowedViews { views, used } = prepared.views(None)?;
     let outcomes = run_all(&prepared.parts(&views), &prepared.deadline)?;
-    Ok(prepared.found(outcomes, 1, used.iter().map(IndexUse::to_string).collect()))
+    Ok(prepared.merge(outcomes, 1, used.iter().map(IndexUse::to_string).collect()))
 }
 
 /// A query with its plans, which are made once: for the gathering, for this node's own share, and for the
@@ -348,7 +348,7 @@ impl PreparedQuery {
 
     /// Merges the outcomes of all kinds to one result of this number of nodes. `indexes`: those in use, for
     /// the trace.
-    pub fn found(&self, outcomes: Vec<PassOutcome>, nodes: u32, indexes: Vec<String>) -> SearchOutcome {
+    pub fn merge(&self, outcomes: Vec<PassOutcome>, nodes: u32, indexes: Vec<String>) -> SearchOutcome {
         let QueryRequest { deployment, query, rule_trace, .. } = &self.request;
         let MergedOutcome { mut result, page, traces } = MergedOutcome::of(outcomes, self.searches[0].plan());
         result.coverage.nodes = nodes;

@@ -51,7 +51,7 @@ pub async fn run<T: Send + 'static>(
         }
     };
     let merge = move |prepared: Arc<PreparedQuery>| {
-        let mut found = prepared.found(outcomes, nodes, used);
+        let mut found = prepared.merge(outcomes, nodes, used);
         found.result.coverage.target += unread;
         found.result.coverage.non_ideal |= !full;
         finish(found)

@@ -191,7 +191,7 @@ impl FeedCommitter {
             let message = "the body broke off after its last operation; send it again".to_owned();
             return Err(FeedBreak { status: super::StatusCode::BAD_REQUEST.as_u16(), message });
         };
-        let answer = self.answer.kept(&self.totals, key.keeps_lines());
+        let answer = self.answer.answer_to_keep(&self.totals, key.keeps_lines());
         key.record(body, answer).await.map_err(|error| {
             let message =
                 format!("all operations were executed, but {}; send the stream again", error.message());
@@ -494,7 +494,7 @@ async fn replicate_batch(
     let mut outcomes = Vec::with_capacity(receivers.len());
     for receiver in receivers {
         let dropped = |_| Error::Internal("the cluster dropped a write; see the log".to_owned());
-        outcomes.push(write::written(receiver.await.map_err(dropped)?));
+        outcomes.push(write::write_outcome(receiver.await.map_err(dropped)?));
     }
     Ok(outcomes)
 }

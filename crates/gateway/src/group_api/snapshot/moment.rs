@@ -25,7 +25,7 @@ pub(super) const PARAMETER: &str = "at";
 ///
 /// # Errors
 /// It is not a time.
-pub(super) fn wanted(parameters: &RequestParameters) -> Result<Option<Timestamp>, Error> {
+pub(super) fn requested_time(parameters: &RequestParameters) -> Result<Option<Timestamp>, Error> {
     let Some(text) = parameters.get(PARAMETER) else { return Ok(None) };
     let parsed: Option<jiff::Timestamp> = text.parse().ok();
     let microseconds = parsed.and_then(|instant| u64::try_from(instant.as_microsecond()).ok());

@@ -192,7 +192,7 @@ impl PlacedService {
         loop {
             let error = match self.attempt(order, is_cancelled).await {
                 Ok((copy, marks)) => {
-                    let kept = self.place.kept(order.copy, &order.definition, copy);
+                    let kept = self.place.received_copy(order.copy, &order.definition, copy);
                     let (kept, written) = {
                         let marks = marks.clone();
                         let write = move || (kept.write_marks(&marks), kept);

@@ -135,7 +135,7 @@ impl SourceInner {
     }
 
     /// Definitions of a type that a follower asks for, and that are known here.
-    fn wanted<'d>(
+    fn wanted_definitions<'d>(
         &'d self,
         follower: NodeKey,
         document_type: &str,
@@ -459,7 +459,8 @@ impl PlacedSource {
             if let Some(known) = types.get(document_type) {
                 return known.clone();
             }
-            let found: Vec<_> = self.inner.lock().wanted(follower, document_type).cloned().collect();
+            let found: Vec<_> =
+                self.inner.lock().wanted_definitions(follower, document_type).cloned().collect();
             types.insert(document_type.to_owned(), found.clone());
             found
         };
