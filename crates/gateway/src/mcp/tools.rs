@@ -126,13 +126,14 @@ pub(super) async fn call(
         ReadCall::Schemas(names) => {
             let deployment = node.deployments().current().map_err(|error| wrong(error.to_string()))?;
             let schemas = schemas(&deployment.application.schemas, names);
-            Ok(content(&schemas.to_string(), false))
+            Ok(answer_content(&schemas.to_string()))
         }
-        ReadCall::Examples => Ok(content(&json!(examples::TEXT).to_string(), false)),
-        ReadCall::Faulty(fault) => Ok(content(&fault, true)),
+        ReadCall::Examples => Ok(answer_content(&json!(examples::TEXT).to_string())),
+        ReadCall::Faulty(fault) => Ok(fault_content(&fault)),
         ReadCall::Query(body) => match query(node, body, room, caller).await {
-            Ok((answer, is_error)) => Ok(content(&answer, is_error)),
-            Err(fault @ ToolFault::NoJson) => Ok(content(&fault.to_string(), true)),
+            Ok((answer, false)) => Ok(answer_content(&answer)),
+            Ok((answer, true)) => Ok(fault_content(&answer)),
+            Err(fault @ ToolFault::NoJson) => Ok(fault_content(&fault.to_string())),
             Err(fault) => Err(RpcRefusal::new(RpcRefusal::INTERNAL, fault.to_string())),
         },
     }
@@ -185,8 +186,14 @@ fn argument_object<'a>(arguments: Option<&'a RawValue>, example: &'static str) -
     if arguments.starts_with('{') { Ok(arguments) } else { Err(ToolFault::NoArguments(example)) }
 }
 
-fn content(answer: &str, is_error: bool) -> Value {
-    json!({ "content": [{ "type": "text", "text": answer }], "isError": is_error })
+/// Result of a tool that has answered.
+fn answer_content(answer: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": answer }], "isError": false })
+}
+
+/// Result of a tool that has failed.
+fn fault_content(fault: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": fault }], "isError": true })
 }
 
 /// Fault of the arguments of a tool, or of the answer of executeQuery.

@@ -149,6 +149,11 @@ impl RunGrant {
         RunGrant { spread, ..RunGrant::default() }
     }
 
+    /// Creates the permissions of a run that may spread over idle cores.
+    pub fn spreading() -> Self {
+        RunGrant::new(true)
+    }
+
     /// True if the run may spread over idle cores.
     pub fn spreads(&self) -> bool {
         self.spread
