@@ -202,7 +202,8 @@ impl SimWorld {
     }
 
     /// Checks the timestamp of a document that an operation has read. It must include every write that was
-    /// acknowledged before the operation began, and that is stored on any node heard by the owner.
+    /// acknowledged before the operation began, and that is stored on any node that has reported to the
+    /// owner.
     pub fn check_seen(&mut self, key: NodeKey, operation: OperationId, seen: Timestamp) {
         let id = self.history.operations[&operation].intent.id().clone();
         self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));

@@ -120,7 +120,7 @@ impl SimWorld {
             let acknowledged = self.history.newest_write(&id);
             let has = |other: &SimNode| version_at(other, drop.bucket, &id) == acknowledged;
             let is_there = !self.history.is_dropped(&id)
-                && self.nodes.values().any(|other| is_heard(node, other) && has(other));
+                && self.nodes.values().any(|other| has_reported(node, other) && has(other));
             let out_of_reach = if is_there { Timestamp::default() } else { acknowledged };
             examined.insert(id, ExaminedDocument { found, out_of_reach });
         }
@@ -154,7 +154,7 @@ impl SimWorld {
 }
 
 /// True if the owner counts on another node, which serves.
-fn is_heard(owner: &SimNode, other: &SimNode) -> bool {
+fn has_reported(owner: &SimNode, other: &SimNode) -> bool {
     owner.state.as_ref().is_some_and(|state| {
         state.node_state(other.key).serves()
             && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)

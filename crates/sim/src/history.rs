@@ -109,7 +109,7 @@ impl AcknowledgedDrop {
 pub(crate) struct ExaminedDocument {
     /// Version that the operation found; 0 if there was none.
     pub found: Timestamp,
-    /// Acknowledged version that could not be found, because no node that the owner has heard from had it; 0
+    /// Acknowledged version that could not be found, because no node that has reported to the owner had it; 0
     /// if there is none.
     pub out_of_reach: Timestamp,
 }

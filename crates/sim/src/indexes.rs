@@ -83,7 +83,7 @@ pub(crate) enum IndexMessage {
         question: u64,
         position: OwnerPosition,
         /// Nodes whose replicas the owner took into account.
-        heard: Vec<NodeKey>,
+        reported: Vec<NodeKey>,
     },
     /// Requests the files of a ready copy of a slice, for a copy that is made from them.
     AskFiles {
@@ -224,9 +224,9 @@ impl SimWorld {
                 let effects = node.indexes.follower.cut(from, cut, wall);
                 self.carry_out(key, effects);
             }
-            IndexMessage::Position { incarnation, question, position, heard } => {
+            IndexMessage::Position { incarnation, question, position, reported } => {
                 if incarnation == node.incarnation {
-                    self.position_arrived(key, from, question, position, heard);
+                    self.position_arrived(key, from, question, position, reported);
                 }
             }
             IndexMessage::AskFiles { copy, slice } => self.send_files(key, from, copy, slice),

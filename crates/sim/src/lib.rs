@@ -18,10 +18,10 @@
 //! - no event of a log is there twice, though it was sent to other partitions after refusals, and none that
 //!   was acknowledged is missing before its partition was to be dropped;
 //! - each ready copy of a placed index has exactly what the documents say, and no query of one missed a write
-//!   that was acknowledged before and that was stored on any node heard by the owner;
+//!   that was acknowledged before and that was stored on any node that had reported to the owner;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
 //! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
-//!   on any node heard by the owner.
+//!   on any node that had reported to the owner.
 //!
 //! The same seed gives the same run, event by event. This crate is not part of the product.
 

@@ -350,13 +350,13 @@ impl SimWorld {
         let everything = self.options.sabotage == Some(Sabotage::PartialBucketsWalked);
         let node = self.nodes.get_mut(&key).ok_or(ReindexObstacle::Passing)?;
         let now = node.now(self.now);
-        let unheard_counts = self.options.sabotage == Some(Sabotage::UnreportedNodesPassedOver);
+        let unreported_counts = self.options.sabotage == Some(Sabotage::UnreportedNodesPassedOver);
         let holders = node.distributor.holders(bucket, now);
         match (holders, node.distributor.route(bucket, now)) {
             (Ok(holders), Ok(_)) if everything => {
                 Ok(BucketHolders { nodes: vec![key], full: true, ..holders })
             }
-            (Err(_), Ok(route)) if unheard_counts => {
+            (Err(_), Ok(route)) if unreported_counts => {
                 let nodes = node.distributor.readers(bucket, &route);
                 let newest = node.distributor.newest();
                 Ok(BucketHolders { version: route.version, nodes, full: route.full, newest })

@@ -94,7 +94,7 @@ pub(super) async fn read(
 }
 
 /// Refuses parameters of a client that only query profiles may have, also if they are given for one source.
-/// Parameters that a node hands on to another contain the values of query profiles and are not checked.
+/// Parameters that a node forwards to another contain the values of query profiles and are not checked.
 fn check(parameters: &BTreeMap<String, String>) -> Result<(), Error> {
     parameters.keys().try_for_each(|name| check_is_for_requests(name))
 }

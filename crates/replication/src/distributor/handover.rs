@@ -204,9 +204,9 @@ impl Distributor {
         self.finish(id, Err(error), effects);
     }
 
-    /// Hands on an operation whose bucket has another owner now.
+    /// Redirects an operation whose bucket has another owner now.
     fn redirect(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        let request = self.requests.slots.get(&id).expect("an operation that is handed on is under way");
+        let request = self.requests.slots.get(&id).expect("an operation that is redirected is under way");
         if matches!(request.kind, ClientRequestKind::Rewrite(_)) {
             return self.abandon_rewrite(id, effects);
         }

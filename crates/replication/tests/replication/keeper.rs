@@ -114,7 +114,7 @@ fn check(conversation: &[(&str, &str)]) {
 }
 
 #[test]
-fn only_the_owner_by_the_newest_state_is_heard() {
+fn only_the_owner_by_the_newest_state_is_obeyed() {
     check(&[
         ("0 v3 #1 rows", "wants newer than 0"),
         ("state 3 uuu", "runs 1"),

@@ -172,7 +172,7 @@ impl SimWorld {
         self.send_batches(key);
     }
 
-    /// Hands on what waits in the queues of a node.
+    /// Sends what waits in the queues of a node.
     pub(super) fn send_batches(&mut self, key: NodeKey) {
         let followers: Vec<NodeKey> = self.nodes.keys().copied().collect();
         let Some(node) = self.nodes.get_mut(&key) else { return };
@@ -247,20 +247,20 @@ impl SimWorld {
         if is_checked && !(is_known && confirms(node, position.version, now)) {
             return;
         }
-        let heard = self.heard(key);
-        self.send_index(key, from, IndexMessage::Position { incarnation, question, position, heard });
+        let reported = self.reported_nodes(key);
+        self.send_index(key, from, IndexMessage::Position { incarnation, question, position, reported });
     }
 
     /// Nodes that serve by the state of a node, and whose replicas it knows.
-    fn heard(&self, key: NodeKey) -> Vec<NodeKey> {
+    fn reported_nodes(&self, key: NodeKey) -> Vec<NodeKey> {
         let Some(node) = self.nodes.get(&key) else { return Vec::new() };
         let Some(state) = &node.state else { return Vec::new() };
-        let is_heard = |other: &&SimNode| {
+        let has_reported = |other: &&SimNode| {
             state.node_state(other.key).serves()
                 && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
                 && !node.distributor.unreported().contains(&other.key)
         };
-        self.nodes.values().filter(is_heard).map(|other| other.key).collect()
+        self.nodes.values().filter(has_reported).map(|other| other.key).collect()
     }
 
     /// Looks at the standings of the buckets that a node owns; `false` if they are not known now.

@@ -26,7 +26,7 @@ const DECLARED: [(&str, &str, u8); 2] = [("notes", "note", 2), ("memos", CHANGIN
 /// Wanted number of copies of each slice.
 pub(super) const INDEX_COPIES: u8 = 2;
 
-/// Time for which a node leads after it was heard last.
+/// Time for which a node leads after its last report.
 const LEADING: Duration = Duration::from_secs(4);
 
 /// Document type of an index.
@@ -109,7 +109,7 @@ impl SimPlacement {
     }
 }
 
-/// Lets operators wish something, or the leadership end, now and then.
+/// Lets operators request something, or the leadership end, now and then.
 pub(crate) fn operate(world: &mut SimWorld) {
     let index = (CONTENT.to_owned(), "notes".to_owned());
     let settings = |json: &str| {

@@ -26,7 +26,7 @@ pub(crate) struct FreshnessQuestion {
     owners: BTreeSet<NodeKey>,
     positions: BTreeMap<NodeKey, OwnerPosition>,
     /// Nodes whose replicas each owner took into account.
-    heard: BTreeMap<NodeKey, Vec<NodeKey>>,
+    reported: BTreeMap<NodeKey, Vec<NodeKey>>,
     began: Duration,
     /// Documents that a query must find; `None` for a copy that catches up.
     expected: Option<Vec<AcknowledgedDocument>>,
@@ -99,7 +99,7 @@ impl SimWorld {
             state,
             owners: owners.clone(),
             positions: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            reported: BTreeMap::new(),
             began,
             expected,
         };
@@ -116,12 +116,12 @@ impl SimWorld {
         from: NodeKey,
         question: u64,
         position: OwnerPosition,
-        heard: Vec<NodeKey>,
+        reported: Vec<NodeKey>,
     ) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let Some(open) = node.indexes.questions.get_mut(&question) else { return };
         open.positions.insert(from, position);
-        open.heard.insert(from, heard);
+        open.reported.insert(from, reported);
         self.compare_copy(key, question);
     }
 
@@ -167,15 +167,16 @@ impl SimWorld {
     }
 
     /// Checks that a copy has every write that was acknowledged before a query, and that is stored on any
-    /// node heard by the owner, but for the buckets that it says to lack something of.
+    /// node that has reported to the owner, but for the buckets that it says to lack something of.
     fn check_copy(&mut self, key: NodeKey, question: &FreshnessQuestion, missing: &BTreeSet<BucketId>) {
-        let FreshnessQuestion { copy, state, heard, expected, .. } = question;
+        let FreshnessQuestion { copy, state, reported, expected, .. } = question;
         let Some(known) = self.nodes.get(&key).and_then(|node| node.indexes.copies.get(copy)) else { return };
         self.indexes.queries += 1;
         for AcknowledgedDocument { id, floor, is_left, holders } in expected.iter().flatten() {
             let bucket = state.bucket(id.location());
-            let heard = state.owner(bucket).and_then(|owner| heard.get(&owner));
-            let is_held = heard.is_some_and(|heard| holders.iter().any(|holder| heard.contains(holder)));
+            let reported = state.owner(bucket).and_then(|owner| reported.get(&owner));
+            let is_held =
+                reported.is_some_and(|reported| holders.iter().any(|holder| reported.contains(holder)));
             let history = &self.history;
             let is_removed = history.type_removed_at(id.document_type()) >= *floor;
             if missing.contains(&bucket) || !is_held || is_removed || history.may_be_dropped(id) {

@@ -381,9 +381,9 @@ impl PlacedSource {
         for (follower, cut) in cuts {
             self.cuts.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%follower, "an index node did not take changes in fast enough; it reads again");
-            let told = cluster.ask(follower, PlacedQuestion::Cut { owner: cluster.own(), cut });
-            // One that does not hear it is told with its next request.
-            runtime.spawn(async move { drop(told.await) });
+            let answer = cluster.ask(follower, PlacedQuestion::Cut { owner: cluster.own(), cut });
+            // One that does not receive it learns of it with its next request.
+            runtime.spawn(async move { drop(answer.await) });
         }
     }
 
@@ -472,8 +472,8 @@ impl PlacedSource {
 impl SourceInner {
     fn stand(&mut self, standings: OwnStandings, own: NodeKey, now: Timestamp) {
         let OwnStandings { state, buckets } = standings;
-        // By the states from before the first one, by a state in which it did not serve, or by one that it has
-        // not seen, others may have settled without a version that it alone has.
+        // By the states from before the first one, by a state in which it did not serve, or by one that it
+        // has not seen, others may have settled without a version that it alone has.
         let is_continued = match &self.state {
             Some(known) if known.version() > state.version() => return,
             Some(known) => {
