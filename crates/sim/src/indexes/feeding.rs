@@ -52,8 +52,8 @@ impl SimIndexFeed {
         standings: &BTreeMap<BucketId, BucketStanding>,
         now: Timestamp,
     ) {
-        // By the states from before the first one, by a state in which it did not serve, or by one that it has
-        // not seen, others may have settled without a version that it alone has.
+        // By the states from before the first one, by a state in which it did not serve, or by one that it
+        // has not seen, others may have settled without a version that it alone has.
         let is_continued = match &self.state {
             Some(known) if known.version().number() > state.version().number() => return,
             Some(known) => {
