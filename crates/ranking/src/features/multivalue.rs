@@ -318,17 +318,22 @@ impl RankFeature for VectorFeature {
             let column = chunk.column(column);
             let out = values.numbers(chunk.len(), 0.0);
             let Some(column) = column else { return };
-            let is_set = matches!(self.source.data_type, DataType::WeightedSet { .. });
-            chunk.each_single(&reader, column, |SingleValue { row, index, value, weight }| {
-                let pair = match is_set {
-                    true => value.and_then(|value| vector.labelled(value)).zip(Some(weight.into())),
-                    false => vector.at(index).zip(value.and_then(number)),
-                };
-                out[row] += pair.map_or(0.0, |(a, b): (f64, f64)| match self.operation {
-                    VectorOperation::DotProduct => a * b,
-                    VectorOperation::Distance => (a - b).powi(2),
+            let term = |a: f64, b: f64| match self.operation {
+                VectorOperation::DotProduct => a * b,
+                VectorOperation::Distance => (a - b).powi(2),
+            };
+            if matches!(self.source.data_type, DataType::WeightedSet { .. }) {
+                let cell = |value: SingleValueRef<'_>| vector.labelled(value);
+                chunk.each_found(&reader, column, cell, |it| {
+                    out[it.row] += term(it.found, it.weight.into());
                 });
-            });
+            } else {
+                chunk.each_found(&reader, column, number, |it| {
+                    if let Some(cell) = vector.at(it.index) {
+                        out[it.row] += term(cell, it.found);
+                    }
+                });
+            }
             if let VectorOperation::Distance = self.operation {
                 out.iter_mut().for_each(|out| *out = out.sqrt());
             }
@@ -377,18 +382,30 @@ impl SparseVector {
     }
 
     /// Cell with a value as its label, without a copy of the value.
+    #[inline]
     fn labelled(&self, value: SingleValueRef<'_>) -> Option<f64> {
         match value {
             SingleValueRef::Integer(number) => self.numbered.get(&number).copied(),
-            SingleValueRef::Text(text) => self.of_label(text),
+            // Most texts are no labels of the vector.
+            SingleValueRef::Text(text) => match ShortText::new(text) {
+                Some(text) if !self.filter.may_have(text) => None,
+                Some(text) => self.of_short(text),
+                None => self.of_label(text),
+            },
             other => self.of_label(label(other)?.as_bytes()),
         }
     }
 
+    /// Kept out of the loops over values, few of which get here.
+    #[inline(never)]
+    fn of_short(&self, label: ShortText) -> Option<f64> {
+        self.short.get(&label).copied()
+    }
+
+    #[inline(never)]
     fn of_label(&self, label: &[u8]) -> Option<f64> {
         match ShortText::new(label) {
-            Some(label) if self.filter.may_have(label) => self.short.get(&label).copied(),
-            Some(_) => None,
+            Some(label) => self.of_short(label),
             None => self.long.get(label).copied(),
         }
     }
