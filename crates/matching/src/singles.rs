@@ -117,7 +117,7 @@ impl SingleValueReader {
         paths: ExecutionPaths,
     ) -> Option<LeafColumn<'c>> {
         let (reader, bytes) = self.leaves.as_ref().filter(|_| paths.is_fast()).zip(encoded_values(column))?;
-        Some(reader.column(documents.iter().map(|document| bytes.get(usize::from(*document)))))
+        Some(reader.column(bytes.get_each(documents)))
     }
 
     /// Calls `each` with the values of these documents of the column of values, document by document.
