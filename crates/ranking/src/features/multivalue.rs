@@ -8,7 +8,7 @@ use millrace_column::{Column, ColumnKey, ColumnValue, encoded_values};
 use millrace_document::{DataType, EncodedLeafValues};
 use millrace_expression::{FeatureName, StoredLabel};
 use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, SingleValueRef};
-use millrace_tensor::{CellType, ShortText, ShortTextFilter, TensorType};
+use millrace_tensor::{CellType, ShortText, ShortTextMap, TensorType};
 
 use super::attribute::{label, label_number, number, write_label};
 use super::bm25_tensors::{mapped, of_cells};
@@ -399,8 +399,7 @@ impl RankFeature for VectorFeature {
 
 /// A vector of the request: cells by label, which is the index for elements of an array.
 struct SparseVector {
-    short: HashMap<ShortText, f64>,
-    filter: ShortTextFilter,
+    short: ShortTextMap<f64>,
     /// Cells whose labels are too long for `short`.
     long: HashMap<Box<[u8]>, f64>,
     /// Cells whose labels are whole numbers, by the number.
@@ -418,15 +417,16 @@ impl SparseVector {
             cells.iter().filter_map(|(label, cell)| Some((label_number(label)?, *cell))).collect();
         let last = numbered.keys().copied().filter(|index| (0..FIRST_MAX).contains(index)).max();
         let first = (0..=last.unwrap_or(-1)).map(|index| numbered.get(&index).copied()).collect();
-        let (mut short, mut long) = (HashMap::new(), HashMap::new());
+        let (mut short, mut long) = (Vec::new(), HashMap::new());
         for (label, cell) in cells {
             match ShortText::new(label.as_bytes()) {
-                Some(label) => short.insert(label, cell),
-                None => long.insert(label.into_bytes().into(), cell),
-            };
+                Some(label) => short.push((label, cell)),
+                None => {
+                    long.insert(label.into_bytes().into(), cell);
+                }
+            }
         }
-        let filter = ShortTextFilter::new(short.keys().copied());
-        SparseVector { short, filter, long, numbered, first }
+        SparseVector { short: ShortTextMap::new(&short), long, numbered, first }
     }
 
     /// Cell at an index.
@@ -442,27 +442,26 @@ impl SparseVector {
     fn labelled(&self, value: SingleValueRef<'_>) -> Option<f64> {
         match value {
             SingleValueRef::Integer(number) => self.numbered.get(&number).copied(),
-            // Most texts are no labels of the vector.
             SingleValueRef::Text(text) => match ShortText::new(text) {
-                Some(text) if !self.filter.may_have(text) => None,
-                Some(text) => self.of_short(text),
-                None => self.of_label(text),
+                Some(text) => self.short.get(text),
+                None => self.of_long(text),
             },
-            other => self.of_label(label(other)?.as_bytes()),
+            other => self.of_other(other),
         }
     }
 
     /// Kept out of the loops over values, few of which get here.
     #[inline(never)]
-    fn of_short(&self, label: ShortText) -> Option<f64> {
-        self.short.get(&label).copied()
+    fn of_long(&self, label: &[u8]) -> Option<f64> {
+        self.long.get(label).copied()
     }
 
     #[inline(never)]
-    fn of_label(&self, label: &[u8]) -> Option<f64> {
-        match ShortText::new(label) {
-            Some(label) => self.of_short(label),
-            None => self.long.get(label).copied(),
+    fn of_other(&self, value: SingleValueRef<'_>) -> Option<f64> {
+        let label = label(value)?;
+        match ShortText::new(label.as_bytes()) {
+            Some(label) => self.short.get(label),
+            None => self.of_long(label.as_bytes()),
         }
     }
 }
