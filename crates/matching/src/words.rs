@@ -47,14 +47,8 @@ impl TokenNumbers {
     }
 
     fn looked_up(matcher: &WordMatcher, tokens: &TokensColumn) -> Self {
-        let (stems, written) = (matcher.stems(), matcher.written());
-        if stems.is_some() || written.is_some() {
-            let mut numbers = Vec::new();
-            for stem in stems.into_iter().flatten() {
-                tokens.stemmed(stem.as_bytes(), |number| numbers.push(number));
-            }
-            numbers.extend(written.into_iter().flat_map(|word| tokens.numbers(word.as_bytes())));
-            return Self::from_ascending(ascending(numbers));
+        if matcher.names_words() {
+            return Self::from_ascending(named_numbers(matcher, tokens));
         }
         let range = tokens.prefixed(matcher.prefix().as_bytes());
         if matcher.is_prefix() {
@@ -192,6 +186,16 @@ fn has_mark<T: Copy>(ids: &[T], mark: impl Fn(T) -> u8) -> bool {
     let any = |ids: &[T]| ids.iter().fold(0, |any, id| any | mark(*id)) != 0;
     let (blocks, rest) = ids.as_chunks::<8>();
     blocks.iter().any(|block| any(block.as_slice())) || any(rest)
+}
+
+/// Numbers of the words that a matcher names, ascending; none for another matcher.
+pub(crate) fn named_numbers(matcher: &WordMatcher, tokens: &TokensColumn) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for stem in matcher.stems().into_iter().flatten() {
+        tokens.stemmed(stem.as_bytes(), |number| numbers.push(number));
+    }
+    numbers.extend(matcher.written().into_iter().flat_map(|word| tokens.numbers(word.as_bytes())));
+    ascending(numbers)
 }
 
 pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
