@@ -54,10 +54,16 @@ impl ShortText {
         ((self.0 as u64).wrapping_mul(ODD) ^ (self.0 >> 64) as u64).wrapping_mul(ODD)
     }
 
+    /// True if all of the text is ASCII.
+    #[inline]
+    pub fn is_ascii(self) -> bool {
+        self.0 & HIGHEST_BITS == 0
+    }
+
     /// The text with small letters instead of capital ones; `None` if not all of it is ASCII.
     #[inline]
     pub fn lowercase_ascii(self) -> Option<Self> {
-        if self.0 & HIGHEST_BITS != 0 {
+        if !self.is_ascii() {
             return None;
         }
         // No sum of two bytes below 128 is carried into the next byte.
@@ -236,6 +242,7 @@ mod tests {
             for length in 1..=ShortText::BYTES_MAX {
                 let mut text = vec![b'Q'; length];
                 text[length / 2] = byte;
+                assert_eq!(ShortText::new(&text).map(ShortText::is_ascii), Some(text.is_ascii()));
                 let lower = text.is_ascii().then(|| text.to_ascii_lowercase());
                 let expected = lower.and_then(|lower| ShortText::new(&lower));
                 let found = ShortText::new(&text).and_then(ShortText::lowercase_ascii);
