@@ -267,7 +267,7 @@ impl TensorFromValues {
         Some(builder.finish())
     }
 
-    /// The tensors with labels that are written anew.
+    /// The tensors with copies of the labels.
     fn copied<'c>(
         &self,
         chunk: &FeatureChunk<'c>,
