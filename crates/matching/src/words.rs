@@ -10,7 +10,7 @@ use millrace_column::{CHUNK_DOCS, ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::dictionary;
-use crate::kernels;
+use crate::kernels::{self, FewNumbers};
 use crate::pattern::WordMatcher;
 
 /// A set of token numbers of one dictionary.
@@ -108,16 +108,25 @@ impl TokenNumbers {
         if self.is_empty() {
             return bits;
         }
-        if let TokenNumbers::Ranges(_) = self {
-            by_document(&self.find_within(tokens, within), tokens, within, 1).add_to(&mut bits);
-            return bits;
+        let few = match (self, tokens.ids()) {
+            (TokenNumbers::Ranges(_), _) => {
+                by_document(&self.find_within(tokens, within), tokens, within, 1).add_to(&mut bits);
+                return bits;
+            }
+            (TokenNumbers::Table(table), TokenIds::Narrow(_)) => {
+                FewNumbers::of(table).map(|few| (few, table))
+            }
+            (TokenNumbers::Table(_), TokenIds::Wide(_)) => None,
+        };
+        let mut marks = vec![0; if few.is_some() { 0 } else { tokens.words() + 1 }];
+        if few.is_none() {
+            self.iter().for_each(|number| marks[number as usize] = 1);
         }
-        let mut marks = vec![0; tokens.words() + 1];
-        self.iter().for_each(|number| marks[number as usize] = 1);
         for document in within.iter() {
-            let has_any = match tokens.document(document) {
-                TokenIds::Narrow(ids) => has_mark(ids, |id| marks[usize::from(id)]),
-                TokenIds::Wide(ids) => has_mark(ids, |id| marks[id as usize]),
+            let has_any = match (tokens.document(document), &few) {
+                (TokenIds::Narrow(ids), Some((few, table))) => few.is_any_in(ids, table),
+                (TokenIds::Narrow(ids), None) => has_mark(ids, |id| marks[usize::from(id)]),
+                (TokenIds::Wide(ids), _) => has_mark(ids, |id| marks[id as usize]),
             };
             if has_any {
                 bits.set(document);
@@ -170,9 +179,10 @@ impl TokenNumbers {
             (TokenNumbers::Ranges(ranges), TokenIds::Wide(ids)) => {
                 kernels::find_wide(ids, ranges, &mut found)
             }
-            (TokenNumbers::Table(table), TokenIds::Narrow(ids)) => {
-                kernels::find_in_table(ids, table, &mut found);
-            }
+            (TokenNumbers::Table(table), TokenIds::Narrow(ids)) => match FewNumbers::of(table) {
+                Some(few) => few.find(ids, table, &mut found),
+                None => kernels::find_in_table(ids, table, &mut found),
+            },
             (TokenNumbers::Table(table), TokenIds::Wide(ids)) => {
                 kernels::find_in_wide_table(ids, table, &mut found);
             }
