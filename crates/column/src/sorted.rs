@@ -95,7 +95,7 @@ mod tests {
         ) {
             // Many that begin alike for more and for fewer bytes than a head has.
             texts.iter_mut().take(alike).for_each(|text| {
-                text.splice(0..0, common.iter().copied());
+                drop(text.splice(0..0, common.iter().copied()));
             });
             texts.sort();
             let mut offsets = vec![0];

@@ -131,7 +131,7 @@ impl FieldStatistics {
 }
 
 impl ChunkMatches {
-    /// Keeps only the documents that `keep` accepts, which gets them in their order; `None` if it accepts none.
+    /// Keeps only the documents that `keep` accepts, which gets them in order; `None` if it accepts none.
     pub fn retain(self, mut keep: impl FnMut(u16) -> bool) -> Option<Self> {
         let kept: Vec<bool> = self.documents.iter().map(|document| keep(*document)).collect();
         if kept.iter().all(|kept| *kept) {

@@ -26,7 +26,7 @@ impl FewNumbers {
         }
         let has_second = count > NUMBERS_OF_GROUP;
         let of_bucket = count.div_ceil(if has_second { 16 } else { 8 }).max(1);
-        let mut groups = [[[0; 16]; 4]; 2];
+        let mut groups = [[[0u8; 16]; 4]; 2];
         let (mut index, mut base) = (0, 0);
         for word in table {
             let mut rest = *word;
