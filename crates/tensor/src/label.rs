@@ -28,20 +28,21 @@ impl ShortText {
                 let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
                 u128::from(first) | u128::from(last) << (8 * (length - 8))
             }
-            _ => match (text.first_chunk(), text.last_chunk()) {
+            // Numbers of 64 bits are shifted by one instruction.
+            _ => u128::from(match (text.first_chunk(), text.last_chunk()) {
                 (Some(first), Some(last)) => {
                     let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-                    u128::from(first) | u128::from(last) << (8 * (length - 4))
+                    u64::from(first) | u64::from(last) << (8 * (length - 4))
                 }
                 _ => match *text {
                     [] => 0,
                     // So few bytes are the first, the middle and the last one, some of them more than once.
                     [first, ..] => {
-                        let byte = |at: usize| u128::from(text[at]) << (8 * at);
-                        u128::from(first) | byte(length / 2) | byte(length - 1)
+                        let byte = |at: usize| u64::from(text[at]) << (8 * at);
+                        u64::from(first) | byte(length / 2) | byte(length - 1)
                     }
                 },
-            },
+            }),
         };
         Some(ShortText(bytes | (length as u128) << (8 * Self::BYTES_MAX)))
     }
