@@ -241,6 +241,15 @@ impl BatchOutput<'_> {
         }
     }
 
+    /// Writes the cells of dense tensors for the first documents of the batch, one after another. Returns
+    /// false, without an effect, if they do not lie so.
+    pub fn write_all_cells(&self, documents: usize, out: &mut [f64]) -> bool {
+        let cells = self.view().and_then(|view| view.adjacent(documents));
+        let cells = cells.filter(|cells| cells.len() == out.len());
+        cells.into_iter().for_each(|cells| out.copy_from_slice(cells));
+        cells.is_some()
+    }
+
     /// Appends the cells of as many documents.
     pub(crate) fn append_cells(&self, documents: usize, out: &mut Vec<f64>) {
         match (self.slot.numbers(self.operands, 0), self.view()) {
