@@ -7,11 +7,16 @@
 /// for each bucket that has a number with this half. A number whose four halves have a bit in common may be
 /// in that bucket.
 #[derive(Debug)]
+// Other processors look each number up in its table.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) struct FewNumbers {
-    groups: [[[u8; 16]; 4]; 2],
-    /// True if numbers are in both groups of buckets.
-    has_second: bool,
+    groups: [[[u8; 16]; 4]; GROUPS_MAX],
+    /// Number of groups of buckets that have numbers: a power of two.
+    used: usize,
 }
+
+/// Maximum number of groups of buckets: with more, a look at a table for each number is as fast.
+const GROUPS_MAX: usize = 4;
 
 /// Maximum number of numbers in one group of buckets: with more, too many others seem to be in a bucket.
 const NUMBERS_OF_GROUP: usize = 32;
@@ -21,12 +26,12 @@ impl FewNumbers {
     /// instructions.
     pub(crate) fn of(table: &[u64]) -> Option<Self> {
         let count: usize = table.iter().map(|word| word.count_ones() as usize).sum();
-        if !has_instructions() || count > 2 * NUMBERS_OF_GROUP {
+        if !has_instructions() || count > GROUPS_MAX * NUMBERS_OF_GROUP {
             return None;
         }
-        let has_second = count > NUMBERS_OF_GROUP;
-        let of_bucket = count.div_ceil(if has_second { 16 } else { 8 }).max(1);
-        let mut groups = [[[0u8; 16]; 4]; 2];
+        let used = count.div_ceil(NUMBERS_OF_GROUP).next_power_of_two();
+        let of_bucket = count.div_ceil(8 * used).max(1);
+        let mut groups = [[[0u8; 16]; 4]; GROUPS_MAX];
         let (mut index, mut base) = (0, 0);
         for word in table {
             let mut rest = *word;
@@ -41,7 +46,7 @@ impl FewNumbers {
             }
             base += 64;
         }
-        Some(FewNumbers { groups, has_second })
+        Some(FewNumbers { groups, used })
     }
 
     /// Appends to `found` the indices in `ids` of the numbers, ascending. `table` is that which they are of.
@@ -50,9 +55,10 @@ impl FewNumbers {
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the check above found the CPU feature that the functions need.
             return unsafe {
-                match self.has_second {
-                    false => x86::find_avx2::<1>(&self.groups, ids, table, found),
-                    true => x86::find_avx2::<2>(&self.groups, ids, table, found),
+                match self.used {
+                    1 => x86::find_avx2::<1>(&self.groups, ids, table, found),
+                    2 => x86::find_avx2::<2>(&self.groups, ids, table, found),
+                    _ => x86::find_avx2::<GROUPS_MAX>(&self.groups, ids, table, found),
                 }
             };
         }
@@ -65,9 +71,10 @@ impl FewNumbers {
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the check above found the CPU feature that the functions need.
             return unsafe {
-                match self.has_second {
-                    false => x86::is_any_avx2::<1>(&self.groups, ids, table),
-                    true => x86::is_any_avx2::<2>(&self.groups, ids, table),
+                match self.used {
+                    1 => x86::is_any_avx2::<1>(&self.groups, ids, table),
+                    2 => x86::is_any_avx2::<2>(&self.groups, ids, table),
+                    _ => x86::is_any_avx2::<GROUPS_MAX>(&self.groups, ids, table),
                 }
             };
         }
@@ -80,7 +87,7 @@ impl FewNumbers {
         let halves = |(place, halves): (usize, &[u8; 16])| halves[usize::from(number) >> (4 * place) & 15];
         let in_group =
             |group: &[[u8; 16]; 4]| group.iter().enumerate().map(halves).fold(u8::MAX, |a, b| a & b);
-        self.groups[..1 + usize::from(self.has_second)].iter().any(|group| in_group(group) != 0)
+        self.groups[..self.used].iter().any(|group| in_group(group) != 0)
     }
 }
 
@@ -111,12 +118,12 @@ fn find_plain(ids: &[u16], start: usize, table: &[u64], found: &mut Vec<u32>) {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{find_plain, is_in};
+    use super::{GROUPS_MAX, find_plain, is_in};
 
     /// Scan with AVX2 for the numbers of the first groups.
     #[target_feature(enable = "avx2")]
     pub(super) fn find_avx2<const GROUPS: usize>(
-        groups: &[[[u8; 16]; 4]; 2],
+        groups: &[[[u8; 16]; 4]; GROUPS_MAX],
         ids: &[u16],
         table: &[u64],
         found: &mut Vec<u32>,
@@ -139,7 +146,7 @@ mod x86 {
     /// Search with AVX2 for any number of the first groups.
     #[target_feature(enable = "avx2")]
     pub(super) fn is_any_avx2<const GROUPS: usize>(
-        groups: &[[[u8; 16]; 4]; 2],
+        groups: &[[[u8; 16]; 4]; GROUPS_MAX],
         ids: &[u16],
         table: &[u64],
     ) -> bool {
@@ -178,7 +185,7 @@ mod x86 {
     /// The tables of the first groups, in both halves of registers.
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn tables_of<const GROUPS: usize>(groups: &[[[u8; 16]; 4]; 2]) -> [[__m256i; 4]; GROUPS] {
+    fn tables_of<const GROUPS: usize>(groups: &[[[u8; 16]; 4]; GROUPS_MAX]) -> [[__m256i; 4]; GROUPS] {
         let mut tables = [[_mm256_setzero_si256(); 4]; GROUPS];
         for (tables, group) in tables.iter_mut().zip(groups) {
             for (of_half, bytes) in tables.iter_mut().zip(group) {
@@ -231,7 +238,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_few_numbers_are_found_as_one_by_one(
-            numbers in proptest::collection::btree_set(prop_oneof![0u16..100, any::<u16>()], 0..80),
+            numbers in proptest::collection::btree_set(prop_oneof![0u16..100, any::<u16>()], 0..160),
             others in proptest::collection::vec(prop_oneof![0u16..100, any::<u16>()], 0..200),
             order in proptest::collection::vec(any::<prop::sample::Index>(), 0..300),
         ) {
@@ -248,7 +255,7 @@ mod tests {
             prop_assert_eq!(&plain, &expected);
             match FewNumbers::of(&table) {
                 Some(few) => {
-                    prop_assert!(numbers.len() <= 2 * NUMBERS_OF_GROUP);
+                    prop_assert!(numbers.len() <= GROUPS_MAX * NUMBERS_OF_GROUP);
                     prop_assert!(numbers.iter().all(|number| few.may_have(*number)));
                     let mut found = Vec::new();
                     few.find(&ids, &table, &mut found);
@@ -258,14 +265,14 @@ mod tests {
                         prop_assert_eq!(few.is_any_in(&ids[..end], &table), is_any, "{}", end);
                     }
                 }
-                None => prop_assert!(numbers.len() > 2 * NUMBERS_OF_GROUP || !has_instructions()),
+                None => prop_assert!(numbers.len() > GROUPS_MAX * NUMBERS_OF_GROUP || !has_instructions()),
             }
         }
     }
 
     #[test]
     fn few_other_numbers_seem_to_be_among_a_few() {
-        for count in [1, 8, 32, 64] {
+        for count in [1, 8, 32, 64, 128] {
             // As the words with a common end are in a dictionary of some ten thousand.
             let number = |at: usize| (at * 0x9e37 + 11) % 12_000;
             let mut table = vec![0u64; 1 << 10];
