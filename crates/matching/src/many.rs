@@ -71,6 +71,9 @@ pub(crate) fn find_any(
     tokens: &TokensColumn,
     within: &DocumentBits,
 ) -> DocumentBits {
+    if let [matcher] = matchers {
+        return TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).documents(tokens, within);
+    }
     let mut numbers = look_up(matchers, tokens).concat();
     for matcher in matchers.iter().filter(|matcher| !matcher.names_words()) {
         numbers.extend(TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).iter());
