@@ -75,6 +75,14 @@ impl<'a> StreamedAggregations<'a> {
         add_all(&self.plans, &mut self.states, StreamedHit::whole(hit))
     }
 
+    /// Adds some documents of which the aggregations read the same values.
+    ///
+    /// # Errors
+    /// Those of [`Self::add`].
+    pub(crate) fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
+        add_all(&self.plans, &mut self.states, StreamedHit::several(hit, count))
+    }
+
     /// Ends the documents that the query matches. True if an aggregation takes all documents then
     /// ([`Self::add_of_all`]).
     ///
@@ -346,7 +354,7 @@ impl<'a> StreamPlan<'a> {
 
     /// Adds a document to a bucket.
     fn fill(&self, bucket: &mut BucketState, hit: StreamedHit<'_>) -> Result<(), Error> {
-        bucket.documents += 1;
+        bucket.documents += hit.count;
         let before = self.memory.taken();
         add_all(&self.inner, &mut bucket.inner, hit)?;
         // What is inside gives back some of its own bytes at most.
