@@ -10,8 +10,8 @@ use millrace_document::DocumentId;
 use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
-pub(crate) use self::columns::RowSink;
 use self::columns::VisitedChunks;
+pub(crate) use self::columns::{RowField, RowSink};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::evaluation::SearchedDocument;

@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 
 use self::aggregating::{aggregate, buckets_max, finish_streamed};
 use crate::Error;
-use crate::aggregations::{AggregationScope, AskedAggregation, StreamedAggregations};
+use crate::aggregations::{AggregationScope, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
-use crate::hit_scan::{HitScan, HitSink, RowSink, VisitedDocument, searched};
+use crate::hit_scan::{HitScan, HitSink, RowField, RowSink, VisitedDocument, searched};
 use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
@@ -212,10 +212,8 @@ impl HitSink for SearchSink<'_> {
 }
 
 impl RowSink for SearchSink<'_> {
-    fn row_fields(&self) -> Option<Vec<String>> {
-        let fields = self.request.aggregations.iter().map(AskedAggregation::fields);
-        let fields = fields.collect::<Option<Vec<_>>>()?;
-        Some(fields.into_iter().flatten().map(str::to_owned).collect())
+    fn row_fields(&self) -> Option<Vec<RowField>> {
+        self.streamed.as_ref().map_or(Some(Vec::new()), StreamedAggregations::row_fields)
     }
 
     fn count_rows(&mut self, count: usize) {

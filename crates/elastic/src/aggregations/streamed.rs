@@ -35,6 +35,7 @@ use super::values::{AggregatedValue, FieldSource};
 use super::{AggregationScope, AskedAggregation, BucketAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
+use crate::hit_scan::RowField;
 use crate::kept_hits::take;
 use crate::query::{self, SearchQuery};
 use crate::search::SearchHit;
@@ -73,6 +74,13 @@ impl<'a> StreamedAggregations<'a> {
     /// There is no memory for one more bucket or value, or the document is not as an aggregation needs it.
     pub(crate) fn add(&mut self, hit: &SearchHit) -> Result<(), Error> {
         add_all(&self.plans, &mut self.states, StreamedHit::whole(hit))
+    }
+
+    /// Fields that the aggregations read of each document; `None` if one needs whole documents.
+    pub(crate) fn row_fields(&self) -> Option<Vec<RowField>> {
+        let mut fields = Vec::new();
+        self.plans.iter().try_for_each(|plan| plan.add_row_fields(&mut fields))?;
+        Some(fields)
     }
 
     /// Adds some documents of which the aggregations read the same values.
@@ -293,6 +301,17 @@ impl<'a> StreamPlan<'a> {
         take(memory, work.pattern_bytes())?;
         let inner = StreamPlan::all(&asked.inner, scope, memory)?;
         Ok(inner.map(|inner| StreamPlan { asked, scope, memory, work, inner }))
+    }
+
+    /// Adds the fields that the aggregation and those inside read.
+    fn add_row_fields(&self, fields: &mut Vec<RowField>) -> Option<()> {
+        let interval_ms = match &self.work {
+            StreamWork::Dates(division) => division.alike_ms(),
+            _ => None,
+        };
+        let own = self.asked.own_fields()?.into_iter();
+        fields.extend(own.map(|name| RowField { name: name.to_owned(), interval_ms }));
+        self.inner.iter().try_for_each(|inner| inner.add_row_fields(fields))
     }
 
     fn one(&self) -> BucketAggregation<'a> {

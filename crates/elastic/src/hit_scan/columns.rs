@@ -18,7 +18,7 @@ use self::condition::ColumnPlan;
 use super::{HitScan, HitSink, VisitedDocument, VisitedIndex};
 use crate::Error;
 use crate::catalog::OpenIndex;
-use crate::log_columns::{ColumnBuilder, LogColumn, RowSet, add_members, row_classes};
+use crate::log_columns::{ColumnBuilder, LogColumn, RowDimension, RowSet, RowTally, add_members};
 use crate::read_fields::ReadFields;
 use crate::scan_limit::{ScanProgress, pause};
 use crate::search::SearchHit;
@@ -28,10 +28,18 @@ use crate::storage::{GroupChunks, StoredSource};
 /// Rows that are read between two looks at the turns of other work.
 const ROWS_PER_TURN: usize = 64;
 
+/// A field that a sink reads of rows.
+pub(crate) struct RowField {
+    pub(crate) name: String,
+    /// Length in milliseconds of stretches of time, from multiples of it on, whose times are alike to the
+    /// sink.
+    pub(crate) interval_ms: Option<i64>,
+}
+
 /// Receiver of the rows of chunks that match.
 pub(crate) trait RowSink {
-    /// Fields that it reads of each row; `None` if it needs documents.
-    fn row_fields(&self) -> Option<Vec<String>>;
+    /// Fields that it reads of each row, some several times; `None` if it needs documents.
+    fn row_fields(&self) -> Option<Vec<RowField>>;
 
     /// Counts rows that match.
     fn count_rows(&mut self, count: usize);
@@ -147,6 +155,26 @@ impl HitScan<'_> {
         progress: &mut ScanProgress<'_>,
         sink: &mut dyn HitSink,
     ) -> Result<ControlFlow<()>, Error> {
+        let mut tally = RowTally::default();
+        let flow = self.tally_chunks(of, &mut tally, progress, sink)?;
+        if let Some(sink) = sink.rows() {
+            let mut hit = alike(of.visited.index, of.visited.ordinal);
+            tally.hand_on(&mut |members, count| {
+                hit.document = members;
+                sink.add_alike(&hit, count)
+            })?;
+        }
+        Ok(flow)
+    }
+
+    /// Visits the chunks. Rows that are alike are counted.
+    fn tally_chunks(
+        &self,
+        of: &VisitedChunks<'_>,
+        tally: &mut RowTally,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<ControlFlow<()>, Error> {
         let service = self.service;
         for (chunk, content) in of.chunks.all().iter().enumerate() {
             if progress.is_over() || progress.look()?.is_break() {
@@ -160,7 +188,7 @@ impl HitScan<'_> {
             let flow = match rows {
                 None => self.each_row(of, chunk, &live, progress, sink)?,
                 Some(rows) if rows.is_empty() => continue,
-                Some(rows) => self.take_rows(&rows, &mut columns, progress, sink)?,
+                Some(rows) => self.take_rows(&rows, &mut columns, tally, progress, sink)?,
             };
             if flow.is_break() {
                 return Ok(flow);
@@ -195,24 +223,41 @@ impl HitScan<'_> {
         &self,
         rows: &RowSet,
         columns: &mut LazyColumns<'_>,
+        tally: &mut RowTally,
         progress: &mut ScanProgress<'_>,
         sink: &mut dyn HitSink,
     ) -> Result<ControlFlow<()>, Error> {
         let (of, chunk) = (columns.of, columns.chunk);
         let VisitedIndex { index, ordinal, fields, .. } = of.visited;
-        let read = of.plan.read.iter().map(|at| columns.get(*at));
+        let read = of.plan.read.iter().map(|field| columns.get(field.members));
         let read: Vec<Arc<LogColumn>> = read.collect::<Result<_, _>>()?;
-        let is_fit = read.iter().all(|column| matches!(**column, LogColumn::Members(_)));
-        let Some(sink) = sink.rows().filter(|_| is_fit) else {
+        let intervals = of.plan.read.iter().map(|field| match field.intervals {
+            Some((at, length)) => Ok(Some((columns.get(at)?, length))),
+            None => Ok(None),
+        });
+        let intervals: Vec<Option<(Arc<LogColumn>, i64)>> = intervals.collect::<Result<_, Error>>()?;
+        let dimensions =
+            read.iter().zip(&intervals).map(|(column, intervals)| match (&**column, intervals) {
+                (LogColumn::Members(column), None) => Some(RowDimension::Members(column)),
+                (LogColumn::Members(column), Some((times, length))) => Some(match &**times {
+                    LogColumn::Times(times) => RowDimension::Intervals(times, *length),
+                    _ => RowDimension::Members(column),
+                }),
+                _ => None,
+            });
+        let Some(dimensions) = dimensions.collect::<Option<Vec<RowDimension<'_>>>>() else {
+            return self.each_row(of, chunk, rows, progress, sink);
+        };
+        let Some(sink) = sink.rows() else {
             return self.each_row(of, chunk, rows, progress, sink);
         };
         sink.count_rows(rows.count());
-        if !read.is_empty() {
+        if !dimensions.is_empty() {
             let mut hit = alike(index, ordinal);
-            for class in row_classes(rows, read.iter().map(|column| &**column)) {
-                hit.document = members_of(&read, class.row);
-                sink.add_alike(&hit, class.count)?;
-            }
+            tally.add(rows, &dimensions, &|row| members_of(&read, row), &mut |members, count| {
+                hit.document = members;
+                sink.add_alike(&hit, count)
+            })?;
         }
         if !sink.keeps_rows() {
             return Ok(ControlFlow::Continue(()));

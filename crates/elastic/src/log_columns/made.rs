@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{JoinedTexts, LogColumn, LogColumnName, MemberColumn, MemberValues, TimeColumn};
+use super::{JoinedTexts, LogColumn, LogColumnName, MemberColumn, MemberValues, TimeColumn, span_of};
 use crate::dates::DateText;
 use crate::fields::all_at;
 use crate::kept_hits::members_bytes;
@@ -130,8 +130,10 @@ impl MemberBuilder {
             return LogColumn::Unfit;
         }
         let Some(rows) = self.rows else {
-            let bytes = self.different.iter().map(members_bytes).sum::<usize>() + self.numbers.len();
-            let values = MemberValues::Repeated { different: self.different, numbers: self.numbers };
+            let bytes = self.bytes + self.numbers.len();
+            let mut texts = vec![String::new(); self.different.len()];
+            self.by_text.into_iter().for_each(|(text, number)| texts[usize::from(number)] = text);
+            let values = MemberValues::Repeated { different: self.different, texts, numbers: self.numbers };
             return LogColumn::Members(MemberColumn { values, bytes });
         };
         let (values, bytes) = match joined(&rows) {
@@ -150,7 +152,8 @@ fn joined(rows: &[Map<String, Value>]) -> Option<(MemberValues, usize)> {
     let names = || first.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
     if let Some(numbers) = values.iter().map(|value| value.as_i64()).collect::<Option<Vec<i64>>>() {
         let bytes = numbers.len() * size_of::<i64>();
-        return Some((MemberValues::Whole { names: names(), numbers }, bytes));
+        let span = span_of(&numbers);
+        return Some((MemberValues::Whole { names: names(), numbers, span }, bytes));
     }
     let texts: Vec<&str> = values.iter().map(|value| value.as_str()).collect::<Option<_>>()?;
     let texts = JoinedTexts::new(texts.into_iter());

@@ -2,8 +2,6 @@
 
 use millrace_column::ViewChunk;
 
-use super::{LogColumn, MemberValues};
-
 /// Bits of a word.
 const WORD_BITS: usize = 64;
 
@@ -102,55 +100,8 @@ impl RowSet {
     }
 }
 
-/// Rows that have the same values in some columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RowClass {
-    /// One of them.
-    pub(crate) row: usize,
-    /// Number of the rows.
-    pub(crate) count: usize,
-}
-
-/// Classes of the rows of a set by their values in columns. Where values of one column do not repeat, each row
-/// is a class.
-pub(crate) fn row_classes<'c>(rows: &RowSet, columns: impl Iterator<Item = &'c LogColumn>) -> Vec<RowClass> {
-    const NEW: u16 = u16::MAX;
-    let each_row = || -> Vec<RowClass> { rows.iter().map(|row| RowClass { row, count: 1 }).collect() };
-    let mut class_of = vec![0_u16; rows.len()];
-    let mut classes: u16 = 1;
-    for column in columns {
-        let LogColumn::Members(column) = column else { return each_row() };
-        let MemberValues::Repeated { different, numbers } = &column.values else { return each_row() };
-        // A class for each pair of a class and a value that is there.
-        let mut pairs = vec![NEW; usize::from(classes) * different.len()];
-        let mut next = 0;
-        for row in rows.iter() {
-            let pair = &mut pairs[usize::from(class_of[row]) * different.len() + usize::from(numbers[row])];
-            if *pair == NEW {
-                if next == NEW {
-                    return each_row();
-                }
-                *pair = next;
-                next += 1;
-            }
-            class_of[row] = *pair;
-        }
-        classes = next.max(1);
-    }
-    let mut found: Vec<Option<RowClass>> = vec![None; usize::from(classes)];
-    for row in rows.iter() {
-        found[usize::from(class_of[row])].get_or_insert(RowClass { row, count: 0 }).count += 1;
-    }
-    found.into_iter().flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use serde_json::{Value, json};
-
-    use super::super::{ColumnBuilder, LogColumnName};
     use super::*;
 
     #[test]
@@ -178,34 +129,5 @@ mod tests {
             check(&RowSet::live(&live), &|row| row % 3 == 0);
             check(&RowSet::live(&ViewChunk { documents: len, live: None }), &|_| true);
         }
-    }
-
-    #[test]
-    fn classes_have_the_rows_with_their_values() {
-        let documents: Vec<Value> =
-            (0..700).map(|n| json!({ "a": n % 4, "b": n % 7 == 0, "c": n, "d": n % 250 })).collect();
-        let column = |place: &str| {
-            let mut builder = ColumnBuilder::new(&LogColumnName::Members(vec![place.to_owned()]));
-            documents.iter().for_each(|document| builder.push(document.as_object().expect("an object")));
-            builder.finish()
-        };
-        let rows = RowSet::all(documents.len()).keep_each(|row| row % 3 > 0);
-        for places in
-            [vec![], vec!["a"], vec!["a", "b"], vec!["d", "a", "b"], vec!["a", "c"], vec!["missing"]]
-        {
-            let columns: Vec<LogColumn> = places.iter().map(|place| column(place)).collect();
-            let values = |row: usize| {
-                places.iter().map(|place| documents[row][*place].to_string()).collect::<Vec<_>>().join(" ")
-            };
-            let mut expected: BTreeMap<String, usize> = BTreeMap::new();
-            rows.iter().for_each(|row| *expected.entry(values(row)).or_default() += 1);
-            let mut found: BTreeMap<String, usize> = BTreeMap::new();
-            for class in row_classes(&rows, columns.iter()) {
-                *found.entry(values(class.row)).or_default() += class.count;
-            }
-            assert_eq!(found, expected, "{places:?}");
-        }
-        assert!(row_classes(&RowSet::none(9), [column("a")].iter()).is_empty());
-        assert_eq!(row_classes(&rows, [column("a")].iter()).len(), 4);
     }
 }

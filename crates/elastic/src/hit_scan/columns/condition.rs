@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::super::{VisitedIndex, searched_document};
-use super::{LazyColumns, RowSink, nothing};
+use super::{LazyColumns, RowField, RowSink, nothing};
 use crate::Error;
+use crate::dates::common_length;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::log_columns::{LogColumn, LogColumnName, RowSet};
 use crate::mapping::{field_at, type_of};
@@ -28,9 +29,17 @@ pub(in crate::hit_scan) struct ColumnPlan<'q> {
     pub(super) is_usual: Vec<bool>,
     condition: ColumnCondition<'q>,
     /// Columns of the fields that the sink reads.
-    pub(super) read: Vec<usize>,
+    pub(super) read: Vec<ReadColumn>,
     /// Column with the times by which the sink chooses documents.
     pub(super) times: Option<usize>,
+}
+
+/// Columns of a field that the sink reads.
+pub(super) struct ReadColumn {
+    /// Column of the members that have the field.
+    pub(super) members: usize,
+    /// Column of its times, and the length of intervals that are alike to the sink.
+    pub(super) intervals: Option<(usize, i64)>,
 }
 
 enum ColumnCondition<'q> {
@@ -72,9 +81,13 @@ impl<'q> ColumnPlan<'q> {
         let (mappings, ends) = (&entry.mappings, visited.ends);
         let mut planner = ColumnPlanner { mappings, ends, names: Vec::new(), is_usual: Vec::new() };
         let condition = planner.condition(query)?;
-        let fields = sink.row_fields()?;
-        let read = fields.iter().map(|field| planner.members(field, true));
-        let read: Vec<usize> = read.collect::<Option<_>>()?;
+        let fields = once_each(sink.row_fields()?);
+        let read = fields.iter().map(|field| {
+            let members = planner.members(&field.name, true)?;
+            let intervals = field.interval_ms.and_then(|length| Some((planner.times(&field.name)?, length)));
+            Some(ReadColumn { members, intervals })
+        });
+        let read: Vec<ReadColumn> = read.collect::<Option<_>>()?;
         let time_field = entry.time_field.as_deref().filter(|_| sink.keeps_rows() && sink.is_by_time());
         let times = time_field.and_then(|field| planner.times(field));
         let ColumnPlanner { names, is_usual, .. } = planner;
@@ -90,6 +103,21 @@ impl<'q> ColumnPlan<'q> {
     ) -> Result<Option<RowSet>, Error> {
         self.condition.rows(among, columns, visited)
     }
+}
+
+/// Fields, each once, with the intervals that are alike to all of its readers.
+fn once_each(fields: Vec<RowField>) -> Vec<RowField> {
+    let mut different: Vec<RowField> = Vec::new();
+    for field in fields {
+        match different.iter_mut().find(|known| known.name == field.name) {
+            Some(known) => {
+                let both = known.interval_ms.zip(field.interval_ms);
+                known.interval_ms = both.map(|(one, other)| common_length(one, other));
+            }
+            None => different.push(field),
+        }
+    }
+    different
 }
 
 /// Planner of the columns of a search.
