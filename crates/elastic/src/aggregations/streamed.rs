@@ -305,12 +305,25 @@ impl<'a> StreamPlan<'a> {
 
     /// Adds the fields that the aggregation and those inside read.
     fn add_row_fields(&self, fields: &mut Vec<RowField>) -> Option<()> {
-        let interval_ms = match &self.work {
-            StreamWork::Dates(division) => division.alike_ms(),
-            _ => None,
-        };
-        let own = self.asked.own_fields()?.into_iter();
-        fields.extend(own.map(|name| RowField { name: name.to_owned(), interval_ms }));
+        let mut own = Vec::new();
+        let (mut interval_ms, mut is_searched) = (None, false);
+        match &self.work {
+            StreamWork::Filter(query) => {
+                is_searched = true;
+                query.add_fields(&mut own)?;
+            }
+            StreamWork::Filters(queries) => {
+                is_searched = true;
+                queries.iter().try_for_each(|query| query.add_fields(&mut own))?;
+            }
+            StreamWork::Dates(division) => {
+                interval_ms = division.alike_ms();
+                own = self.asked.own_fields()?;
+            }
+            _ => own = self.asked.own_fields()?,
+        }
+        let of_name = |name: &str| RowField { name: name.to_owned(), interval_ms, is_searched };
+        fields.extend(own.into_iter().map(of_name));
         self.inner.iter().try_for_each(|inner| inner.add_row_fields(fields))
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct RowField {
     /// Length in milliseconds of stretches of time, from multiples of it on, whose times are alike to the
     /// sink.
     pub(crate) interval_ms: Option<i64>,
+    /// True if a query of the sink reads it.
+    pub(crate) is_searched: bool,
 }
 
 /// Receiver of the rows of chunks that match.

@@ -187,7 +187,7 @@ fn aggregations(choice: &mut EventChoice) -> Value {
                 "aggs": { "took": took, "pods": { "cardinality": { "field": "k8s.pod.keyword" } } },
             }),
         ),
-        ("took", took),
+        ("took", took.clone()),
         ("spread", json!({ "percentiles": { "field": "took" } })),
         ("traces", json!({ "value_count": { "field": "trace" } })),
         ("without", json!({ "missing": { "field": "level" } })),
@@ -202,11 +202,18 @@ fn aggregations(choice: &mut EventChoice) -> Value {
         ),
         ("weighted", json!({ "weighted_avg": { "value": { "field": "rate" }, "weight": { "field": "n" } } })),
         ("rare", json!({ "rare_terms": { "field": "took", "max_doc_count": 3 } })),
-        ("errors", json!({ "filter": { "term": { "level": "error" } } })),
+        ("errors", json!({ "filter": { "term": { "level": "error" } }, "aggs": { "took": took } })),
+        (
+            "chosen",
+            json!({ "filters": { "filters": {
+                "slow": { "range": { "took": { "gte": 500 } } }, "text": { "match": { "message": "client" } },
+                "other": { "bool": { "must_not": [{ "exists": { "field": "level" } }, { "term": { "flag": true } }] } },
+            } } }),
+        ),
         ("best", json!({ "top_hits": { "size": 1, "sort": [{ "n": "desc" }] } })),
     ];
-    // Aggregations that need documents are few: all others in the request then read them, too.
-    let most = if choice.below(4) == 0 { all.len() } else { all.len() - 2 };
+    // The last one needs documents: all others in the request then read them, too.
+    let most = if choice.below(4) == 0 { all.len() } else { all.len() - 1 };
     let chosen = (0..choice.below(4)).map(|_| choice.one(&all[..most]));
     Value::Object(chosen.map(|(name, asked)| (name.to_owned(), asked)).collect::<Map<String, Value>>())
 }

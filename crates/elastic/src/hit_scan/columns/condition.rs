@@ -83,6 +83,11 @@ impl<'q> ColumnPlan<'q> {
         let condition = planner.condition(query)?;
         let fields = once_each(sink.row_fields()?);
         let read = fields.iter().map(|field| {
+            // The type of a field without a definition is that of its first value: columns that are put
+            // together may have another one first.
+            if field.is_searched && field_at(mappings, &field.name).is_none() {
+                return None;
+            }
             let members = planner.members(&field.name, true)?;
             let intervals = field.interval_ms.and_then(|length| Some((planner.times(&field.name)?, length)));
             Some(ReadColumn { members, intervals })
@@ -113,6 +118,7 @@ fn once_each(fields: Vec<RowField>) -> Vec<RowField> {
             Some(known) => {
                 let both = known.interval_ms.zip(field.interval_ms);
                 known.interval_ms = both.map(|(one, other)| common_length(one, other));
+                known.is_searched |= field.is_searched;
             }
             None => different.push(field),
         }
