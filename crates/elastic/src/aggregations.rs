@@ -179,14 +179,20 @@ impl AskedAggregation {
 
     /// Fields that the aggregation reads of each document, with those inside; `None`: whole documents.
     pub(crate) fn fields(&self) -> Option<Vec<&str>> {
+        let mut fields = self.own_fields()?;
+        for one in &self.inner {
+            fields.extend(one.fields()?);
+        }
+        Some(fields)
+    }
+
+    /// Fields that the aggregation itself reads of each document; `None`: whole documents.
+    fn own_fields(&self) -> Option<Vec<&str>> {
         let mut fields = Vec::new();
         if OF_FIELDS.contains(&self.kind.as_str()) {
             self.options.iter().for_each(|(name, value)| add_named_fields(name, value, &mut fields));
         } else if PipelineKind::of(&self.kind).is_none() {
             return None;
-        }
-        for one in &self.inner {
-            fields.extend(one.fields()?);
         }
         Some(fields)
     }

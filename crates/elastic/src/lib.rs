@@ -48,6 +48,7 @@ mod index_admin;
 mod index_settings;
 mod kept_hits;
 mod lifecycle;
+mod log_columns;
 mod log_settings;
 mod log_writes;
 mod lookups;
