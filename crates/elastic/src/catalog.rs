@@ -282,6 +282,11 @@ impl CatalogEntries {
         self.types.get(name).or_else(|| self.indexes.get(name))
     }
 
+    /// Names of the document types of the application.
+    pub(crate) fn type_names(&self) -> impl Iterator<Item = &str> {
+        self.types.keys().map(String::as_str)
+    }
+
     /// True if a name is that of a document type, or an alias of types alone.
     pub(crate) fn is_of_types(&self, name: &str) -> bool {
         let mut with_alias = self.with_alias(name).peekable();

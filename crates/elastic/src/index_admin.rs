@@ -221,19 +221,11 @@ pub(crate) fn delete(
     parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<ReplyContent, Error> {
-    if let Ok(deployment) = service.node.deployments().current() {
-        let is_meant = |name: &str| {
-            expression
-                .split(',')
-                .any(|part| part == name || (part != "_all" && part != "*" && glob(part, name)))
-        };
-        if let Some(kind) = deployment.kinds().find(|kind| is_meant(&kind.schema.name)) {
-            return Err(typed::undeletable(&kind.schema.name));
-        }
-    }
     let options = NameOptions { closed: true, forbid_closed: false, aliases: false, ..NameOptions::LENIENT };
+    let options = options.with(parameters)?;
     let mut change = service.catalog.change()?;
-    let found = names::resolve(&change, expression, options.with(parameters)?)?;
+    typed::check_deletable(&change, expression, options)?;
+    let found = names::resolve(&change, expression, options)?;
     delete_found(&mut change, expression, &found)?;
     change.commit()?;
     ReplyContent::ok(json!({ "acknowledged": true }))
