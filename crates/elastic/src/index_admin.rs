@@ -125,6 +125,7 @@ impl DeclaredIndex {
         }
         mapping::check(&declared.mappings)?;
         mapping::check_limit(&declared.mappings, &declared.settings)?;
+        mapping::check_named(&declared.mappings, &declared.settings)?;
         Ok(declared)
     }
 
@@ -410,8 +411,9 @@ pub(crate) fn put_mapping(
     for index in found {
         let mut entry = (*index.entry).clone();
         mapping::merge(&mut entry.mappings, &body)?;
-        mapping::check(&entry.mappings)?;
+        mapping::check_whole(&entry.mappings)?;
         mapping::check_limit(&entry.mappings, &entry.settings)?;
+        mapping::check_named(&entry.mappings, &entry.settings)?;
         if let Some(field) = &entry.time_field
             && mapping::field_at(&entry.mappings, field) != mapping::field_at(&index.entry.mappings, field)
         {

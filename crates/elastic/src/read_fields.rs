@@ -5,8 +5,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::aggregations::AskedAggregation;
-use crate::mapping::field_at;
+use crate::mapping::{field_at, searched_at};
 use crate::query::SearchQuery;
+use crate::searched_form::copied_to;
 use crate::unread;
 
 /// Parts of a hit that are not in the text of its document, unless its mapping has a field of the name.
@@ -56,7 +57,10 @@ impl ReadFields {
             return;
         }
         let place = field_at(mappings, field).map(|(_, place)| place);
-        add_new(places, std::iter::once(field.to_owned()).chain(place));
+        let of_form = searched_at(mappings, field).map(|(_, place)| place);
+        let copied = place.iter().chain(&of_form).flat_map(|target| copied_to(mappings, target));
+        let copied: Vec<String> = copied.collect();
+        add_new(places, std::iter::once(field.to_owned()).chain(place).chain(copied));
         if places.len() > PLACES_MAX {
             *self = ReadFields::All;
         }

@@ -25,6 +25,7 @@ use crate::read_fields::ReadFields;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
+use crate::searched_form::SearchedForm;
 use crate::service::ElasticService;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
@@ -41,6 +42,8 @@ pub(crate) struct SearchHit {
     pub(crate) stored: StoredSource,
     /// Members of the document that were read.
     pub(crate) document: Map<String, Value>,
+    /// These members in the form in which searches compare them, if it is another one.
+    pub(crate) formed: Option<Map<String, Value>>,
     pub(crate) score: f64,
     pub(crate) matched: Vec<String>,
     pub(crate) sort: Vec<HitSortKey>,
@@ -50,6 +53,13 @@ pub(crate) struct SearchHit {
     pub(crate) collapsed: Option<(String, Value)>,
     /// Hits that are shown inside of this one.
     pub(crate) inner: Map<String, Value>,
+}
+
+impl SearchHit {
+    /// Members of the document as searches compare them.
+    pub(crate) fn searched_members(&self) -> &Map<String, Value> {
+        self.formed.as_ref().unwrap_or(&self.document)
+    }
 }
 
 /// Result of a search.
@@ -295,6 +305,7 @@ pub(crate) fn run_span(
 pub(crate) fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
     for hit in hits {
         hit.document = parsed(&hit.stored)?;
+        hit.formed = SearchedForm::of(&hit.index).apply(&hit.document);
         kept_hits::take(memory, kept_hits::bytes_of(hit))?;
     }
     Ok(())

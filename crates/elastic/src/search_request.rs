@@ -11,6 +11,7 @@ use crate::collapse::HitCollapse;
 use crate::highlighting::HitHighlighting;
 use crate::hit_form::HitForm;
 use crate::kept_hits;
+use crate::mapping::check_doc_values;
 use crate::query::{self, SearchQuery};
 use crate::request::ElasticParameters;
 use crate::scan_limit::ScanLimit;
@@ -170,12 +171,19 @@ impl HitSearch {
         Ok(())
     }
 
-    /// Checks the search by the settings of its indexes.
+    /// Checks the search by the settings and mappings of its indexes.
     ///
     /// # Errors
-    /// It has more slices, or fields from values, than one of them allows.
+    /// It has more slices, or fields from values, than one of them allows, or a field that the mapping says not
+    /// to be for that.
     pub(crate) fn check_limits(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
         self.slice.map_or(Ok(()), |slice| slice.check(indexes))?;
+        for index in indexes {
+            let mappings = &index.entry.mappings;
+            self.post_filter.as_ref().map_or(Ok(()), |filter| filter.check_fields(mappings))?;
+            let mut sorted = self.order.iter().flat_map(HitOrder::fields);
+            sorted.try_for_each(|field| check_doc_values(mappings, field))?;
+        }
         let asked = self.form.doc_fields.len() as u64;
         let limits = indexes.iter().map(|index| index.number_of(DOC_FIELDS_LIMIT, DOC_FIELDS_BY_DEFAULT));
         match limits.min().unwrap_or(DOC_FIELDS_BY_DEFAULT) {

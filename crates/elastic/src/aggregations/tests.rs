@@ -54,6 +54,7 @@ fn hit(index: &OpenIndex) -> SearchHit {
         ordinal: 0,
         stored,
         document: members(document),
+        formed: None,
         score: 1.0,
         matched: Vec::new(),
         sort: Vec::new(),

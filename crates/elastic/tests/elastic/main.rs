@@ -11,6 +11,7 @@ mod function_scores;
 mod highlighting;
 mod log_drops;
 mod logs;
+mod mapping_parameters;
 mod mappings;
 mod otlp;
 mod protobuf;
