@@ -18,8 +18,11 @@ use crate::scan_limit::ScanLimit;
 use crate::slices::HitSlice;
 use crate::sorting::HitOrder;
 
-/// Hits that a page can reach.
-const WINDOW_MAX: usize = 10_000;
+/// Setting with the number of hits that a page of an index can reach.
+const WINDOW_LIMIT: &str = "index.max_result_window";
+
+/// Hits that a page can reach in an index whose settings name no number.
+const WINDOW_BY_DEFAULT: u64 = 10_000;
 
 /// A search as it was asked for.
 pub(crate) struct HitSearch {
@@ -37,6 +40,8 @@ pub(crate) struct HitSearch {
     pub(crate) alias_routing: BTreeMap<String, Vec<String>>,
     pub(crate) collapse: Option<HitCollapse>,
     pub(crate) slice: Option<HitSlice>,
+    /// True for the pages of a scroll.
+    is_scroll: bool,
     pub(crate) minimum_score: Option<f64>,
     pub(crate) tracks_scores: bool,
     pub(crate) limit: ScanLimit,
@@ -79,6 +84,7 @@ impl HitSearch {
             routing: parameters.list("routing"),
             alias_routing: BTreeMap::new(),
             slice: None,
+            is_scroll,
             collapse: None,
             minimum_score: None,
             tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
@@ -107,7 +113,7 @@ impl HitSearch {
             request.order = HitOrder::parse(&Value::Array(fields.collect()))?;
         }
         request.form.parameters(parameters)?;
-        request.check_window(is_scroll)?;
+        request.check_page(is_scroll)?;
         Ok(request)
     }
 
@@ -174,8 +180,8 @@ impl HitSearch {
     /// Checks the search by the settings and mappings of its indexes.
     ///
     /// # Errors
-    /// It has more slices, or fields from values, than one of them allows, or a field that the mapping says not
-    /// to be for that.
+    /// It has more slices, hits or fields from values than one of them allows, or a field that the mapping says
+    /// not to be for that.
     pub(crate) fn check_limits(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
         self.slice.map_or(Ok(()), |slice| slice.check(indexes))?;
         for index in indexes {
@@ -184,6 +190,7 @@ impl HitSearch {
             let mut sorted = self.order.iter().flat_map(HitOrder::fields);
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;
         }
+        self.check_window(indexes)?;
         let asked = self.form.doc_fields.len() as u64;
         let limits = indexes.iter().map(|index| index.number_of(DOC_FIELDS_LIMIT, DOC_FIELDS_BY_DEFAULT));
         match limits.min().unwrap_or(DOC_FIELDS_BY_DEFAULT) {
@@ -195,7 +202,28 @@ impl HitSearch {
         }
     }
 
-    fn check_window(&self, is_scroll: bool) -> Result<(), Error> {
+    /// Checks that the page is one that the settings of the indexes allow. A scroll has no `from`.
+    fn check_window(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        let limits = indexes.iter().map(|index| index.number_of(WINDOW_LIMIT, WINDOW_BY_DEFAULT));
+        let limit = limits.min().unwrap_or(WINDOW_BY_DEFAULT);
+        let reach = self.from.saturating_add(self.size) as u64;
+        if reach <= limit {
+            return Ok(());
+        }
+        Err(Error::IllegalArgument(match self.is_scroll {
+            true => format!(
+                "Batch size is too large, size must be less than or equal to: [{limit}] but was [{reach}]. Scroll batch sizes cost as much \
+                 memory as result windows so they are controlled by the [{WINDOW_LIMIT}] index level setting."
+            ),
+            false => format!(
+                "Result window is too large, from + size must be less than or equal to: [{limit}] but was [{reach}]. See the scroll api for \
+                 a more efficient way to request large data sets. This limit can be set by changing the [{WINDOW_LIMIT}] index level \
+                 setting."
+            ),
+        }))
+    }
+
+    fn check_page(&self, is_scroll: bool) -> Result<(), Error> {
         if self.collapse.is_some() && is_scroll {
             return Err(Error::IllegalArgument("cannot use `collapse` in a scroll context".to_owned()));
         }
@@ -210,13 +238,6 @@ impl HitSearch {
                     .to_owned(),
             ]));
         }
-        if is_scroll && self.size > WINDOW_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Batch size is too large, size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. Scroll batch sizes cost as much \
-                 memory as result windows so they are controlled by the [index.max_result_window] index level setting.",
-                self.size
-            )));
-        }
         if is_scroll && self.size == 0 {
             return Err(Error::Validation(vec!["[size] cannot be [0] in a scroll context".to_owned()]));
         }
@@ -224,14 +245,6 @@ impl HitSearch {
             return Err(Error::Validation(vec![
                 "using [from] is not allowed in a scroll context".to_owned(),
             ]));
-        }
-        if self.from + self.size > WINDOW_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Result window is too large, from + size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. See the scroll api for \
-                 a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index \
-                 level setting.",
-                self.from + self.size
-            )));
         }
         if self.after.is_some() && self.order.is_none() {
             // Each page would be the first.
