@@ -34,6 +34,7 @@ use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
 use crate::nested;
 use crate::query::{self, SearchQuery};
+use crate::read_fields::ReadFields;
 use crate::scan_limit::SearchPace;
 use crate::search::SearchHit;
 
@@ -46,9 +47,17 @@ const DEPTH_MAX: usize = 20;
 /// Hits in one bucket.
 const TOP_HITS_MAX: usize = 100;
 
-/// Kinds that read of a document the fields that their options name as `field`, and no more. `filter` is not
-/// one: its options are a query.
-const OF_FIELDS: [&str; 21] = [
+/// Kinds that read of a document the fields that their options name as `field`, those of their queries, and no
+/// more.
+const OF_FIELDS: [&str; 29] = [
+    "filters",
+    "adjacency_matrix",
+    "significant_terms",
+    "significant_text",
+    "auto_date_histogram",
+    "median_absolute_deviation",
+    "sampler",
+    "global",
     "terms",
     "rare_terms",
     "multi_terms",
@@ -78,6 +87,8 @@ pub(crate) struct AskedAggregation {
     name: String,
     kind: String,
     options: Map<String, Value>,
+    /// Fields that its queries read, by their names.
+    queried: ReadFields,
     inner: Vec<AskedAggregation>,
     meta: Option<Value>,
 }
@@ -125,12 +136,10 @@ impl AskedAggregation {
         let Value::Object(options) = options else {
             return Err(Error::Parsing(format!("[{kind}] of [{name}] must be an object")));
         };
-        match kind.as_str() {
-            "filter" => {
-                query::parse(&Value::Object(options.clone()))?;
-            }
-            _ => options::check(kind, options)?,
+        if kind != "filter" {
+            options::check(kind, options)?;
         }
+        let queried = queried_fields(kind, options)?;
         // Those around it may choose documents, but not divide them.
         let divides = |around: &&&str| !["nested", "reverse_nested", "filter"].contains(*around);
         if let Some(parent) = around.iter().rev().find(divides).filter(|_| kind == "composite") {
@@ -163,6 +172,7 @@ impl AskedAggregation {
             name: name.to_owned(),
             kind: kind.clone(),
             options: options.clone(),
+            queried,
             inner,
             meta,
         })
@@ -179,10 +189,10 @@ impl AskedAggregation {
 
     /// Fields that the aggregation reads of each document, with those inside; `None`: whole documents.
     pub(crate) fn fields(&self) -> Option<Vec<&str>> {
-        let mut fields = Vec::new();
+        let mut fields: Vec<&str> = self.queried.places()?.iter().map(String::as_str).collect();
         if OF_FIELDS.contains(&self.kind.as_str()) {
             self.options.iter().for_each(|(name, value)| add_named_fields(name, value, &mut fields));
-        } else if PipelineKind::of(&self.kind).is_none() {
+        } else if PipelineKind::of(&self.kind).is_none() && self.kind != "filter" {
             return None;
         }
         for one in &self.inner {
@@ -207,6 +217,26 @@ impl AskedAggregation {
         let asks = |one: &AskedAggregation| one.kind == "reverse_nested" || one.asks_for_roots();
         self.inner.iter().any(asks)
     }
+}
+
+/// Fields that the queries in the options of an aggregation read.
+///
+/// # Errors
+/// A query is malformed.
+fn queried_fields(kind: &str, options: &Map<String, Value>) -> Result<ReadFields, Error> {
+    let of_filter = (kind == "filter").then(|| Value::Object(options.clone()));
+    let filters: Vec<&Value> = match options.get("filters").filter(|_| ["filters", "adjacency_matrix"].contains(&kind)) {
+        Some(Value::Object(named)) => named.values().collect(),
+        Some(Value::Array(filters)) => filters.iter().collect(),
+        _ => Vec::new(),
+    };
+    let background = options.get("background_filter").filter(|_| kind.starts_with("significant_"));
+    let mut fields = ReadFields::NONE;
+    for query in of_filter.iter().chain(filters).chain(background) {
+        // The mappings are those of the indexes that are searched later.
+        fields.add_query(&Map::new(), &query::parse(query)?);
+    }
+    Ok(fields)
 }
 
 /// Adds the fields that an option and those in it name.

@@ -29,6 +29,14 @@ impl ReadFields {
     /// No fields.
     pub(crate) const NONE: ReadFields = ReadFields::At(Vec::new());
 
+    /// Places that are read; `None`: all.
+    pub(crate) fn places(&self) -> Option<&[String]> {
+        match self {
+            ReadFields::All => None,
+            ReadFields::At(places) => Some(places),
+        }
+    }
+
     /// True if none is read.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, ReadFields::At(places) if places.is_empty())
