@@ -225,11 +225,12 @@ impl AskedAggregation {
 /// A query is malformed.
 fn queried_fields(kind: &str, options: &Map<String, Value>) -> Result<ReadFields, Error> {
     let of_filter = (kind == "filter").then(|| Value::Object(options.clone()));
-    let filters: Vec<&Value> = match options.get("filters").filter(|_| ["filters", "adjacency_matrix"].contains(&kind)) {
-        Some(Value::Object(named)) => named.values().collect(),
-        Some(Value::Array(filters)) => filters.iter().collect(),
-        _ => Vec::new(),
-    };
+    let filters: Vec<&Value> =
+        match options.get("filters").filter(|_| ["filters", "adjacency_matrix"].contains(&kind)) {
+            Some(Value::Object(named)) => named.values().collect(),
+            Some(Value::Array(filters)) => filters.iter().collect(),
+            _ => Vec::new(),
+        };
     let background = options.get("background_filter").filter(|_| kind.starts_with("significant_"));
     let mut fields = ReadFields::NONE;
     for query in of_filter.iter().chain(filters).chain(background) {

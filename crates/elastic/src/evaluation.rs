@@ -110,6 +110,8 @@ impl SearchedDocument<'_> {
                 let value = &*self.normalized(field, value);
                 when(self.any_term(field, &mut |term| fuzziness.has(term, value)))
             }
+            SearchQuery::Intervals { field, source } => self.score_intervals(field, source),
+            SearchQuery::Distance(query) => self.score_distance(query),
             SearchQuery::Nested(nested) => self.score_nested(nested),
             SearchQuery::Bool(query) => self.score_bool(query, names),
             SearchQuery::Best { queries, tie_breaker } => {

@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::kinds::OF_ONE_FIELD;
 use crate::Error;
 use crate::evaluation::number_of;
+use crate::intervals::IntervalSource;
 use crate::mapping::check_searchable;
 use crate::nested::NestedQuery;
+use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
@@ -66,6 +68,13 @@ pub(crate) enum SearchQuery {
         value: String,
         fuzziness: FuzzyTerms,
     },
+    /// Words of a field by their order and their distance.
+    Intervals {
+        field: String,
+        source: Box<IntervalSource>,
+    },
+    /// Dates by their distance from another.
+    Distance(DistanceQuery),
     Nested(NestedQuery),
     Bool(BoolQuery),
     /// The best of several.
@@ -97,7 +106,9 @@ impl SearchQuery {
             | SearchQuery::Prefix { field, .. }
             | SearchQuery::Wildcard { field, .. }
             | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. } => visit(field),
+            | SearchQuery::Fuzzy { field, .. }
+            | SearchQuery::Intervals { field, .. }
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => visit(field),
             SearchQuery::Bool(query) => {
                 let clauses = [&query.must, &query.filter, &query.must_not, &query.should];
                 clauses.into_iter().flatten().for_each(|query| query.each_field(visit));
@@ -127,6 +138,8 @@ impl SearchQuery {
     pub(crate) fn has_one_score(&self) -> bool {
         match self {
             SearchQuery::Match { .. }
+            | SearchQuery::Intervals { .. }
+            | SearchQuery::Distance(_)
             | SearchQuery::Nested(_)
             | SearchQuery::Best { .. }
             | SearchQuery::Functions(_) => false,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::aggregations::AskedAggregation;
 use crate::mapping::{field_at, searched_at};
 use crate::query::SearchQuery;
+use crate::query_distance::DistanceQuery;
 use crate::searched_form::copied_to;
 use crate::unread;
 
@@ -87,7 +88,9 @@ impl ReadFields {
             | SearchQuery::Prefix { field, .. }
             | SearchQuery::Wildcard { field, .. }
             | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. } => self.add(mappings, field),
+            | SearchQuery::Fuzzy { field, .. }
+            | SearchQuery::Intervals { field, .. }
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => self.add(mappings, field),
             SearchQuery::Bool(query) => {
                 [&query.must, &query.filter, &query.must_not, &query.should]
                     .into_iter()

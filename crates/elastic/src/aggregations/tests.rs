@@ -103,7 +103,10 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         ("terms", json!({ "field": "t", "min_doc_count": 0 })),
         ("rare_terms", json!({ "field": "t" })),
         ("significant_terms", json!({ "field": "t" })),
-        ("significant_terms", json!({ "field": "t", "background_filter": { "range": { "n": { "gte": 1 } } } })),
+        (
+            "significant_terms",
+            json!({ "field": "t", "background_filter": { "range": { "n": { "gte": 1 } } } }),
+        ),
         ("significant_text", json!({ "field": "w" })),
         ("multi_terms", json!({ "terms": [{ "field": "t" }, { "field": "n" }] })),
         ("histogram", json!({ "field": "n", "interval": 1 })),

@@ -41,7 +41,9 @@ fn add_terms<'q>(query: &'q SearchQuery, terms: &mut Vec<HighlightedTerm<'q>>) {
         SearchQuery::Best { queries, .. } => queries.iter().for_each(|query| add_terms(query, terms)),
         SearchQuery::Functions(query) => add_terms(&query.query, terms),
         SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_terms(query, terms),
-        SearchQuery::All
+        SearchQuery::Intervals { .. }
+        | SearchQuery::Distance(_)
+        | SearchQuery::All
         | SearchQuery::None
         | SearchQuery::Ids(_)
         | SearchQuery::Range { .. }

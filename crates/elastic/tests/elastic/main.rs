@@ -9,6 +9,7 @@ mod dynamic_mapping;
 mod first_writes;
 mod function_scores;
 mod highlighting;
+mod intervals;
 mod log_drops;
 mod logs;
 mod mapping_parameters;
