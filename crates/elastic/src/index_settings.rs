@@ -156,6 +156,7 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
         ("max_docvalue_fields_search", 0, i64::MAX),
         ("max_slices_per_scroll", 1, i64::MAX),
         ("max_result_window", 1, i64::MAX),
+        ("max_rescore_window", 1, i64::MAX),
     ] {
         let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
         match value.parse::<i64>() {

@@ -31,7 +31,7 @@ use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::StoredSource;
-use crate::{alias_scope, hit_form, lookups, scrolls};
+use crate::{alias_scope, explanation, hit_form, lookups, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -182,6 +182,9 @@ impl HitSink for SearchSink<'_> {
         if let Some(filter) = &self.request.post_filter {
             fields.add_query(mappings, filter);
         }
+        for rescoring in self.request.rescoring.iter().filter(|_| self.kept.keeps_any()) {
+            fields.add_query(mappings, &rescoring.query);
+        }
         if let Some(order) = self.request.order.as_ref().filter(|_| self.kept.keeps_any()) {
             order.fields().for_each(|field| fields.add(mappings, field));
         }
@@ -217,9 +220,12 @@ pub(crate) fn run(
         (Some(order), Some(after)) => Some(HitStart::Keys(order.after(after, indexes)?)),
         _ => None,
     };
-    let most = request.from.saturating_add(request.size);
-    let span = KeptSpan { after, most, least: most, bytes_max: usize::MAX };
+    let (most, reach) = (request.from.saturating_add(request.size), request.reach());
+    let span = KeptSpan { after, most: reach, least: reach, bytes_max: usize::MAX };
     let mut found = run_span(service, indexes, request, span, None)?;
+    for rescoring in &request.rescoring {
+        rescoring.apply(&mut found.hits)?;
+    }
     found.hits.truncate(most);
     found.hits.drain(..request.from.min(found.hits.len()));
     read_whole(&mut found.hits, &service.node.query_memory())?;
@@ -332,6 +338,9 @@ pub(crate) fn answer(
         let mut inner = hit.inner.clone();
         add_inner_hits(&request.query, hit, request.form.total_as_number, memory, &mut inner)?;
         let mut object = request.form.object(hit, found.has_scores);
+        if request.explains {
+            object["_explanation"] = explanation::of_hit(hit, &request.query)?;
+        }
         if let Some(highlighted) = highlighter.as_mut().and_then(|highlighter| highlighter.of(hit)) {
             object["highlight"] = highlighted;
         }

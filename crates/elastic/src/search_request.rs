@@ -14,12 +14,16 @@ use crate::kept_hits;
 use crate::mapping::check_doc_values;
 use crate::query::{self, SearchQuery};
 use crate::request::ElasticParameters;
+use crate::rescoring::HitRescoring;
 use crate::scan_limit::ScanLimit;
 use crate::slices::HitSlice;
 use crate::sorting::HitOrder;
 
 /// Setting with the number of hits that a page of an index can reach.
 const WINDOW_LIMIT: &str = "index.max_result_window";
+
+/// Setting with the number of hits of an index that can be scored again.
+const RESCORE_LIMIT: &str = "index.max_rescore_window";
 
 /// Hits that a page can reach in an index whose settings name no number.
 const WINDOW_BY_DEFAULT: u64 = 10_000;
@@ -39,6 +43,10 @@ pub(crate) struct HitSearch {
     /// Routing values by indexes, of the aliases that name them. They count if the search has none.
     pub(crate) alias_routing: BTreeMap<String, Vec<String>>,
     pub(crate) collapse: Option<HitCollapse>,
+    /// Queries that score the first hits again, one after the other.
+    pub(crate) rescoring: Vec<HitRescoring>,
+    /// True if hits show how they were scored.
+    pub(crate) explains: bool,
     pub(crate) slice: Option<HitSlice>,
     /// True for the pages of a scroll.
     is_scroll: bool,
@@ -86,6 +94,8 @@ impl HitSearch {
             slice: None,
             is_scroll,
             collapse: None,
+            rescoring: Vec::new(),
+            explains: parameters.flag("explain")?.unwrap_or(false),
             minimum_score: None,
             tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
             limit: ScanLimit::parse(body, parameters)?,
@@ -127,6 +137,7 @@ impl HitSearch {
         self.query.pattern_bytes()
             + self.post_filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
             + self.highlighting.as_ref().map_or(0, HitHighlighting::pattern_bytes)
+            + self.rescoring.iter().map(|rescoring| rescoring.query.pattern_bytes()).sum::<usize>()
     }
 
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
@@ -139,6 +150,13 @@ impl HitSearch {
         };
         match name {
             "track_scores" => self.tracks_scores |= *value == Value::Bool(true),
+            "rescore" => self.rescoring = HitRescoring::parse_all(value)?,
+            "explain" => match value {
+                Value::Bool(explains) => self.explains |= explains,
+                other => {
+                    return Err(Error::Parsing(format!("[explain] is true or false, and not [{other}]")));
+                }
+            },
             "collapse" => self.collapse = Some(HitCollapse::parse(value)?),
             "post_filter" => self.post_filter = Some(query::parse(value)?),
             "from" => self.from = number(value)?,
@@ -186,11 +204,14 @@ impl HitSearch {
         self.slice.map_or(Ok(()), |slice| slice.check(indexes))?;
         for index in indexes {
             let mappings = &index.entry.mappings;
-            self.post_filter.as_ref().map_or(Ok(()), |filter| filter.check_fields(mappings))?;
+            let mut queries = self.post_filter.iter().chain(self.rescoring.iter().map(|one| &one.query));
+            queries.try_for_each(|query| query.check_fields(mappings))?;
+            self.form.check_formats(mappings)?;
             let mut sorted = self.order.iter().flat_map(HitOrder::fields);
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;
         }
         self.check_window(indexes)?;
+        self.check_rescoring(indexes)?;
         let asked = self.form.doc_fields.len() as u64;
         let limits = indexes.iter().map(|index| index.number_of(DOC_FIELDS_LIMIT, DOC_FIELDS_BY_DEFAULT));
         match limits.min().unwrap_or(DOC_FIELDS_BY_DEFAULT) {
@@ -223,7 +244,43 @@ impl HitSearch {
         }))
     }
 
+    fn check_rescoring(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        let limits = indexes.iter().map(|index| index.number_of(RESCORE_LIMIT, WINDOW_BY_DEFAULT));
+        let limit = limits.min().unwrap_or(WINDOW_BY_DEFAULT);
+        match self.rescoring.iter().map(|rescoring| rescoring.window).find(|window| *window as u64 > limit) {
+            Some(window) => Err(Error::IllegalArgument(format!(
+                "Rescore window [{window}] is too large. It must be less than [{limit}]. This limit can be set by changing the \
+                 [{RESCORE_LIMIT}] index level setting."
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Number of hits that the search keeps: those of the page, and those that are scored again for it.
+    pub(crate) fn reach(&self) -> usize {
+        let most = self.from.saturating_add(self.size);
+        match most {
+            0 => 0,
+            most => self.rescoring.iter().map(|rescoring| rescoring.window).fold(most, usize::max),
+        }
+    }
+
     fn check_page(&self, is_scroll: bool) -> Result<(), Error> {
+        let beside =
+            [("scroll", is_scroll), ("collapse", self.collapse.is_some()), ("sort", self.order.is_some())];
+        if let Some((other, _)) = beside.iter().find(|(_, has)| *has && !self.rescoring.is_empty()) {
+            return Err(match *other {
+                "collapse" => {
+                    Error::IllegalArgument("cannot use `collapse` in conjunction with `rescore`".to_owned())
+                }
+                "scroll" => {
+                    Error::Validation(vec!["using [rescore] is not allowed in a scroll context".to_owned()])
+                }
+                _ => Error::IllegalArgument(
+                    "Cannot use [sort] option in conjunction with [rescore].".to_owned(),
+                ),
+            });
+        }
         if self.collapse.is_some() && is_scroll {
             return Err(Error::IllegalArgument("cannot use `collapse` in a scroll context".to_owned()));
         }

@@ -16,6 +16,7 @@ mod mapping_parameters;
 mod mappings;
 mod otlp;
 mod protobuf;
+mod rescoring;
 mod rollovers;
 mod search_forms;
 mod search_pages;

@@ -543,7 +543,7 @@ fn nothing_in_a_request_is_passed_over() {
         ("PUT /a/_doc/1?ttl=1d", r#"{"t":"two"}"#),
         ("POST /_bulk?batch=1", "{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}\n"),
         ("DELETE /a?dry_run=true", ""),
-        ("GET /a/_search?explain=true", ""),
+        ("GET /a/_search?profile=true", ""),
         ("GET /a/_search", r#"{"query":{"term":{"t":{"value":"one","weight":2}}}}"#),
     ] {
         let (status, answer) = service.ask(request, body);
