@@ -272,6 +272,7 @@ pub(crate) fn of_request(
             fields: parameters.get("df").map(BoostedField::parse).transpose()?.into_iter().collect(),
             needs_all: parameters.get("default_operator").is_some_and(is_and),
             is_lenient: parameters.flag("lenient")?.unwrap_or(false),
+            analyzer: parameters.get("analyzer").map(TextDivision::of_analyzer).transpose()?,
         };
         return query_text::parse(text, &defaults);
     }

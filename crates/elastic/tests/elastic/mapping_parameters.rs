@@ -113,6 +113,9 @@ fn parameters_that_there_are_do_what_they_say() {
         (json!({ "match": { "path": "Usr/Bin" } }), "1"),
         (json!({ "match": { "path": "usr" } }), ""),
         (json!({ "match": { "code": "one two" } }), "1"),
+        (json!({ "match": { "code": { "query": "one two", "analyzer": "keyword" } } }), "2"),
+        (json!({ "query_string": { "query": "code:\"one two\"", "analyzer": "keyword" } }), "2"),
+        (json!({ "query_string": { "query": "path:usr\\/bin", "analyzer": "whitespace" } }), "2"),
         (json!({ "match": { "letters": "a" } }), "1"),
         (json!({ "match": { "letters": "a9B" } }), "1"),
     ] {
@@ -213,6 +216,20 @@ fn fields_are_searched_sorted_and_aggregated_as_their_mapping_allows() {
     }
     let validated = service.get("GET /a/_validate/query", r#"{"query":{"term":{"n":1}}}"#);
     assert_eq!(validated["valid"], false);
+}
+
+#[test]
+fn analyzers_that_there_are_not_are_refused_wherever_they_are_named() {
+    let (_directory, service) = service_with(&json!({}), &json!({}), &[]);
+    for kind in ["query_string", "simple_query_string", "multi_match"] {
+        let body = json!({ "query": { kind: { "query": "x", "fields": ["t"], "analyzer": "english" } } });
+        assert_eq!(service.ask("POST /a/_search", &body.to_string()).0, 400, "{kind}");
+    }
+    let body = json!({ "query": { "match": { "t": { "query": "x", "analyzer": "english" } } } });
+    let (status, answer) = service.ask("POST /a/_search", &body.to_string());
+    assert_eq!(status, 400, "{answer}");
+    assert_eq!(service.ask("GET /a/_search?q=x&analyzer=english", "").0, 400);
+    assert_eq!(service.ask("GET /a/_search?q=x&analyzer=standard", "").0, 200);
 }
 
 #[test]
