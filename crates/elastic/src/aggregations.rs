@@ -47,8 +47,8 @@ const DEPTH_MAX: usize = 20;
 /// Hits in one bucket.
 const TOP_HITS_MAX: usize = 100;
 
-/// Kinds that read of a document the fields that their options name as `field`, those of their queries, and no
-/// more.
+/// Kinds that read of a document the fields that their options name as `field`, those of their queries, and
+/// no more.
 const OF_FIELDS: [&str; 29] = [
     "filters",
     "adjacency_matrix",

@@ -1,7 +1,8 @@
 //! `intervals` queries: words of a text by their order and their distance.
 //!
-//! A source finds stretches of words, each as short as it can be: none of them contains another. So both their
-//! beginnings and their ends grow in a list of them, which makes a search for a neighbour one of few steps.
+//! A source finds stretches of words, each as short as it can be: none of them contains another. So both
+//! their beginnings and their ends grow in a list of them, which makes a search for a neighbour one of few
+//! steps.
 
 mod parsing;
 

@@ -371,8 +371,8 @@ pub(crate) fn add_missing(own: &mut Map<String, Value>, other: &Map<String, Valu
     }
 }
 
-/// True if searches find a value of a field: it is not longer than `ignore_above` says, and not malformed where
-/// that is allowed.
+/// True if searches find a value of a field: it is not longer than `ignore_above` says, and not malformed
+/// where that is allowed.
 pub(crate) fn is_searched(field: &Map<String, Value>, value: &Value) -> bool {
     let is_long = field.get("ignore_above").and_then(Value::as_u64).is_some_and(|most| match value {
         // Each letter has a byte at least.

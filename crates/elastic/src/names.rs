@@ -160,8 +160,8 @@ pub(crate) fn resolve(
     Ok(found)
 }
 
-/// Names of the document types that an expression has, also those that its patterns would find if they did not
-/// pass over types.
+/// Names of the document types that an expression has, also those that its patterns would find if they did
+/// not pass over types.
 ///
 /// # Errors
 /// A date is malformed.

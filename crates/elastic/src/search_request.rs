@@ -198,8 +198,8 @@ impl HitSearch {
     /// Checks the search by the settings and mappings of its indexes.
     ///
     /// # Errors
-    /// It has more slices, hits or fields from values than one of them allows, or a field that the mapping says
-    /// not to be for that.
+    /// It has more slices, hits or fields from values than one of them allows, or a field that the mapping
+    /// says not to be for that.
     pub(crate) fn check_limits(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
         self.slice.map_or(Ok(()), |slice| slice.check(indexes))?;
         for index in indexes {

@@ -1,5 +1,5 @@
-//! Names of the settings that indexes may have. Most have no effect here: they are about files, segments, caches,
-//! and the places of shards, and clients send them from templates that were made for other servers.
+//! Names of the settings that indexes may have. Most have no effect here: they are about files, segments,
+//! caches, and the places of shards, and clients send them from templates that were made for other servers.
 
 use std::collections::BTreeMap;
 

@@ -228,7 +228,8 @@ pub(crate) fn check_named(
 /// Checks that a value has the form of a number of a field that does not convert others.
 ///
 /// # Errors
-/// It is a text, or has a part behind the point in a field of whole numbers. The error has a type and a reason.
+/// It is a text, or has a part behind the point in a field of whole numbers. The error has a type and a
+/// reason.
 pub(super) fn check_uncoerced(
     field: &Map<String, Value>,
     value: &Value,

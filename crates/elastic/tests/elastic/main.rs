@@ -5,6 +5,7 @@ mod aliases;
 mod answers;
 mod bulks;
 mod by_query;
+mod deletions;
 mod dynamic_mapping;
 mod first_writes;
 mod function_scores;

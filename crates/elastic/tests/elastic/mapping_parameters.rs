@@ -1,4 +1,5 @@
-//! Parameters of fields in mappings: what searches, sorting and aggregations make of them, and what is refused.
+//! Parameters of fields in mappings: what searches, sorting and aggregations make of them, and what is
+//! refused.
 
 use serde_json::{Value, json};
 
