@@ -190,7 +190,8 @@ impl IntervalSource {
             IntervalSource::Words { text, analyzer, order, gaps_max } => {
                 let words = analyzer.unwrap_or(field.of_search).words(text);
                 check_number(words.len())?;
-                let lists = words.iter().map(|wanted| field.places(|word| word == wanted)).collect();
+                let lists: Vec<Vec<WordInterval>> =
+                    words.iter().map(|wanted| field.places(|word| word == wanted)).collect();
                 Ok(combined(&words, lists, *order, *gaps_max))
             }
             IntervalSource::Prefix(prefix) => {
@@ -207,7 +208,8 @@ impl IntervalSource {
                 Ok(field.places(|word| fuzziness.has(word, &wanted)))
             }
             IntervalSource::All { sources, order, gaps_max } => {
-                let lists = sources.iter().map(|source| source.find(field)).collect::<Result<_, _>>()?;
+                let lists: Vec<Vec<WordInterval>> =
+                    sources.iter().map(|source| source.find(field)).collect::<Result<_, _>>()?;
                 Ok(combined(sources, lists, *order, *gaps_max))
             }
             IntervalSource::Any(sources) => {
