@@ -166,13 +166,13 @@ fn unordered(lists: &[Vec<WordInterval>]) -> Vec<WordInterval> {
 }
 
 /// Words of a field of a document, by their positions.
-struct FieldWords {
+struct PlacedWords {
     words: Vec<(usize, String)>,
     division: TextDivision,
     of_search: TextDivision,
 }
 
-impl FieldWords {
+impl PlacedWords {
     /// Places of the words that pass a test.
     fn places(&self, test: impl Fn(&str) -> bool) -> Vec<WordInterval> {
         let fitting = self.words.iter().filter(|(_, word)| test(word));
@@ -185,7 +185,7 @@ impl IntervalSource {
     ///
     /// # Errors
     /// A text has more words than are combined.
-    fn find(&self, field: &FieldWords) -> Result<Vec<WordInterval>, Error> {
+    fn find(&self, field: &PlacedWords) -> Result<Vec<WordInterval>, Error> {
         match self {
             IntervalSource::Words { text, analyzer, order, gaps_max } => {
                 let words = analyzer.unwrap_or(field.of_search).words(text);
@@ -308,7 +308,7 @@ impl SearchedDocument<'_> {
             }
             position += VALUE_GAP;
         });
-        let found = source.find(&FieldWords { words, division, of_search })?;
+        let found = source.find(&PlacedWords { words, division, of_search })?;
         let weight: f64 = found.iter().map(|interval| 1.0 / (1.0 + interval.gaps.max(0) as f64)).sum();
         Ok((!found.is_empty()).then(|| weight / (weight + 1.0)))
     }

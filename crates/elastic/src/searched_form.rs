@@ -49,7 +49,7 @@ pub(crate) fn copied_to(mappings: &Map<String, Value>, target: &str) -> Vec<Stri
 struct FormedField<'i> {
     /// Place in documents.
     place: String,
-    /// What the names of its members have beside those of the place, of a multi-field.
+    /// Rest of the names of its members after those of the place, of a multi-field.
     suffix: String,
     definition: &'i Map<String, Value>,
     normalizer: Option<ValueNormalizer>,
