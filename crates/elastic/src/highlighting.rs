@@ -14,7 +14,7 @@ use self::fragments::{TextFragment, cut, fragments_of};
 use self::terms::{HighlightedTerm, TermMarks, terms_of};
 use crate::fields::all_at;
 use crate::hit_scan::searched;
-use crate::mapping::{all_fields, type_of};
+use crate::mapping::{all_fields, is_searched, type_of};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
@@ -284,7 +284,8 @@ impl HighlighterField<'_> {
         let (definition, place) = document.field(path)?;
         let division = (TextDivision::of_field(&definition), TextDivision::of_search(&definition));
         let form = format!("{} {division:?}", type_of(&definition));
-        let texts: Vec<String> = all_at(hit.searched_members(), &place).into_iter().map(text_of).collect();
+        let values = all_at(hit.searched_members(), &place).into_iter();
+        let texts: Vec<String> = values.filter(|value| is_searched(&definition, value)).map(text_of).collect();
         let HighlighterField { options, terms, marks, .. } = self;
         let marks = marks.entry((path.to_owned(), form)).or_insert_with(|| {
             let of_field = terms.iter().filter(|term| !options.needs_field || term.is_of(path));

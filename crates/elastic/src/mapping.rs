@@ -194,6 +194,7 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
             mappings[unknown]
         )));
     }
+    parameters::check_root(mappings)?;
     mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
     check_properties(mappings.get("properties"), 0, false)?;
     check_whole(mappings)

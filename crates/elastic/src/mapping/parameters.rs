@@ -142,6 +142,9 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
             }
             _ => {}
         }
+        if parameter == "dynamic" {
+            check_dynamic(name, value)?;
+        }
         let is_valid = match parameter.as_str() {
             "analyzer" | "search_analyzer" | "search_quote_analyzer" => {
                 if TextDivision::named(&text).is_none() {
@@ -191,6 +194,42 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
             refuse(format!("[copy_to] may not be used in the multi-field [{multi}]; use it in [{name}]"))
         }
         None => Ok(()),
+    }
+}
+
+/// Checks what a mapping says of all documents.
+///
+/// # Errors
+/// A part of their sources is not to be kept, or `dynamic` has a value that there is not.
+pub(super) fn check_root(mappings: &Map<String, Value>) -> Result<(), Error> {
+    let source = mappings.get("_source").and_then(Value::as_object).into_iter().flatten();
+    for (member, value) in source {
+        let is_obeyed = match member.as_str() {
+            "enabled" => true,
+            // What is put together again from fields is shown as it was sent.
+            "mode" => value == "stored" || value == "synthetic",
+            _ => false,
+        };
+        if !is_obeyed {
+            return Err(Error::mapping(format!(
+                "Failed to parse mapping [_doc]: [{member}] of [_source] is not supported as [{value}]: documents are kept and \
+                 shown as they were sent; use [_source] in searches"
+            )));
+        }
+    }
+    mappings.get("dynamic").map_or(Ok(()), |dynamic| check_dynamic("_doc", dynamic))
+}
+
+fn check_dynamic(name: &str, value: &Value) -> Result<(), Error> {
+    const VALUES: [&str; 6] =
+        ["true", "false", "strict", "runtime", "strict_allow_templates", "false_allow_templates"];
+    match VALUES.contains(&text_of(value).as_str()) {
+        true => Ok(()),
+        false => Err(Error::mapping(format!(
+            "Failed to parse mapping [_doc]: [dynamic] of [{name}] is [{}]; there are [{}]",
+            text_of(value),
+            VALUES.join(", ")
+        ))),
     }
 }
 

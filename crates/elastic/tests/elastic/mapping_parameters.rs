@@ -302,6 +302,24 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
         );
         assert!(error["reason"].as_str().unwrap_or_default().contains(expected), "{field}: {error}");
     }
+    for (mappings, expected) in [
+        (
+            json!({ "_source": { "enabled": true, "mode": "stored" }, "dynamic": "strict_allow_templates" }),
+            "",
+        ),
+        (json!({ "_source": { "excludes": ["a"] } }), "[excludes] of [_source] is not supported"),
+        (json!({ "_source": { "mode": "disabled" } }), "[mode] of [_source] is not supported"),
+        (json!({ "dynamic": "sometimes" }), "[dynamic] of [_doc] is [sometimes]"),
+        (json!({ "properties": { "o": { "dynamic": "no", "properties": {} } } }), "[dynamic] of [o] is [no]"),
+    ] {
+        let (status, answer) = service.ask("PUT /whole", &json!({ "mappings": mappings }).to_string());
+        assert_eq!(status, if expected.is_empty() { 200 } else { 400 }, "{mappings}: {answer}");
+        assert!(
+            answer["error"]["reason"].as_str().unwrap_or_default().contains(expected),
+            "{mappings}: {answer}"
+        );
+        service.ask("DELETE /whole", "");
+    }
     // Templates, and mappings that are changed, are checked in the same way.
     let bad = json!({ "properties": { "f": { "type": "text", "analyzer": "english" } } });
     service.get("PUT /a", "{}");
