@@ -285,7 +285,8 @@ impl HighlighterField<'_> {
         let division = (TextDivision::of_field(&definition), TextDivision::of_search(&definition));
         let form = format!("{} {division:?}", type_of(&definition));
         let values = all_at(hit.searched_members(), &place).into_iter();
-        let texts: Vec<String> = values.filter(|value| is_searched(&definition, value)).map(text_of).collect();
+        let texts: Vec<String> =
+            values.filter(|value| is_searched(&definition, value)).map(text_of).collect();
         let HighlighterField { options, terms, marks, .. } = self;
         let marks = marks.entry((path.to_owned(), form)).or_insert_with(|| {
             let of_field = terms.iter().filter(|term| !options.needs_field || term.is_of(path));
