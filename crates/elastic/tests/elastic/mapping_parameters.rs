@@ -158,6 +158,83 @@ fn parameters_that_there_are_do_what_they_say() {
     assert_eq!(sorted["hits"]["hits"][1]["sort"], json!(["evreux"]));
 }
 
+/// Columns have the values as they were sent; searches of logs compare them in the same form.
+#[test]
+fn logs_are_searched_by_the_same_parameters() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let mappings = json!({ "properties": {
+        "city": { "type": "keyword", "normalizer": "plain" }, "state": { "type": "keyword", "null_value": "none" },
+        "first": { "type": "keyword", "copy_to": "name" }, "name": { "type": "text" },
+        "kind": { "type": "constant_keyword", "value": "log" }, "short": { "type": "keyword", "ignore_above": 3 },
+        "seen": { "type": "date", "null_value": "2024-01-02" }, "path": { "type": "text", "analyzer": "simple" },
+    } });
+    let settings = json!({
+        "index.mode": "logsdb",
+        "analysis": { "normalizer": { "plain": { "type": "custom", "filter": ["lowercase", "asciifolding"] } } },
+    });
+    let template = json!({
+        "index_patterns": ["logs"], "data_stream": {}, "template": { "settings": settings, "mappings": mappings },
+    });
+    service.get("PUT /_index_template/logs", &template.to_string());
+    let mut lines = String::new();
+    for n in 0..40 {
+        let document = match n % 2 {
+            0 => {
+                json!({ "@timestamp": n, "city": "EVREUX", "state": null, "first": "Ada", "short": "abcd", "seen": null, "path": "A1b" })
+            }
+            _ => {
+                json!({ "@timestamp": n, "city": "Paris", "state": "open", "first": "Bob", "short": "abc", "seen": 0, "path": "ab" })
+            }
+        };
+        lines.push_str(&format!("{{\"create\":{{}}}}\n{document}\n"));
+    }
+    assert_eq!(service.get("POST /logs/_bulk", &lines)["errors"], false);
+    // The second time columns are there that the first has made.
+    for turn in 0..2 {
+        for (query, expected) in [
+            (json!({ "term": { "city": "Évreux" } }), 20),
+            (json!({ "prefix": { "city": "EV" } }), 20),
+            (json!({ "term": { "state": "none" } }), 20),
+            (json!({ "exists": { "field": "state" } }), 40),
+            (json!({ "match": { "name": "ada" } }), 20),
+            (json!({ "term": { "kind": "log" } }), 40),
+            (json!({ "prefix": { "short": "abc" } }), 20),
+            (json!({ "range": { "seen": { "gte": "2024-01-01" } } }), 20),
+            (json!({ "match": { "path": "a9" } }), 20),
+        ] {
+            let body = json!({ "query": query });
+            assert_eq!(
+                service.get("GET /logs/_count", &body.to_string())["count"],
+                expected,
+                "{turn} {query}"
+            );
+        }
+        let body = json!({ "size": 0, "aggs": {
+            "city": { "terms": { "field": "city" } }, "state": { "terms": { "field": "state" } },
+            "kind": { "terms": { "field": "kind" } }, "short": { "terms": { "field": "short" } },
+            "days": { "date_histogram": { "field": "seen", "calendar_interval": "day", "min_doc_count": 1 } },
+        } });
+        let answer = service.get("POST /logs/_search", &body.to_string())["aggregations"].take();
+        for (name, expected) in [
+            ("city", "evreux=20 paris=20"),
+            ("state", "none=20 open=20"),
+            ("kind", "log=40"),
+            ("short", "abc=20"),
+            ("days", "0=20 1704153600000=20"),
+        ] {
+            let buckets = answer[name]["buckets"].as_array().expect("buckets").iter();
+            let mut shown: Vec<String> = buckets
+                .map(|bucket| {
+                    format!("{}={}", bucket["key"].to_string().trim_matches('"'), bucket["doc_count"])
+                })
+                .collect();
+            shown.sort_unstable();
+            assert_eq!(shown.join(" "), expected, "{turn} {name}");
+        }
+    }
+}
+
 #[test]
 fn values_are_converted_unless_the_mapping_says_otherwise() {
     let fields = json!({
