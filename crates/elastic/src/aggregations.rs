@@ -12,6 +12,7 @@ mod metrics;
 mod options;
 mod pipelines;
 mod ranges;
+mod reading;
 mod samples;
 mod significant;
 mod streamed;
@@ -26,6 +27,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use self::pipelines::PipelineKind;
+use self::reading::queried_fields;
 pub(crate) use self::streamed::StreamedAggregations;
 use self::values::{AggregatedValue, FieldSource};
 use crate::Error;
@@ -46,40 +48,6 @@ const DEPTH_MAX: usize = 20;
 
 /// Hits in one bucket.
 const TOP_HITS_MAX: usize = 100;
-
-/// Kinds that read of a document the fields that their options name as `field`, those of their queries, and
-/// no more.
-const OF_FIELDS: [&str; 29] = [
-    "filters",
-    "adjacency_matrix",
-    "significant_terms",
-    "significant_text",
-    "auto_date_histogram",
-    "median_absolute_deviation",
-    "sampler",
-    "global",
-    "terms",
-    "rare_terms",
-    "multi_terms",
-    "histogram",
-    "date_histogram",
-    "range",
-    "date_range",
-    "ip_range",
-    "missing",
-    "composite",
-    "value_count",
-    "cardinality",
-    "min",
-    "max",
-    "sum",
-    "avg",
-    "stats",
-    "extended_stats",
-    "percentiles",
-    "percentile_ranks",
-    "weighted_avg",
-];
 
 /// An aggregation as it was asked for.
 #[derive(Debug, Clone)]
@@ -187,20 +155,6 @@ impl AskedAggregation {
             || self.inner.iter().any(AskedAggregation::reads_everything)
     }
 
-    /// Fields that the aggregation reads of each document, with those inside; `None`: whole documents.
-    pub(crate) fn fields(&self) -> Option<Vec<&str>> {
-        let mut fields: Vec<&str> = self.queried.places()?.iter().map(String::as_str).collect();
-        if OF_FIELDS.contains(&self.kind.as_str()) {
-            self.options.iter().for_each(|(name, value)| add_named_fields(name, value, &mut fields));
-        } else if PipelineKind::of(&self.kind).is_none() && self.kind != "filter" {
-            return None;
-        }
-        for one in &self.inner {
-            fields.extend(one.fields()?);
-        }
-        Some(fields)
-    }
-
     /// True if the aggregation, or one inside, chooses or divides nested objects once all are known, and
     /// then asks for their documents.
     fn divides_roots_late(&self) -> bool {
@@ -216,39 +170,6 @@ impl AskedAggregation {
     fn asks_for_roots(&self) -> bool {
         let asks = |one: &AskedAggregation| one.kind == "reverse_nested" || one.asks_for_roots();
         self.inner.iter().any(asks)
-    }
-}
-
-/// Fields that the queries in the options of an aggregation read.
-///
-/// # Errors
-/// A query is malformed.
-fn queried_fields(kind: &str, options: &Map<String, Value>) -> Result<ReadFields, Error> {
-    let of_filter = (kind == "filter").then(|| Value::Object(options.clone()));
-    let filters: Vec<&Value> =
-        match options.get("filters").filter(|_| ["filters", "adjacency_matrix"].contains(&kind)) {
-            Some(Value::Object(named)) => named.values().collect(),
-            Some(Value::Array(filters)) => filters.iter().collect(),
-            _ => Vec::new(),
-        };
-    let background = options.get("background_filter").filter(|_| kind.starts_with("significant_"));
-    let mut fields = ReadFields::NONE;
-    for query in of_filter.iter().chain(filters).chain(background) {
-        // The mappings are those of the indexes that are searched later.
-        fields.add_query(&Map::new(), &query::parse(query)?);
-    }
-    Ok(fields)
-}
-
-/// Adds the fields that an option and those in it name.
-fn add_named_fields<'o>(name: &str, value: &'o Value, fields: &mut Vec<&'o str>) {
-    match value {
-        Value::String(field) if name == "field" => fields.push(field),
-        Value::Array(parts) => parts.iter().for_each(|part| add_named_fields("", part, fields)),
-        Value::Object(members) => {
-            members.iter().for_each(|(name, value)| add_named_fields(name, value, fields));
-        }
-        _ => {}
     }
 }
 

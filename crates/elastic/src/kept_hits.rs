@@ -227,6 +227,11 @@ impl<'s> KeptHits<'s> {
         self.hits.peek().filter(|_| is_full).map(|last| &last.hit)
     }
 
+    /// Notes that there is a hit after those that are kept.
+    pub(crate) fn pass_over(&mut self) {
+        self.is_cut = true;
+    }
+
     /// Adds a hit whose keys are known.
     ///
     /// # Errors

@@ -50,6 +50,7 @@ mod index_settings;
 mod intervals;
 mod kept_hits;
 mod lifecycle;
+mod log_columns;
 mod log_settings;
 mod log_writes;
 mod lookups;

@@ -152,6 +152,36 @@ impl SearchQuery {
     }
 }
 
+impl SearchQuery {
+    /// Adds the fields that the query names; `None` if it depends on more than fields.
+    pub(crate) fn add_fields<'q>(&'q self, fields: &mut Vec<&'q str>) -> Option<()> {
+        let mut all =
+            |queries: &'q [SearchQuery]| queries.iter().try_for_each(|query| query.add_fields(fields));
+        match self {
+            SearchQuery::All | SearchQuery::None => Some(()),
+            SearchQuery::Terms { field, .. }
+            | SearchQuery::Match { field, .. }
+            | SearchQuery::Range { field, .. }
+            | SearchQuery::Exists(field)
+            | SearchQuery::Prefix { field, .. }
+            | SearchQuery::Wildcard { field, .. }
+            | SearchQuery::Regexp { field, .. }
+            | SearchQuery::Fuzzy { field, .. }
+            | SearchQuery::Intervals { field, .. }
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => {
+                fields.push(field);
+                Some(())
+            }
+            SearchQuery::Bool(query) => [&query.must, &query.filter, &query.must_not, &query.should]
+                .into_iter()
+                .try_for_each(|of| all(of)),
+            SearchQuery::Best { queries, .. } => all(queries),
+            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.add_fields(fields),
+            SearchQuery::Ids(_) | SearchQuery::Nested(_) | SearchQuery::Functions(_) => None,
+        }
+    }
+}
+
 /// Options of a match.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct MatchOptions {

@@ -14,6 +14,7 @@ use crate::evaluation::{
 use crate::fields::{all_at, each_at};
 use crate::mapping::{field_at, is_searched, type_of};
 use crate::normalizer::ValueNormalizer;
+use crate::partitions::TimeSpan;
 use crate::query::{RangeBounds, SearchQuery, text_of};
 
 /// Ranges of dates of one query whose ends are read before the documents.
@@ -226,6 +227,20 @@ impl<'q> DateEnds<'q> {
             }
             _ => {}
         }
+    }
+
+    /// Span of the times in a range, if its ends were read before.
+    pub(crate) fn span_of(all: &[Self], bounds: &RangeBounds) -> Option<TimeSpan> {
+        let ends = all.iter().find(|ends| std::ptr::eq(ends.bounds, bounds))?;
+        if bounds.relation == RangeRelation::Disjoint {
+            return None;
+        }
+        let time = |end: &Option<(Value, bool)>, inwards: i64, open: i64| match end {
+            None => Some(open),
+            Some((bound, true)) => bound.as_i64(),
+            Some((bound, false)) => bound.as_i64()?.checked_add(inwards),
+        };
+        Some((time(&ends.from, 1, i64::MIN)?, time(&ends.to, -1, i64::MAX)?))
     }
 
     /// Reads the ends of a range of a date field.

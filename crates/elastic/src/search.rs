@@ -14,7 +14,7 @@ use crate::aggregations::{AggregationScope, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
-use crate::hit_scan::{HitScan, HitSink, VisitedDocument, searched};
+use crate::hit_scan::{HitScan, HitSink, RowField, RowSink, VisitedDocument, searched};
 use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
@@ -142,6 +142,21 @@ impl<'s> SearchSink<'s> {
         self.seq_no_end = seq_no_end;
         self.time_field = index.entry.time_field.as_deref();
     }
+
+    /// Keeps a hit if it is among the first.
+    fn keep_in_order(&mut self, mut hit: SearchHit) -> Result<(), Error> {
+        if let Some(order) = &self.request.order {
+            hit.sort = order.keys(&hit);
+        }
+        self.kept.add(hit)
+    }
+
+    /// True if a hit with a time in a span can be among the first. Hits without a time come last, and later
+    /// ones are kept already.
+    fn can_keep(&self, span: TimeSpan) -> bool {
+        let (Some(field), Some(order)) = (self.time_field, &self.request.order) else { return true };
+        self.kept.last().is_none_or(|last| order.can_precede(field, span, &last.sort))
+    }
 }
 
 impl HitSink for SearchSink<'_> {
@@ -163,10 +178,7 @@ impl HitSink for SearchSink<'_> {
         }
         self.total += 1;
         if self.kept.keeps_any() {
-            if let Some(order) = &self.request.order {
-                hit.sort = order.keys(&hit);
-            }
-            self.kept.add(hit)?;
+            self.keep_in_order(hit)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -199,14 +211,52 @@ impl HitSink for SearchSink<'_> {
     fn needs(&self, span: Option<TimeSpan>) -> bool {
         let form = &self.request.form;
         let counts = !form.has_no_total && form.total_limit.is_none_or(|limit| self.total <= limit);
-        let (Some(field), Some(span), Some(order)) = (self.time_field, span, &self.request.order) else {
-            return true;
-        };
         if counts || !self.request.aggregations.is_empty() {
             return true;
         }
-        // Documents without a time come last, and later ones are kept already.
-        self.kept.last().is_none_or(|last| order.can_precede(field, span, &last.sort))
+        span.is_none_or(|span| self.can_keep(span))
+    }
+
+    fn rows(&mut self) -> Option<&mut dyn RowSink> {
+        let takes_all = self.seq_no_end == i64::MAX && self.request.post_filter.is_none();
+        let is_streamed = self.request.aggregations.is_empty() || self.streamed.is_some();
+        if takes_all && is_streamed && self.request.collapse.is_none() { Some(self) } else { None }
+    }
+}
+
+impl RowSink for SearchSink<'_> {
+    fn row_fields(&self) -> Option<Vec<RowField>> {
+        self.streamed.as_ref().map_or(Some(Vec::new()), StreamedAggregations::row_fields)
+    }
+
+    fn count_rows(&mut self, count: usize) {
+        self.total += count as u64;
+    }
+
+    fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
+        self.streamed.as_mut().map_or(Ok(()), |streamed| streamed.add_alike(hit, count))
+    }
+
+    fn keeps_rows(&self) -> bool {
+        self.kept.keeps_any()
+    }
+
+    fn is_by_time(&self) -> bool {
+        let first = self.request.order.as_ref().and_then(|order| order.fields().next());
+        first.is_some() && first == self.time_field
+    }
+
+    fn passes_over(&mut self, time: i64) -> bool {
+        let passes = !self.can_keep((time, time));
+        if passes {
+            self.kept.pass_over();
+        }
+        passes
+    }
+
+    fn keep(&mut self, mut hit: SearchHit) -> Result<(), Error> {
+        hit.score *= self.boost;
+        self.keep_in_order(hit)
     }
 }
 

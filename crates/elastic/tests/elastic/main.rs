@@ -11,6 +11,7 @@ mod first_writes;
 mod function_scores;
 mod highlighting;
 mod intervals;
+mod log_columns;
 mod log_drops;
 mod logs;
 mod mapping_parameters;

@@ -135,7 +135,8 @@ impl StoreSnapshot<'_> {
                 let (rows, bytes) = rows.remove(&place).unwrap_or_default();
                 assert!(rows.len() == keys.len(), "a piece of the tail has a row for each of its keys");
                 let layout = (&self.layout, self.layout_number);
-                let chunk = TailChunk::new(group.document_type, layout, rows, bytes);
+                let number = cache.next_number();
+                let chunk = TailChunk::new(number, group.document_type, layout, rows, bytes);
                 let chunk = Arc::new(chunk);
                 cache.insert(name, Arc::clone(&chunk));
                 chunk

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey};
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ pub(crate) const CHUNK_BYTES: usize = 8 << 20;
 
 /// Rows of one type and one group, each the newest version of its document in the tail, in the order of keys.
 pub(crate) struct TailChunk {
+    /// Number that no other chunk of the store has.
+    pub number: u64,
     pub rows: Vec<TailRow>,
     /// Bytes of the rows, for caches.
     bytes: usize,
@@ -34,8 +37,15 @@ pub(crate) struct TailChunk {
 pub(crate) type NumberedLayout<'a> = (&'a Arc<dyn StoreLayout>, u64);
 
 impl TailChunk {
-    pub fn new(document_type: &str, layout: NumberedLayout<'_>, rows: Vec<TailRow>, bytes: usize) -> Self {
+    pub fn new(
+        number: u64,
+        document_type: &str,
+        layout: NumberedLayout<'_>,
+        rows: Vec<TailRow>,
+        bytes: usize,
+    ) -> Self {
         TailChunk {
+            number,
             rows,
             bytes,
             document_type: document_type.to_owned(),
@@ -78,6 +88,8 @@ pub(crate) fn is_full(rows: usize, bytes: usize) -> bool {
 pub(crate) struct TailChunkCache {
     chunks: quick_cache::sync::Cache<u128, Arc<TailChunk>, TailChunkWeigher>,
     hash: KeyedHash,
+    /// Number of chunks that were numbered, whether they are kept or not.
+    numbered: AtomicU64,
 }
 
 /// Bytes in memory for each byte of the rows: the rows as values, and the columns built from them.
@@ -110,7 +122,12 @@ impl TailChunkCache {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
-        TailChunkCache { chunks, hash: KeyedHash::new() }
+        TailChunkCache { chunks, hash: KeyedHash::new(), numbered: AtomicU64::new(0) }
+    }
+
+    /// A number for a new chunk.
+    pub fn next_number(&self) -> u64 {
+        self.numbered.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The name of the chunk of these rows, under a layout.
@@ -163,10 +180,12 @@ mod tests {
             (0..4).map(|number| row(&format!("id:n:mail:g=ann:{number}"), 7)).collect();
         let name = |key: &[u8]| cache.name(1, [key].into_iter());
         for (key, row) in &chunks {
-            cache.insert(name(key), Arc::new(TailChunk::new("mail", (&layout, 1), vec![row.clone()], 180)));
+            let chunk = TailChunk::new(cache.next_number(), "mail", (&layout, 1), vec![row.clone()], 180);
+            cache.insert(name(key), Arc::new(chunk));
         }
-        for (key, _) in &chunks {
-            assert!(cache.get(name(key), 1, [key.as_slice()].into_iter()).is_some());
+        for (number, (key, _)) in chunks.iter().enumerate() {
+            let found = cache.get(name(key), 1, [key.as_slice()].into_iter()).map(|chunk| chunk.number);
+            assert_eq!(found, Some(number as u64), "each has a number of its own");
         }
     }
 
@@ -176,7 +195,7 @@ mod tests {
         let layout: Arc<dyn StoreLayout> = Arc::new(EmptyLayout);
         let (key, of_ann) = row("id:n:mail:g=ann:1", 7);
         let name = cache.name(1, [key.as_slice()].into_iter());
-        cache.insert(name, Arc::new(TailChunk::new("mail", (&layout, 1), vec![of_ann], 10)));
+        cache.insert(name, Arc::new(TailChunk::new(0, "mail", (&layout, 1), vec![of_ann], 10)));
         let get =
             |layout_number, keys: &[&[u8]]| cache.get(name, layout_number, keys.iter().copied()).is_some();
         assert!(get(1, &[&key]));
