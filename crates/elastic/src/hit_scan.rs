@@ -24,6 +24,7 @@ use crate::read_fields::ReadFields;
 use crate::scan_limit::ScanProgress;
 use crate::search::SearchHit;
 use crate::search_request::HitSearch;
+use crate::searched_form::SearchedForm;
 use crate::service::ElasticService;
 use crate::single::parsed_fields;
 use crate::storage::{self, GroupChunks, StoredSource};
@@ -111,6 +112,8 @@ struct VisitedIndex<'v> {
     now_ms: i64,
     /// Ends of its ranges of dates.
     ends: &'v [DateEnds<'v>],
+    /// Form in which its documents are compared.
+    form: &'v SearchedForm<'v>,
 }
 
 /// A visit of the documents that match.
@@ -130,7 +133,7 @@ pub(crate) struct HitScan<'s> {
 
 /// A hit as a document that is searched.
 pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
-    searched_document(&hit.index, &hit.stored, &hit.document, now_ms() as i64, &[])
+    searched_document(&hit.index, &hit.stored, hit.searched_members(), now_ms() as i64, &[])
 }
 
 /// A document of an index as one that is searched.
@@ -148,6 +151,7 @@ fn searched_document<'d>(
         version: stored.version,
         seq_no: stored.seq_no,
         mappings: &index.entry.mappings,
+        settings: &index.entry.settings,
         source,
         now_ms,
         ends,
@@ -172,12 +176,14 @@ impl HitScan<'_> {
         if self.after.is_some_and(|after| ordinal < after.ordinal) || progress.is_over() {
             return Ok(0);
         }
+        self.query.check_fields(&index.entry.mappings)?;
         let mut of_query = ReadFields::NONE;
         of_query.add_query(&index.entry.mappings, self.query);
         let fields = &of_query.clone().with(sink.fields(index));
         let now_ms = now_ms() as i64;
         let ends = &DateEnds::of_query(self.query, &index.entry.mappings, now_ms);
-        let visited = VisitedIndex { ordinal, index, of_query: &of_query, fields, now_ms, ends };
+        let form = &SearchedForm::of(index);
+        let visited = VisitedIndex { ordinal, index, of_query: &of_query, fields, now_ms, ends, form };
         if let Some(binding) = &index.typed {
             let document = after.map(|after| after.document.as_str());
             let routing = self.request.routing_of(&index.entry.name);
@@ -245,8 +251,9 @@ impl HitScan<'_> {
     ) -> Result<Option<SearchHit>, Error> {
         let document = if fields.is_empty() { Map::new() } else { parsed_fields(&stored, fields)? };
         let mut matched = Vec::new();
-        let VisitedIndex { index, ordinal, now_ms, ends, .. } = visited;
-        let searched = searched_document(index, &stored, &document, now_ms, ends);
+        let VisitedIndex { index, ordinal, now_ms, ends, form, .. } = visited;
+        let formed = form.apply(&document);
+        let searched = searched_document(index, &stored, formed.as_ref().unwrap_or(&document), now_ms, ends);
         let score = searched.score(self.query, &mut matched)?;
         let score = score.filter(|score| self.minimum_score.is_none_or(|least| *score >= least));
         Ok(score.map(|score| SearchHit {
@@ -254,6 +261,7 @@ impl HitScan<'_> {
             ordinal,
             stored,
             document,
+            formed,
             score,
             matched,
             sort: Vec::new(),

@@ -49,7 +49,8 @@ fn text_bytes(value: &Value) -> usize {
 /// Cost: a visit of each value of the document.
 pub(crate) fn bytes_of(hit: &SearchHit) -> usize {
     // The text of the document, and as much again for keys and texts that are copied from it.
-    hit.stored.source.len() * 2 + 400 + members_bytes(&hit.document)
+    let formed = hit.formed.as_ref().map_or(0, members_bytes);
+    hit.stored.source.len() * 2 + 400 + members_bytes(&hit.document) + formed
 }
 
 /// Bytes of an allocation beside what is asked for, about.

@@ -25,12 +25,13 @@ use crate::read_fields::ReadFields;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
+use crate::searched_form::SearchedForm;
 use crate::service::ElasticService;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::StoredSource;
-use crate::{alias_scope, hit_form, lookups, scrolls};
+use crate::{alias_scope, explanation, hit_form, lookups, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub(crate) struct SearchHit {
     pub(crate) stored: StoredSource,
     /// Members of the document that were read.
     pub(crate) document: Map<String, Value>,
+    /// These members in the form in which searches compare them, if it is another one.
+    pub(crate) formed: Option<Map<String, Value>>,
     pub(crate) score: f64,
     pub(crate) matched: Vec<String>,
     pub(crate) sort: Vec<HitSortKey>,
@@ -50,6 +53,13 @@ pub(crate) struct SearchHit {
     pub(crate) collapsed: Option<(String, Value)>,
     /// Hits that are shown inside of this one.
     pub(crate) inner: Map<String, Value>,
+}
+
+impl SearchHit {
+    /// Members of the document as searches compare them.
+    pub(crate) fn searched_members(&self) -> &Map<String, Value> {
+        self.formed.as_ref().unwrap_or(&self.document)
+    }
 }
 
 /// Result of a search.
@@ -184,6 +194,9 @@ impl HitSink for SearchSink<'_> {
         if let Some(filter) = &self.request.post_filter {
             fields.add_query(mappings, filter);
         }
+        for rescoring in self.request.rescoring.iter().filter(|_| self.kept.keeps_any()) {
+            fields.add_query(mappings, &rescoring.query);
+        }
         if let Some(order) = self.request.order.as_ref().filter(|_| self.kept.keeps_any()) {
             order.fields().for_each(|field| fields.add(mappings, field));
         }
@@ -257,9 +270,12 @@ pub(crate) fn run(
         (Some(order), Some(after)) => Some(HitStart::Keys(order.after(after, indexes)?)),
         _ => None,
     };
-    let most = request.from.saturating_add(request.size);
-    let span = KeptSpan { after, most, least: most, bytes_max: usize::MAX };
+    let (most, reach) = (request.from.saturating_add(request.size), request.reach());
+    let span = KeptSpan { after, most: reach, least: reach, bytes_max: usize::MAX };
     let mut found = run_span(service, indexes, request, span, None)?;
+    for rescoring in &request.rescoring {
+        rescoring.apply(&mut found.hits)?;
+    }
     found.hits.truncate(most);
     found.hits.drain(..request.from.min(found.hits.len()));
     read_whole(&mut found.hits, &service.node.query_memory())?;
@@ -345,6 +361,7 @@ pub(crate) fn run_span(
 pub(crate) fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
     for hit in hits {
         hit.document = parsed(&hit.stored)?;
+        hit.formed = SearchedForm::of(&hit.index).apply(&hit.document);
         kept_hits::take(memory, kept_hits::bytes_of(hit))?;
     }
     Ok(())
@@ -371,6 +388,9 @@ pub(crate) fn answer(
         let mut inner = hit.inner.clone();
         add_inner_hits(&request.query, hit, request.form.total_as_number, memory, &mut inner)?;
         let mut object = request.form.object(hit, found.has_scores);
+        if request.explains {
+            object["_explanation"] = explanation::of_hit(hit, &request.query)?;
+        }
         if let Some(highlighted) = highlighter.as_mut().and_then(|highlighter| highlighter.of(hit)) {
             object["highlight"] = highlighted;
         }

@@ -162,6 +162,7 @@ impl HitScan<'_> {
         if let Some(sink) = sink.rows() {
             let mut hit = alike(of.visited.index, of.visited.ordinal);
             tally.hand_on(&mut |members, count| {
+                hit.formed = of.visited.form.apply(&members);
                 hit.document = members;
                 sink.add_alike(&hit, count)
             })?;
@@ -230,7 +231,7 @@ impl HitScan<'_> {
         sink: &mut dyn HitSink,
     ) -> Result<ControlFlow<()>, Error> {
         let (of, chunk) = (columns.of, columns.chunk);
-        let VisitedIndex { index, ordinal, fields, .. } = of.visited;
+        let VisitedIndex { index, ordinal, fields, form, .. } = of.visited;
         let read = of.plan.read.iter().map(|field| columns.get(field.members));
         let read: Vec<Arc<LogColumn>> = read.collect::<Result<_, _>>()?;
         let intervals = of.plan.read.iter().map(|field| match field.intervals {
@@ -257,6 +258,7 @@ impl HitScan<'_> {
         if !dimensions.is_empty() {
             let mut hit = alike(index, ordinal);
             tally.add(rows, &dimensions, &|row| members_of(&read, row), &mut |members, count| {
+                hit.formed = form.apply(&members);
                 hit.document = members;
                 sink.add_alike(&hit, count)
             })?;
@@ -302,6 +304,7 @@ fn alike(index: &OpenIndex, ordinal: usize) -> SearchHit {
         ordinal,
         stored: nothing(),
         document: Map::new(),
+        formed: None,
         score: 1.0,
         matched: Vec::new(),
         sort: Vec::new(),

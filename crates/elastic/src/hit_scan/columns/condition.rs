@@ -13,8 +13,11 @@ use crate::log_columns::{LogColumn, LogColumnName, RowSet};
 use crate::mapping::{field_at, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
+use crate::query_distance::DistanceQuery;
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
+use crate::searched_form::{copied_to, is_formed};
+use crate::text_division::TextDivision;
 
 /// Columns that one search reads, at most.
 const COLUMNS_MAX: usize = 32;
@@ -168,7 +171,8 @@ impl ColumnPlanner<'_> {
     /// Column of the times of a field.
     fn times(&mut self, field: &str) -> Option<usize> {
         let (definition, place) = field_at(self.mappings, field)?;
-        if kind_of(type_of(definition)) != FieldValueKind::Date {
+        let is_as_sent = !is_formed(definition) && copied_to(self.mappings, &place).is_empty();
+        if kind_of(type_of(definition)) != FieldValueKind::Date || !is_as_sent {
             return None;
         }
         let format = definition.get("format").and_then(Value::as_str).map(str::to_owned);
@@ -192,7 +196,9 @@ impl ColumnPlanner<'_> {
             | SearchQuery::Prefix { field, .. }
             | SearchQuery::Wildcard { field, .. }
             | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. } => field,
+            | SearchQuery::Fuzzy { field, .. }
+            | SearchQuery::Intervals { field, .. }
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => field,
         };
         let span = match query {
             SearchQuery::Range { bounds, .. } => DateEnds::span_of(self.ends, bounds),
@@ -286,10 +292,11 @@ impl FieldCondition<'_> {
         }
         let column = columns.get(self.members)?;
         let LogColumn::Members(members) = &*column else { return Ok(None) };
-        let VisitedIndex { index, now_ms, ends, .. } = *visited;
+        let VisitedIndex { index, now_ms, ends, form, .. } = *visited;
         let nothing = nothing();
         let rows = members.matching(among, self.parts.as_deref(), |own| {
-            let searched = searched_document(index, &nothing, own, now_ms, ends);
+            let formed = form.apply(own);
+            let searched = searched_document(index, &nothing, formed.as_ref().unwrap_or(own), now_ms, ends);
             Ok(searched.score(self.query, &mut Vec::new())?.is_some())
         });
         // Documents that another condition leaves out do not make the query fail.
@@ -300,12 +307,13 @@ impl FieldCondition<'_> {
 /// Parts of texts of which one is in each text that a condition on a field of texts or keywords matches, in
 /// small letters; `None` if there are none, or too many. They are for texts with letters of ASCII alone.
 fn parts_of(query: &SearchQuery, mappings: &Map<String, Value>) -> Option<Vec<String>> {
-    let kind_at = |field: &str| {
+    let definition_of = |field: &str| {
         let (definition, _) = field_at(mappings, field)?;
-        match type_of(definition) {
-            "keyword" | "constant_keyword" | "wildcard" => Some(FieldValueKind::Keyword),
-            other => Some(kind_of(other)).filter(|kind| *kind == FieldValueKind::Text),
-        }
+        Some(definition).filter(|definition| !is_formed(definition))
+    };
+    let kind_at = |field: &str| match type_of(definition_of(field)?) {
+        "keyword" | "constant_keyword" | "wildcard" => Some(FieldValueKind::Keyword),
+        other => Some(kind_of(other)).filter(|kind| *kind == FieldValueKind::Text),
     };
     let parts: Vec<String> = match query {
         SearchQuery::Terms { field, values, .. } if values.len() <= PARTS_MAX => {
@@ -321,7 +329,7 @@ fn parts_of(query: &SearchQuery, mappings: &Map<String, Value>) -> Option<Vec<St
                 if options.fuzziness.is_some() {
                     return None;
                 }
-                let words = options.words_of(&text_of(text));
+                let words = options.words_of(&text_of(text), TextDivision::of_search(definition_of(field)?));
                 // Each of them is there: the longest is the rarest, most often.
                 let needs_all = options.is_phrase || options.needs_all && options.minimum.is_none();
                 match words.iter().max_by_key(|word| word.len()) {
