@@ -147,7 +147,8 @@ impl<'a> WireReader<'a> {
         })
     }
 
-    fn skip_value(&mut self, depth: usize) -> Result<(), Error> {
+    /// Passes over the next value.
+    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), Error> {
         self.value_ref(depth, true).map(drop)
     }
 

@@ -170,7 +170,7 @@ pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn write_number(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn write_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

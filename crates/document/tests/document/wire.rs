@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use millrace_document::{Document, DocumentId, DocumentValue, wire};
+use millrace_document::{Document, DocumentId, DocumentValue, EncodedDocument, wire};
 use millrace_tensor::Tensor;
 
 fn hex(bytes: &[u8]) -> String {
@@ -76,4 +76,40 @@ fn names_are_shared_with_the_values_before() {
         let found: Vec<&str> = both.map(|((name, _), _)| &**name).collect();
         assert_eq!(found.join(" "), shared, "{names} after {before:?}");
     }
+}
+
+#[test]
+fn a_document_is_read_in_place() {
+    let text = "id:n:mail:g=ann:1";
+    let id = DocumentId::parse(text).expect("an id");
+    let fields = vec![
+        ("a".into(), DocumentValue::String("ä".to_owned())),
+        ("b".into(), tensor("tensor(k{}):{a:1,bc:2}")),
+        (
+            "c".into(),
+            DocumentValue::Array(vec![DocumentValue::Struct(vec![("f".into(), DocumentValue::Byte(1))])]),
+        ),
+        ("d".into(), DocumentValue::Map(vec![(DocumentValue::Byte(1), DocumentValue::Bool(false))])),
+        ("e".into(), DocumentValue::WeightedSet(vec![(DocumentValue::Int(1), -3)])),
+    ];
+    let document = Document { id, fields };
+    let bytes = wire::encode_fields(&document);
+    let encoded = EncodedDocument::parse(text, &bytes).expect("it can be read");
+    assert_eq!(encoded.decode().expect("it can be decoded"), document);
+    for (name, value) in &document.fields {
+        assert_eq!(encoded.get(name), Some(&*wire::encode_value(value)), "{name}");
+    }
+    assert_eq!(encoded.get("f"), None, "a member is not a field");
+    assert_eq!(encoded.encode_some(|_| true), Some(bytes.clone()));
+    assert_eq!(encoded.encode_some(|_| false), None);
+    let some = encoded.encode_some(|name| name != "b" && name != "e").expect("it has others");
+    let expected: Vec<_> =
+        document.fields.iter().filter(|(name, _)| !["b", "e"].contains(&&**name)).cloned().collect();
+    assert_eq!(wire::decode_named(&some).expect("it can be read"), expected);
+    let empty = EncodedDocument::without_fields(text);
+    assert!(empty.get("a").is_none() && empty.decode().is_ok_and(|document| document.fields.is_empty()));
+    // Nothing that is cut or goes on is a document.
+    assert!((0..bytes.len()).all(|end| EncodedDocument::parse(text, &bytes[..end]).is_err()));
+    assert!(EncodedDocument::parse(text, &[&bytes[..], &[0]].concat()).is_err());
+    assert!(EncodedDocument::parse(text, &[0x7f]).is_err(), "a count without fields");
 }
