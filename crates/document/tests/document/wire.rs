@@ -1,8 +1,6 @@
 //! The wire form as described in docs/format.md: files and nodes of other versions contain these bytes, so
 //! they must never change.
 
-use std::sync::Arc;
-
 use millrace_document::{Document, DocumentId, DocumentValue, EncodedDocument, wire};
 use millrace_tensor::Tensor;
 
@@ -50,32 +48,6 @@ fn values_are_the_bytes_that_they_ever_were() {
     let id = DocumentId::parse("id:n:mail:g=ann:1").expect("an id");
     let fields = vec![("a".into(), DocumentValue::Byte(1)), ("b".into(), DocumentValue::Bool(true))];
     assert_eq!(hex(&wire::encode_fields(&Document { id, fields })), "020161020101620101");
-}
-
-/// Names of values, those of the values before them, and the names that are shared.
-#[test]
-fn names_are_shared_with_the_values_before() {
-    let named = |names: &str| -> Vec<(Arc<str>, DocumentValue)> {
-        let value = |name: &str| (Arc::from(name), DocumentValue::Byte(name.len() as i8));
-        names.split_whitespace().map(value).collect()
-    };
-    for (names, before, shared) in [
-        ("", "a", ""),
-        ("a b", "", ""),
-        ("a b", "a b", "a b"),
-        ("a b c", "a x", "a"),
-        ("a x c", "a b c", "a c"),
-        ("a b", "b a", ""),
-        ("a", "a b c", "a"),
-        ("ab", "a", ""),
-    ] {
-        let (fields, before) = (named(names), named(before));
-        let read = wire::decode_named_after(&wire::encode_named(&fields), &before).expect("it can be read");
-        assert_eq!(read, fields);
-        let both = read.iter().zip(&before).filter(|((name, _), (known, _))| Arc::ptr_eq(name, known));
-        let found: Vec<&str> = both.map(|((name, _), _)| &**name).collect();
-        assert_eq!(found.join(" "), shared, "{names} after {before:?}");
-    }
 }
 
 #[test]

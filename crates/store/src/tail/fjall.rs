@@ -21,8 +21,8 @@ use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
-    AppendError, NewRow, RowDurability, RowKey, RowVisitor, SharedRowVisitor, TailFactory, TailFilter,
-    TailRow, TailRows, TailSnapshot, marks_of,
+    AppendError, NewRow, RowDurability, RowKey, SharedRowVisitor, TailFactory, TailFilter, TailRow, TailRows,
+    TailSnapshot, marks_of,
 };
 use crate::error::is_no_space;
 use crate::{CheckFinding, Error};
@@ -491,13 +491,19 @@ impl Deref for RowBytes {
     }
 }
 
-/// A row in the memory of its generation.
+/// A row in the memory of its generation. It holds this row there, and no other.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRow {
     key: UserKey,
     value: UserValue,
 }
 
 impl SharedRow {
+    #[cfg(test)]
+    pub fn new(key: Vec<u8>, value: RowBytes) -> Self {
+        SharedRow { key: UserKey::from(key), value: value.0 }
+    }
+
     pub fn key(&self) -> &[u8] {
         &self.key
     }
@@ -508,22 +514,20 @@ impl SharedRow {
 }
 
 impl TailSnapshot for FjallSnapshot {
-    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
+    fn shared_range(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut SharedRowVisitor<'_>,
+    ) -> Result<(), Error> {
         let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         for guard in self.snapshot.range::<&[u8], _>(&self.rows, range) {
             let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
-            if let ControlFlow::Break(()) = visit(&key, &value)? {
+            if let ControlFlow::Break(()) = visit(SharedRow { key, value })? {
                 break;
             }
         }
         Ok(())
-    }
-
-    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error> {
-        self.snapshot.iter(&self.rows).try_for_each(|guard| {
-            let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
-            visit(SharedRow { key, value })
-        })
     }
 }
 
