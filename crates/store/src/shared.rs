@@ -28,6 +28,7 @@ use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::TimeScale;
+use crate::upkeep::ahead::FreshGroups;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::seal_times::SealTimes;
 use crate::write::backlog::{self, SealBacklog};
@@ -48,6 +49,7 @@ pub(crate) struct StoreContext {
     pub health: StoreHealth,
     pub counters: StoreCounters,
     pub backlog: SealBacklog,
+    pub fresh: FreshGroups,
     pub counts: CountCache,
     pub alarm: BackgroundAlarm,
     pub follower: FollowerSlot,
@@ -143,6 +145,7 @@ impl StoreContext {
             health: StoreHealth::default(),
             counters: StoreCounters::default(),
             backlog: SealBacklog::default(),
+            fresh: FreshGroups::default(),
             opened: Instant::now(),
             counts: CountCache::default(),
             alarm: BackgroundAlarm::default(),

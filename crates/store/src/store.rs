@@ -19,9 +19,10 @@ use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
 use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
+use crate::upkeep::ahead::ColumnPreparer;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::maintenance::StoreMaintenance;
-use crate::upkeep::pace::{of_merging, of_rolling, of_sealing};
+use crate::upkeep::pace::{of_merging, of_preparing, of_rolling, of_sealing};
 use crate::upkeep::rolling::TailRoller;
 use crate::upkeep::sealing::TailSealer;
 use crate::write::batch::RefusedBatch;
@@ -555,6 +556,14 @@ impl StoreThreads {
         let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
         let seal = move || background(&of, of_sealing(&of, 1), "seal", || sealer.tend().map(|()| false));
         threads.background.push(spawn("store-seal", Box::new(seal))?);
+        if shared.options.prepares_columns() {
+            let of = Arc::clone(shared);
+            let preparer = ColumnPreparer::new(Arc::clone(shared));
+            let make = "make columns of imported groups";
+            let prepare =
+                move || background(&of, of_preparing(&of), make, || preparer.tend().map(|()| false));
+            threads.background.push(spawn("store-ahead", Box::new(prepare))?);
+        }
         if shared.options.maintenance {
             let of = Arc::clone(shared);
             let maintenance = StoreMaintenance::new(Arc::clone(shared));

@@ -40,6 +40,8 @@ pub(crate) struct StoreSnapshot<'a> {
     pub written: u64,
     pub(super) snapshots: Vec<Box<dyn TailSnapshot>>,
     pub order: RowOrder,
+    /// No request waits for what is read.
+    pub(super) is_ahead: bool,
 }
 
 /// A chunk, with the masks of the versions that count.
@@ -90,7 +92,12 @@ impl<'a> StoreSnapshot<'a> {
         let state = shared.state();
         let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
         let (layout, layout_number) = shared.layout();
-        StoreSnapshot { shared, state, layout, layout_number, written, snapshots, order }
+        StoreSnapshot { shared, state, layout, layout_number, written, snapshots, order, is_ahead: false }
+    }
+
+    /// Reads the store as it is now, ahead of those who will ask for it.
+    pub fn ahead(shared: &'a StoreContext, order: RowOrder) -> Self {
+        StoreSnapshot { is_ahead: true, ..Self::new(shared, order) }
     }
 
     /// Returns the chunks of a group; without a group, those of the documents without one. If buckets are

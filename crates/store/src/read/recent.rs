@@ -335,9 +335,9 @@ impl StoreSnapshot<'_> {
         Ok(found)
     }
 
-    /// Requests sealing if a view read many rows of the tail.
+    /// Requests sealing if a view of a request read many rows of the tail.
     pub fn note_tail_rows(&self, rows: usize) {
-        if rows * 2 >= millrace_column::CHUNK_DOCS {
+        if !self.is_ahead && rows * 2 >= millrace_column::CHUNK_DOCS {
             self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }
     }

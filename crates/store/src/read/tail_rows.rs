@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use millrace_bucket::reversed_location;
 use millrace_document::ReversedLocation;
+use millrace_env::pace;
 use millrace_segment::ChunkInfo;
 
 use crate::Error;
@@ -45,6 +46,7 @@ impl StoreSnapshot<'_> {
             while let Some(begin) = next.take() {
                 let mut passed = 0;
                 snapshot.shared_range(&begin, to, &mut |row| {
+                    pace::short_step();
                     let key = RowKey::parse(row.key())?;
                     if rows[first..].last().is_some_and(|last| is_same_document(last.key(), key.sort_key)) {
                         passed += 1;
@@ -89,6 +91,7 @@ impl StoreSnapshot<'_> {
         let (end, mut bytes) = (after(prefix), 0);
         for snapshot in &self.snapshots {
             snapshot.range(prefix, end.as_deref(), &mut |key, value| {
+                pace::short_step();
                 if wanted(&RowKey::parse(key)?) {
                     bytes += (key.len() + value.len()) as u64;
                 }

@@ -65,6 +65,25 @@ impl TailChunk {
         built.insert(key.clone(), column.clone());
         Ok(column)
     }
+
+    /// Builds a column for those that will ask for it. They never wait for this: a thread of the background,
+    /// which rests in between, builds it, and what they have built meanwhile stays.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn prepare(&self, key: &ColumnKey) -> Result<(), Error> {
+        if self.built.lock().contains_key(key) {
+            return Ok(());
+        }
+        let column = build(&*self.layout, &self.document_type, key, &self.rows)?;
+        self.built.lock().entry(key.clone()).or_insert(column);
+        Ok(())
+    }
+}
+
+/// Bytes in memory that chunks of rows with so many bytes take.
+pub(crate) fn memory_of(rows: u64) -> u64 {
+    rows * MEMORY_FACTOR
 }
 
 /// Returns true if a chunk of rows is full and must end.
@@ -92,7 +111,7 @@ struct TailChunkWeigher;
 
 impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
     fn weight(&self, _: &u128, chunk: &Arc<TailChunk>) -> u64 {
-        chunk.bytes as u64 * MEMORY_FACTOR + ENTRY_BYTES
+        memory_of(chunk.bytes as u64) + ENTRY_BYTES
     }
 }
 
@@ -132,6 +151,11 @@ impl TailChunkCache {
         keys: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Option<Arc<TailChunk>> {
         self.chunks.get(&name).filter(|chunk| chunk.is_of(layout_number, keys))
+    }
+
+    /// Bytes in memory that its chunks may take.
+    pub fn capacity(&self) -> u64 {
+        self.chunks.capacity()
     }
 
     pub fn insert(&self, name: u128, chunk: Arc<TailChunk>) {

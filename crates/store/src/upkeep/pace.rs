@@ -52,6 +52,11 @@ pub(crate) fn of_merging(shared: &Arc<StoreContext>) -> Rest {
     rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed)))
 }
 
+/// Pace of work ahead of requests.
+pub(crate) fn of_preparing(shared: &Arc<StoreContext>) -> Rest {
+    rest(shared, |_| SHARE_MIN)
+}
+
 fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'static) -> Rest {
     let shared = Arc::clone(shared);
     Box::new(move |worked| {

@@ -33,6 +33,7 @@ pub(crate) use self::modifying::MODIFIERS;
 use crate::shared::StoreContext;
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
+use crate::upkeep::ahead::FreshGroups;
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
 use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch, WritesInFlight};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
@@ -385,6 +386,7 @@ impl PendingWrites {
                 false => RowDurability::Synced,
             };
             let late = self.late_groups(&rows, generation);
+            let fresh = if shared.options.prepares_columns() { FreshGroups::of(&rows) } else { Vec::new() };
             let numbered = shared.write_numbers.begin(&rows);
             let began = Instant::now();
             let outcome = generation.tail.append(rows, durability);
@@ -400,6 +402,7 @@ impl PendingWrites {
                     }
                     follower.committed(followed);
                     generation.count(count, bytes);
+                    shared.fresh.note(fresh);
                     let now = shared.timestamps.now().0;
                     for group in &late {
                         shared.erasures.reopen(group, shared.next_number(), now);

@@ -83,7 +83,17 @@ pub fn options(directory: &std::path::Path) -> StoreOptions {
         seal_idle: std::time::Duration::from_secs(3600),
         disk_reserve: 0,
         maintenance: false,
+        columns_ahead: false,
         ..StoreOptions::new(directory)
+    }
+}
+
+/// Polls until `holds` is true, for at most two minutes.
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
