@@ -38,6 +38,11 @@ pub(crate) fn encode_put(document: &Document) -> RowBytes {
     encode(|bytes| wire::write_fields(bytes, document))
 }
 
+/// The wire form of a document's fields in the value of its row.
+pub(crate) fn fields_of_put(value: &[u8]) -> &[u8] {
+    value.strip_prefix(&[PUT]).expect("the value of a put begins with its kind")
+}
+
 /// The same for the wire form of a document's fields.
 pub(crate) fn encode_fields(fields: &[u8]) -> RowBytes {
     encode(|bytes| bytes.extend_from_slice(fields))

@@ -41,7 +41,9 @@ use crate::write::deferred::DeferredRows;
 use crate::write::if_unchanged;
 use crate::write::lanes::{LaneKind, LaneWrite, WriteLanes};
 use crate::write::queue::{TakenWork, WorkQueue};
-use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification, WriteDurability};
+use crate::{
+    CommittedWrite, DocumentWrite, EncodedPut, Error, Modify, StoreChange, StoreModification, WriteDurability,
+};
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
@@ -89,18 +91,22 @@ struct EncodedWrite {
 
 impl EncodedWrite {
     fn new(write: DocumentWrite) -> Self {
-        let key = DocumentSortKey::new(&write.id);
-        let work = match write.change {
-            StoreChange::Put(document) => {
-                CommitterWork::Row(RowValue { bytes: encode_put(&document), removes: false })
-            }
-            StoreChange::Remove => CommitterWork::Row(RowValue { bytes: encode_removed(), removes: true }),
-            StoreChange::Modify(modify) => CommitterWork::Modify(write.id, modify),
-            StoreChange::Rewrite { base, document, until: _ } => {
-                CommitterWork::Modify(write.id, if_unchanged(base, StoreModification::Put(document)))
-            }
+        let DocumentWrite { id, change } = write;
+        let row =
+            |key, bytes, removes| EncodedWrite { key, work: CommitterWork::Row(RowValue { bytes, removes }) };
+        let modification = |id, modify| EncodedWrite {
+            key: DocumentSortKey::new(&id),
+            work: CommitterWork::Modify(id, modify),
         };
-        EncodedWrite { key, work }
+        match change {
+            StoreChange::Encoded(EncodedPut { key, value }) => row(key, value, false),
+            StoreChange::Put(document) => row(DocumentSortKey::new(&id), encode_put(&document), false),
+            StoreChange::Remove => row(DocumentSortKey::new(&id), encode_removed(), true),
+            StoreChange::Modify(modify) => modification(id, modify),
+            StoreChange::Rewrite { base, document, until: _ } => {
+                modification(id, if_unchanged(base, StoreModification::Put(document)))
+            }
+        }
     }
 
     /// Its bytes that are held until it is answered; those of a modification are not known yet.
