@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::read::stored::StoredColumn;
 use crate::read::{get, groups, sought, stored, sweep, view, visiting};
-use crate::shared::StoreContext;
+use crate::shared::{RequestSize, StoreContext};
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
@@ -190,7 +190,7 @@ impl Store {
     /// A file cannot be read or is damaged.
     pub fn view(&self, document_type: &str, scope: &ViewScope) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
-        self.inner.shared.note_use();
+        self.inner.shared.note_use(RequestSize::Small);
         view::view(&self.inner.shared, document_type, scope)
     }
 
@@ -206,7 +206,7 @@ impl Store {
         within: Option<&[BucketId]>,
     ) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
-        self.inner.shared.note_use();
+        self.inner.shared.note_use(RequestSize::Small);
         sought::view(&self.inner.shared, document_type, documents, within)
     }
 

@@ -5,7 +5,8 @@
 //! all cores fall behind. So it runs in portions with rests between them ([`millrace_env::pace`]): at first a
 //! quarter of one core, and more as it falls behind, up to all of it, and for sealing up to one for each of
 //! its threads, so that the store keeps up with any feed. While no request waits for the store there are no
-//! rests.
+//! rests. While there are small requests beside a feed, also a thread that has fallen behind rests after each
+//! portion: without rests it would keep its core until the system's next tick.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,8 @@ use crate::shared::StoreContext;
 
 /// Share of a core for work that is on time.
 pub(crate) const SHARE_MIN: f64 = 0.25;
+/// Maximum share of a core of each thread while there are small requests.
+const SHARE_BESIDE: f64 = 0.75;
 /// Maximum duration of a step that counts for the rest after it; a longer step may have waited for a core
 /// itself.
 const STEP_MAX: Duration = Duration::from_millis(1);
@@ -63,7 +66,8 @@ fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'stat
         if !shared.is_in_use() || shared.health.closed.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        worked.min(STEP_MAX).mul_f64(1.0 / share(&shared) - 1.0)
+        let most = if shared.has_small_requests() { SHARE_BESIDE } else { 1.0 };
+        worked.min(STEP_MAX).mul_f64(1.0 / share(&shared).min(most) - 1.0)
     })
 }
 
@@ -87,6 +91,28 @@ fn merging_share(segments: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::columns::EmptyLayout;
+    use crate::shared::RequestSize;
+    use crate::{Store, StoreOptions};
+
+    #[test]
+    fn what_has_fallen_behind_rests_beside_small_requests_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options =
+            StoreOptions { disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory.path()) };
+        let store = Store::open(options, Arc::new(EmptyLayout)).expect("the store opens");
+        let shared = store.shared();
+        let behind = rest(shared, |_| 1.0);
+        let worked = Duration::from_micros(300);
+        shared.note_use(RequestSize::Batch);
+        assert_eq!(behind(worked), Duration::ZERO);
+        // The store is in use for a moment only.
+        let rests = |_| {
+            shared.note_use(RequestSize::Small);
+            behind(worked) > Duration::ZERO
+        };
+        assert!((0..1_000).any(rests));
+    }
 
     #[test]
     fn shares_grow_with_what_waits() {

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::modifying::MODIFIERS;
 
-use crate::shared::StoreContext;
+use crate::shared::{RequestSize, StoreContext};
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
 use crate::upkeep::ahead::FreshGroups;
@@ -164,7 +164,7 @@ impl PendingWrites {
     /// Accepts a write, or answers at once with the reason why not.
     pub fn accept(&self, write: DocumentWrite, done: CommitCallback) {
         let encoded = EncodedWrite::new(write);
-        let reply = WriterReply::single(&self.shared, encoded.bytes(), done);
+        let reply = WriterReply::single(&self.shared, RequestSize::Small, encoded.bytes(), done);
         let accepted = encoded.accepted(WriteDurability::Synced, false, reply);
         if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes(), LIMIT)) {
             return accepted.reply.send(Err(error));
@@ -196,7 +196,7 @@ impl PendingWrites {
             done(Vec::new());
             return Ok(Duration::ZERO);
         }
-        let began = self.shared.note_use();
+        let began = self.shared.note_use(if is_batched { RequestSize::Batch } else { RequestSize::Small });
         let encoded: Vec<EncodedWrite> = writes.into_iter().map(EncodedWrite::new).collect();
         let held: usize = encoded.iter().map(EncodedWrite::bytes).sum();
         let (mut commits, mut modifications) = (Vec::with_capacity(encoded.len()), Vec::new());
@@ -232,9 +232,10 @@ impl PendingWrites {
 
     /// Accepts versions that have their timestamps, or answers at once with the reason why not.
     pub fn apply(&self, versions: Vec<DocumentVersion>, done: CommitCallback) {
+        let size = if versions.len() > 1 { RequestSize::Batch } else { RequestSize::Small };
         let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
-        let reply = WriterReply::single(&self.shared, bytes, done);
+        let reply = WriterReply::single(&self.shared, size, bytes, done);
         let rows = given.and_then(|rows| {
             self.check(rows.removes(), LIMIT)?;
             // The committer advances the clock, in the order of commits; here it is only checked that the
@@ -537,10 +538,10 @@ enum OwedAnswer {
 }
 
 impl WriterReply {
-    /// Counts a single write in.
-    fn single(shared: &Arc<StoreContext>, bytes: usize, done: CommitCallback) -> Self {
+    /// Counts a write in that is answered by itself.
+    fn single(shared: &Arc<StoreContext>, size: RequestSize, bytes: usize, done: CommitCallback) -> Self {
         let counted = WritesInFlight::count(shared, 1, bytes);
-        WriterReply { began: shared.note_use(), owed: Some(OwedAnswer::Single(counted, done)) }
+        WriterReply { began: shared.note_use(size), owed: Some(OwedAnswer::Single(counted, done)) }
     }
 
     fn batched(batch: &Arc<BatchOutcomes>, index: usize, bytes: usize, began: Instant) -> Self {
