@@ -15,6 +15,7 @@ use std::time::Duration;
 use millrace_env::pace::Rest;
 
 use crate::shared::StoreContext;
+use crate::upkeep::merging::fan_in;
 
 /// Share of a core for work that is on time.
 pub(crate) const SHARE_MIN: f64 = 0.25;
@@ -52,7 +53,7 @@ fn of_tail(shared: &Arc<StoreContext>, threads: usize) -> Rest {
 
 /// Pace of merging.
 pub(crate) fn of_merging(shared: &Arc<StoreContext>) -> Rest {
-    rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed)))
+    rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed), fan_in(shared)))
 }
 
 /// Pace of work ahead of requests.
@@ -81,10 +82,10 @@ fn sealing_share(waiting: usize, filled: f64, threads: usize) -> f64 {
     (SHARE_MIN + (1.0 - SHARE_MIN) * filled.clamp(0.0, 1.0)) / threads.max(1) as f64
 }
 
-/// Share of a core for a merge of this many segments: an excess over the minimum accumulated during the
-/// previous merge.
-fn merging_share(segments: usize) -> f64 {
-    let gathered = segments.saturating_sub(super::merging::FAN_IN);
+/// Share of a core for a merge of this many segments, of which `fan_in` are merged together: an excess over
+/// that accumulated during the previous merge.
+fn merging_share(segments: usize, fan_in: usize) -> f64 {
+    let gathered = segments.saturating_sub(fan_in);
     (SHARE_MIN * (1 + gathered) as f64).min(1.0)
 }
 
@@ -132,7 +133,8 @@ mod tests {
             assert_eq!(found, share, "{waiting} wait, filled {filled}, {threads} threads");
         }
         for (segments, share) in [(1, 0.25), (4, 0.25), (5, 0.5), (6, 0.75), (7, 1.0), (40, 1.0)] {
-            assert_eq!(merging_share(segments), share, "{segments} segments");
+            assert_eq!(merging_share(segments, 4), share, "{segments} segments");
         }
+        assert_eq!(merging_share(9, 8), 0.5);
     }
 }
