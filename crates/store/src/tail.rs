@@ -35,7 +35,7 @@ use crate::{CheckFinding, Error};
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// Key and value of a row that is to be added.
-pub(crate) type NewRow = (Vec<u8>, RowBytes);
+pub(crate) type NewRow = (RowBytes, RowBytes);
 
 /// Callback for each row of a range: key, value.
 pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;

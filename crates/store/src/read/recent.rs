@@ -82,7 +82,7 @@ impl WriteNumbers {
         let keys = || {
             rows.iter().filter_map(|(key, _)| {
                 let location = key.first_chunk::<4>()?;
-                Some((counter(u32::from_be_bytes(*location)), key.as_slice()))
+                Some((counter(u32::from_be_bytes(*location)), &**key))
             })
         };
         let mut counters: Vec<usize> = keys().map(|(counter, _)| counter).collect();
@@ -349,7 +349,10 @@ mod tests {
     use crate::tail::RowBytes;
 
     fn rows(locations: &[u32]) -> Vec<NewRow> {
-        locations.iter().map(|location| (location.to_be_bytes().to_vec(), RowBytes::default())).collect()
+        locations
+            .iter()
+            .map(|location| (RowBytes::from(&location.to_be_bytes()[..]), RowBytes::default()))
+            .collect()
     }
 
     #[test]

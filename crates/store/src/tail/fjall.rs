@@ -345,7 +345,7 @@ struct WrittenLog {
 
 impl TailRows for FjallTail {
     fn append(&self, mut rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
-        self.ids.add(rows.iter().map(|(key, _)| key.as_slice()));
+        self.ids.add(rows.iter().map(|(key, _)| &**key));
         // In memory they are sorted: the way to a row is much the same as that to the one before.
         rows.sort_by_cached_key(|(key, _)| reversed_location(key));
         self.write(&mut self.log(), &self.rows, rows, durability)
@@ -374,7 +374,7 @@ impl TailRows for FjallTail {
 
     fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
         let entry = |(timestamp, mark): (u64, Vec<u8>)| {
-            (timestamp.to_be_bytes().to_vec(), RowBytes::from(mark.as_slice()))
+            (RowBytes::from(&timestamp.to_be_bytes()[..]), RowBytes::from(mark.as_slice()))
         };
         let entries = marks.into_iter().map(entry).collect();
         self.write(&mut self.log(), &self.marks, entries, RowDurability::Synced)
@@ -428,7 +428,7 @@ impl FjallTail {
         }
         for (key, value) in entries {
             measure.add(keyspace.id(), &key, &value);
-            batch.insert(keyspace, key, value.0);
+            batch.insert(keyspace, key.0, value.0);
         }
         let committed = batch.commit();
         if committed.is_ok() {
@@ -473,7 +473,7 @@ struct FjallSnapshot {
     rows: Keyspace,
 }
 
-/// Value of a row as a generation has it in memory, so that it is not copied when it is added.
+/// Key or value of a row as a generation has it in memory, so that it is not copied when it is added.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowBytes(UserValue);
 
@@ -500,8 +500,8 @@ pub(crate) struct SharedRow {
 
 impl SharedRow {
     #[cfg(test)]
-    pub fn new(key: Vec<u8>, value: RowBytes) -> Self {
-        SharedRow { key: UserKey::from(key), value: value.0 }
+    pub fn new(key: RowBytes, value: RowBytes) -> Self {
+        SharedRow { key: key.0, value: value.0 }
     }
 
     pub fn key(&self) -> &[u8] {

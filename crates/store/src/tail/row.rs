@@ -18,12 +18,12 @@ const REMOVED: u8 = 1;
 
 /// The key of a version: the document's sort key, a 0 byte, and the timestamp's complement, big-endian, so
 /// that the newest version of a document comes first.
-pub(crate) fn row_key(key: &DocumentSortKey, timestamp: Timestamp) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(key.as_bytes().len() + SUFFIX);
-    bytes.extend_from_slice(key.as_bytes());
-    bytes.push(0);
-    bytes.extend_from_slice(&(!timestamp.0).to_be_bytes());
-    bytes
+pub(crate) fn row_key(key: &DocumentSortKey, timestamp: Timestamp) -> RowBytes {
+    gathered(|bytes| {
+        bytes.extend_from_slice(key.as_bytes());
+        bytes.push(0);
+        bytes.extend_from_slice(&(!timestamp.0).to_be_bytes());
+    })
 }
 
 /// Bytes of the memory that a thread keeps to encode rows in.
@@ -50,14 +50,21 @@ pub(crate) fn encode_fields(fields: &[u8]) -> RowBytes {
 
 /// The value of a put's row, whose fields are appended by `write`.
 fn encode(write: impl FnOnce(&mut Vec<u8>)) -> RowBytes {
-    ENCODED.with_borrow_mut(|bytes| {
-        bytes.clear();
+    gathered(|bytes| {
         bytes.push(PUT);
         write(bytes);
-        let encoded = RowBytes::from(bytes.as_slice());
+    })
+}
+
+/// The bytes that `write` appends, with one allocation.
+fn gathered(write: impl FnOnce(&mut Vec<u8>)) -> RowBytes {
+    ENCODED.with_borrow_mut(|bytes| {
+        bytes.clear();
+        write(bytes);
+        let gathered = RowBytes::from(bytes.as_slice());
         bytes.clear();
         bytes.shrink_to(KEPT_BYTES);
-        encoded
+        gathered
     })
 }
 
