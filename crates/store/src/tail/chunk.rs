@@ -98,9 +98,9 @@ pub(crate) struct TailChunkCache {
     hash: KeyedHash,
 }
 
-/// Bytes in memory for each byte of the rows: the columns built from them, and the rows themselves, which
-/// stay there for the chunk when their generation is gone.
-const MEMORY_FACTOR: u64 = 3;
+/// Bytes in memory for each byte of the rows, about: the columns built from them. The rows themselves are those
+/// of their generation; once that is gone, no view asks for the chunk any more.
+const MEMORY_FACTOR: u64 = 2;
 /// Overhead of an entry of the cache, in bytes, about.
 const ENTRY_BYTES: u64 = 256;
 /// Number of entries for which the tables of the cache are made at first; they grow when they must.

@@ -110,7 +110,7 @@ fn columns_of_an_imported_group_are_there_before_it_is_viewed() {
 
 #[test]
 fn what_does_not_fit_the_cache_is_left_to_its_first_query() {
-    const LARGE: usize = 3_000;
+    const LARGE: usize = 6_000;
     const MANY: usize = 600;
     let directory = tempfile::tempdir().expect("a directory");
     let (store, layout) = open(directory.path(), 4 << 20);
