@@ -52,9 +52,27 @@ impl<'a> EncodedDocument<'a> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value)
     }
 
-    /// The wire form of the fields that are wanted; `None` if it has none of them.
-    pub fn encode_some(&self, is_wanted: impl Fn(&str) -> bool) -> Option<Vec<u8>> {
-        let wanted: Vec<&(&str, &[u8])> = self.fields.iter().filter(|field| is_wanted(field.0)).collect();
+    /// [`EncodedDocument::get`], for one field of many documents: most have their fields in one order, so it is
+    /// looked for first at the place where the document before had it.
+    pub fn get_near(&self, name: &str, place: &mut usize) -> Option<&'a [u8]> {
+        if let Some((field, value)) = self.fields.get(*place)
+            && *field == name
+        {
+            return Some(*value);
+        }
+        *place = self.fields.iter().position(|(field, _)| *field == name)?;
+        Some(self.fields[*place].1)
+    }
+
+    /// The wire form of the fields that are wanted, each by its place and its name; `None` if it has none of
+    /// them.
+    pub fn encode_some(&self, mut is_wanted: impl FnMut(usize, &str) -> bool) -> Option<Vec<u8>> {
+        let mut wanted: Vec<&(&str, &[u8])> = Vec::new();
+        for (place, field) in self.fields.iter().enumerate() {
+            if is_wanted(place, field.0) {
+                wanted.push(field);
+            }
+        }
         if wanted.is_empty() {
             return None;
         }

@@ -81,10 +81,10 @@ impl StoreLayout for DocumentColumns {
         let field = self.field(document_type, &key.field);
         Ok(match (key.form, field) {
             (ColumnForm::Value, Some(field)) => {
-                let mut builder = ValueBuilder::new(&field.data_type);
+                let (mut builder, mut place) = (ValueBuilder::new(&field.data_type), 0);
                 for document in documents {
                     pace::short_step();
-                    builder.push_encoded(document.get(&key.field))?;
+                    builder.push_encoded(document.get_near(&key.field, &mut place))?;
                 }
                 builder.finish()
             }
@@ -92,14 +92,15 @@ impl StoreLayout for DocumentColumns {
                 let mut builder = TokensBuilder::new();
                 let mut analyzer = field.analyzer(TextLanguage::Unknown);
                 let mut of = TextLanguage::Unknown;
-                let path = field.path_in_value(key);
+                let (path, mut place) = (field.path_in_value(key), 0);
                 for document in documents {
                     pace::short_step();
                     let language = field.spoken.of(document)?;
                     if language != of {
                         (analyzer, of) = (field.analyzer(language), language);
                     }
-                    add_encoded(&analyzer, document.get(key.root()), &path, &mut builder)?;
+                    let value = document.get_near(key.root(), &mut place);
+                    add_encoded(&analyzer, value, &path, &mut builder)?;
                 }
                 Column::Tokens(builder.finish())
             }

@@ -72,9 +72,14 @@ fn a_document_is_read_in_place() {
         assert_eq!(encoded.get(name), Some(&*wire::encode_value(value)), "{name}");
     }
     assert_eq!(encoded.get("f"), None, "a member is not a field");
-    assert_eq!(encoded.encode_some(|_| true), Some(bytes.clone()));
-    assert_eq!(encoded.encode_some(|_| false), None);
-    let some = encoded.encode_some(|name| name != "b" && name != "e").expect("it has others");
+    for (name, found) in [("c", 2), ("c", 2), ("f", 2), ("a", 0), ("e", 4)] {
+        let mut place = 2;
+        assert_eq!(encoded.get_near(name, &mut place), encoded.get(name), "{name}");
+        assert_eq!(place, found, "{name}");
+    }
+    assert_eq!(encoded.encode_some(|_, _| true), Some(bytes.clone()));
+    assert_eq!(encoded.encode_some(|_, _| false), None);
+    let some = encoded.encode_some(|place, name| place != 1 && name != "e").expect("it has others");
     let expected: Vec<_> =
         document.fields.iter().filter(|(name, _)| !["b", "e"].contains(&&**name)).cloned().collect();
     assert_eq!(wire::decode_named(&some).expect("it can be read"), expected);

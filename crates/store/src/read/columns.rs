@@ -180,10 +180,20 @@ pub(crate) fn keep_all(
 fn rest(values: &[(&str, &Column)], documents: &[EncodedDocument<'_>]) -> Option<Column> {
     let mut builder = BytesBuilder::new();
     let mut any = false;
+    // The column of the field at each place of the documents before: most have theirs in one order.
+    let mut columns: Vec<usize> = Vec::new();
     for (index, document) in documents.iter().enumerate() {
-        let held =
-            |field: &str| values.iter().any(|(name, column)| *name == field && has_value(column, index));
-        let rest = document.encode_some(|field| !held(field));
+        let rest = document.encode_some(|place, field| {
+            if columns.len() <= place {
+                columns.resize(place + 1, 0);
+            }
+            let known = columns[place];
+            if values.get(known).is_none_or(|(name, _)| *name != field) {
+                let Some(found) = values.iter().position(|(name, _)| *name == field) else { return true };
+                columns[place] = found;
+            }
+            !has_value(values[columns[place]].1, index)
+        });
         any |= rest.is_some();
         builder.push(rest.as_deref());
     }
