@@ -347,10 +347,12 @@ impl PendingWrites {
         let began = Instant::now();
         let (timestamps, outcome) = self.append(&mut batch, deferred);
         let (counters, took) = (&self.shared.counters, began.elapsed());
-        for commit in &batch {
-            counters.waited.add(began.saturating_duration_since(commit.reply.began));
-            counters.committed.add(took);
+        // Those of a batch began together.
+        for together in batch.chunk_by(|one, next| one.reply.began == next.reply.began) {
+            let waited = began.saturating_duration_since(together[0].reply.began);
+            counters.waited.add_several(waited, together.len());
         }
+        counters.committed.add_several(took, batch.len());
         assert_eq!(batch.len(), timestamps.len(), "every write of a batch is answered with its timestamp");
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             self.finish_commit(commit, timestamp, outcome.clone());
