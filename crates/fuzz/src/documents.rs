@@ -4,7 +4,8 @@ use std::io::{self, Read};
 
 use millrace_document::json::{self, FeedReader, ParseOptions};
 use millrace_document::{
-    Document, DocumentId, DocumentOperation, DocumentType, FieldSet, OperationAction, OperationKind, wire,
+    Document, DocumentId, DocumentOperation, DocumentType, EncodedDocument, FieldSet, OperationAction,
+    OperationKind, wire,
 };
 use millrace_env::ZstdReader;
 use millrace_selection::DocumentSelection;
@@ -91,9 +92,18 @@ impl Read for SingleBytes<'_> {
 
 /// A document in its stored form.
 pub(crate) fn row(input: &[u8]) {
-    match wire::decode_fields(id(), input) {
-        Ok(document) => kept(&document),
-        Err(error) => tells(&error),
+    let id = id();
+    let in_place = EncodedDocument::parse(id.as_str(), input).and_then(|document| document.decode());
+    match wire::decode_fields(id.clone(), input) {
+        Ok(document) => {
+            let in_place = in_place.expect("a document is read in place, too");
+            assert_eq!(wire::encode_fields(&in_place), wire::encode_fields(&document));
+            kept(&document);
+        }
+        Err(error) => {
+            tells(&error);
+            tells(&in_place.expect_err("what is not a document is none in place"));
+        }
     }
     match wire::decode_value(input) {
         Ok(value) => {
