@@ -70,8 +70,7 @@ impl SearchEngine {
     }
 
     /// Creates an engine over a new store that seals nothing by itself: its clock stands still, so that it is
-    /// never idle, and its tail has room for a gigabyte. Its cache has room for the columns of all rows, which
-    /// are made ahead of queries or on request.
+    /// never idle, and its tail has room for a gigabyte. Its cache has room for the columns of all rows.
     pub fn unsealed(directory: &Path, columns: TailColumns) -> Result<Self, Error> {
         let mut options = Self::options(directory);
         options.tail_bytes = 1 << 30;

@@ -52,8 +52,8 @@ impl<'a> EncodedDocument<'a> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value)
     }
 
-    /// [`EncodedDocument::get`], for one field of many documents: most have their fields in one order, so it is
-    /// looked for first at the place where the document before had it.
+    /// [`EncodedDocument::get`], for one field of many documents: most have their fields in one order, so it
+    /// is looked for first at the place where the document before had it.
     pub fn get_near(&self, name: &str, place: &mut usize) -> Option<&'a [u8]> {
         if let Some((field, value)) = self.fields.get(*place)
             && *field == name

@@ -77,8 +77,8 @@ pub(crate) enum RowDurability {
 
 /// The rows of a generation at one instant.
 pub(crate) trait TailSnapshot: Sync {
-    /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order, to keep
-    /// without a copy.
+    /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order; they
+    /// can be kept without a copy.
     fn shared_range(
         &self,
         from: &[u8],

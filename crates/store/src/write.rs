@@ -40,8 +40,8 @@ pub struct DocumentWrite {
 }
 
 impl DocumentWrite {
-    /// The same write, of which all is computed that needs nothing of a store: the encoding of a document that
-    /// is put, and its position. Those who hand writes on from threads that others wait for call this elsewhere.
+    /// The same write, of which all is computed that needs nothing of a store: the encoding of a document
+    /// that is put, and its position. Callers whose thread others wait for have it done on another one.
     #[must_use]
     pub fn encoded(self) -> Self {
         let DocumentWrite { id, change } = self;

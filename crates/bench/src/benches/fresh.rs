@@ -1,9 +1,9 @@
 //! Queries of groups of 10,000 documents that were just fed, and lie in the tail: two words, the nearest
 //! vectors, and counts by a number.
 //!
-//! The peer is the same query over the same documents in segments. The first query of a group finds the columns
-//! that the store has made in the background while other documents were loaded; or, in a store that does not,
-//! makes them of the rows. Those of segments are read through the page cache.
+//! The peer is the same query over the same documents in segments. The first query of a group finds the
+//! columns that the store has made in the background while other documents were loaded; or, in a store that
+//! does not, makes them of the rows. Those of segments are read through the page cache.
 
 use std::time::Instant;
 

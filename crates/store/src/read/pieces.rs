@@ -19,7 +19,8 @@ pub(crate) enum RowOrder {
 }
 
 impl RowOrder {
-    /// Divides a group's rows, given in order, into pieces: each becomes a chunk, and is in the order of keys.
+    /// Divides a group's rows, given in order, into pieces: each becomes a chunk, and is in the order of
+    /// keys.
     pub fn pieces(self, rows: &[TailVersion]) -> Vec<Vec<&TailVersion>> {
         match self {
             RowOrder::Keys => rows.chunks(CHUNK_DOCS).map(|rows| rows.iter().collect()).collect(),

@@ -98,8 +98,8 @@ pub(crate) struct TailChunkCache {
     hash: KeyedHash,
 }
 
-/// Bytes in memory for each byte of the rows, about: the columns built from them. The rows themselves are those
-/// of their generation; once that is gone, no view asks for the chunk any more.
+/// Bytes in memory for each byte of the rows, about: the columns built from them. The rows themselves are
+/// those of their generation; once that is gone, no view asks for the chunk any more.
 const MEMORY_FACTOR: u64 = 2;
 /// Overhead of an entry of the cache, in bytes, about.
 const ENTRY_BYTES: u64 = 256;

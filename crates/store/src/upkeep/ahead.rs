@@ -2,9 +2,9 @@
 //!
 //! The first view of a group in the tail finds its rows, and the first query makes their columns: words are
 //! split and stemmed, values copied. After a large import that takes tens of milliseconds, and the next query
-//! a fraction of one. So groups that got many rows are noted, and once no more have come for a while, a thread
-//! of the background views them and makes the columns that searches scan. They are in the cache of views,
-//! within its bounds: what does not fit is left to the first query.
+//! a fraction of one. So groups that got many rows are noted, and once no more have come for a while, a
+//! thread of the background views them and makes the columns that searches scan. They are in the cache of
+//! views, within its bounds: what does not fit is left to the first query.
 //!
 //! Nothing here changes what a view shows. A group whose rows keep coming is not prepared.
 

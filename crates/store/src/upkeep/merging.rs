@@ -73,7 +73,8 @@ pub(crate) struct MergeCandidate {
 }
 
 impl MergeCandidate {
-    /// The next merge that is of use, in buckets that are awake, also for these marks; `fan_in`: see [`choose`].
+    /// The next merge that is of use, in buckets that are awake, also for these marks; `fan_in`: see
+    /// [`choose`].
     pub fn next(
         state: &StoreState,
         marks: &[DropMark],

@@ -483,9 +483,9 @@ impl SealRun<'_> {
             newest: timestamps().max().unwrap_or(0),
         };
         assert!(columns.iter().any(|key| key.form == ColumnForm::Id), "every chunk has ids");
-        // Where the layout panics on a row, or cannot read a value, all are kept as they were written, without
-        // columns of fields: else one document would keep the tail from being sealed, and before long all
-        // writes from being taken.
+        // Where the layout panics on a row, or cannot read a value, all are kept as they were written,
+        // without columns of fields: else one document would keep the tail from being sealed, and before
+        // long all writes from being taken.
         let mut watch = ColumnWatch::begin(times);
         let build = || {
             columns::build_all(self.layout, document_type, columns, rows, &documents, &mut |at| watch.lap(at))
