@@ -19,7 +19,7 @@ impl<'a> EncodedDocument<'a> {
     /// Finds the fields that [`wire::encode_fields`] has written for the document with this id.
     ///
     /// # Errors
-    /// [`Error::Row`] if the bytes are not fields. Types of tensors are not looked at.
+    /// [`Error::Row`] if the bytes are not fields. Types of tensors, and UTF-8 in values, are not looked at.
     pub fn parse(id: &'a str, bytes: &'a [u8]) -> Result<Self, Error> {
         let mut reader = WireReader::new(bytes);
         let count = reader.count()?;

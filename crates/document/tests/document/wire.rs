@@ -89,4 +89,8 @@ fn a_document_is_read_in_place() {
     assert!((0..bytes.len()).all(|end| EncodedDocument::parse(text, &bytes[..end]).is_err()));
     assert!(EncodedDocument::parse(text, &[&bytes[..], &[0]].concat()).is_err());
     assert!(EncodedDocument::parse(text, &[0x7f]).is_err(), "a count without fields");
+    // A value is looked at when it is decoded.
+    let not_utf8 = [1, 1, b'a', 7, 1, 0xff];
+    let encoded = EncodedDocument::parse(text, &not_utf8).expect("its fields are found");
+    assert!(encoded.decode().is_err());
 }
