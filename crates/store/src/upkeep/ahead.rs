@@ -138,8 +138,10 @@ impl ColumnPreparer {
             key.form == ColumnForm::Tokens || !is_shown_only
         });
         columns.push(ColumnKey::id());
-        let cache = &self.shared.caches.tail_chunks;
-        if memory_of(reading.tail_bytes(&prefix, |_| true)?) > cache.capacity() / SHARE_OF_CACHE {
+        let most = self.shared.caches.tail_chunks.capacity() / SHARE_OF_CACHE;
+        let bytes = memory_of(reading.tail_bytes(&prefix, |_| true)?);
+        // Those that were sealed meanwhile have their columns.
+        if bytes == 0 || bytes > most {
             return Ok(());
         }
         let parts = reading.group(document_type, &group, None)?;
