@@ -147,8 +147,22 @@ impl<'a> WireReader<'a> {
         })
     }
 
-    fn skip_value(&mut self, depth: usize) -> Result<(), Error> {
-        self.value_ref(depth, true).map(drop)
+    /// Passes over the next value. It is not checked that texts are UTF-8.
+    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), Error> {
+        if depth > wire::DEPTH {
+            return Err(Error::Row("values lie too deep"));
+        }
+        let mut after = *self;
+        let [tag] = after.array()?;
+        match tag {
+            wire::BOOL | wire::BYTE => after.array::<1>().map(drop)?,
+            wire::INT | wire::FLOAT => after.array::<4>().map(drop)?,
+            wire::LONG | wire::DOUBLE | wire::POSITION => after.array::<8>().map(drop)?,
+            wire::STRING | wire::RAW => after.sized().map(drop)?,
+            _ => return self.value_ref(depth, true).map(drop),
+        }
+        *self = after;
+        Ok(())
     }
 
     fn elements(
@@ -167,7 +181,7 @@ impl<'a> WireReader<'a> {
 
     fn tensor_ref(&mut self, advance: bool) -> Result<EncodedTensor<'a>, Error> {
         let tensor_type = self.text()?;
-        let labels_per_subspace = tensor_type.matches("{}").count();
+        let labels_per_subspace = tensor_type.as_bytes().windows(2).filter(|pair| **pair == *b"{}").count();
         let tensor =
             EncodedTensor { tensor_type, subspaces: self.count()?, labels_per_subspace, content: *self };
         if advance {

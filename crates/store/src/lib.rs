@@ -77,4 +77,6 @@ pub use write::backlog::WriterId;
 pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};
 pub use write::rewrites::RewritePause;
-pub use write::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteDurability};
+pub use write::{
+    CommittedWrite, DocumentWrite, EncodedPut, Modify, StoreChange, StoreModification, WriteDurability,
+};

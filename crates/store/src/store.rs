@@ -13,15 +13,16 @@ use parking_lot::Mutex;
 
 use crate::read::stored::StoredColumn;
 use crate::read::{get, groups, sought, stored, sweep, view, visiting};
-use crate::shared::StoreContext;
+use crate::shared::{RequestSize, StoreContext};
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
 use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
+use crate::upkeep::ahead::ColumnPreparer;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::maintenance::StoreMaintenance;
-use crate::upkeep::pace::{of_merging, of_rolling, of_sealing};
+use crate::upkeep::pace::{of_merging, of_preparing, of_rolling, of_sealing};
 use crate::upkeep::rolling::TailRoller;
 use crate::upkeep::sealing::TailSealer;
 use crate::write::batch::RefusedBatch;
@@ -189,7 +190,7 @@ impl Store {
     /// A file cannot be read or is damaged.
     pub fn view(&self, document_type: &str, scope: &ViewScope) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
-        self.inner.shared.note_use();
+        self.inner.shared.note_use(RequestSize::Small);
         view::view(&self.inner.shared, document_type, scope)
     }
 
@@ -205,7 +206,7 @@ impl Store {
         within: Option<&[BucketId]>,
     ) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
-        self.inner.shared.note_use();
+        self.inner.shared.note_use(RequestSize::Small);
         sought::view(&self.inner.shared, document_type, documents, within)
     }
 
@@ -555,6 +556,14 @@ impl StoreThreads {
         let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
         let seal = move || background(&of, of_sealing(&of, 1), "seal", || sealer.tend().map(|()| false));
         threads.background.push(spawn("store-seal", Box::new(seal))?);
+        if shared.options.prepares_columns() {
+            let of = Arc::clone(shared);
+            let preparer = ColumnPreparer::new(Arc::clone(shared));
+            let make = "make columns of imported groups";
+            let prepare =
+                move || background(&of, of_preparing(&of), make, || preparer.tend().map(|()| false));
+            threads.background.push(spawn("store-ahead", Box::new(prepare))?);
+        }
         if shared.options.maintenance {
             let of = Arc::clone(shared);
             let maintenance = StoreMaintenance::new(Arc::clone(shared));

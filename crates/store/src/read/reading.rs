@@ -16,7 +16,7 @@ use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
 use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
-use crate::read::found::{GroupSources, TailKey};
+use crate::read::found::GroupSources;
 use crate::read::masks::{
     self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, document_id, has_all, lacks_keys, unite,
 };
@@ -24,7 +24,7 @@ use crate::read::pieces::RowOrder;
 use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
 use crate::tail::chunk::TailChunk;
-use crate::tail::{RowKey, TailSnapshot};
+use crate::tail::{RowKey, TailSnapshot, TailVersion};
 use crate::{Error, StoreLayout, ViewScope};
 
 /// Number of groups of a segment that are looked up together.
@@ -40,6 +40,8 @@ pub(crate) struct StoreSnapshot<'a> {
     pub written: u64,
     pub(super) snapshots: Vec<Box<dyn TailSnapshot>>,
     pub order: RowOrder,
+    /// No request waits for what is read.
+    pub(super) is_ahead: bool,
 }
 
 /// A chunk, with the masks of the versions that count.
@@ -90,7 +92,12 @@ impl<'a> StoreSnapshot<'a> {
         let state = shared.state();
         let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
         let (layout, layout_number) = shared.layout();
-        StoreSnapshot { shared, state, layout, layout_number, written, snapshots, order }
+        StoreSnapshot { shared, state, layout, layout_number, written, snapshots, order, is_ahead: false }
+    }
+
+    /// Reads the store as it is now, ahead of those who will ask for it.
+    pub fn ahead(shared: &'a StoreContext, order: RowOrder) -> Self {
+        StoreSnapshot { is_ahead: true, ..Self::new(shared, order) }
     }
 
     /// Returns the chunks of a group; without a group, those of the documents without one. If buckets are
@@ -151,7 +158,7 @@ impl<'a> StoreSnapshot<'a> {
             from.extend_from_slice(&places.first.low().to_be_bytes());
             to = places.last.low().checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
         }
-        let tail = self.tail_keys(&from, to.as_deref(), |row| {
+        let tail = self.tail_rows(&from, to.as_deref(), |row| {
             row.document_type() == document_type && bucket.has(row.reversed_location())
         })?;
         Ok(GroupSources { segments, tail })
@@ -174,7 +181,7 @@ impl<'a> StoreSnapshot<'a> {
                 && row.document_type() == document_type
                 && bucket.has(row.reversed_location())
         };
-        let tail = self.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
+        let tail = self.tail_rows(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
         Ok(GroupSources { segments, tail })
     }
 
@@ -295,14 +302,14 @@ impl<'a> StoreSnapshot<'a> {
             // What comes before in this location is passed already, and can be much.
             first.extend_from_slice(from.key.as_bytes());
         }
-        let keys = self.tail_keys(&first, to.as_ref().map(|to| &to[..]), |row| {
+        let rows = self.tail_rows(&first, to.as_ref().map(|to| &to[..]), |row| {
             wanted(row.location, row.group)
                 && row.document_type() == document_type
                 && bucket.has(row.reversed_location())
         })?;
-        for key in keys {
-            let row = RowKey::parse(&key.key)?;
-            groups.entry((row.location, row.group.to_owned())).or_default().tail.push(key);
+        for row in rows {
+            let key = RowKey::parse(row.key())?;
+            groups.entry((key.location, key.group.to_owned())).or_default().tail.push(row);
         }
         Ok((groups, end))
     }
@@ -336,7 +343,7 @@ impl<'a> StoreSnapshot<'a> {
     pub fn resolve(&self, group: &GroupOfBucket<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
         let (mut parts, tail) = self.newest(group, found)?;
         if !tail.is_empty() {
-            parts.extend(self.tail_parts(group, &tail)?);
+            parts.extend(self.tail_parts(group, &tail));
         }
         Ok(parts)
     }
@@ -347,7 +354,7 @@ impl<'a> StoreSnapshot<'a> {
         &self,
         group: &GroupOfBucket<'_>,
         found: GroupSources,
-    ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+    ) -> Result<(Vec<ChunkPart>, Vec<TailVersion>), Error> {
         let marks = &self.state.marks;
         let masks =
             self.shared.caches.masks.masks(group, &found.segments, marks, self.shared.options.paths)?;
@@ -360,13 +367,16 @@ impl<'a> StoreSnapshot<'a> {
         &self,
         group: &GroupOfBucket<'_>,
         found: GroupSources,
-    ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+    ) -> Result<(Vec<ChunkPart>, Vec<TailVersion>), Error> {
         newest_by(&masks::of_some(group, &found.segments, &self.state.marks)?, found)
     }
 }
 
 /// The versions that count in chunks with these masks, and among the rows of the tail.
-fn newest_by(masks: &GroupMasks, mut found: GroupSources) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+fn newest_by(
+    masks: &GroupMasks,
+    mut found: GroupSources,
+) -> Result<(Vec<ChunkPart>, Vec<TailVersion>), Error> {
     let mut parts = Vec::new();
     let mut masks = masks.newest.iter().zip(&masks.live);
     for source in &found.segments {
@@ -480,7 +490,7 @@ impl ChunkPart {
     /// A column of the chunk.
     pub fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
         match &self.source {
-            ChunkSource::Tail(chunk) => Ok(chunk.column(key)),
+            ChunkSource::Tail(chunk) => chunk.column(key),
             ChunkSource::Segment { segment, section, chunk } => {
                 Ok(segment.columns(*section, key, *chunk..*chunk + 1)?.pop().flatten())
             }

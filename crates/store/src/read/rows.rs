@@ -60,11 +60,12 @@ impl<'a> RowReader<'a> {
         let part = &self.parts[number];
         if let ChunkSource::Tail(chunk) = &part.source {
             let row = &chunk.rows[row];
-            return Ok(match row.removed {
-                true => Some(VisitedVersion::Removed(id, timestamp)),
-                false if !visit.filter.as_ref().is_none_or(|filter| filter.accepts(&row.document)) => None,
-                false => Some(VisitedVersion::Document(row.document.clone(), timestamp)),
-            });
+            if row.removed {
+                return Ok(Some(VisitedVersion::Removed(id, timestamp)));
+            }
+            let document = row.decode()?.document;
+            let is_wanted = visit.filter.as_ref().is_none_or(|filter| filter.accepts(&document));
+            return Ok(is_wanted.then_some(VisitedVersion::Document(document, timestamp)));
         }
         let removed = match &mut self.columns[number].removed {
             Some(removed) => removed,

@@ -85,7 +85,7 @@ impl StoreView {
     ) -> Result<Vec<Option<Column>>, ReadError> {
         let failed = |error: Error| ReadError(error.to_string());
         match &run[0] {
-            ChunkSource::Tail(chunk) => Ok(vec![chunk.column(key)]),
+            ChunkSource::Tail(chunk) => Ok(vec![chunk.column(key).map_err(failed)?]),
             ChunkSource::Segment { segment, section, chunk } => {
                 let chunks = *chunk..*chunk + run.len() as u32;
                 let mut columns =

@@ -84,7 +84,7 @@ impl DroppingScope {
 /// A committed version of a document, encoded.
 #[derive(Debug, Clone)]
 pub struct CommittedRow {
-    key: Vec<u8>,
+    key: RowBytes,
     value: RowBytes,
 }
 
@@ -149,7 +149,7 @@ impl FollowerSlot {
 pub(crate) struct HeldFollower<'a>(RwLockReadGuard<'a, Option<Arc<dyn CommitFollower>>>);
 
 impl HeldFollower<'_> {
-    /// Copies the rows that the follower needs.
+    /// The rows that the follower needs, which share the memory of these.
     pub fn wanted(&self, rows: &[NewRow]) -> Vec<CommittedRow> {
         let Some(follower) = &*self.0 else { return Vec::new() };
         let is_wanted =

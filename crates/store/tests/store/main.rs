@@ -1,6 +1,7 @@
 //! The store from outside: every write can be read, even after seals, merges, splits, drops, kills and damage
 //! in between.
 
+mod ahead;
 mod apart;
 mod arrival;
 mod batches;
