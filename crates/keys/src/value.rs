@@ -14,8 +14,8 @@ pub(crate) const ESCAPED: u8 = 0xff;
 const WHOLE: u8 = 1;
 const CUT: u8 = 2;
 
-/// Appends the component of a value; `false`, and nothing, if the value is not of the type. `folded` is for the
-/// folding of text.
+/// Appends the component of a value; returns `false`, and appends nothing, if the value is not of the type.
+/// Text is folded in `folded`.
 pub(crate) fn write_value(
     key_type: KeyType,
     analyzer: Option<&FieldAnalyzer>,

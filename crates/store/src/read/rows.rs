@@ -1,18 +1,147 @@
-//! Single versions out of chunks, as a visit returns them.
+//! Single versions in chunks, as a visit finds them.
 
-use millrace_column::{Column, ColumnForm, ColumnKey};
-use millrace_document::{Document, DocumentId, Timestamp};
+use std::cell::RefCell;
+use std::path::Path;
 
+use millrace_bucket::DocumentSortKey;
+use millrace_column::{BytesColumn, Column, ColumnForm, ColumnKey, ColumnValue, FixedColumn, StoredValues};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Timestamp, ValueRef, wire};
+
+use crate::read::ahead::ColumnsAhead;
 use crate::read::columns::{self, ValueColumn};
+use crate::read::masks::lacks_keys;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
 use crate::{Error, StoreVisit, VisitedVersion};
 
-/// Reads documents out of chunks; the columns that were read of a chunk stay at hand.
+/// Version that a visit found, read where it lies. It is valid while the visit calls back with it.
+pub struct VisitedRow<'a> {
+    id: &'a str,
+    group: &'a DocumentGroup,
+    timestamp: Timestamp,
+    path: &'a Path,
+    content: VisitedContent<'a>,
+}
+
+enum VisitedContent<'a> {
+    Removed,
+    /// A row of the tail.
+    Document(&'a Document),
+    /// A row of a segment.
+    Columns(&'a [ValueColumn], usize),
+}
+
+/// Value of a field in a [`VisitedRow`].
+pub enum VisitedValue<'a> {
+    /// A value of a document in memory.
+    Whole(&'a DocumentValue),
+    /// A text or an encoded value in a column.
+    InPlace(ValueRef<'a>),
+    /// A value that was decoded.
+    Decoded(DocumentValue),
+}
+
+impl<'a> VisitedRow<'a> {
+    /// Id of the document, as text.
+    pub fn id(&self) -> &'a str {
+        self.id
+    }
+
+    /// Time of the version.
+    pub fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// True if the version is a removal.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.content, VisitedContent::Removed)
+    }
+
+    /// Group of the document.
+    pub fn group(&self) -> &'a DocumentGroup {
+        self.group
+    }
+
+    /// Appends the bytes of the document's [`DocumentSortKey`].
+    pub fn write_sort_key(&self, bytes: &mut Vec<u8>) {
+        DocumentSortKey::write(self.id, self.group, bytes);
+    }
+
+    /// Value of a field that the visit requires; `None` if the document has none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not one.
+    pub fn value(&self, field: &str) -> Result<Option<VisitedValue<'a>>, Error> {
+        let (columns, row) = match self.content {
+            VisitedContent::Removed => return Ok(None),
+            VisitedContent::Document(document) => return Ok(document.get(field).map(VisitedValue::Whole)),
+            VisitedContent::Columns(columns, row) => (columns, row),
+        };
+        let damaged = |error: millrace_column::Error| corrupt(self.path, &error);
+        for column in columns {
+            if let ValueColumn::Field { name, column, believed } = column
+                && **name == *field
+                && let Some(found) =
+                    StoredValues::new(column, believed.as_ref()).read(row).map_err(damaged)?
+            {
+                return Ok(Some(match found {
+                    ColumnValue::InPlace(value) => VisitedValue::InPlace(value),
+                    ColumnValue::Decoded(value) => VisitedValue::Decoded(value),
+                }));
+            }
+        }
+        for column in columns {
+            if let ValueColumn::Rest(column) = column
+                && let Some(bytes) = column.get(row)
+            {
+                let rest = wire::decode_named(bytes).map_err(|_| {
+                    damaged(millrace_column::Error::Corrupt("the rest of a document is not one"))
+                })?;
+                let found = rest.into_iter().find(|(name, _)| **name == *field);
+                return Ok(found.map(|(_, value)| VisitedValue::Decoded(value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The version, with the values of the fields that the visit requires.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not one.
+    pub fn version(&self) -> Result<VisitedVersion, Error> {
+        Ok(match self.document()? {
+            Some(document) => VisitedVersion::Document(document, self.timestamp),
+            None => VisitedVersion::Removed(self.parsed_id()?, self.timestamp),
+        })
+    }
+
+    /// The document of [`VisitedRow::version`]; `None` for a removal.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not one.
+    pub fn document(&self) -> Result<Option<Document>, Error> {
+        match self.content {
+            VisitedContent::Removed => Ok(None),
+            VisitedContent::Document(document) => Ok(Some(document.clone())),
+            VisitedContent::Columns(columns, row) => {
+                stored(self.path, self.parsed_id()?, row, columns).map(Some)
+            }
+        }
+    }
+
+    fn parsed_id(&self) -> Result<DocumentId, Error> {
+        DocumentId::parse(self.id).map_err(|_| lacks_keys(self.path))
+    }
+}
+
+/// Reader of versions in chunks; the columns that were read of a chunk stay at hand.
 pub(crate) struct RowReader<'a> {
     reading: &'a StoreSnapshot<'a>,
     document_type: &'a str,
+    group: &'a DocumentGroup,
     parts: &'a [ChunkPart],
     visit: &'a StoreVisit,
+    /// Columns that are read together with those of the next chunks.
+    ahead: Option<&'a RefCell<ColumnsAhead>>,
     columns: Vec<PartColumns>,
 }
 
@@ -27,19 +156,16 @@ struct PartColumns {
 }
 
 impl<'a> RowReader<'a> {
+    /// A reader of the parts of a group.
     pub fn new(
         reading: &'a StoreSnapshot<'a>,
         visit: &'a StoreVisit,
         document_type: &'a str,
-        parts: &'a [ChunkPart],
+        (group, parts): (&'a DocumentGroup, &'a [ChunkPart]),
+        ahead: Option<&'a RefCell<ColumnsAhead>>,
     ) -> Self {
-        RowReader {
-            reading,
-            document_type,
-            parts,
-            visit,
-            columns: parts.iter().map(|_| PartColumns::default()).collect(),
-        }
+        let columns = parts.iter().map(|_| PartColumns::default()).collect();
+        RowReader { reading, document_type, group, parts, visit, ahead, columns }
     }
 
     /// The chunks that it reads from.
@@ -47,64 +173,82 @@ impl<'a> RowReader<'a> {
         self.parts
     }
 
+    /// The group that they are of.
+    pub fn group(&self) -> &'a DocumentGroup {
+        self.group
+    }
+
+    /// The ids and the timestamps of a part ([`ChunkPart::keys`]).
+    pub fn keys(&self, number: usize) -> Result<(BytesColumn, FixedColumn), Error> {
+        self.parts[number].keys_of(|key| self.column(number, key))
+    }
+
+    fn column(&self, number: usize, key: &ColumnKey) -> Result<Option<Column>, Error> {
+        let part = &self.parts[number];
+        match (&part.source, self.ahead) {
+            (ChunkSource::Segment { segment, section, chunk }, Some(ahead)) => {
+                ahead.borrow_mut().column((&**segment, *section, *chunk), key, part.info.documents)
+            }
+            _ => part.column(key),
+        }
+    }
+
     /// Returns a version, or `None` if the filter of the visit refuses it.
-    pub fn read(
-        &mut self,
-        id: DocumentId,
+    pub fn read<'r>(
+        &'r mut self,
+        id: &'r str,
         number: usize,
         row: usize,
         timestamp: u64,
-    ) -> Result<Option<VisitedVersion>, Error> {
-        let timestamp = Timestamp(timestamp);
-        let visit = self.visit;
-        let part = &self.parts[number];
+    ) -> Result<Option<VisitedRow<'r>>, Error> {
+        let (visit, parts) = (self.visit, self.parts);
+        let part = &parts[number];
+        let (path, group) = (part.path(), self.group);
+        let found =
+            |content| Ok(Some(VisitedRow { id, group, timestamp: Timestamp(timestamp), path, content }));
         if let ChunkSource::Tail(chunk) = &part.source {
             let row = &chunk.rows[row];
-            return Ok(match row.removed {
-                true => Some(VisitedVersion::Removed(id, timestamp)),
-                false if !visit.filter.as_ref().is_none_or(|filter| filter.accepts(&row.document)) => None,
-                false => Some(VisitedVersion::Document(row.document.clone(), timestamp)),
-            });
+            return match row.removed {
+                true => found(VisitedContent::Removed),
+                false if !visit.filter.as_ref().is_none_or(|filter| filter.accepts(&row.document)) => {
+                    Ok(None)
+                }
+                false => found(VisitedContent::Document(&row.document)),
+            };
         }
-        let removed = match &mut self.columns[number].removed {
-            Some(removed) => removed,
-            place => place.insert(part.column(&ColumnKey::removed())?),
-        };
-        if let Some(Column::Fixed(removed)) = removed
-            && removed.integer(row) == Some(1)
-        {
-            return Ok(Some(VisitedVersion::Removed(id, timestamp)));
+        if part.info.removed > 0 && self.is_removed(number, row)? {
+            return found(VisitedContent::Removed);
         }
         if let Some(filter) = &visit.filter {
             if self.columns[number].filtered.is_none() {
-                self.columns[number].filtered = Some(self.value_columns(part, Some(filter.fields()))?);
+                self.columns[number].filtered = Some(self.value_columns(number, Some(filter.fields()))?);
             }
             let columns = self.columns[number].filtered.as_deref().unwrap_or_default();
-            if !filter.accepts(&stored(part, id.clone(), row, columns)?) {
+            let parsed = DocumentId::parse(id).map_err(|_| lacks_keys(path))?;
+            if !filter.accepts(&stored(path, parsed, row, columns)?) {
                 return Ok(None);
             }
         }
         if self.columns[number].wanted.is_none() {
-            self.columns[number].wanted = Some(self.value_columns(part, visit.fields.as_deref())?);
+            self.columns[number].wanted = Some(self.value_columns(number, visit.fields.as_deref())?);
         }
         let columns = self.columns[number].wanted.as_deref().unwrap_or_default();
-        let document = stored(part, id, row, columns)?;
-        Ok(Some(VisitedVersion::Document(document, timestamp)))
+        found(VisitedContent::Columns(columns, row))
     }
-}
 
-/// The document in a row of a segment, with the values that are in these columns.
-fn stored(part: &ChunkPart, id: DocumentId, row: usize, columns: &[ValueColumn]) -> Result<Document, Error> {
-    columns::document(id, row, columns).map_err(|error| corrupt(part, &error))
-}
+    fn is_removed(&mut self, number: usize, row: usize) -> Result<bool, Error> {
+        if self.columns[number].removed.is_none() {
+            self.columns[number].removed = Some(self.column(number, &ColumnKey::removed())?);
+        }
+        Ok(match self.columns[number].removed.as_ref().and_then(Option::as_ref) {
+            Some(Column::Fixed(removed)) => removed.integer(row) == Some(1),
+            _ => false,
+        })
+    }
 
-fn corrupt(part: &ChunkPart, error: &millrace_column::Error) -> Error {
-    Error::Corrupt { path: part.path().to_owned(), offset: 0, reason: error.to_string() }
-}
-
-impl RowReader<'_> {
     /// The columns of a part of a segment in which values of these fields can be; `None`: of all fields.
-    fn value_columns(&self, part: &ChunkPart, fields: Option<&[String]>) -> Result<Vec<ValueColumn>, Error> {
+    fn value_columns(&self, number: usize, fields: Option<&[String]>) -> Result<Vec<ValueColumn>, Error> {
+        let part = &self.parts[number];
         let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
         let is_wanted = |key: &&ColumnKey| match key.form {
             ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
@@ -114,9 +258,19 @@ impl RowReader<'_> {
         };
         let mut columns = Vec::new();
         for key in segment.sections()[*section].columns.iter().filter(is_wanted) {
-            let column = ValueColumn::new(&*self.reading.layout, self.document_type, key, part.column(key)?);
-            columns.extend(column.map_err(|error| corrupt(part, &error))?);
+            let column = self.column(number, key)?;
+            let column = ValueColumn::new(&*self.reading.layout, self.document_type, key, column);
+            columns.extend(column.map_err(|error| corrupt(part.path(), &error))?);
         }
         Ok(columns)
     }
+}
+
+/// The document in a row of a segment, with the values that are in these columns.
+fn stored(path: &Path, id: DocumentId, row: usize, columns: &[ValueColumn]) -> Result<Document, Error> {
+    columns::document(id, row, columns).map_err(|error| corrupt(path, &error))
+}
+
+fn corrupt(path: &Path, error: &millrace_column::Error) -> Error {
+    Error::Corrupt { path: path.to_owned(), offset: 0, reason: error.to_string() }
 }

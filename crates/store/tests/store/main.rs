@@ -33,4 +33,5 @@ mod syncs;
 mod threads;
 mod transfer;
 mod versions;
+mod visited_rows;
 mod writes;
