@@ -7,10 +7,11 @@ use millrace_keys::KeyRange;
 use parking_lot::{Mutex, RwLock};
 
 use crate::files::{remove_others, run_path};
+use crate::loading::LoadedRows;
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal, MergeEnd};
-use crate::record::{DocumentRecord, EntryRecord, KEY_LIMIT};
+use crate::record::{DocumentRecord, EntryRecord, IndexChange};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
 use crate::state::CopyState;
@@ -29,27 +30,6 @@ pub struct IndexOptions {
     pub disk: Arc<dyn Disk>,
     /// Cache of the blocks that are read.
     pub cache: Arc<BlockCache>,
-}
-
-/// Version of a document, as an index sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IndexChange {
-    /// Key of the document, in the order in which documents are stored.
-    pub document: Vec<u8>,
-    /// Time of the version.
-    pub timestamp: u64,
-    /// Keys of its entries, sorted, each once; none if it was removed.
-    pub keys: Vec<Vec<u8>>,
-}
-
-impl IndexChange {
-    fn check_length(&self) -> Result<(), Error> {
-        let longest = self.keys.iter().map(Vec::len).max().unwrap_or(0) + self.document.len();
-        match longest > KEY_LIMIT {
-            true => Err(Error::TooLong { length: longest, limit: KEY_LIMIT }),
-            false => Ok(()),
-        }
-    }
 }
 
 /// Contents of a copy, as its manifest notes them with a flush. What was noted before stays.
@@ -203,30 +183,42 @@ impl IndexCopy {
     ///
     /// # Errors
     /// Those of [`IndexCopy::apply`].
-    pub fn load(&self, changes: Vec<IndexChange>) -> Result<usize, Error> {
+    pub fn load(&self, rows: &LoadedRows) -> Result<usize, Error> {
         let _one_at_a_time = self.applying.lock();
-        changes.iter().try_for_each(IndexChange::check_length)?;
-        let (mut new, mut known) = (Vec::with_capacity(changes.len()), Vec::new());
-        let mut until = self.state.read().loaded_until.clone();
-        for change in self.of_slice(changes) {
-            let mut sources = self.state.read().document_sources(&change.document);
-            let is_new = until < change.document && sources.newest_change(&change.document)?.is_none();
+        (0..rows.len()).try_for_each(|row| rows.check_length(row))?;
+        let (loaded_until, has_changes) = {
+            let state = self.state.read();
+            (state.loaded_until.clone(), state.has_changes())
+        };
+        let (mut new, mut known) = (Vec::with_capacity(rows.len()), Vec::new());
+        let mut until = &loaded_until[..];
+        for row in 0..rows.len() {
+            let document = rows.document(row);
+            if !self.options.slice.contains(document) {
+                continue;
+            }
+            // While no other thread changes documents, there are changes only if there were some before.
+            let is_new = until < document && !(has_changes && self.is_changed(document)?);
             if is_new {
-                until.clone_from(&change.document);
-                new.push(change);
+                until = document;
+                new.push(row);
             } else {
-                known.push(change);
+                known.push(rows.change(row));
             }
         }
-        let loaded = new.len();
         let mut state = self.state.write();
-        let rows = Arc::make_mut(&mut state.loaded);
-        new.iter().for_each(|change| rows.push(change));
-        if let Some(last) = new.pop() {
-            state.loaded_until = last.document;
+        Arc::make_mut(&mut state.loaded).extend(rows, &new);
+        if let Some(last) = new.last() {
+            state.loaded_until = rows.document(*last).to_vec();
         }
         drop(state);
-        Ok(loaded + self.take_in_held(known, is_other)?)
+        Ok(new.len() + self.take_in_held(known, is_other)?)
+    }
+
+    /// True if something was taken in about a document, a load excepted.
+    fn is_changed(&self, document: &[u8]) -> Result<bool, Error> {
+        let mut sources = self.state.read().document_sources(document);
+        Ok(sources.newest_change(document)?.is_some())
     }
 
     /// Changes of documents that the copy may have.

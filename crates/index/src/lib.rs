@@ -50,14 +50,14 @@ mod state;
 pub use cache::BlockCache;
 pub use compare::{RecordComparison, RecordDifference};
 pub use copy::{
-    CopyStatus, DocumentPage, EntryPage, FlushMark, IndexChange, IndexCopy, IndexOptions, IndexedDocument,
-    ScannedEntry,
+    CopyStatus, DocumentPage, EntryPage, FlushMark, IndexCopy, IndexOptions, IndexedDocument, ScannedEntry,
 };
 pub use doctor::{CheckedCopy, check_copies};
 pub use error::Error;
 pub use export::{CopyExport, EXPORTS_MAX, HeldExports};
 pub use fuzz::fuzz;
 pub use import::{CopyImport, ImportProgress};
+pub use loading::LoadedRows;
 pub use parcel::{CopyHeader, CopyParcel, ExportedRun, PARCEL_BYTES, ParcelPlace};
-pub use record::DocumentRecord;
+pub use record::{DocumentRecord, IndexChange};
 pub use slice::SliceRange;

@@ -49,6 +49,11 @@ impl CopyState {
         std::iter::once(&self.loaded).chain(&self.frozen_loaded)
     }
 
+    /// True if something was taken in about a document, a load excepted.
+    pub fn has_changes(&self) -> bool {
+        self.tables().iter().any(|table| !table.is_empty()) || self.runs.len() > self.loaded_runs
+    }
+
     /// Sources of the record of a document.
     pub fn document_sources(&self, document: &[u8]) -> DocumentSources {
         let change = self.tables().iter().find_map(|table| table.documents.get(document)).cloned();

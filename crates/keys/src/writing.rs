@@ -44,16 +44,18 @@ impl KeyedValue<'_> {
     }
 }
 
-/// Writer of the keys of documents. For each of them the values of all components are added, in the order of
-/// the layout. A document with at most one value of each component allocates nothing.
+/// Writer of the keys of documents. Of each document it takes the values of all components, in the order of
+/// the layout. Nothing is allocated for a document that is like those before it.
 #[derive(Default)]
 pub struct KeyWriter {
     keys: ByteStrings,
-    /// Encoded values of a component.
+    /// Encoded values of the current component.
     parts: ByteStrings,
     folded: String,
-    /// Number of components that were added.
-    added: usize,
+    /// Number of the current component.
+    component: usize,
+    /// Number of its values, also of those that are not of its type.
+    values: usize,
     /// True if the first component has a value.
     has_first: bool,
     has_negative_zero: bool,
@@ -61,49 +63,43 @@ pub struct KeyWriter {
 }
 
 impl KeyWriter {
-    /// Begins the keys of a document.
+    /// Begins the keys of a document, with its first component.
     pub fn begin(&mut self) {
         self.keys.clear();
-        (self.added, self.has_first) = (0, false);
-        (self.has_negative_zero, self.overflowed) = (false, false);
+        self.keys.add().push(VALUES);
+        self.parts.clear();
+        (self.component, self.values) = (0, 0);
+        (self.has_first, self.has_negative_zero, self.overflowed) = (false, false, false);
     }
 
-    /// Adds the values of the next component. Those that are not of its type count as missing.
-    pub fn add(&mut self, layout: &KeyLayout, values: &[KeyedValue<'_>]) {
-        let component = &layout.components()[self.added];
-        let is_first = self.added == 0;
-        self.added += 1;
-        if is_first {
-            self.has_first = !values.is_empty();
-            self.keys.add().push(VALUES);
-        }
-        self.overflowed |= values.len() > ELEMENTS_MAX;
-        if !self.has_first || self.overflowed {
+    /// Adds a value of the current component. One that is not of its type counts as missing.
+    pub fn add(&mut self, layout: &KeyLayout, value: KeyedValue<'_>) {
+        self.values += 1;
+        self.overflowed |= self.values > ELEMENTS_MAX;
+        if self.overflowed {
             return;
         }
-        self.has_negative_zero |=
-            component.key_type == KeyType::Float && values.iter().any(|value| value.is_negative_zero());
-        if let ([], [key]) | ([_], [key]) = (values, self.keys.used_mut()) {
-            let has_value =
-                values.first().is_some_and(|value| component.write(*value, &mut self.folded, key));
-            match (has_value, is_first) {
-                (true, _) => {}
-                (false, true) => self.keys.clear(),
-                (false, false) => component.write_missing(key),
+        let component = &layout.components()[self.component];
+        self.has_negative_zero |= component.key_type == KeyType::Float && value.is_negative_zero();
+        if !component.write(value, &mut self.folded, self.parts.add()) {
+            self.parts.take_back();
+        }
+    }
+
+    /// Goes to the next component.
+    pub fn next_component(&mut self, layout: &KeyLayout) {
+        let is_first = self.component == 0;
+        self.has_first |= is_first && self.values > 0;
+        if !self.overflowed {
+            if self.parts.used().is_empty() && !is_first {
+                layout.components()[self.component].write_missing(self.parts.add());
             }
-            return;
+            self.parts.sort();
+            self.keys.join(&self.parts);
         }
         self.parts.clear();
-        for value in values {
-            if !component.write(*value, &mut self.folded, self.parts.add()) {
-                self.parts.take_back();
-            }
-        }
-        if self.parts.used().is_empty() && !is_first {
-            component.write_missing(self.parts.add());
-        }
-        self.parts.sort();
-        self.keys.join(&self.parts);
+        self.component += 1;
+        self.values = 0;
     }
 
     /// Ends the keys of a document: sorted, each once. There are none if the first component has no value.
@@ -111,11 +107,11 @@ impl KeyWriter {
     /// # Panics
     /// Values of a component were not added.
     pub fn finish(&mut self, layout: &KeyLayout) -> &[Vec<u8>] {
-        assert_eq!(self.added, layout.components().len(), "each component gets its values");
-        if !self.has_first {
+        assert_eq!(self.component, layout.components().len(), "each component gets its values");
+        if !self.has_first || self.overflowed {
             self.keys.clear();
-        } else if self.overflowed {
-            self.keys.clear();
+        }
+        if self.is_overflowed() {
             self.keys.add().push(OVERFLOW);
         } else if self.has_negative_zero {
             self.keys.used_mut().iter_mut().for_each(|key| key.push(NEGATIVE_ZERO));
@@ -140,9 +136,8 @@ impl KeyLayout {
         let mut writer = KeyWriter::default();
         writer.begin();
         for of_component in values {
-            let of_component: Vec<KeyedValue<'_>> =
-                of_component.iter().map(|value| KeyedValue::from(*value)).collect();
-            writer.add(self, &of_component);
+            of_component.iter().for_each(|value| writer.add(self, KeyedValue::from(*value)));
+            writer.next_component(self);
         }
         DocumentKeys { keys: writer.finish(self).to_vec(), overflowed: writer.is_overflowed() }
     }

@@ -138,8 +138,8 @@ proptest! {
         for document in &documents {
             writer.begin();
             for values in document {
-                let values: Vec<KeyedValue<'_>> = values.iter().map(KeyedValue::from).collect();
-                writer.add(&layout, &values);
+                values.iter().for_each(|value| writer.add(&layout, KeyedValue::from(value)));
+                writer.next_component(&layout);
             }
             let values = document.iter().map(|values| values.iter().collect());
             let values: Vec<Vec<&DocumentValue>> = values.collect();

@@ -434,10 +434,10 @@ impl IndexesInner {
         self.settle()?;
         let mended = self.mend();
         let mut more = false;
-        for index in self.all() {
-            let stepped = self.step_of(&index);
+        for together in OpenedIndex::reading_together(self.all()) {
+            let stepped = self.step_of(&together);
             let failure = stepped.as_ref().err().or(mended.as_ref().err());
-            index.note(failure.map(ToString::to_string));
+            together.iter().for_each(|index| index.note(failure.map(ToString::to_string)));
             more |= stepped?;
             if self.feed.is_stopped() {
                 return Ok(false);
@@ -450,21 +450,23 @@ impl IndexesInner {
         Ok(mended? || more)
     }
 
-    fn step_of(&self, index: &Arc<OpenedIndex>) -> Result<bool, Error> {
-        if index.looks_up_drops() {
+    /// A step of indexes that read the same documents next.
+    fn step_of(&self, together: &[Arc<OpenedIndex>]) -> Result<bool, Error> {
+        for index in together.iter().filter(|index| index.looks_up_drops()) {
             self.look_up_drops(index)?;
             index.looked_up_drops();
         }
         let more = {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
             let _one_at_a_time = self.taking.lock();
-            index.read_page(&self.store)?
+            OpenedIndex::read_page(together, &self.store)?
         };
-        if index.finish_reading() {
+        let finished: Vec<_> = together.iter().filter(|index| index.finish_reading()).collect();
+        if !finished.is_empty() {
             self.flush_all()?;
-            self.retire(index)?;
+            finished.iter().try_for_each(|index| self.retire(index))?;
         }
-        self.flush_if_large(index)?;
+        together.iter().try_for_each(|index| self.flush_if_large(index))?;
         Ok(more)
     }
 
