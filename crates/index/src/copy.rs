@@ -11,6 +11,7 @@ use crate::loading::LoadedRows;
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal, MergeEnd};
+use crate::page::EntryPage;
 use crate::record::{DocumentRecord, EntryRecord, IndexChange};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
@@ -39,26 +40,6 @@ pub struct FlushMark {
     pub complete_until: u64,
     /// True if all documents were taken in.
     pub built: bool,
-}
-
-/// An entry that a scan found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScannedEntry {
-    /// Values of the indexed fields, encoded so that their bytes have the order of the values.
-    pub key: Vec<u8>,
-    /// Key of the document.
-    pub document: Vec<u8>,
-    /// Time of the version of the document that has the entry.
-    pub timestamp: u64,
-}
-
-/// A page of a scan.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EntryPage {
-    /// Entries in the order of keys, then of documents.
-    pub entries: Vec<ScannedEntry>,
-    /// Start of the next page; `None` at the end. It stays valid across changes, flushes and merges.
-    pub continuation: Option<Vec<u8>>,
 }
 
 /// A document that has a record.
@@ -489,18 +470,16 @@ impl IndexCopy {
         limit: usize,
     ) -> Result<EntryPage, Error> {
         let mut page = EntryPage::default();
-        let (from, mut last) = (continuation.unwrap_or_default(), Vec::new());
+        let from = continuation.unwrap_or_default();
         let sources = self.state.read().sources(ranges, from, limit, |_, record: &EntryRecord| record.live);
-        sources.pass(ranges, from, &mut |key, record| {
+        // Those who ask for a second page often go on.
+        let wanted = if continuation.is_some() { limit.saturating_mul(2) } else { limit };
+        sources.pass(ranges, from, wanted, &mut |key, record| {
             if page.entries.len() == limit {
-                page.continuation = Some([&last[..], &[0]].concat());
+                page.continuation = Some([page.entries.last_whole(), &[0]].concat());
                 return false;
             }
-            last.clear();
-            last.extend_from_slice(key);
-            let (key, document) = key.split_at(record.key_length.min(key.len()));
-            let timestamp = record.timestamp;
-            page.entries.push(ScannedEntry { key: key.to_vec(), document: document.to_vec(), timestamp });
+            page.entries.push(key, record.key_length.min(key.len()), record.timestamp);
             true
         })?;
         Ok(page)
@@ -522,7 +501,7 @@ impl IndexCopy {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let sources = self.state.read().sources(ranges, &[], most, counts);
         let mut count = 0;
-        sources.pass(ranges, &[], &mut |key, record| {
+        sources.pass(ranges, &[], most, &mut |key, record| {
             count += u64::from(counts(key, record));
             count < limit
         })?;
@@ -537,7 +516,7 @@ impl IndexCopy {
         let all = [KeyRange { low: Vec::new(), high: None }];
         let is_known = |_: &[u8], record: &DocumentRecord| !record.is_forgotten();
         let sources = self.state.read().sources(&all, from, limit, is_known);
-        let mut cursor = sources.cursor(from, None, false)?;
+        let mut cursor = sources.cursor(from, None, limit, false)?;
         let (mut page, mut key) = (DocumentPage::default(), Vec::new());
         while page.documents.len() < limit {
             let Some(record) = cursor.next(&mut key)? else {
