@@ -240,9 +240,9 @@ pub(crate) struct RunMergeCursor<'a, R> {
 
 impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
     /// Begins a pass at a key. Runs are ordered from the oldest to the newest; the tables in memory, from the
-    /// newest to the oldest, are newer than runs; rows of a load are older. The blocks of the `wanted` records
-    /// whose keys are before `until` are announced, of all runs before one is read. With `keep`, they stay in
-    /// the cache.
+    /// newest to the oldest, are newer than runs; rows of a load are older. The blocks of about `wanted`
+    /// records whose keys are before `until` are announced, of all runs before one is read. With `keep`, they
+    /// stay in the cache.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
         runs: &'a [Arc<IndexRun>],

@@ -24,7 +24,7 @@ pub(crate) use filter::TailFilter;
 pub(crate) use journal::LogEntry;
 pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
-    KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, is_removal, row_key,
+    KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, fields_of, is_removal, row_key,
 };
 
 use crate::state::marks::DropMark;

@@ -25,6 +25,9 @@ use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailSnapshot};
 use crate::{Error, StoreLayout, ViewScope};
 
+/// Name of the tail in place of a file, for errors.
+pub(crate) const TAIL: &str = "tail";
+
 /// Number of groups of a segment that are looked up together.
 const GROUPS_AT_A_TIME: usize = 512;
 
@@ -480,7 +483,7 @@ impl ChunkPart {
     pub fn path(&self) -> &Path {
         match &self.source {
             ChunkSource::Segment { segment, .. } => segment.path(),
-            ChunkSource::Tail(_) => Path::new("tail"),
+            ChunkSource::Tail(_) => Path::new(TAIL),
         }
     }
 

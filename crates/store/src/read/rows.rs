@@ -10,7 +10,8 @@ use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Time
 use crate::read::ahead::ColumnsAhead;
 use crate::read::columns::{self, ValueColumn};
 use crate::read::masks::lacks_keys;
-use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
+use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, TAIL};
+use crate::tail::RowKey;
 use crate::{Error, StoreVisit, VisitedVersion};
 
 /// Version that a visit found, read where it lies. It is valid while the visit calls back with it.
@@ -26,6 +27,8 @@ enum VisitedContent<'a> {
     Removed,
     /// A row of the tail.
     Document(&'a Document),
+    /// A row on its way there: the wire form of its fields.
+    Encoded(&'a [u8]),
     /// A row of a segment.
     Columns(&'a [ValueColumn], usize),
 }
@@ -34,13 +37,19 @@ enum VisitedContent<'a> {
 pub enum VisitedValue<'a> {
     /// A value of a document in memory.
     Whole(&'a DocumentValue),
-    /// A text or an encoded value in a column.
+    /// A text or an encoded value in a column or a row.
     InPlace(ValueRef<'a>),
     /// A value that was decoded.
     Decoded(DocumentValue),
 }
 
 impl<'a> VisitedRow<'a> {
+    /// A row of the tail with the wire form of its fields; `None` for a removal.
+    pub(crate) fn committed(key: &RowKey<'a>, group: &'a DocumentGroup, fields: Option<&'a [u8]>) -> Self {
+        let content = fields.map_or(VisitedContent::Removed, VisitedContent::Encoded);
+        VisitedRow { id: key.id, group, timestamp: key.timestamp, path: Path::new(TAIL), content }
+    }
+
     /// Id of the document, as text.
     pub fn id(&self) -> &'a str {
         self.id
@@ -74,6 +83,10 @@ impl<'a> VisitedRow<'a> {
         let (columns, row) = match self.content {
             VisitedContent::Removed => return Ok(None),
             VisitedContent::Document(document) => return Ok(document.get(field).map(VisitedValue::Whole)),
+            VisitedContent::Encoded(fields) => {
+                let found = ValueRef::named(fields, field).map_err(|error| self.unreadable(&error))?;
+                return Ok(found.map(VisitedValue::InPlace));
+            }
             VisitedContent::Columns(columns, row) => (columns, row),
         };
         let damaged = |error: millrace_column::Error| corrupt(self.path, &error);
@@ -122,10 +135,19 @@ impl<'a> VisitedRow<'a> {
         match self.content {
             VisitedContent::Removed => Ok(None),
             VisitedContent::Document(document) => Ok(Some(document.clone())),
+            VisitedContent::Encoded(fields) => {
+                let fields = wire::decode_named(fields).map_err(|error| self.unreadable(&error))?;
+                Ok(Some(Document { id: self.parsed_id()?, fields }))
+            }
             VisitedContent::Columns(columns, row) => {
                 stored(self.path, self.parsed_id()?, row, columns).map(Some)
             }
         }
+    }
+
+    /// Error of a row of the tail.
+    fn unreadable(&self, error: &millrace_document::Error) -> Error {
+        Error::Corrupt { path: self.path.to_owned(), offset: 0, reason: error.to_string() }
     }
 
     fn parsed_id(&self) -> Result<DocumentId, Error> {

@@ -65,6 +65,16 @@ pub(crate) fn is_removal(value: &[u8]) -> bool {
     value.first() == Some(&REMOVED)
 }
 
+/// The wire form of the fields in a row's value, `None` for a removal; the outer `None`: it is not one that
+/// the store writes.
+pub(crate) fn fields_of(value: &[u8]) -> Option<Option<&[u8]>> {
+    match value.split_first() {
+        Some((&PUT, fields)) => Some(Some(fields)),
+        Some((&REMOVED, [])) => Some(None),
+        _ => None,
+    }
+}
+
 /// The parts of a row's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowKey<'a> {
@@ -150,20 +160,20 @@ impl TailRow {
     pub fn decode_after(key: &RowKey<'_>, value: &[u8], before: Option<&TailRow>) -> Result<Self, Error> {
         let damaged = |reason: String| Error::Tail { action: "read a row of the tail", reason };
         let id = DocumentId::parse(key.id).map_err(|error| damaged(error.to_string()))?;
-        match value.split_first() {
-            Some((&PUT, fields)) => {
+        match fields_of(value) {
+            Some(Some(fields)) => {
                 let before = before.map_or(&[][..], |row| &row.document.fields);
                 let fields = wire::decode_named_after(fields, before);
                 let fields = fields.map_err(|error| damaged(error.to_string()))?;
                 let document = Document { id, fields };
                 Ok(TailRow { document, timestamp: key.timestamp, removed: false })
             }
-            Some((&REMOVED, [])) => Ok(TailRow {
+            Some(None) => Ok(TailRow {
                 document: Document { id, fields: Vec::new() },
                 timestamp: key.timestamp,
                 removed: true,
             }),
-            _ => Err(damaged("its value is not one that the store writes".to_owned())),
+            None => Err(damaged("its value is not one that the store writes".to_owned())),
         }
     }
 }

@@ -9,12 +9,12 @@ use millrace_document::{DocumentGroup, Timestamp};
 use millrace_index::SliceRange;
 use millrace_index_feed::{FeedRead, FeedReadScope, FeedRow, PageContent};
 use millrace_keys::KeyWriter;
-use millrace_store::{Store, StoreVisit, ViewScope, VisitedVersion};
+use millrace_store::{Error as StoreError, Store, StoreVisit, ViewScope, VisitedRow, VisitedVersion};
 
 use super::super::IndexDefinition;
 use super::super::service::document_id;
 use super::message::FedKeys;
-use super::source::{FedBody, keys_of};
+use super::source::FedBody;
 use crate::Error;
 
 /// Maximum and minimum number of documents that are read for a page.
@@ -126,13 +126,10 @@ impl FedPage<'_> {
         };
         let (mut rows, mut writer) = (Vec::new(), KeyWriter::default());
         let end = self.store.visit_rows(&visit, &mut |row| {
-            let mut keys = Vec::with_capacity(self.definitions.len());
-            for definition in self.definitions {
-                keys.push((definition.hash, definition.row_keys(row, &mut writer)?.to_vec()));
-            }
+            let keys = keys_in_place(row, self.definitions, &mut writer)?;
             let mut document = Vec::new();
             row.write_sort_key(&mut document);
-            rows.push(fed_row(self.asked, document, row.timestamp(), FedKeys(keys)));
+            rows.push(fed_row(self.asked, document, row.timestamp(), keys));
             Ok(())
         })?;
         let end = end.continuation.map(|end| StoreVisit::place_of(&end)).transpose()?;
@@ -161,6 +158,25 @@ fn looked_up(
         });
     }
     Ok(found)
+}
+
+/// Keys of a version, where it lies, by some definitions.
+pub(super) fn keys_in_place(
+    version: &VisitedRow<'_>,
+    definitions: &[Arc<IndexDefinition>],
+    writer: &mut KeyWriter,
+) -> Result<FedKeys, StoreError> {
+    let mut keys = Vec::with_capacity(definitions.len());
+    for definition in definitions {
+        keys.push((definition.hash, definition.row_keys(version, writer)?.to_vec()));
+    }
+    Ok(FedKeys(keys))
+}
+
+/// Keys of a version by some definitions.
+fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> FedKeys {
+    let keys = definitions.iter().map(|definition| (definition.hash, definition.change(version).keys));
+    FedKeys(keys.collect())
 }
 
 /// Row of a version with these keys.
