@@ -510,9 +510,12 @@ fn definitions_come_change_and_go() {
     assert_eq!(shown["keys"][0]["field"], json!("stars"), "{shown}");
     deploy(
         &server,
-        "<index-service><index name='later' document='note' build='deferred'><key field='stars'/></index></index-service>",
+        "<index-service><index name='later' document='note' build='deferred'><key field='stars'/><stored field='weight'/></index></index-service>",
     );
     poll("others go", || names(&list()) == ["later"]);
+    assert_eq!(server.config(Method::GET, "/index/v1/notes/later").1["stored"], json!(["weight"]));
+    let shown = String::from_utf8_lossy(&server.millrace(&["index", "show", "later"]).stdout).into_owned();
+    assert!(shown.contains("\n  keys: stars\n  stored: weight\n"), "{shown}");
     let refused = server.config(Method::POST, "/index/v1/notes/later/verify");
     assert_eq!(refused.0, 409, "{}", refused.1);
     assert!(server.millrace(&["index", "build", "later"]).status.success());
