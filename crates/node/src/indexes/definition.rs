@@ -170,7 +170,7 @@ impl IndexDefinition {
         if row.is_removed() {
             return Ok(&[]);
         }
-        if self.selection.is_some() && !row.document()?.is_some_and(|document| self.selects(&document)) {
+        if self.selection.is_some() && !row.document()?.is_some_and(|document| self.selects(document)) {
             return Ok(&[]);
         }
         writer.begin();

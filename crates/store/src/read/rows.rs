@@ -1,6 +1,6 @@
 //! Single versions in chunks, as a visit finds them.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::Path;
 
 use millrace_bucket::DocumentSortKey;
@@ -21,6 +21,8 @@ pub struct VisitedRow<'a> {
     timestamp: Timestamp,
     path: &'a Path,
     content: VisitedContent<'a>,
+    /// The document, once it was asked for.
+    made: OnceCell<Document>,
 }
 
 enum VisitedContent<'a> {
@@ -47,7 +49,8 @@ impl<'a> VisitedRow<'a> {
     /// A row of the tail with the wire form of its fields; `None` for a removal.
     pub(crate) fn committed(key: &RowKey<'a>, group: &'a DocumentGroup, fields: Option<&'a [u8]>) -> Self {
         let content = fields.map_or(VisitedContent::Removed, VisitedContent::Encoded);
-        VisitedRow { id: key.id, group, timestamp: key.timestamp, path: Path::new(TAIL), content }
+        let (id, timestamp, path) = (key.id, key.timestamp, Path::new(TAIL));
+        VisitedRow { id, group, timestamp, path, content, made: OnceCell::new() }
     }
 
     /// Id of the document, as text.
@@ -121,28 +124,35 @@ impl<'a> VisitedRow<'a> {
     /// # Errors
     /// [`Error::Corrupt`] if it is not one.
     pub fn version(&self) -> Result<VisitedVersion, Error> {
-        Ok(match self.document()? {
-            Some(document) => VisitedVersion::Document(document, self.timestamp),
-            None => VisitedVersion::Removed(self.parsed_id()?, self.timestamp),
-        })
+        let document = match self.content {
+            VisitedContent::Removed => {
+                return Ok(VisitedVersion::Removed(self.parsed_id()?, self.timestamp));
+            }
+            VisitedContent::Document(document) => document.clone(),
+            VisitedContent::Encoded(fields) => {
+                let fields = wire::decode_named(fields).map_err(|error| self.unreadable(&error))?;
+                Document { id: self.parsed_id()?, fields }
+            }
+            VisitedContent::Columns(columns, row) => stored(self.path, self.parsed_id()?, row, columns)?,
+        };
+        Ok(VisitedVersion::Document(document, self.timestamp))
     }
 
-    /// The document of [`VisitedRow::version`]; `None` for a removal.
+    /// The document of [`VisitedRow::version`], which is made once; `None` for a removal.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is not one.
-    pub fn document(&self) -> Result<Option<Document>, Error> {
-        match self.content {
-            VisitedContent::Removed => Ok(None),
-            VisitedContent::Document(document) => Ok(Some(document.clone())),
-            VisitedContent::Encoded(fields) => {
-                let fields = wire::decode_named(fields).map_err(|error| self.unreadable(&error))?;
-                Ok(Some(Document { id: self.parsed_id()?, fields }))
-            }
-            VisitedContent::Columns(columns, row) => {
-                stored(self.path, self.parsed_id()?, row, columns).map(Some)
-            }
+    pub fn document(&self) -> Result<Option<&Document>, Error> {
+        if let VisitedContent::Document(document) = self.content {
+            return Ok(Some(document));
         }
+        if let Some(made) = self.made.get() {
+            return Ok(Some(made));
+        }
+        Ok(match self.version()? {
+            VisitedVersion::Document(document, _) => Some(self.made.get_or_init(|| document)),
+            VisitedVersion::Removed(..) => None,
+        })
     }
 
     /// Error of a row of the tail.
@@ -226,8 +236,9 @@ impl<'a> RowReader<'a> {
         let (visit, parts) = (self.visit, self.parts);
         let part = &parts[number];
         let (path, group) = (part.path(), self.group);
+        let timestamp = Timestamp(timestamp);
         let found =
-            |content| Ok(Some(VisitedRow { id, group, timestamp: Timestamp(timestamp), path, content }));
+            |content| Ok(Some(VisitedRow { id, group, timestamp, path, content, made: OnceCell::new() }));
         if let ChunkSource::Tail(chunk) = &part.source {
             let row = &chunk.rows[row];
             return match row.removed {
