@@ -1,6 +1,7 @@
 //! One index that is open: its copy, and how far it is.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -213,8 +214,10 @@ impl OpenedIndex {
         };
         let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::default()).collect();
         let end = store.visit_rows(&visit, &mut |row| {
-            let mut each = together.iter().zip(&mut read);
-            each.try_for_each(|(index, rows)| rows.push(&index.definition, row))
+            for (index, rows) in together.iter().zip(&mut read) {
+                rows.push(&index.definition, row)?;
+            }
+            Ok(ControlFlow::Continue(()))
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
             match is_build {

@@ -34,7 +34,7 @@ pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPa
     let mut visited = Vec::new();
     let end = pass(shared, visit, None, &mut |row| {
         visited.push(row.version()?);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(VisitPage { visited, continuation: end.continuation, progress: end.progress })
 }
@@ -48,8 +48,8 @@ pub(crate) fn visit_rows(
     pass(shared, visit, Some(&RefCell::default()), each)
 }
 
-/// Callback for each version.
-pub(crate) type VisitedRowFn<'a> = dyn FnMut(&VisitedRow<'_>) -> Result<(), Error> + 'a;
+/// Callback for each version. It can end the page after it.
+pub(crate) type VisitedRowFn<'a> = dyn FnMut(&VisitedRow<'_>) -> Result<ControlFlow<()>, Error> + 'a;
 
 fn pass(
     shared: &StoreContext,
@@ -489,24 +489,34 @@ impl TypeWalk<'_, '_> {
         timestamp: u64,
     ) -> Result<ControlFlow<()>, Error> {
         if self.page.taken >= self.page.visit.wanted {
-            if self.page.taken > 0 {
-                let last = DocumentId::parse(&self.page.last_id);
-                let last = last.map_err(|_| lacks_keys(reader.parts()[part].path()))?;
-                self.page.last = Some(StorePosition::of(self.page.last_type, &last));
-            }
-            return Ok(ControlFlow::Break(()));
+            return self.end_page(reader);
         }
-        match reader.read(id, part, row, timestamp)? {
-            Some(version) => {
-                (self.page.each)(&version)?;
-                self.page.taken += 1;
-                self.page.last_type = self.number;
-                self.page.last_id.clear();
-                self.page.last_id.push_str(id);
+        let goes_on = match reader.read(id, part, row, timestamp)? {
+            Some(version) => (self.page.each)(&version)?,
+            None => {
+                self.page.passed += 1;
+                return Ok(ControlFlow::Continue(()));
             }
-            None => self.page.passed += 1,
+        };
+        self.page.taken += 1;
+        self.page.last_type = self.number;
+        self.page.last_id.clear();
+        self.page.last_id.push_str(id);
+        match goes_on {
+            ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
+            ControlFlow::Break(()) => self.end_page(reader),
         }
-        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Ends the page after its last version.
+    fn end_page(&mut self, reader: &RowReader<'_>) -> Result<ControlFlow<()>, Error> {
+        if self.page.taken > 0 {
+            let damaged =
+                || reader.parts().first().map_or(Error::Continuation, |part| lacks_keys(part.path()));
+            let last = DocumentId::parse(&self.page.last_id).map_err(|_| damaged())?;
+            self.page.last = Some(StorePosition::of(self.page.last_type, &last));
+        }
+        Ok(ControlFlow::Break(()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Versions that a visit passes on where they lie, beside those that it returns.
 
+use std::ops::ControlFlow;
+
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentValue, Timestamp, ValueRef};
 use millrace_store::{Error, Store, StoreVisit, VisitedRow, VisitedValue, VisitedVersion};
@@ -67,6 +69,30 @@ fn rows_are_the_versions_of_a_visit() {
     }
 }
 
+/// A page that its reader ends goes on after the last version.
+#[test]
+fn a_reader_ends_its_page() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    fill(&store);
+    let mut visit = StoreVisit::all(&["mail", "unknown"]);
+    let expected = store.visit(&visit).expect("the visit reads").visited;
+    let mut found = Vec::new();
+    loop {
+        let before = found.len();
+        let each = &mut |row: &VisitedRow<'_>| -> Result<ControlFlow<()>, Error> {
+            found.push(row.version()?);
+            Ok(if found.len() == before + 7 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
+        visit.continuation = store.visit_rows(&visit, each).expect("the visit reads").continuation;
+        if visit.continuation.is_none() {
+            break;
+        }
+    }
+    assert!(expected.len() > 70);
+    assert_eq!(found, expected);
+}
+
 /// Both pass over the same pages.
 fn check(store: &Store, visit: &StoreVisit) {
     let mut visit = visit.clone();
@@ -77,7 +103,7 @@ fn check(store: &Store, visit: &StoreVisit) {
     loop {
         let page = store.visit(&visit).expect("the visit reads");
         let mut expected = page.visited.iter();
-        let each = &mut |row: &VisitedRow<'_>| -> Result<(), Error> {
+        let each = &mut |row: &VisitedRow<'_>| -> Result<ControlFlow<()>, Error> {
             let expected = expected.next().expect("there are as many");
             assert_eq!((row.id(), row.timestamp()), (expected.id().as_str(), time(expected)));
             assert_eq!(row.is_removed(), matches!(expected, VisitedVersion::Removed(..)));
@@ -93,7 +119,7 @@ fn check(store: &Store, visit: &StoreVisit) {
                 }
             }
             count += 1;
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         };
         let end = store.visit_rows(&visit, each).expect("the visit reads");
         assert!(expected.next().is_none());

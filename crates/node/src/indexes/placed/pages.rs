@@ -1,6 +1,7 @@
 //! Reading of documents for copies: pages of keys in the order of sort keys.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
@@ -17,15 +18,11 @@ use super::message::FedKeys;
 use super::source::FedBody;
 use crate::Error;
 
-/// Maximum and minimum number of documents that are read for a page.
+/// Maximum number of documents of a page.
 const PAGE: usize = 1024;
-const PAGE_MIN: usize = 64;
 
 /// Bytes of keys after which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
-
-/// Bytes of a key in a page, about.
-const KEY_BYTES: usize = 48;
 
 /// Reads what is asked for in the store, once for all definitions, which are of one document type.
 ///
@@ -60,7 +57,6 @@ pub(super) fn content(
                 fields: fields.into_iter().collect(),
                 from: *from,
                 after: after.as_deref(),
-                wanted: page_documents(definitions.len()),
             };
             // A visit has documents without a group first; sort keys mix them with the others.
             let ungrouped = ViewScope::GroupsIn(vec![DocumentGroup::None], vec![read.bucket]);
@@ -86,12 +82,6 @@ pub(super) fn content(
     }
 }
 
-/// Number of documents to read for a page with the keys of so many definitions: about as many as it has room
-/// for, since the others are read again for the next one.
-fn page_documents(definitions: usize) -> usize {
-    (PAGE_BYTES / (KEY_BYTES * (definitions + 1))).clamp(PAGE_MIN, PAGE)
-}
-
 /// Rows as the feed has them.
 type FedRows = Vec<FeedRow<FedBody>>;
 
@@ -105,8 +95,6 @@ struct FedPage<'a> {
     fields: Vec<String>,
     from: Timestamp,
     after: Option<&'a [u8]>,
-    /// Number of documents.
-    wanted: usize,
 }
 
 impl FedPage<'_> {
@@ -120,17 +108,19 @@ impl FedPage<'_> {
             from: self.from,
             tombstones: true,
             continuation,
-            wanted: self.wanted,
+            wanted: PAGE,
             fields: Some(self.fields.clone()),
             ..StoreVisit::all(&[&self.asked.document_type])
         };
-        let (mut rows, mut writer) = (Vec::new(), KeyWriter::default());
+        let (mut rows, mut writer, mut bytes) = (Vec::new(), KeyWriter::default(), 0);
         let end = self.store.visit_rows(&visit, &mut |row| {
             let keys = keys_in_place(row, self.definitions, &mut writer)?;
             let mut document = Vec::new();
             row.write_sort_key(&mut document);
-            rows.push(fed_row(self.asked, document, row.timestamp(), keys));
-            Ok(())
+            let fed = fed_row(self.asked, document, row.timestamp(), keys);
+            bytes += fed.bytes as usize;
+            rows.push(fed);
+            Ok(if bytes > PAGE_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         let end = end.continuation.map(|end| StoreVisit::place_of(&end)).transpose()?;
         Ok((rows, end.map(|(_, sort_key)| sort_key)))
@@ -213,11 +203,6 @@ mod tests {
     use millrace_document::DocumentId;
 
     use super::*;
-
-    #[test]
-    fn pages_by_many_definitions_are_of_fewer_documents() {
-        assert_eq!([1, 20, 100].map(page_documents), [PAGE, 260, PAGE_MIN]);
-    }
 
     #[test]
     fn each_document_is_in_the_range_of_its_slice_alone() {
