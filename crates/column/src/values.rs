@@ -228,15 +228,15 @@ pub fn value(column: &Column, data_type: &DataType, index: usize) -> Option<Docu
 /// A value of a column, without a copy where possible.
 #[derive(Debug)]
 pub enum ColumnValue<'c> {
-    /// An encoded value, all of which is shown, in the bytes of the column.
+    /// A text or an encoded value in the bytes of the column.
     InPlace(ValueRef<'c>),
-    /// Any other value, without hidden parts.
+    /// Any other value.
     Decoded(DocumentValue),
 }
 
 /// The same as [`value`], for loops over many documents: texts, collections and structs are read where they
 /// lie, without allocation. Collections of tensors, values of which the data type hides a part, and values of
-/// columns that do not record their layout are decoded.
+/// columns that do not record their layout are decoded. No hidden part is in a value.
 pub fn read_value<'c>(column: &'c Column, data_type: &DataType, index: usize) -> Option<ColumnValue<'c>> {
     if let Column::Bytes(bytes) = column
         && is_recorded(column)

@@ -97,6 +97,22 @@ impl<'a> ValueRef<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         WireReader::new(bytes).value_ref(0, false)
     }
+
+    /// Reads the value with a name out of named values ([`wire::encode_named`]); others are passed over.
+    ///
+    /// # Errors
+    /// [`Error::Row`] if the bytes up to the value are not named values.
+    pub fn named(bytes: &'a [u8], name: &str) -> Result<Option<Self>, Error> {
+        let mut reader = WireReader::new(bytes);
+        for _ in 0..reader.count()? {
+            let is_wanted = reader.text()? == name;
+            let value = reader.value_ref(0, !is_wanted)?;
+            if is_wanted {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl<'a> WireReader<'a> {
@@ -381,6 +397,8 @@ impl EncodedTensorType {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -461,6 +479,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_value_is_found_by_its_name(values in prop::collection::vec(values(), 0..4)) {
+            let names = ["a", "bc", "", "d"];
+            let fields: Vec<_> = names.iter().map(|name| Arc::from(*name)).zip(values).collect();
+            let bytes = wire::encode_named(&fields);
+            for name in names.into_iter().chain(["b"]) {
+                let found = ValueRef::named(&bytes, name).expect("they are named values").map(owned);
+                let expected = fields.iter().find(|(known, _)| **known == *name).map(|(_, value)| value);
+                prop_assert_eq!(found.as_ref(), expected);
+            }
+            if !fields.is_empty() {
+                prop_assert!(ValueRef::named(&bytes[..bytes.len() - 1], "b").is_err());
+            }
+        }
+
         #[test]
         fn a_reference_is_the_value_that_was_encoded(value in values()) {
             let bytes = wire::encode_value(&value);

@@ -12,7 +12,7 @@ use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
 
 use crate::read::stored::StoredColumn;
-use crate::read::{get, groups, sought, stored, sweep, view, visiting};
+use crate::read::{get, groups, sought, stored, sweep, view};
 use crate::shared::{RequestSize, StoreContext};
 use crate::state::is_of_divided;
 use crate::state::locations;
@@ -31,7 +31,7 @@ use crate::write::committer::{MODIFIERS, PendingWrites};
 use crate::{
     CommitFollower, CommittedWrite, DocumentWrite, Error, RewritePause, StoreLayout, StoreModification,
     StoreOptions, StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope,
-    VisitPage, WriteDurability, WriteRefusal, WriteTimes, WriterId,
+    WriteDurability, WriteRefusal, WriteTimes, WriterId,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -208,15 +208,6 @@ impl Store {
         self.inner.shared.check_open()?;
         self.inner.shared.note_use(RequestSize::Small);
         sought::view(&self.inner.shared, document_type, documents, within)
-    }
-
-    /// Returns the next page of a visit.
-    ///
-    /// # Errors
-    /// A file cannot be read or is damaged; the continuation is invalid.
-    pub fn visit(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
-        self.inner.shared.check_open()?;
-        visiting::visit(&self.inner.shared, visit)
     }
 
     /// Returns the groups after `after` that have documents of these types in a scope of buckets, with their
@@ -594,6 +585,8 @@ fn background(shared: &StoreContext, rest: Rest, work: &'static str, tend: impl 
         seen = shared.alarm.wait(seen, wait);
     }
 }
+
+mod visits;
 
 #[cfg(test)]
 mod tests;

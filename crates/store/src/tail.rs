@@ -25,7 +25,7 @@ pub(crate) use journal::LogEntry;
 pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
     KEY_LIMIT, RowKey, TailRow, TailVersion, damaged_row, encode_fields, encode_put, encode_removed,
-    fields_of_put, is_removal, row_key,
+    fields_of, fields_of_put, is_removal, row_key,
 };
 
 use crate::state::marks::DropMark;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, LocationRange, reversed_location};
-use millrace_column::{CHUNK_DOCS, Column, ColumnForm, ColumnKey, MemoryView, ReadError, View, ViewChunk};
+use millrace_column::{CHUNK_DOCS, Column, ColumnKey, MemoryView, ReadError, View, ViewChunk};
 use millrace_document::{DataType, DocumentId, DocumentValue, EncodedDocument, wire};
 use millrace_keys::{ComponentValue, KeyComponent};
 use millrace_schema::Schema;
@@ -78,11 +78,6 @@ impl CoveringEntries {
         let layout = application.layout();
         let mut keys = layout.columns(&schema.name)?;
         keys.retain(|key| fields.contains(key.root()));
-        // Another field can say in which language the words of a text are stemmed.
-        let has_words = |key: &ColumnKey| key.form == ColumnForm::Tokens && used.contains(key.root());
-        if schema.sets_languages() && keys.iter().any(has_words) {
-            return None;
-        }
         keys.push(ColumnKey::id());
         // Columns of the store are in a cache of bounded size, and these are in memory as long as the query.
         search.plan().memory.take(self.bytes).ok()?;

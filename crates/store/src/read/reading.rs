@@ -13,19 +13,20 @@ use std::sync::Arc;
 
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
-use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
+use millrace_document::{DocumentGroup, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
 use crate::read::found::GroupSources;
-use crate::read::masks::{
-    self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, document_id, has_all, lacks_keys, unite,
-};
+use crate::read::masks::{self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, has_all, lacks_keys, unite};
 use crate::read::pieces::RowOrder;
 use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailSnapshot, TailVersion};
 use crate::{Error, StoreLayout, ViewScope};
+
+/// Name of the tail in place of a file, for errors.
+pub(crate) const TAIL: &str = "tail";
 
 /// Number of groups of a segment that are looked up together.
 const GROUPS_AT_A_TIME: usize = 512;
@@ -448,7 +449,15 @@ impl ChunkPart {
     /// # Errors
     /// [`Error::Corrupt`] if it lacks them: nothing can be said of its documents.
     pub fn keys(&self) -> Result<(BytesColumn, FixedColumn), Error> {
-        match (self.column(&ColumnKey::id())?, self.column(&ColumnKey::timestamp())?) {
+        self.keys_of(|key| self.column(key))
+    }
+
+    /// [`ChunkPart::keys`] out of columns that are read with `column`.
+    pub fn keys_of(
+        &self,
+        column: impl Fn(&ColumnKey) -> Result<Option<Column>, Error>,
+    ) -> Result<(BytesColumn, FixedColumn), Error> {
+        match (column(&ColumnKey::id())?, column(&ColumnKey::timestamp())?) {
             (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps)))
                 if timestamps.cell().size() == 8 && timestamps.width() == 1 && has_all(&ids) =>
             {
@@ -458,12 +467,13 @@ impl ChunkPart {
         }
     }
 
-    /// Returns the id of a version, out of the ids of all.
+    /// Returns the id of a version as text, out of the ids of all.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is invalid.
-    pub fn document_id(&self, ids: &BytesColumn, row: usize) -> Result<DocumentId, Error> {
-        document_id(self.path(), ids, row)
+    /// [`Error::Corrupt`] if it is not text.
+    pub fn document_id<'c>(&self, ids: &'c BytesColumn, row: usize) -> Result<&'c str, Error> {
+        let id = ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
+        id.ok_or_else(|| lacks_keys(self.path()))
     }
 
     /// The versions that a visit covers: the newest of each document, with or without removals.
@@ -483,7 +493,7 @@ impl ChunkPart {
     pub fn path(&self) -> &Path {
         match &self.source {
             ChunkSource::Segment { segment, .. } => segment.path(),
-            ChunkSource::Tail(_) => Path::new("tail"),
+            ChunkSource::Tail(_) => Path::new(TAIL),
         }
     }
 

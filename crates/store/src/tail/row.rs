@@ -78,6 +78,16 @@ pub(crate) fn is_removal(value: &[u8]) -> bool {
     value.first() == Some(&REMOVED)
 }
 
+/// The wire form of the fields in a row's value, `None` for a removal; the outer `None`: it is not one that
+/// the store writes.
+pub(crate) fn fields_of(value: &[u8]) -> Option<Option<&[u8]>> {
+    match value.split_first() {
+        Some((&PUT, fields)) => Some(Some(fields)),
+        Some((&REMOVED, [])) => Some(None),
+        _ => None,
+    }
+}
+
 /// The parts of a row's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowKey<'a> {
@@ -149,18 +159,18 @@ impl TailRow {
     /// The version of this key and value.
     pub fn decode(key: &RowKey<'_>, value: &[u8]) -> Result<Self, Error> {
         let id = DocumentId::parse(key.id).map_err(|error| damaged_row(&error))?;
-        match value.split_first() {
-            Some((&PUT, fields)) => {
+        match fields_of(value) {
+            Some(Some(fields)) => {
                 let fields = wire::decode_named(fields).map_err(|error| damaged_row(&error))?;
                 let document = Document { id, fields };
                 Ok(TailRow { document, timestamp: key.timestamp, removed: false })
             }
-            Some((&REMOVED, [])) => Ok(TailRow {
+            Some(None) => Ok(TailRow {
                 document: Document { id, fields: Vec::new() },
                 timestamp: key.timestamp,
                 removed: true,
             }),
-            _ => Err(damaged_row(&UNKNOWN_VALUE)),
+            None => Err(damaged_row(&UNKNOWN_VALUE)),
         }
     }
 }
@@ -203,13 +213,17 @@ impl TailVersion {
         RowKey::id_in(self.key()).expect("the key of a version was parsed, and has an id")
     }
 
+    /// The wire form of the document's fields; `None` for a removal.
+    pub fn fields(&self) -> Result<Option<&[u8]>, Error> {
+        fields_of(self.row.value()).ok_or_else(|| damaged_row(&UNKNOWN_VALUE))
+    }
+
     /// The document with its values in their wire form.
     pub fn encoded(&self) -> Result<EncodedDocument<'_>, Error> {
         let id = RowKey::parse(self.key())?.id;
-        match self.row.value().split_first() {
-            Some((&PUT, fields)) => EncodedDocument::parse(id, fields).map_err(|error| damaged_row(&error)),
-            Some((&REMOVED, [])) => Ok(EncodedDocument::without_fields(id)),
-            _ => Err(damaged_row(&UNKNOWN_VALUE)),
+        match self.fields()? {
+            Some(fields) => EncodedDocument::parse(id, fields).map_err(|error| damaged_row(&error)),
+            None => Ok(EncodedDocument::without_fields(id)),
         }
     }
 

@@ -34,4 +34,5 @@ mod syncs;
 mod threads;
 mod transfer;
 mod versions;
+mod visited_rows;
 mod writes;
