@@ -17,7 +17,7 @@ use millrace_column::{Column, ColumnKey, ValueBuilder};
 use millrace_coordination::EmbeddedCoordination;
 use millrace_document::{
     DataType, Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope,
-    Location, Timestamp,
+    EncodedDocument, Location, Timestamp,
 };
 use millrace_membership::{ClusterMembership, PackagePublication, Settings};
 use millrace_peer::{PeerAddress, PeerConnections, PeerService, TransferSource};
@@ -45,10 +45,15 @@ impl millrace_store::StoreLayout for TestNumbers {
         Some(vec![ColumnKey::value("number")])
     }
 
-    fn build(&self, _: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
+    fn build(
+        &self,
+        _: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         let mut values = ValueBuilder::new(&DataType::Long);
-        documents.iter().for_each(|document| values.push(document.get(&key.field)));
-        values.finish()
+        documents.iter().try_for_each(|document| values.push_encoded(document.get(&key.field)))?;
+        Ok(values.finish())
     }
 
     fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {

@@ -7,6 +7,7 @@ use crate::fields::names_of;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_terms::FuzzyTerms;
 use crate::simple_text;
+use crate::text_division::TextDivision;
 
 /// Depth of parentheses.
 const DEPTH_MAX: usize = 20;
@@ -50,12 +51,15 @@ pub(crate) struct TextDefaults {
     pub(crate) needs_all: bool,
     /// True if words that do not fit the type of a field match nothing, instead of being an error.
     pub(crate) is_lenient: bool,
+    /// Division of words and phrases, in the place of that of their fields.
+    pub(crate) analyzer: Option<TextDivision>,
 }
 
 impl TextDefaults {
     /// Options of words and phrases.
     pub(crate) fn options(&self) -> MatchOptions {
-        MatchOptions { is_lenient: self.is_lenient, needs_all: self.needs_all, ..MatchOptions::default() }
+        let TextDefaults { needs_all, is_lenient, analyzer, .. } = *self;
+        MatchOptions { is_lenient, needs_all, analyzer, ..MatchOptions::default() }
     }
 
     /// A clause in a field, or in the default fields.
@@ -92,6 +96,10 @@ pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<Sea
         fields: fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<_, _>>()?,
         needs_all: operator.is_some_and(|operator| operator.eq_ignore_ascii_case("and")),
         is_lenient: members.get("lenient") == Some(&Value::Bool(true)) || is_simple,
+        analyzer: members
+            .get("analyzer")
+            .map(|name| TextDivision::of_analyzer(&text_of(name)))
+            .transpose()?,
     };
     if is_simple { simple_text::parse(text, &defaults) } else { parse(text, &defaults) }
 }
@@ -392,7 +400,8 @@ mod tests {
 
     #[test]
     fn texts_that_are_not_closed_are_refused() {
-        let defaults = TextDefaults { fields: Vec::new(), needs_all: false, is_lenient: false };
+        let defaults =
+            TextDefaults { fields: Vec::new(), needs_all: false, is_lenient: false, analyzer: None };
         for text in [
             "(a",
             "a)",

@@ -230,6 +230,14 @@ impl<'l> ScanProgress<'l> {
         if !self.pace.is_due() {
             return Ok(ControlFlow::Continue(()));
         }
+        self.look()
+    }
+
+    /// Looks at them before many documents are read.
+    ///
+    /// # Errors
+    /// Those of [`Self::next`].
+    pub(crate) fn look(&mut self) -> Result<ControlFlow<()>, Error> {
         self.pace.give_way()?;
         if self.is_brief && self.pace.began.elapsed() >= LATE {
             self.is_late = true;

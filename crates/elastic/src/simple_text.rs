@@ -285,7 +285,7 @@ mod tests {
     }
 
     fn defaults(needs_all: bool) -> TextDefaults {
-        TextDefaults { fields: Vec::new(), needs_all, is_lenient: true }
+        TextDefaults { fields: Vec::new(), needs_all, is_lenient: true, analyzer: None }
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(crate) fn validate(
 
 /// Evaluates a query on a document of an index that has no fields.
 fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
+    query.check_fields(&index.entry.mappings)?;
     let source = Map::new();
     let document = SearchedDocument {
         index: &index.entry.name,
@@ -73,6 +74,7 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
         version: 1,
         seq_no: 0,
         mappings: &index.entry.mappings,
+        settings: &index.entry.settings,
         source: &source,
         now_ms: now_ms() as i64,
         ends: &[],

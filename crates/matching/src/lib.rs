@@ -50,4 +50,4 @@ pub use nearest::{NearestSubspace, nearest_subspace};
 pub use nested::{NestedValue, ValueElement, ValueShape, single_values_at, values_at};
 pub use pattern::WordMatcher;
 pub use run::match_plan;
-pub use singles::{SingleValue, SingleValueReader, SingleValueRef};
+pub use singles::{FoundSingleValue, SingleValue, SingleValueReader, SingleValueRef};

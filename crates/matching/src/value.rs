@@ -193,7 +193,7 @@ impl ValueTest {
             Some(condition) => MatchedValues::weighed(texts, |text| match condition.matches(text) {
                 true => Some(1),
                 // Only accents and other letters make a difference to the condition.
-                false if text.is_ascii() => None,
+                false if is_ascii(text) => None,
                 false => general(text),
             }),
         }
@@ -385,6 +385,12 @@ impl AsciiCondition {
         };
         part.is_some_and(|(part, wanted)| equal(part, wanted))
     }
+}
+
+/// True for a text of ASCII: where it is short, without a loop over its bytes.
+#[inline]
+fn is_ascii(text: &[u8]) -> bool {
+    ShortText::new(text).map_or_else(|| text.is_ascii(), ShortText::is_ascii)
 }
 
 /// Equality of texts of one length, without regard to the case of letters of ASCII.

@@ -10,7 +10,7 @@ use millrace_column::{CHUNK_DOCS, ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::dictionary;
-use crate::kernels;
+use crate::kernels::{self, FewNumbers};
 use crate::pattern::WordMatcher;
 
 /// A set of token numbers of one dictionary.
@@ -47,14 +47,8 @@ impl TokenNumbers {
     }
 
     fn looked_up(matcher: &WordMatcher, tokens: &TokensColumn) -> Self {
-        let (stems, written) = (matcher.stems(), matcher.written());
-        if stems.is_some() || written.is_some() {
-            let mut numbers = Vec::new();
-            for stem in stems.into_iter().flatten() {
-                tokens.stemmed(stem.as_bytes(), |number| numbers.push(number));
-            }
-            numbers.extend(written.into_iter().flat_map(|word| tokens.numbers(word.as_bytes())));
-            return Self::from_ascending(ascending(numbers));
+        if matcher.names_words() {
+            return Self::from_ascending(named_numbers(matcher, tokens));
         }
         let range = tokens.prefixed(matcher.prefix().as_bytes());
         if matcher.is_prefix() {
@@ -114,16 +108,25 @@ impl TokenNumbers {
         if self.is_empty() {
             return bits;
         }
-        if let TokenNumbers::Ranges(_) = self {
-            by_document(&self.find_within(tokens, within), tokens, within, 1).add_to(&mut bits);
-            return bits;
+        let few = match (self, tokens.ids()) {
+            (TokenNumbers::Ranges(_), _) => {
+                by_document(&self.find_within(tokens, within), tokens, within, 1).add_to(&mut bits);
+                return bits;
+            }
+            (TokenNumbers::Table(table), TokenIds::Narrow(_)) => {
+                FewNumbers::of(table).map(|few| (few, table))
+            }
+            (TokenNumbers::Table(_), TokenIds::Wide(_)) => None,
+        };
+        let mut marks = vec![0; if few.is_some() { 0 } else { tokens.words() + 1 }];
+        if few.is_none() {
+            self.iter().for_each(|number| marks[number as usize] = 1);
         }
-        let mut marks = vec![0; tokens.words() + 1];
-        self.iter().for_each(|number| marks[number as usize] = 1);
         for document in within.iter() {
-            let has_any = match tokens.document(document) {
-                TokenIds::Narrow(ids) => has_mark(ids, |id| marks[usize::from(id)]),
-                TokenIds::Wide(ids) => has_mark(ids, |id| marks[id as usize]),
+            let has_any = match (tokens.document(document), &few) {
+                (TokenIds::Narrow(ids), Some((few, table))) => few.is_any_in(ids, table),
+                (TokenIds::Narrow(ids), None) => has_mark(ids, |id| marks[usize::from(id)]),
+                (TokenIds::Wide(ids), _) => has_mark(ids, |id| marks[id as usize]),
             };
             if has_any {
                 bits.set(document);
@@ -176,9 +179,10 @@ impl TokenNumbers {
             (TokenNumbers::Ranges(ranges), TokenIds::Wide(ids)) => {
                 kernels::find_wide(ids, ranges, &mut found)
             }
-            (TokenNumbers::Table(table), TokenIds::Narrow(ids)) => {
-                kernels::find_in_table(ids, table, &mut found);
-            }
+            (TokenNumbers::Table(table), TokenIds::Narrow(ids)) => match FewNumbers::of(table) {
+                Some(few) => few.find(ids, table, &mut found),
+                None => kernels::find_in_table(ids, table, &mut found),
+            },
             (TokenNumbers::Table(table), TokenIds::Wide(ids)) => {
                 kernels::find_in_wide_table(ids, table, &mut found);
             }
@@ -192,6 +196,16 @@ fn has_mark<T: Copy>(ids: &[T], mark: impl Fn(T) -> u8) -> bool {
     let any = |ids: &[T]| ids.iter().fold(0, |any, id| any | mark(*id)) != 0;
     let (blocks, rest) = ids.as_chunks::<8>();
     blocks.iter().any(|block| any(block.as_slice())) || any(rest)
+}
+
+/// Numbers of the words that a matcher names, ascending; none for another matcher.
+pub(crate) fn named_numbers(matcher: &WordMatcher, tokens: &TokensColumn) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for stem in matcher.stems().into_iter().flatten() {
+        tokens.stemmed(stem.as_bytes(), |number| numbers.push(number));
+    }
+    numbers.extend(matcher.written().into_iter().flat_map(|word| tokens.numbers(word.as_bytes())));
+    ascending(numbers)
 }
 
 pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {

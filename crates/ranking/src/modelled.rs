@@ -64,6 +64,15 @@ impl CompiledProfile {
             each_hit(over.matches, hits, |places, chunk| {
                 stage.run(chunk, |input, output| {
                     let (width, cells) = (widths[input], &mut rows.inputs[input]);
+                    // Before a phase over all matches, those of a chunk are one after another.
+                    let first = places.first().copied().unwrap_or_default();
+                    let are_adjacent = places.iter().zip(first..).all(|(place, next)| *place == next);
+                    if are_adjacent
+                        && let end = first + places.len()
+                        && output.write_all_cells(places.len(), &mut cells[first * width..end * width])
+                    {
+                        return;
+                    }
                     let rows = places.iter().enumerate();
                     rows.for_each(|(row, place)| {
                         output.write_cells(row, &mut cells[place * width..(place + 1) * width]);

@@ -357,6 +357,13 @@ impl ModelStorage {
         versions.chain(dropped).max_by_key(|version| version.timestamp)
     }
 
+    /// Newest version of a document, or its removal by a drop, where there is a replica of its bucket: a node
+    /// remembers drops for longer than its replicas.
+    pub(crate) fn newest_in_replicas(&self, id: &DocumentId) -> Option<DocumentVersion> {
+        let is_there = self.inner.borrow().replicas.keys().any(|bucket| bucket.contains(id.location()));
+        if is_there { self.newest_anywhere(id) } else { None }
+    }
+
     /// True if there is a replica of the bucket.
     pub(crate) fn has(&self, bucket: BucketId) -> bool {
         self.exists(bucket)

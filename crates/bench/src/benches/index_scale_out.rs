@@ -15,7 +15,8 @@ use super::{Benchmark, Settings};
 use crate::clients::{ClientLatencies, PacedLatencies, PacedRequests, Requests};
 use crate::cluster::NO_ETCD;
 use crate::placed::{
-    PLACEMENT_TIMEOUT, PlacedIndexBench, PlacedLayout, is_balanced, is_refused, mixed, puts, scans,
+    MESSAGE_ID_WORDS, PLACEMENT_TIMEOUT, PlacedIndexBench, PlacedLayout, is_balanced, is_refused, mixed,
+    puts, scans,
 };
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
@@ -78,7 +79,13 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let indexes = settings.counts.indexes.unwrap_or(INDEXES);
     let documents = settings.counts.documents.unwrap_or_else(|| settings.sized(DOCUMENTS));
-    let layout = PlacedLayout { data_nodes: DATA_NODES, copy_nodes: COPY_NODES, indexes, key: "date" };
+    let layout = PlacedLayout {
+        data_nodes: DATA_NODES,
+        copy_nodes: COPY_NODES,
+        indexes,
+        key: "date",
+        id_words: MESSAGE_ID_WORDS,
+    };
     let Some(cluster) = PlacedIndexBench::start(settings.program()?, directory.path(), layout)? else {
         report.note(NO_ETCD);
         return Ok(report);

@@ -260,6 +260,11 @@ fn details(index: &Value) -> String {
         })
         .collect();
     let mut lines = vec![line(index), format!("  keys: {}", keys.join(", "))];
+    let stored: Vec<&str> =
+        index["stored"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !stored.is_empty() {
+        lines.push(format!("  stored: {}", stored.join(", ")));
+    }
     lines.extend(index["selection"].as_str().map(|selection| format!("  selection: {selection}")));
     if index["placed"] == true {
         lines.extend(placed::copies(index));

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::query::MatchOptions;
+use crate::text_division::TextDivision;
 
 /// Words of a text as they are searched: lower case, split at what is neither letter nor number.
 pub(crate) fn words_of(text: &str) -> Vec<String> {
@@ -52,13 +53,9 @@ fn add_words(text: &str, part: Range<usize>, spans: &mut Vec<Range<usize>>) {
 }
 
 impl MatchOptions {
-    /// Words of the text of a match.
-    pub(crate) fn words_of(&self, text: &str) -> Vec<String> {
-        match self.analyzer.as_deref() {
-            Some("keyword") => vec![text.to_owned()],
-            Some("whitespace") => text.split_whitespace().map(str::to_owned).collect(),
-            _ => words_of(text),
-        }
+    /// Words of the text of a match in a field whose texts are divided in a way.
+    pub(crate) fn words_of(&self, text: &str, of_field: TextDivision) -> Vec<String> {
+        self.analyzer.unwrap_or(of_field).words(text)
     }
 
     /// True if a word is the one at a position of those that are wanted.

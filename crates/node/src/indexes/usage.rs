@@ -371,15 +371,15 @@ fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<Narrowed
     let (mut candidates, mut page) = (0, first);
     let mut covering = CoveringEntries::new(&access.index.definition).filter(|_| by_id);
     loop {
-        for entry in page.entries.iter().filter(|entry| buckets.has(&entry.document)) {
+        for entry in page.entries.iter().filter(|entry| buckets.has(entry.document)) {
             candidates += 1;
-            let key = group_key(&entry.document).and_then(|key| std::str::from_utf8(key).ok());
+            let key = group_key(entry.document).and_then(|key| std::str::from_utf8(key).ok());
             groups.extend(key.and_then(DocumentGroup::from_key));
             if by_id {
-                documents.extend(document_id(&entry.document));
+                documents.extend(document_id(entry.document));
             }
             if let Some(covering) = &mut covering {
-                covering.push(&entry.key, &entry.document);
+                covering.push(entry.key, entry.document);
             }
         }
         let Some(next) = page.continuation.take() else { break };

@@ -70,7 +70,7 @@ impl SimWorld {
         for id in self.history.documents().into_iter().filter(is_of_copy) {
             let floor = self.history.newest(&id);
             let has = |node: &&SimNode| {
-                node.storage.newest_anywhere(&id).is_some_and(|version| version.timestamp == floor)
+                node.storage.newest_in_replicas(&id).is_some_and(|version| version.timestamp == floor)
             };
             let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
             let is_left = self.history.leaves_document(&id);

@@ -18,7 +18,7 @@ use crate::shared::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::erasing::ErasureWork;
-use crate::upkeep::merging::{MergeCandidate, forgettable, merge, note_applied};
+use crate::upkeep::merging::{MergeCandidate, fan_in, forgettable, merge, note_applied};
 use crate::upkeep::prune::RemovalPruning;
 use crate::upkeep::rests::BucketBackoff;
 use crate::upkeep::shares::FileShares;
@@ -137,7 +137,7 @@ impl StoreMaintenance {
             unsplittable.retain(|id, _| state.buckets.iter().any(|bucket| bucket.id == *id));
             unsplittable.insert(bucket.id, segments_of(bucket));
         }
-        if let Some(run) = MergeCandidate::next(&state, &marks, |bucket| awake(&bucket)) {
+        if let Some(run) = MergeCandidate::next(&state, &marks, fan_in(shared), |bucket| awake(&bucket)) {
             if !note_applied(shared, &state, &run)? {
                 self.merge(&run)?;
             }

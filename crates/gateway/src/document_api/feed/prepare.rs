@@ -365,7 +365,9 @@ fn prepared_step(
                 true => (operation.into_id(), None),
                 false => (operation.id().clone(), Some(RepeatableOperation { operation, condition })),
             };
-            Ok(PreparedStep::Write { kind, write: DocumentWrite { id, change }, again, size })
+            // Here, since the threads that hand the writes on wait for sockets of other requests.
+            let write = DocumentWrite { id, change }.encoded();
+            Ok(PreparedStep::Write { kind, write, again, size })
         }
         Ok(None) => Ok(PreparedStep::Ignored(operation.id().clone())),
         Err(error) => Err(RefusedOperation::boxed(operation, error)),

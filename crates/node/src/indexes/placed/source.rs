@@ -14,9 +14,7 @@ use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_env::unix_time;
 use millrace_index_feed::{FeedBatch, FeedRow, FollowRequest, IndexFeedSource, OwnerPosition, SourceRun};
-use millrace_store::{
-    CommitFollower, CommittedRow, DroppingScope, Error as StoreError, Store, VisitedVersion,
-};
+use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error as StoreError, Store};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -487,12 +485,6 @@ impl SourceInner {
         self.feed.adopt(state.version().number(), &buckets);
         self.state = Some(state);
     }
-}
-
-/// Keys of a version by some definitions.
-pub(super) fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> FedKeys {
-    let keys = definitions.iter().map(|definition| (definition.hash, definition.change(version).keys));
-    FedKeys(keys.collect())
 }
 
 /// A feed that no one follows yet.
