@@ -389,11 +389,9 @@ impl<'a> TreeBuilder<'a> {
                 self.terms[term.0].elements_of = Some(Arc::clone(&name));
             }
         }
-        Ok(PlanNode::SameElement {
-            field: Arc::clone(&name),
-            child: Box::new(and(nodes)),
-            elements: elements.to_vec(),
-        })
+        let mut elements = elements.to_vec();
+        elements.sort_unstable();
+        Ok(PlanNode::SameElement { field: Arc::clone(&name), child: Box::new(and(nodes)), elements })
     }
 }
 

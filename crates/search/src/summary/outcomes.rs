@@ -6,9 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millrace_matching::PositionSet;
 use millrace_tensor::ShortText;
-
-use super::terms::PositionSet;
 
 /// Result of the comparison of a word with all query words.
 #[derive(Clone)]

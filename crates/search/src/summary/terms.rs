@@ -9,64 +9,11 @@ use std::iter;
 use std::ops::Range;
 
 use millrace_linguistics::TextToken;
-use millrace_matching::WordMatcher;
+use millrace_matching::{PositionBits, PositionSet, WordMatcher};
 use millrace_plan::WordPattern;
 
 use super::SummaryError;
 use super::outcomes::MatchedWord;
-
-/// A set of positions: blocks of 64 with their numbers, in order, without empty ones.
-#[derive(Debug, Clone, Default)]
-pub(super) struct PositionSet(Vec<(usize, u64)>);
-
-impl PositionSet {
-    /// The set of one position.
-    pub fn of(position: usize) -> Self {
-        PositionSet(vec![(position / 64, 1 << (position % 64))])
-    }
-
-    /// Adds a position that is not below those of the set.
-    fn push(&mut self, position: usize) {
-        let (number, bit) = (position / 64, 1 << (position % 64));
-        match self.0.last_mut() {
-            Some((last, bits)) if *last == number => *bits |= bit,
-            _ => self.0.push((number, bit)),
-        }
-    }
-
-    /// The positions of all these sets.
-    fn union<'s>(sets: impl Iterator<Item = &'s PositionSet>) -> Self {
-        let mut blocks: Vec<(usize, u64)> = sets.flat_map(|set| set.0.iter().copied()).collect();
-        blocks.sort_by_key(|(number, _)| *number);
-        blocks.dedup_by(|next, kept| {
-            let is_same = next.0 == kept.0;
-            if is_same {
-                kept.1 |= next.1;
-            }
-            is_same
-        });
-        PositionSet(blocks)
-    }
-}
-
-/// Positions of a row, one bit for each.
-#[derive(Debug, Default)]
-struct PositionBits(Vec<u64>);
-
-impl PositionBits {
-    fn set(&mut self, position: usize) {
-        let number = position / 64;
-        if self.0.len() <= number {
-            self.0.resize(number + 1, 0);
-        }
-        self.0[number] |= 1 << (position % 64);
-    }
-
-    /// The 64 positions with this number.
-    fn block(&self, number: usize) -> u64 {
-        self.0.get(number).copied().unwrap_or_default()
-    }
-}
 
 /// The terms of a query in one field, numbered in the order in which they were added.
 #[derive(Debug, Default)]
@@ -204,38 +151,18 @@ pub(super) struct TermPass<'t> {
 impl TermPass<'_> {
     /// Forgets the words so far, because the next one does not follow them.
     pub fn interrupt(&mut self) {
-        self.reached.0.clear();
+        self.reached.clear();
     }
 
     /// Goes on to the next word, which has these positions in the query.
     pub fn go_on(&mut self, roles: &PositionSet) {
-        let (reached, next) = (&self.reached.0, &mut self.next.0);
-        next.clear();
-        let mut at = 0;
-        for (number, bits) in roles.0.iter().copied() {
-            while reached.get(at).is_some_and(|(before, _)| before + 1 < number) {
-                at += 1;
-            }
-            let mut possible = self.terms.firsts.block(number);
-            // A block gets its first position from the block before it.
-            for (before, bits) in reached[at..].iter().take(2) {
-                if *before == number {
-                    possible |= bits << 1;
-                } else if before + 1 == number {
-                    possible |= bits >> 63;
-                }
-            }
-            let bits = bits & possible;
-            if bits != 0 {
-                next.push((number, bits));
-            }
-        }
+        self.reached.follow(roles, &self.terms.firsts, &mut self.next);
         std::mem::swap(&mut self.reached, &mut self.next);
     }
 
     /// True if the last word is marked wherever it is.
     pub fn is_free(&self) -> bool {
-        self.reached.0.iter().any(|(number, bits)| bits & self.terms.free.block(*number) != 0)
+        self.reached.blocks().any(|(number, bits)| bits & self.terms.free.block(number) != 0)
     }
 
     /// The terms that end with the last word, in order.
@@ -250,7 +177,7 @@ impl TermPass<'_> {
 
     fn of_ends<'a>(&'a self, ends: &'a PositionBits) -> impl Iterator<Item = usize> + 'a {
         let terms = self.terms;
-        self.reached.0.iter().flat_map(move |&(number, bits)| {
+        self.reached.blocks().flat_map(move |(number, bits)| {
             let ends = bits & ends.block(number);
             let rests = iter::successors((ends != 0).then_some(ends), |rest| {
                 let rest = rest & (rest - 1);
