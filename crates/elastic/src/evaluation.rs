@@ -3,11 +3,12 @@
 mod words;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
 use self::words::has_phrase;
-pub(crate) use self::words::{phrase_end, word_spans, words_of};
+pub(crate) use self::words::{phrases, word_spans, words_of};
 use crate::Error;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
@@ -350,9 +351,15 @@ impl SearchedDocument<'_> {
             let is_there = own.iter().any(|words| has_phrase(words, wanted.len(), options.slop, &fits));
             return is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0));
         }
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        own.iter().flatten().for_each(|word| *counts.entry(word).or_default() += 1);
         let (mut matched, mut score) = (0, 0.0);
-        for at in 0..wanted.len() {
-            let count = own.iter().flatten().filter(|word| fits(at, word)).count() as f64;
+        for (at, word) in wanted.iter().enumerate() {
+            let count = match options.is_exact(&wanted, at) {
+                true => counts.get(word.as_str()).copied().unwrap_or_default(),
+                false => counts.iter().filter(|(word, _)| fits(at, word)).map(|(_, count)| count).sum(),
+            };
+            let count = count as f64;
             if count > 0.0 {
                 matched += 1;
                 score += count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length as f64 / 10.0));

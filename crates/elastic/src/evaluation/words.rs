@@ -61,6 +61,11 @@ impl MatchOptions {
         }
     }
 
+    /// True if only the word itself fits at a position of those that are wanted.
+    pub(super) fn is_exact(&self, wanted: &[String], at: usize) -> bool {
+        self.fuzziness.is_none() && !(self.is_prefix && at + 1 == wanted.len())
+    }
+
     /// True if a word is the one at a position of those that are wanted.
     pub(crate) fn fits(&self, wanted: &[String], at: usize, word: &str) -> bool {
         let is_last = self.is_prefix && at + 1 == wanted.len();
@@ -79,29 +84,36 @@ pub(super) fn has_phrase(
     slop: usize,
     fits: &impl Fn(usize, &str) -> bool,
 ) -> bool {
-    (0..words.len()).any(|start| phrase_end(words, start, length, slop, fits).is_some())
+    phrases(words, length, slop, fits).next().is_some()
 }
 
-/// End of a phrase that begins at a word of a text.
-pub(crate) fn phrase_end(
-    words: &[String],
-    start: usize,
+/// Beginnings and ends of the places where a phrase of `length` words is in a text, with up to `slop` words
+/// between. A word of the text is compared once with each word of the phrase, however many may be between.
+pub(crate) fn phrases<'w>(
+    words: &'w [String],
     length: usize,
     slop: usize,
-    fits: &impl Fn(usize, &str) -> bool,
-) -> Option<usize> {
-    let (mut at, mut left) = (start, slop);
-    for number in 0..length {
-        loop {
-            match words.get(at) {
-                Some(word) if fits(number, word) => break,
-                Some(_) if left > 0 && number > 0 => (at, left) = (at + 1, left - 1),
-                _ => return None,
+    fits: &'w impl Fn(usize, &str) -> bool,
+) -> impl Iterator<Item = (usize, usize)> + 'w {
+    // For each word of the phrase, the first place of the text that was not compared, or that fits.
+    let mut next = vec![0; length];
+    (0..words.len()).filter_map(move |start| {
+        let (mut at, mut left) = (start, slop);
+        for (number, next) in next.iter_mut().enumerate() {
+            *next = at.max(*next);
+            let skipped = if number > 0 { left } else { 0 };
+            let last = at.saturating_add(skipped).min(words.len() - 1);
+            while *next <= last && !fits(number, &words[*next]) {
+                *next += 1;
             }
+            if *next > last {
+                return None;
+            }
+            left -= *next - at;
+            at = *next + 1;
         }
-        at += 1;
-    }
-    Some(at)
+        Some((start, at))
+    })
 }
 
 #[cfg(test)]
@@ -120,5 +132,25 @@ mod tests {
         ] {
             assert_eq!(words_of(text).join(" "), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn phrases_have_few_words_between() {
+        #[track_caller]
+        fn check(text: &str, phrase: &str, slop: usize, expected: &[(usize, usize)]) {
+            let (words, wanted) = (words_of(text), words_of(phrase));
+            let fits = |at: usize, word: &str| word == wanted[at];
+            let found: Vec<(usize, usize)> = phrases(&words, wanted.len(), slop, &fits).collect();
+            assert_eq!(found, expected, "{phrase} in {text}, {slop} between");
+        }
+        check("a b a b", "a b", 0, &[(0, 2), (2, 4)]);
+        check("a x b a b", "a b", 0, &[(3, 5)]);
+        check("a x b a b", "a b", 1, &[(0, 3), (3, 5)]);
+        check("a a b", "a b", 1, &[(0, 3), (1, 3)]);
+        check("a x b x c", "a b c", 1, &[]);
+        check("a x b x c", "a b c", 2, &[(0, 5)]);
+        check("a b", "a b c", 9, &[]);
+        check("", "a", 9, &[]);
+        check(&"a ".repeat(200_000), "a z", usize::MAX, &[]);
     }
 }
