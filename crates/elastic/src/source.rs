@@ -155,7 +155,8 @@ mod tests {
             let shown = SourceFilter::of_value(&filter).expect("the filter is one").apply(document);
             assert_eq!(Value::Object(shown), expected, "{filter}");
         }
-        let error = SourceFilter::of_value(&json!(vec!["a"; 1_001])).expect_err("there are too many patterns");
+        let error =
+            SourceFilter::of_value(&json!(vec!["a"; 1_001])).expect_err("there are too many patterns");
         assert!(error.to_string().contains("1000 patterns at most"), "{error}");
     }
 }

@@ -252,7 +252,7 @@ impl<'p> SummaryFiller<'p> {
             }
             ShowMode::ZCurve => positions_to_numbers(&mut value),
             ShowMode::Matched(matched, texts) => {
-                let keep = matched.of(&value);
+                let keep = matched.of(&value, self.stop);
                 if keep.is_empty() {
                     return None;
                 }
