@@ -7,7 +7,7 @@ use crate::Error;
 use crate::evaluation::word_spans;
 use crate::query::{CLAUSES_MAX, text_of};
 
-/// Letters of a regular expression, as in Elasticsearch.
+/// Letters of a regular expression, as in Elasticsearch, and of a pattern with stars.
 const LETTERS_MAX: usize = 1_000;
 
 /// Bytes that the program of an expression may have, tried one after the other: the first that is enough is
@@ -173,6 +173,20 @@ impl FuzzyTerms {
     }
 }
 
+/// Checks that a pattern with stars is short enough: its letters are compared with those of each value.
+///
+/// # Errors
+/// It has more than 1,000 letters.
+pub(crate) fn check_wildcard(pattern: &str) -> Result<(), Error> {
+    let letters = pattern.chars().count();
+    if letters <= LETTERS_MAX {
+        return Ok(());
+    }
+    Err(Error::IllegalArgument(format!(
+        "The length of wildcard [{letters}] has exceeded the allowed maximum of [{LETTERS_MAX}]: write several shorter ones"
+    )))
+}
+
 /// Words of the text of a query.
 const WORDS_MAX: usize = 4_096;
 
@@ -298,6 +312,9 @@ mod tests {
 
     #[test]
     fn texts_of_queries_have_few_words() {
+        assert!(check_wildcard(&"*a".repeat(500)).is_ok());
+        let error = check_wildcard(&"*a".repeat(501)).expect_err("a longer pattern is refused");
+        assert!(error.to_string().contains("[1002]"), "{error}");
         for (words, fields, is_accepted) in
             [(4_096, 0, true), (4_097, 1, false), (64, 1_024, true), (65, 1_024, false), (1, 65_537, false)]
         {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::fields::names_of;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
-use crate::query_terms::{FuzzyTerms, check_words};
+use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::simple_text;
 
 /// Depth of parentheses.
@@ -260,6 +260,9 @@ impl TextParser<'_> {
         let (word, has_pattern) = self.word();
         if word.is_empty() {
             return Err(self.fail());
+        }
+        if has_pattern {
+            check_wildcard(&word)?;
         }
         if self.peek() == Some(':') && field.is_none() {
             self.at += 1;

@@ -13,7 +13,7 @@ use crate::query_functions::FunctionQuery;
 use crate::query_members;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::{FuzzyTerms, check_words};
+use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::query_text::{self, BoostedField};
 
 /// Kinds of queries whose members stand below the name of a field.
@@ -123,6 +123,9 @@ fn exists(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
 fn pattern(kind: &str, members: Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
     let (field, value, rest) = field_of(kind, members, "value")?;
     let value = text_of(rest.get("wildcard").unwrap_or(&value));
+    if kind == "wildcard" {
+        check_wildcard(&value)?;
+    }
     let ignores_case = ignores_case(&rest);
     Ok(match kind {
         "prefix" => SearchQuery::Prefix { field, value, ignores_case },
