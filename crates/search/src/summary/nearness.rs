@@ -138,7 +138,7 @@ mod tests {
                 match ordered {
                     true => _ = kept[number].insert(at),
                     false => {
-                        kept[number].extend(terms[number].iter().filter(|at| (start..=end).contains(at)))
+                        kept[number].extend(terms[number].iter().filter(|at| (start..=end).contains(*at)))
                     }
                 }
             }
