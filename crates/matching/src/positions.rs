@@ -1,6 +1,6 @@
-//! Sets of positions of words in phrases, in blocks of 64 bits, with which a pass over a text finds phrases: a
-//! word of the text costs at most a 64th of the words of the phrases, also where a phrase repeats a word and
-//! the text repeats nothing else.
+//! Sets of positions of words in phrases, in blocks of 64 bits, with which a pass over a text finds phrases.
+//! A word of the text costs at most a 64th of the words of the phrases, also where a phrase repeats a word
+//! and the text repeats nothing else.
 
 /// A set of positions: blocks of 64 with their numbers, in order, without empty ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -19,7 +19,8 @@ use crate::{
 /// - All live documents are examined; nothing is approximated. Documents as near as the last wanted one of
 ///   the nearest are kept, too.
 /// - `stop` is called before each chunk, and for many conditions now and then within one. Once it returns
-///   true, no more chunks are examined, that chunk does not count, and [`MatchedDocuments::timed_out`] is set.
+///   true, no more chunks are examined, that chunk does not count, and [`MatchedDocuments::timed_out`] is
+///   set.
 /// - Columns are read when the first document needs them, for many chunks at once.
 ///
 /// # Errors

@@ -61,7 +61,8 @@ impl ExpressionScope for ValuesNames {
     }
 }
 
-/// A tensor with so many labels of a dimension that a join with others of its kind would have 400 million cells.
+/// A tensor with so many labels of a dimension that a join with others of its kind would have 400 million
+/// cells.
 fn many_labels(dimension: &str) -> Tensor {
     let cells: Vec<String> = (0..20_000).map(|label| format!("{label}:1")).collect();
     Tensor::parse(&format!("tensor<float>({dimension}{{}}):{{{}}}", cells.join(",")), None).expect("a tensor")

@@ -1,4 +1,5 @@
-//! Queries and texts that repeat a word, on which an algorithm that compares each word with each takes minutes.
+//! Queries and texts that repeat a word, on which an algorithm that compares each word with each takes
+//! minutes.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -83,8 +83,8 @@ pub(super) fn alternatives(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
     Ok(QueryItem::Alternatives { field: call.field.to_owned(), words, annotations })
 }
 
-/// Letters by which the words of a `fuzzy` differ at most: each letter of a long word is compared with as many
-/// around it.
+/// Letters by which the words of a `fuzzy` differ at most: each letter of a long word is compared with as
+/// many around it.
 const EDITS_MAX: u32 = 64;
 
 /// `fuzzy("word")`
