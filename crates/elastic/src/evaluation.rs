@@ -3,12 +3,10 @@
 mod words;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use self::words::has_phrase;
-pub(crate) use self::words::{phrases, word_spans, words_of};
+pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
@@ -31,6 +29,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) ends: &'d [DateEnds<'d>],
     /// True in `logs` mode: fields that the mapping lacks are searched, too.
     pub(crate) is_log: bool,
+    /// Words of `source`, as far as the query has asked for them.
+    pub(crate) words: SearchedWords,
 }
 
 /// Kind of values, by which they are compared.
@@ -171,13 +171,14 @@ impl SearchedDocument<'_> {
             return ignored(self.mappings, self.source, self.is_log).iter().any(|name| test(name));
         }
         for (path, kind) in self.places(field) {
+            if kind == FieldValueKind::Text {
+                if self.words.at(self.source, &path).any(test) {
+                    return true;
+                }
+                continue;
+            }
             for value in all_at(self.source, &path) {
-                let text = text_of(value);
-                let found = match kind {
-                    FieldValueKind::Text => words_of(&text).iter().any(|word| test(word)),
-                    _ => test(&text),
-                };
-                if found {
+                if test(&text_of(value)) {
                     return true;
                 }
             }
@@ -270,12 +271,14 @@ impl SearchedDocument<'_> {
             )));
         }
         let fold = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
+        if kind == FieldValueKind::Text {
+            return Ok(self.words.at(self.source, &place).count(&fold(&wanted)) > 0);
+        }
         let mut found = false;
         each_at(self.source, &place, &mut |own| {
             found = found
                 || match kind {
                     FieldValueKind::Number => compare_numbers(own, value) == Some(std::cmp::Ordering::Equal),
-                    FieldValueKind::Text => words_of(&text_of(own)).iter().any(|word| *word == fold(&wanted)),
                     FieldValueKind::Ip => is_in_network(&text_of(own), &wanted),
                     _ => fold(&text_of(own)) == fold(&wanted),
                 };
@@ -343,21 +346,18 @@ impl SearchedDocument<'_> {
         if wanted.is_empty() {
             return options.matches_without_words.then_some(1.0);
         }
-        let mut own: Vec<Vec<String>> = Vec::new();
-        each_at(self.source, place, &mut |value| own.push(words_of(&text_of(value))));
+        let own = self.words.at(self.source, place);
         let fits = |at: usize, word: &str| options.fits(&wanted, at, word);
-        let length: usize = own.iter().map(Vec::len).sum();
+        let length = own.length();
         if options.is_phrase {
-            let is_there = own.iter().any(|words| has_phrase(words, wanted.len(), options.slop, &fits));
+            let is_there = own.has_phrase(wanted.len(), options.slop, &fits);
             return is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0));
         }
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        own.iter().flatten().for_each(|word| *counts.entry(word).or_default() += 1);
         let (mut matched, mut score) = (0, 0.0);
         for (at, word) in wanted.iter().enumerate() {
             let count = match options.is_exact(&wanted, at) {
-                true => counts.get(word.as_str()).copied().unwrap_or_default(),
-                false => counts.iter().filter(|(word, _)| fits(at, word)).map(|(_, count)| count).sum(),
+                true => own.count(word),
+                false => own.count_of(|word| fits(at, word)),
             };
             let count = count as f64;
             if count > 0.0 {
@@ -447,6 +447,7 @@ mod tests {
             now_ms: NOW_MS,
             ends: &[],
             is_log: false,
+            words: SearchedWords::default(),
         };
         let parsed = crate::query::parse(&query).expect("the query is one");
         let score = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
@@ -455,7 +456,8 @@ mod tests {
         fields.add_query(mappings, &parsed);
         let read = fields.read(&Value::Object(source.clone()).to_string()).expect("a document");
         let ends = DateEnds::of_query(&parsed, mappings, NOW_MS);
-        let document = SearchedDocument { source: &read, ends: &ends, ..document };
+        let words = SearchedWords::default();
+        let document = SearchedDocument { source: &read, ends: &ends, words, ..document };
         let by_fields = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
         assert_eq!(by_fields, score, "{query} reads its fields alone");
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
-use crate::evaluation::SearchedDocument;
+use crate::evaluation::{SearchedDocument, SearchedWords};
 use crate::index_admin::shards_of;
 use crate::log_settings::{RoutingSlots, ShardSet};
 use crate::partitions::TimeSpan;
@@ -143,6 +143,7 @@ fn searched_document<'d>(
         now_ms,
         ends,
         is_log: index.is_log(),
+        words: SearchedWords::default(),
     }
 }
 

@@ -1,8 +1,89 @@
 //! Words of texts, and the words of a match in them.
 
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
-use crate::query::MatchOptions;
+use serde_json::{Map, Value};
+
+use crate::fields::each_at;
+use crate::query::{MatchOptions, text_of};
+
+/// Words of the texts of one document, which are split once for all clauses of a query.
+#[derive(Default)]
+pub(crate) struct SearchedWords(RefCell<HashMap<String, Rc<PlaceWords>>>);
+
+impl SearchedWords {
+    /// Words of the texts at a place of the document, always the same one.
+    pub(super) fn at(&self, source: &Map<String, Value>, place: &str) -> Rc<PlaceWords> {
+        if let Some(known) = self.0.borrow().get(place) {
+            return Rc::clone(known);
+        }
+        let mut texts = Vec::new();
+        each_at(source, place, &mut |value| texts.push(words_of(&text_of(value))));
+        let words = Rc::new(PlaceWords { texts, looks: Cell::new(0), counts: OnceCell::new() });
+        self.0.borrow_mut().insert(place.to_owned(), Rc::clone(&words));
+        words
+    }
+}
+
+/// Times that all words are gone through for one of them, after which they are counted: a query may have
+/// thousands of words.
+const LOOKS: usize = 8;
+
+/// Words of the texts at one place of a document.
+pub(super) struct PlaceWords {
+    texts: Vec<Vec<String>>,
+    /// Number of times that all words were gone through.
+    looks: Cell<usize>,
+    /// Number of each word.
+    counts: OnceCell<HashMap<String, usize>>,
+}
+
+impl PlaceWords {
+    /// Number of all words.
+    pub(super) fn length(&self) -> usize {
+        self.texts.iter().map(Vec::len).sum()
+    }
+
+    /// Number of occurrences of a word.
+    pub(super) fn count(&self, wanted: &str) -> usize {
+        let looks = self.looks.replace(self.looks.get() + 1);
+        if looks < LOOKS {
+            return self.texts.iter().flatten().filter(|word| *word == wanted).count();
+        }
+        self.counts().get(wanted).copied().unwrap_or_default()
+    }
+
+    /// Number of occurrences of the words that pass a test.
+    pub(super) fn count_of(&self, test: impl Fn(&str) -> bool) -> usize {
+        self.counts().iter().filter(|(word, _)| test(word)).map(|(_, count)| count).sum()
+    }
+
+    /// True if any word passes a test.
+    pub(super) fn any(&self, test: &mut impl FnMut(&str) -> bool) -> bool {
+        self.texts.iter().flatten().any(|word| test(word))
+    }
+
+    /// True if a phrase of `length` words is in one of the texts, with up to `slop` words between.
+    pub(super) fn has_phrase(&self, length: usize, slop: usize, fits: &impl Fn(usize, &str) -> bool) -> bool {
+        self.texts.iter().any(|words| phrases(words, length, slop, fits).next().is_some())
+    }
+
+    fn counts(&self) -> &HashMap<String, usize> {
+        self.counts.get_or_init(|| {
+            let mut counts = HashMap::new();
+            for word in self.texts.iter().flatten() {
+                match counts.get_mut(word) {
+                    Some(count) => *count += 1,
+                    None => _ = counts.insert(word.clone(), 1),
+                }
+            }
+            counts
+        })
+    }
+}
 
 /// Words of a text as they are searched: lower case, split at what is neither letter nor number.
 pub(crate) fn words_of(text: &str) -> Vec<String> {
@@ -77,16 +158,6 @@ impl MatchOptions {
     }
 }
 
-/// True if a phrase of `length` words is in a text, with up to `slop` words between.
-pub(super) fn has_phrase(
-    words: &[String],
-    length: usize,
-    slop: usize,
-    fits: &impl Fn(usize, &str) -> bool,
-) -> bool {
-    phrases(words, length, slop, fits).next().is_some()
-}
-
 /// Beginnings and ends of the places where a phrase of `length` words is in a text, with up to `slop` words
 /// between. A word of the text is compared once with each word of the phrase, however many may be between.
 pub(crate) fn phrases<'w>(
@@ -152,5 +223,20 @@ mod tests {
         check("a b", "a b c", 9, &[]);
         check("", "a", 9, &[]);
         check(&"a ".repeat(200_000), "a z", usize::MAX, &[]);
+    }
+
+    #[test]
+    fn words_are_counted_as_one_by_one() {
+        let text = "b a c a d a e b f";
+        let source = serde_json::json!({ "t": [text, "a z"] });
+        let source = source.as_object().expect("the test's document is an object");
+        let words = SearchedWords::default();
+        for _ in 0..4 {
+            for (word, expected) in [("a", 4), ("b", 2), ("z", 1), ("x", 0)] {
+                assert_eq!(words.at(source, "t").count(word), expected, "{word}");
+            }
+        }
+        assert_eq!(words.at(source, "t").count_of(|word| word < "c"), 6);
+        assert_eq!((words.at(source, "t").length(), words.at(source, "u").length()), (11, 0));
     }
 }
