@@ -2,6 +2,12 @@
 //! A word of the text costs at most a 64th of the words of the phrases, also where a phrase repeats a word
 //! and the text repeats nothing else.
 
+use std::collections::HashMap;
+
+use millrace_linguistics::FieldAnalyzer;
+
+use crate::pattern::WordMatcher;
+
 /// A set of positions: blocks of 64 with their numbers, in order, without empty ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PositionSet(Vec<(usize, u64)>);
@@ -43,6 +49,12 @@ impl PositionSet {
     /// Blocks with their numbers.
     pub fn blocks(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.0.iter().copied()
+    }
+
+    /// True if the last of the positions is this one.
+    pub fn ends_with(&self, position: usize) -> bool {
+        let last = self.0.last();
+        last.is_some_and(|(number, bits)| *number == position / 64 && bits >> (position % 64) == 1)
     }
 
     /// Writes into `next` the positions among `roles`, those of the next word of a text, which begin a phrase
@@ -88,5 +100,60 @@ impl PositionBits {
     /// The 64 positions with this number.
     pub fn block(&self, number: usize) -> u64 {
         self.0.get(number).copied().unwrap_or_default()
+    }
+}
+
+/// The words of a long phrase by their positions, for the pass over the tokens of a text.
+pub(crate) struct LongPhrase {
+    /// Positions by the stem of the word.
+    stems: HashMap<String, PositionSet>,
+    /// Positions by the written form of the word.
+    written: HashMap<String, PositionSet>,
+    /// Other words.
+    others: Vec<(PositionSet, WordMatcher)>,
+    length: usize,
+}
+
+impl LongPhrase {
+    /// Words up to which a phrase is compared word by word.
+    const SHORT_MAX: usize = 8;
+
+    /// Prepares a phrase; `None` for a short one.
+    pub(crate) fn new(words: &[WordMatcher]) -> Option<Self> {
+        if words.len() <= Self::SHORT_MAX {
+            return None;
+        }
+        let (mut stems, mut written, mut others) = (HashMap::new(), HashMap::new(), Vec::new());
+        for (position, word) in words.iter().enumerate() {
+            if !word.names_words() {
+                others.push((PositionSet::of(position), word.clone()));
+                continue;
+            }
+            let add = |positions: &mut HashMap<String, PositionSet>, word: &str| {
+                positions.entry(word.to_owned()).or_default().push(position);
+            };
+            word.stems().into_iter().flatten().for_each(|stem| add(&mut stems, stem));
+            word.written().into_iter().for_each(|word| add(&mut written, word));
+        }
+        Some(LongPhrase { stems, written, others, length: words.len() })
+    }
+
+    /// Calls `each` with the first word of each occurrence in a text. Returns the number of its words.
+    pub(crate) fn places(&self, text: &str, analyzer: &FieldAnalyzer, mut each: impl FnMut(u32)) -> u32 {
+        let (mut reached, mut next, mut place) = (PositionSet::default(), PositionSet::default(), 0);
+        let mut firsts = PositionBits::default();
+        firsts.set(0);
+        analyzer.tokens(text, |token| {
+            let named = [self.stems.get(token.text), self.written.get(token.written)].into_iter().flatten();
+            let others = self.others.iter().filter(|(_, word)| word.matches_token(&token));
+            let roles = PositionSet::union(named.chain(others.map(|(positions, _)| positions)));
+            reached.follow(&roles, &firsts, &mut next);
+            std::mem::swap(&mut reached, &mut next);
+            place += 1;
+            if reached.ends_with(self.length - 1) {
+                each(place - self.length as u32);
+            }
+        });
+        place
     }
 }

@@ -388,8 +388,7 @@ fn in_sequence(sets: &[TokenNumbers], ids: TokenIds<'_>) -> Vec<u32> {
             Some(roles) => {
                 reached.follow(roles, &firsts, &mut next);
                 std::mem::swap(&mut reached, &mut next);
-                let is_whole = |(block, bits): (usize, u64)| block == last / 64 && bits >> (last % 64) != 0;
-                if reached.blocks().last().is_some_and(is_whole) {
+                if reached.ends_with(last) {
                     found.push((place - last) as u32);
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{Fields, field, plan, schema, view};
-use millrace_matching::{MatchedDocuments, RankingDemands, match_plan};
+use millrace_matching::{MatchedDocuments, MatchedElements, RankingDemands, match_plan};
 use millrace_plan::{LeafId, PlanNode, Predicate, WordPattern};
 
 fn sequence(words: &str) -> Predicate {
@@ -72,6 +72,20 @@ fn repeated_words_match_as_the_table_says() {
         assert_eq!(!found.chunks.is_empty(), expected, "{name}");
         assert_eq!((found.timed_out, found.documents), (false, 1), "{name}");
     }
+}
+
+#[test]
+fn phrases_of_repeated_words_are_found_in_elements() {
+    let many_a = "a ".repeat(20_000);
+    let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
+    let schema = Arc::new(schema("test", vec![notes]));
+    let leaves = vec![("notes", sequence(&format!("{many_a} b {many_a}")))];
+    let plan = plan(&schema, PlanNode::Leaf(LeafId(0)), leaves);
+    let elements = MatchedElements::new(&plan, "notes").expect("the pattern is valid");
+    let texts = [format!("{many_a} {many_a}"), format!("{many_a} a b {many_a}"), format!("{many_a} b a")];
+    let value = DocumentValue::Array(texts.map(DocumentValue::String).into());
+    assert_eq!(elements.of(&value, &|| false), [1]);
+    assert_eq!(elements.of(&value, &|| true), [0, 1, 2], "without time elements are shown");
 }
 
 #[test]
