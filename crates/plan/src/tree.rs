@@ -389,9 +389,11 @@ impl<'a> TreeBuilder<'a> {
                 self.terms[term.0].elements_of = Some(Arc::clone(&name));
             }
         }
-        let mut elements = elements.to_vec();
-        elements.sort_unstable();
-        Ok(PlanNode::SameElement { field: Arc::clone(&name), child: Box::new(and(nodes)), elements })
+        Ok(PlanNode::SameElement {
+            field: Arc::clone(&name),
+            child: Box::new(and(nodes)),
+            elements: elements.to_vec(),
+        })
     }
 }
 
