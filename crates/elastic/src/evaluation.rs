@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use self::words::has_phrase;
-pub(crate) use self::words::{phrase_end, word_spans, words_of};
+pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
@@ -36,6 +35,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) ends: &'d [DateEnds<'d>],
     /// True in `logs` mode: fields that the mapping lacks are searched, too.
     pub(crate) is_log: bool,
+    /// Words of `source`, as far as the query has asked for them.
+    pub(crate) words: SearchedWords,
 }
 
 /// A place in the source where values of a field are.
@@ -191,20 +192,25 @@ impl SearchedDocument<'_> {
             return ignored(self.mappings, self.source, self.is_log).iter().any(|name| test(name));
         }
         for place in self.places(field) {
-            let division = TextDivision::of_field(&place.definition);
+            if place.kind() == FieldValueKind::Text {
+                if self.words_at(&place).any(test) {
+                    return true;
+                }
+                continue;
+            }
             let values = all_at(self.source, &place.path).into_iter();
             for value in values.filter(|value| is_searched(&place.definition, value)) {
-                let text = text_of(value);
-                let found = match place.kind() {
-                    FieldValueKind::Text => division.words(&text).iter().any(|word| test(word)),
-                    _ => test(&text),
-                };
-                if found {
+                if test(&text_of(value)) {
                     return true;
                 }
             }
         }
         false
+    }
+
+    /// Words of the texts of a field, divided as the field says.
+    fn words_at(&self, place: &SearchedPlace<'_>) -> Rc<PlaceWords> {
+        self.words.at(self.source, &place.path, TextDivision::of_field(&place.definition))
     }
 
     /// A text as the values of a field are compared.
@@ -305,7 +311,13 @@ impl SearchedDocument<'_> {
             Some(normalizer) => normalizer.apply(&wanted),
             None => wanted,
         };
-        let division = TextDivision::of_field(definition);
+        if kind == FieldValueKind::Text {
+            let words = self.words.at(self.source, &place, TextDivision::of_field(definition));
+            return Ok(match ignores_case {
+                true => words.any(&mut |word| fold(word) == fold(&wanted)),
+                false => words.count(&wanted) > 0,
+            });
+        }
         let mut found = false;
         each_at(self.source, &place, &mut |own| {
             found = found
@@ -313,9 +325,6 @@ impl SearchedDocument<'_> {
                     FieldValueKind::Number => {
                         compare_numbers(&stored_number(definition, own), value)
                             == Some(std::cmp::Ordering::Equal)
-                    }
-                    FieldValueKind::Text => {
-                        division.words(&text_of(own)).iter().any(|word| fold(word) == fold(&wanted))
                     }
                     FieldValueKind::Ip => is_in_network(&text_of(own), &wanted),
                     _ => is_searched(definition, own) && fold(&text_of(own)) == fold(&wanted),
@@ -383,18 +392,20 @@ impl SearchedDocument<'_> {
         if wanted.is_empty() {
             return options.matches_without_words.then_some(1.0);
         }
-        let mut own: Vec<Vec<String>> = Vec::new();
-        let division = TextDivision::of_field(&place.definition);
-        each_at(self.source, &place.path, &mut |value| own.push(division.words(&text_of(value))));
+        let own = self.words_at(place);
         let fits = |at: usize, word: &str| options.fits(&wanted, at, word);
-        let length: usize = own.iter().map(Vec::len).sum();
+        let length = own.length();
         if options.is_phrase {
-            let is_there = own.iter().any(|words| has_phrase(words, wanted.len(), options.slop, &fits));
+            let is_there = own.has_phrase(wanted.len(), options.slop, &fits);
             return is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0));
         }
         let (mut matched, mut score) = (0, 0.0);
-        for at in 0..wanted.len() {
-            let count = own.iter().flatten().filter(|word| fits(at, word)).count() as f64;
+        for (at, word) in wanted.iter().enumerate() {
+            let count = match options.is_exact(&wanted, at) {
+                true => own.count(word),
+                false => own.count_of(|word| fits(at, word)),
+            };
+            let count = count as f64;
             if count > 0.0 {
                 matched += 1;
                 score += count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length as f64 / 10.0));
@@ -495,6 +506,7 @@ mod tests {
             now_ms: NOW_MS,
             ends: &[],
             is_log: false,
+            words: SearchedWords::default(),
         };
         let parsed = crate::query::parse(&query).expect("the query is one");
         let score = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
@@ -503,7 +515,8 @@ mod tests {
         fields.add_query(mappings, &parsed);
         let read = fields.read(&Value::Object(source.clone()).to_string()).expect("a document");
         let ends = DateEnds::of_query(&parsed, mappings, NOW_MS);
-        let document = SearchedDocument { source: &read, ends: &ends, ..document };
+        let words = SearchedWords::default();
+        let document = SearchedDocument { source: &read, ends: &ends, words, ..document };
         let by_fields = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
         assert_eq!(by_fields, score, "{query} reads its fields alone");
     }

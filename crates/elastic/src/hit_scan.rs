@@ -14,7 +14,7 @@ use self::columns::VisitedChunks;
 pub(crate) use self::columns::{RowField, RowSink};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
-use crate::evaluation::SearchedDocument;
+use crate::evaluation::{SearchedDocument, SearchedWords};
 use crate::index_admin::shards_of;
 use crate::log_settings::{RoutingSlots, ShardSet};
 use crate::partitions::TimeSpan;
@@ -156,6 +156,7 @@ fn searched_document<'d>(
         now_ms,
         ends,
         is_log: index.is_log(),
+        words: SearchedWords::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::evaluation::SearchedDocument;
+use crate::evaluation::{SearchedDocument, SearchedWords};
 use crate::fields::all_at;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
@@ -96,7 +96,7 @@ impl SearchedDocument<'_> {
         }
         let mut scores = Vec::new();
         for part in parts(self.source, &nested.path) {
-            let part = SearchedDocument { source: &part, ..*self };
+            let part = SearchedDocument { source: &part, words: SearchedWords::default(), ..*self };
             scores.extend(part.score(&nested.query, &mut Vec::new())?);
         }
         Ok(nested.scores.of(&scores))

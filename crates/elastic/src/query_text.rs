@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::fields::names_of;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
-use crate::query_terms::FuzzyTerms;
+use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::simple_text;
 use crate::text_division::TextDivision;
 
@@ -107,8 +107,9 @@ pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<Sea
 /// Parses a text.
 ///
 /// # Errors
-/// A parenthesis, a bracket or a quote is not closed.
+/// A parenthesis, a bracket or a quote is not closed, or there are too many words.
 pub(crate) fn parse(text: &str, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
+    check_words(text, defaults.fields.len())?;
     let letters: Vec<char> = text.chars().collect();
     let mut parser = TextParser { letters: &letters, at: 0, defaults, text };
     let parsed = parser.group(None, 0)?;
@@ -267,6 +268,9 @@ impl TextParser<'_> {
         let (word, has_pattern) = self.word();
         if word.is_empty() {
             return Err(self.fail());
+        }
+        if has_pattern {
+            check_wildcard(&word)?;
         }
         if self.peek() == Some(':') && field.is_none() {
             self.at += 1;

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::evaluation::word_spans;
 
 /// Division of a text into words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) enum TextDivision {
     /// Words of letters and digits in lower case: that of texts whose field names none.
     #[default]

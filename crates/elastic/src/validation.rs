@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
-use crate::evaluation::SearchedDocument;
+use crate::evaluation::{SearchedDocument, SearchedWords};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
@@ -79,6 +79,7 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
         now_ms: now_ms() as i64,
         ends: &[],
         is_log: index.is_log(),
+        words: SearchedWords::default(),
     };
     document.score(query, &mut Vec::new()).map(drop)
 }

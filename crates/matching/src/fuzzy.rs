@@ -108,7 +108,7 @@ impl FuzzyPattern {
                 self.may_match_length(count)
                     && self.within(bits, count, candidate.chars().map(|character| bits.of(character)))
             }
-            None => self.matches_by_rows(candidate),
+            None => self.may_match_length(candidate.chars().count()) && self.matches_by_rows(candidate),
         }
     }
 
@@ -148,25 +148,30 @@ impl FuzzyPattern {
     }
 
     /// The same for a word of any length, by rows over the candidate's characters: `row[i]` is the distance
-    /// of the first `i` characters of the word to the characters read. Stops when no entry can fall below the
-    /// limit again.
+    /// of the first `i` characters of the word to the characters read, as far as these are so few more or
+    /// fewer that it can be within the limit. Stops when no entry can fall below the limit again.
     fn matches_by_rows(&self, candidate: &str) -> bool {
-        let mut row: Vec<usize> = (0..=self.word.len()).collect();
-        let mut within = self.prefix && self.word.len() <= self.max_edits;
-        for (read, c) in candidate.chars().enumerate() {
-            let mut diagonal = row[0];
-            row[0] = read + 1;
-            for i in 1..row.len() {
+        let (length, most) = (self.word.len(), self.max_edits);
+        let mut row: Vec<usize> = (0..=length).collect();
+        let mut within = self.prefix && length <= most;
+        for (read, c) in (1usize..).zip(candidate.chars()) {
+            let (low, high) = (read.saturating_sub(most).max(1), read.saturating_add(most).min(length));
+            if low > high && low > 1 {
+                return within;
+            }
+            let mut diagonal = row[low - 1];
+            row[low - 1] = if low == 1 { read } else { most + 1 };
+            for i in low..=high {
                 let substituted = diagonal + usize::from(self.word[i - 1] != c);
                 diagonal = row[i];
                 row[i] = substituted.min(row[i] + 1).min(row[i - 1] + 1);
             }
-            within |= self.prefix && row[self.word.len()] <= self.max_edits;
-            if within || row.iter().all(|distance| *distance > self.max_edits) {
+            within |= self.prefix && high == length && row[length] <= most;
+            if within || row[low - 1..=high].iter().all(|distance| *distance > most) {
                 return within;
             }
         }
-        within || row[self.word.len()] <= self.max_edits
+        within || row[length] <= most
     }
 }
 
@@ -507,6 +512,29 @@ mod tests {
             candidate.replace_range(changed..=changed, "x");
             for (max_edits, expected) in [(0, false), (1, true)] {
                 prop_assert_eq!(FuzzyPattern::new(&word, max_edits, 0, false).matches(&candidate), expected);
+            }
+        }
+
+        #[test]
+        fn rows_have_the_distance_of_the_whole_table(word in "[ab]{0,9}", candidate in "[abx]{0,11}") {
+            let (word_bytes, mut table) = (word.as_bytes(), vec![(0..=word.len()).collect::<Vec<usize>>()]);
+            for (read, byte) in candidate.bytes().enumerate() {
+                let (before, mut row) = (&table[read], vec![read + 1]);
+                for (at, other) in word_bytes.iter().enumerate() {
+                    let substituted = before[at] + usize::from(*other != byte);
+                    row.push(substituted.min(before[at + 1] + 1).min(row[at] + 1));
+                }
+                table.push(row);
+            }
+            for max_edits in 0..12 {
+                for prefix in [false, true] {
+                    // The beginnings of the candidate that count.
+                    let beginnings = if prefix { 0 } else { candidate.len() };
+                    let is_near = |row: &Vec<usize>| row[word.len()] <= max_edits as usize;
+                    let expected = table[beginnings..].iter().any(is_near);
+                    let pattern = FuzzyPattern::new(&word, max_edits, 0, prefix);
+                    prop_assert_eq!(pattern.matches_by_rows(&candidate), expected, "{} {}", max_edits, prefix);
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::listed::{ListedNumbers, ListedTexts};
 use crate::matched::MatchedValues;
 use crate::nested::NestedValue;
 use crate::pattern::{WordMatcher, WordShape};
+use crate::positions::LongPhrase;
 use crate::prefilter::TextPrefilter;
 use crate::scan::matching_parts;
 
@@ -31,7 +32,7 @@ pub(crate) struct ValueTest {
 enum ValueMatchKind {
     Pattern(WordMatcher),
     In(ListedTexts),
-    Words { matchers: Vec<WordMatcher>, analyzer: FieldAnalyzer },
+    Words { matchers: Vec<WordMatcher>, long: Option<LongPhrase>, analyzer: FieldAnalyzer },
     WordIn { words: ListedTexts, analyzer: FieldAnalyzer },
     Range(NumberRange),
     NumberIn(ListedNumbers),
@@ -60,10 +61,12 @@ impl ValueTest {
                 folding = (!cased).then(&analyzer);
                 ValueMatchKind::In(ListedTexts::new(values))
             }
-            Predicate::Words(patterns) => ValueMatchKind::Words {
-                matchers: patterns.iter().map(|p| WordMatcher::new(field, p)).collect::<Result<_, _>>()?,
-                analyzer: analyzer(),
-            },
+            Predicate::Words(patterns) => {
+                let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern));
+                let matchers: Vec<WordMatcher> = matchers.collect::<Result<_, _>>()?;
+                let long = LongPhrase::new(&matchers);
+                ValueMatchKind::Words { matchers, long, analyzer: analyzer() }
+            }
             Predicate::WordIn(words) => {
                 ValueMatchKind::WordIn { words: ListedTexts::new(words), analyzer: analyzer() }
             }
@@ -256,7 +259,10 @@ impl ValueTest {
     /// Calls `each` with the position of the first word of each occurrence in a text, ascending, for a
     /// predicate on words; nothing for another. Returns the number of words of the text.
     pub(crate) fn places(&self, text: &str, mut each: impl FnMut(u32)) -> u32 {
-        let ValueMatchKind::Words { matchers, analyzer } = &self.kind else { return 0 };
+        let ValueMatchKind::Words { matchers, long, analyzer } = &self.kind else { return 0 };
+        if let Some(long) = long {
+            return long.places(text, analyzer, each);
+        }
         // Number of matched words of each phrase that may have started.
         let (mut begun, mut place) = (Vec::new(), 0);
         analyzer.tokens(text, |token| {

@@ -6,15 +6,18 @@
 //! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
 //!    them is a boundary, which no set contains.
 
+use std::collections::HashMap;
+
 use millrace_column::{CHUNK_DOCS, ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::dictionary;
 use crate::kernels::{self, FewNumbers};
 use crate::pattern::WordMatcher;
+use crate::positions::{PositionBits, PositionSet};
 
 /// A set of token numbers of one dictionary.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TokenNumbers {
     /// Few ranges (both ends included), ascending.
     Ranges(Vec<(u32, u32)>),
@@ -330,6 +333,9 @@ impl<'d> DocumentRows<'d> {
     }
 }
 
+/// Comparisons for each word of a chunk from which on words in sequence are found in one pass over all words.
+const REPEATED: usize = 8;
+
 /// Occurrences of the words in sequence in the documents of `live`.
 pub(crate) fn find(
     matchers: &[WordMatcher],
@@ -357,6 +363,10 @@ pub(crate) fn find(
     if sets.len() == 1 {
         return by_document(&found, tokens, live, 1);
     }
+    // Where the rarest word is in most places, the text may repeat what the words in sequence repeat.
+    if paths.is_fast() && found.len().saturating_mul(sets.len()) / REPEATED >= ids.len() {
+        return by_document(&in_sequence(&sets, ids), tokens, live, sets.len());
+    }
     found.retain_mut(|place| {
         let Some(first) = (*place as usize).checked_sub(anchor) else { return false };
         *place = first as u32;
@@ -367,6 +377,38 @@ pub(crate) fn find(
                 .all(|(offset, set)| offset == anchor || set.contains(ids.get(first + offset)))
     });
     by_document(&found, tokens, live, sets.len())
+}
+
+/// First tokens of the sequences that have a number of each set in turn, by one pass over all tokens.
+fn in_sequence(sets: &[TokenNumbers], ids: TokenIds<'_>) -> Vec<u32> {
+    // Words that are repeated have the same set.
+    let mut positions_of: HashMap<&TokenNumbers, PositionSet> = HashMap::new();
+    for (position, set) in sets.iter().enumerate() {
+        positions_of.entry(set).or_default().push(position);
+    }
+    let mut roles: HashMap<u32, PositionSet> = HashMap::new();
+    for (set, positions) in positions_of {
+        for number in set.iter() {
+            let known = roles.entry(number).or_default();
+            *known = PositionSet::union([&*known, &positions].into_iter());
+        }
+    }
+    let (mut firsts, last) = (PositionBits::default(), sets.len() - 1);
+    firsts.set(0);
+    let (mut reached, mut next, mut found) = (PositionSet::default(), PositionSet::default(), Vec::new());
+    for (place, number) in ids.iter().enumerate() {
+        match roles.get(&number) {
+            None => reached.clear(),
+            Some(roles) => {
+                reached.follow(roles, &firsts, &mut next);
+                std::mem::swap(&mut reached, &mut next);
+                if reached.ends_with(last) {
+                    found.push((place - last) as u32);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Distributes the occurrences over documents. Drops those of dead documents, and those with fewer than
@@ -397,82 +439,6 @@ fn by_document(found: &[u32], tokens: &TokensColumn, live: &DocumentBits, length
         }
     }
     places
-}
-
-/// Conditions of `near` on the positions of its leaves.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NearConstraint {
-    pub(crate) distance: u32,
-    pub(crate) exclusion_distance: u32,
-    pub(crate) ordered: bool,
-    /// Number of positions between adjacent elements; `None` if words of two elements are never near.
-    pub(crate) element_gap: Option<u32>,
-}
-
-impl NearConstraint {
-    /// True if a document has all of `places` near each other, and none of `excluded` near them. The words
-    /// must be in one element or, with a gap, in two adjacent ones.
-    pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
-        self.spans(places, excluded, document).next().is_some()
-    }
-
-    /// First and last position of each shortest match.
-    pub(crate) fn spans<'p>(
-        self,
-        places: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-        document: TokenIds<'p>,
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(places, excluded, move |first, last| document.distance(first, last, self.element_gap))
-    }
-
-    /// [`NearConstraint::holds`] for places of one element, which has no boundary inside.
-    pub(crate) fn holds_in_element(self, places: &[&[u32]], excluded: &[&[u32]]) -> bool {
-        self.spans_in_element(places, excluded).next().is_some()
-    }
-
-    /// [`NearConstraint::spans`] for places of one element, which has no boundary inside.
-    pub(crate) fn spans_in_element<'p>(
-        self,
-        places: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(places, excluded, |first, last| Some(last - first))
-    }
-
-    fn spans_by<'p>(
-        self,
-        places: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-        length_between: impl Fn(u32, u32) -> Option<u32> + 'p,
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
-        let spans = firsts.iter().flat_map(|places| places.iter()).filter_map(move |first| {
-            let last = self.last(*first, places)?;
-            let length = length_between(*first, last)?;
-            (length <= self.distance).then_some((*first, last))
-        });
-        spans.filter(move |(first, last)| {
-            let zone =
-                first.saturating_sub(self.exclusion_distance)..=last.saturating_add(self.exclusion_distance);
-            !excluded.iter().any(|places| places.iter().any(|place| zone.contains(place)))
-        })
-    }
-
-    /// Last position of the shortest match that starts at `first`, if it may be near enough.
-    fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
-        let mut last = first;
-        for (index, places) in places.iter().enumerate() {
-            let from = match (self.ordered, index) {
-                (true, 0) | (false, _) => first,
-                (true, _) => last + 1,
-            };
-            let next = *places.get(places.partition_point(|place| *place < from))?;
-            last = last.max(next);
-        }
-        // The boundary between two elements has a position of its own.
-        (last - first <= self.distance.saturating_add(1)).then_some(last)
-    }
 }
 
 #[cfg(test)]
@@ -512,75 +478,11 @@ mod tests {
         check("a b a b c", "c a", &[]);
         check("a | b a b", "a b", &[3]);
         check("a a a", "a a", &[0, 1]);
+        let (text, words) = ("a ".repeat(300), "a ".repeat(150));
+        check(&format!("{text} b {text}"), &format!("{words} b {words}"), &[150]);
+        check(&format!("{text} | {text}"), &words, &Vec::from_iter((0..=150).chain(301..=451)));
+        check(&text, &format!("{words} b"), &[]);
         check("a b", "a z", &[]);
         check("", "a", &[]);
-    }
-
-    #[test]
-    fn near_stays_in_one_element_and_away_from_what_is_excluded() {
-        #[track_caller]
-        fn check(
-            text: &str,
-            words: &[&str],
-            excluded: &[&str],
-            distance: u32,
-            ordered: bool,
-            expected: bool,
-        ) {
-            let tokens = tokens(text);
-            let found = |words: &[&str]| words.iter().map(|word| places(&tokens, word)).collect::<Vec<_>>();
-            let (near, not) = (found(words), found(excluded));
-            let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
-            let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
-            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
-            assert_eq!(nearness.holds(&near, &not, tokens.document(0)), expected, "{text}");
-        }
-        check("a x b", &["a", "b"], &[], 2, false, true);
-        check("a x b", &["a", "b"], &[], 1, false, false);
-        check("a x b", &["b", "a"], &[], 2, false, true);
-        check("a x b", &["b", "a"], &[], 2, true, false);
-        check("a x b a", &["b", "a"], &[], 2, true, true);
-        check("a | b", &["a", "b"], &[], 2, false, false);
-        check("a | b a", &["a", "b"], &[], 2, false, true);
-        check("a b z", &["a", "b"], &["z"], 2, false, false);
-        check("a b x z", &["a", "b"], &["z"], 2, false, true);
-        check("a b z x a b", &["a", "b"], &["z"], 2, false, true);
-    }
-
-    #[test]
-    fn spans_are_the_shortest_matches() {
-        #[track_caller]
-        fn check(text: &str, distance: u32, ordered: bool, expected: &[(u32, u32)]) {
-            let tokens = tokens(text);
-            let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
-            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
-            let found: Vec<_> = nearness.spans(&[&a, &b], &[], tokens.document(0)).collect();
-            assert_eq!(found, expected, "{text}");
-        }
-        check("a a a b b b", 1, false, &[(2, 3)]);
-        check("a b c a b c", 1, false, &[(0, 1), (3, 4)]);
-        check("a a b", 2, false, &[(0, 2), (1, 2)]);
-        check("b a b", 1, true, &[(1, 2)]);
-        check("b a b", 1, false, &[(1, 2), (0, 1)]);
-        check("a | b", 3, false, &[]);
-    }
-
-    #[test]
-    fn a_gap_makes_neighbouring_elements_near() {
-        #[track_caller]
-        fn check(text: &str, gap: Option<u32>, distance: u32, ordered: bool, expected: bool) {
-            let tokens = tokens(text);
-            let (a, b) = (places(&tokens, "a"), places(&tokens, "b"));
-            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: gap };
-            assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
-        }
-        // The words are three positions apart if elements follow each other without a gap.
-        check("a c | x b x a x x x x x x b", None, 6, true, false);
-        check("a c | x b x a x x x x x x b", Some(0), 3, true, true);
-        check("a c | x b x a x x x x x x b", Some(0), 2, true, false);
-        check("a c | x b x a x x x x x x b", Some(4), 6, true, false);
-        check("b | a", Some(1), 2, false, true);
-        check("b | a", Some(1), 2, true, false);
-        check("a | x | b", Some(0), 9, false, false);
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::evaluation::{FieldValueKind, kind_of, phrase_end};
+use crate::evaluation::{FieldValueKind, kind_of, phrases};
 use crate::mapping::type_of;
 use crate::patterns::{glob, wildcard};
 use crate::query::{MatchOptions, SearchQuery, text_of};
@@ -179,10 +179,8 @@ impl<'q> TermMarks<'q> {
         let mut marks: Vec<Range<usize>> = single.map(|(span, _)| span.clone()).collect();
         for (wanted, options) in &self.phrases {
             let fits = |at: usize, word: &str| options.fits(wanted, at, word);
-            let ends = (0..words.len()).filter_map(|start| {
-                Some((start, phrase_end(&words, start, wanted.len(), options.slop, &fits)?))
-            });
-            marks.extend(ends.map(|(start, end)| spans[start].start..spans[end - 1].end));
+            let found = phrases(&words, wanted.len(), options.slop, &fits);
+            marks.extend(found.map(|(start, end)| spans[start].start..spans[end - 1].end));
         }
         marks.sort_by_key(|mark| (mark.start, mark.end));
         let mut apart: Vec<Range<usize>> = Vec::with_capacity(marks.len());

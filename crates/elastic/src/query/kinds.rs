@@ -15,7 +15,7 @@ use crate::query_functions::FunctionQuery;
 use crate::query_members;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::FuzzyTerms;
+use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::query_text::{self, BoostedField};
 use crate::text_division::TextDivision;
 
@@ -111,6 +111,7 @@ fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
 /// A query for the words of a text.
 fn words(kind: &str, members: Map<String, Value>) -> Result<SearchQuery, Error> {
     let (field, text, rest) = field_of(kind, members, "query")?;
+    check_words(&text_of(&text), 1)?;
     let mut options = match_options(&rest)?;
     options.is_phrase = kind.starts_with("match_phrase");
     options.is_prefix = kind.ends_with("_prefix");
@@ -128,6 +129,9 @@ fn exists(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
 fn pattern(kind: &str, members: Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
     let (field, value, rest) = field_of(kind, members, "value")?;
     let value = text_of(rest.get("wildcard").unwrap_or(&value));
+    if kind == "wildcard" {
+        check_wildcard(&value)?;
+    }
     let ignores_case = ignores_case(&rest);
     Ok(match kind {
         "prefix" => SearchQuery::Prefix { field, value, ignores_case },
@@ -268,6 +272,7 @@ fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     }
     let text = members.get("query").cloned().unwrap_or(Value::Null);
     let fields = members.get("fields").map(names_of).unwrap_or_default();
+    check_words(&text_of(&text), fields.len())?;
     let fields = if fields.is_empty() { vec!["*".to_owned()] } else { fields };
     let fields = fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<Vec<_>, _>>()?;
     let of_text = |text: &Value, options: &MatchOptions| {
