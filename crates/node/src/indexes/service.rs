@@ -491,8 +491,8 @@ impl IndexesInner {
     /// may come in another order than that of their times.
     pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
         let status = index.copy.status();
-        let most = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / self.indexes.read().len().max(1));
-        if status.memory_bytes >= most || status.loaded_bytes >= LOAD_BYTES {
+        let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / self.indexes.read().len().max(1));
+        if status.memory_bytes >= bytes_max || status.loaded_bytes >= LOAD_BYTES {
             index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() })?;
             index.copy.merge(self.forgotten(index))?;
         }

@@ -166,18 +166,18 @@ impl ItemBuilder<'_> {
         self.count_up_to(scope, name, u32::MAX)
     }
 
-    /// A number from 0 to `most`.
+    /// A number from 0 to `max`.
     pub(super) fn count_up_to(
         &self,
         scope: &AnnotationScope<'_>,
         name: &str,
-        most: u32,
+        max: u32,
     ) -> Built<Option<u32>> {
         let Some(number) = self.integer(scope, name)? else { return Ok(None) };
-        let count = u32::try_from(number).ok().filter(|count| *count <= most);
+        let count = u32::try_from(number).ok().filter(|count| *count <= max);
         count.map(Some).ok_or_else(|| {
             let at = scope.annotation(name).map_or(0, |node| node.at);
-            SyntaxFault::new(at, format!("expected a number from 0 to {most} for {name}, found {number}"))
+            SyntaxFault::new(at, format!("expected a number from 0 to {max} for {name}, found {number}"))
         })
     }
 
