@@ -380,7 +380,8 @@ pub(crate) fn is_searched(field: &Map<String, Value>, value: &Value) -> bool {
         Value::String(text) => text.len() as u64 > most && text.chars().count() as u64 > most,
         other => text_of(other).chars().count() as u64 > most,
     });
-    let is_left_out = is_flag(field, "ignore_malformed") && check_value(field, type_of(field), value).is_err();
+    let is_left_out =
+        is_flag(field, "ignore_malformed") && check_value(field, type_of(field), value).is_err();
     !is_long && !is_left_out
 }
 

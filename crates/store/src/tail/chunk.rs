@@ -37,12 +37,7 @@ pub(crate) struct TailChunk {
 pub(crate) type NumberedLayout<'a> = (&'a Arc<dyn StoreLayout>, u64);
 
 impl TailChunk {
-    pub fn new(
-        number: u64,
-        document_type: &str,
-        layout: NumberedLayout<'_>,
-        rows: Vec<TailVersion>,
-    ) -> Self {
+    pub fn new(number: u64, document_type: &str, layout: NumberedLayout<'_>, rows: Vec<TailVersion>) -> Self {
         TailChunk {
             number,
             bytes: rows.iter().map(TailVersion::bytes).sum(),
