@@ -19,18 +19,19 @@ import threading
 import time
 import urllib.parse
 from pathlib import Path
+from typing import Any
 
-from processes import MILLRACE, ROOT, Etcd, Node, deploy, end, get, wish, with_replicas
+from processes import MILLRACE, ROOT, Etcd, Node, deploy, end, get, request_state, with_replicas
 
 
 class Searches(threading.Thread):
     """Searches of random people at random nodes that are ready, all the time."""
 
-    def __init__(self, nodes, groups):
+    def __init__(self, nodes: list[Node], groups: list[str]) -> None:
         super().__init__(daemon=True)
         self.nodes, self.groups, self.took, self.failed, self.ends = nodes, groups, [], 0, False
 
-    def run(self):
+    def run(self) -> None:
         while not self.ends:
             node = random.choice([node for node in self.nodes if node.runs()])
             question = urllib.parse.urlencode({
@@ -44,7 +45,7 @@ class Searches(threading.Thread):
                 self.failed += 1
             time.sleep(0.01)
 
-    def figures(self):
+    def figures(self) -> str:
         took, self.took, failed, self.failed = sorted(self.took), [], self.failed, 0
         if not took:
             return f"searches: none answered, {failed} failed"
@@ -52,11 +53,11 @@ class Searches(threading.Thread):
         return f"searches: {len(took)}, p50 {at(.5):.1f} ms, p99 {at(.99):.1f} ms, {failed} failed"
 
 
-def copying_limit(directory):
+def copying_limit(directory: Path) -> float:
     """Bytes a second of a plain sender and receiver over loopback that writes and syncs: what moving is held against."""
     block, blocks = os.urandom(1 << 20), 256
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        def send():
+        def send() -> None:
             with socket.create_connection(listener.getsockname()) as connection:
                 for _ in range(blocks):
                     connection.sendall(block)
@@ -76,19 +77,20 @@ def copying_limit(directory):
 
 
 class Show:
-    def __init__(self, nodes, searches, limit):
+    def __init__(self, nodes: list[Node], searches: Searches | None, limit: float) -> None:
         self.nodes, self.searches, self.limit, self.lines = nodes, searches, limit, 0
         self.tty = sys.stdout.isatty()
-        self.moved = {}
+        self.moved: dict[str, tuple[float, int]] = {}
 
-    def rate(self, node, figures):
+    def rate(self, node: Node, figures: Any) -> float:
         """Bytes a second that a node has sent and received since the last frame."""
         now, moved = time.monotonic(), figures["pace"]["bytes"]
         then, before = self.moved.get(node.name, (now, moved))
         self.moved[node.name] = (now, moved)
         return max(0, moved - before) / (now - then) if now > then else 0.0
 
-    def frame(self, title):
+    def frame(self, title: str) -> bool:
+        """Shows a line for each node. Returns true if all nodes are settled."""
         head = f"{'node':<6}{'state':<10}{'replicas':>9}{'owned':>7}{'to do':>7}{'MB':>8}{'MB/s':>7}"
         lines = [title, f"{head}   share of {self.limit / 1e6:.0f} MB/s, what a plain copy takes"]
         settled, replicas, size, left, speed = True, 0, 0, 0, 0.0
@@ -120,7 +122,7 @@ class Show:
         self.lines = len(lines) if self.tty else 0
         return settled
 
-    def until_settled(self, title, at_least):
+    def until_settled(self, title: str, at_least: float) -> None:
         """Shows until nothing has been left to do for some seconds; says how long it took."""
         began, calm = time.monotonic(), 0
         while calm < 4:
@@ -133,14 +135,14 @@ class Show:
         print(f"-- {title}: settled after {time.monotonic() - began - 4:.0f} s\n")
 
 
-def count(node):
+def count(node: Node) -> int:
     question = urllib.parse.urlencode({
         "yql": "select * from mail where true limit 0", "streaming.selection": "true", "timeout": "20s"})
     answer = get(node.url(f"/search/?{question}"), 30)
     return answer["root"]["fields"]["totalCount"]
 
 
-def main():
+def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--mails", type=int, default=20_000)
     arguments.add_argument("--keep", action="store_true", help="leave the directory with data and logs")
@@ -180,7 +182,7 @@ def main():
             time.sleep(0.05)
         show.searches.nodes.append(nodes[5])
         show.until_settled("n5 comes, and gets its share", 5)
-        retired = wish(nodes[0], "retire", "n1")
+        retired = request_state(nodes[0], "retire", "n1")
         if retired.returncode != 0:
             sys.exit(f"cannot retire: {retired.stderr}")
         show.until_settled("n1 retires, and empties", 5)

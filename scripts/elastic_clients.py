@@ -23,14 +23,14 @@ SUITES = ROOT / "tests/suites"
 ELASTICDUMP = "elasticdump@6.125.1"
 
 
-def pytest(python, file, **environment):
+def pytest(python: Path, file: str, **environment: str) -> bool:
     """Runs the tests of a file. Returns true if all passed."""
     command = [python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--disable-warnings", file]
     given = {**os.environ, "MILLRACE_BIN": str(Path(MILLRACE).resolve()), **environment}
     return subprocess.run(command, cwd=ROOT, check=False, env=given).returncode == 0
 
 
-def environment_of(requirement):
+def environment_of(requirement: str) -> Path:
     """Interpreter of an environment with a package and pytest."""
     directory = ENVIRONMENTS / requirement.replace("==", "-")
     python = directory / "bin/python"
@@ -40,7 +40,7 @@ def environment_of(requirement):
     return python
 
 
-def elasticdump():
+def elasticdump() -> dict[str, str]:
     """Settings by which the tests find elasticdump; none if it is not at hand."""
     if not shutil.which("npm"):
         print("passed over: elasticdump; install npm")
@@ -54,7 +54,7 @@ def elasticdump():
     return {"ELASTICDUMP": str(directory / "node_modules/.bin/elasticdump")}
 
 
-def main():
+def main() -> int:
     lines = (SUITES / "elasticsearch.txt").read_text(encoding="utf-8").splitlines()
     all_passed, python = True, None
     for requirement in [line for line in lines if line and not line.startswith("#")]:

@@ -28,7 +28,7 @@ HANDLER = """<search/>
     <handler id="ai.vespa.mcp.McpRequestHandler" bundle="container-disc"><binding>http://*/mcp/*</binding></handler>"""
 
 
-def installed():
+def installed() -> list[str] | None:
     """The command that runs the kit; none if it cannot be installed."""
     if not shutil.which("npm"):
         print("passed over: the conformance kit; install npm")
@@ -42,7 +42,7 @@ def installed():
     return [str(modules / "node/bin/node"), str(modules / KIT / "dist/index.js"), "server"]
 
 
-def application(directory):
+def application(directory: Path) -> Path:
     """The example of mails, with the handler for assistants."""
     package = directory / "mail"
     shutil.copytree(ROOT / "examples/mail", package)
@@ -51,7 +51,7 @@ def application(directory):
     return package
 
 
-def started(directory):
+def started(directory: Path) -> tuple[subprocess.Popen[bytes], str]:
     """A server with the application: its process and its address."""
     port = free_port()
     command = [MILLRACE, "serve", "--data-dir", str(directory / "data"), "--app", str(application(directory)),
@@ -70,7 +70,7 @@ def started(directory):
     sys.exit(f"the server did not start: {log.read_text(encoding='utf-8')}")
 
 
-def main():
+def main() -> int:
     kit = installed()
     if kit is None:
         return 0

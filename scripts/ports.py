@@ -6,14 +6,15 @@ import os
 import random
 import socket
 import tempfile
+from typing import BinaryIO
 
 # Below those that systems give to outgoing connections.
 FIRST, LAST = 10_240, 32_767
 # Claims of this process, held until it ends.
-_claims = []
+_claims: list[BinaryIO] = []
 
 
-def free_port():
+def free_port() -> int:
     """Chooses a free port that no other caller on this machine gets while this process lives."""
     directory = os.path.join(tempfile.gettempdir(), "millrace-ports")
     os.makedirs(directory, exist_ok=True)

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -38,26 +39,28 @@ NEEDS = [
 class Blocks(HTMLParser):
     """Blocks of a README with `data-test`, in order: attributes and text."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.blocks, self.inside = [], None
+        self.blocks: list[tuple[dict[str, str], list[str]]] = []
+        # Tag of the block that is being read.
+        self.inside: str | None = None
 
-    def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        if "data-test" in attributes:
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attributes}
+        if "data-test" in given:
             self.inside = tag
-            self.blocks.append((attributes, []))
+            self.blocks.append((given, []))
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         if self.inside:
             self.blocks[-1][1].append(data)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         if tag == self.inside:
             self.inside = None
 
 
-def commands(readme):
+def commands(readme: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Pairs of a command and its attributes."""
     text = readme.read_text(encoding="utf-8")
     if "docker compose" in text or "docker-compose" in text:
@@ -81,7 +84,7 @@ def commands(readme):
                 yield command, attributes
 
 
-def reason_against(texts):
+def reason_against(texts: Iterable[str]) -> str:
     """Reasons for which an application cannot run here, if there are any, from its commands and their answers."""
     return ", ".join(reason for reason, pattern in NEEDS if any(pattern.search(text) for text in texts))
 
@@ -89,7 +92,7 @@ def reason_against(texts):
 class Shell:
     """Runs commands one after the other; keeps the directory and the variables."""
 
-    def __init__(self, root, home):
+    def __init__(self, root: Path, home: Path) -> None:
         tools = home / "bin"
         tools.mkdir(parents=True)
         scripts = {name: "exit 0" for name in IDLE_TOOLS}
@@ -101,7 +104,8 @@ class Shell:
         self.state = home / "state"
         self.state.write_text(f"cd {root}\nexport HOME={home} VESPA_CLI_HOME={home}/.vespa PATH={tools}:$PATH\n", encoding="utf-8")
 
-    def run(self, command, timeout):
+    def run(self, command: str, timeout: int) -> tuple[int, str]:
+        """Runs a command. Returns its exit status and its output."""
         script = f"source {self.state}\n{command}\nresult=$?\n{{ export -p; echo \"cd '$PWD'\"; }} > {self.state}\nexit $result"
         try:
             done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -111,7 +115,7 @@ class Shell:
             return 124, (late.stdout or b"").decode(errors="replace") + f"\nmore than {timeout} s"
 
 
-def start_node(data):
+def start_node(data: Path) -> subprocess.Popen[bytes]:
     log = open(f"{data}.log", "ab")
     process = subprocess.Popen([MILLRACE, "serve", "--data-dir", str(data)], stdout=log, stderr=log)
     deadline = time.monotonic() + 30
@@ -125,7 +129,7 @@ def start_node(data):
     sys.exit(f"the node did not start: {Path(f'{data}.log').read_text(encoding='utf-8')}")
 
 
-def run(samples, name, steps):
+def run(samples: Path, name: Path, steps: list[tuple[str, dict[str, str]]]) -> tuple[list[str], str]:
     """Runs the commands of a README on a node of its own. Returns descriptions of those that failed, and why others
     cannot be run here."""
     with tempfile.TemporaryDirectory(prefix="millrace-samples-") as directory:
@@ -150,7 +154,7 @@ def run(samples, name, steps):
         return failures, reason_against(answers)
 
 
-def main():
+def main() -> None:
     if not os.environ.get("SAMPLES"):
         sys.exit(__doc__)
     samples = Path(os.environ["SAMPLES"])

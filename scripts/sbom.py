@@ -10,13 +10,14 @@ import pathlib
 import re
 import subprocess
 import tomllib
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = "millrace-server"
 TARGET = "x86_64-unknown-linux-gnu"
 
 
-def reached(nodes, start):
+def reached(nodes: dict[str, Any], start: str) -> set[str]:
     """The packages that a build of `start` needs, without those of tests alone."""
     found, waiting = set(), [start]
     while waiting:
@@ -30,7 +31,7 @@ def reached(nodes, start):
     return found
 
 
-def component(package, checksums):
+def component(package: dict[str, Any], checksums: dict[tuple[str, str], str | None]) -> dict[str, Any]:
     name, version = package["name"], package["version"]
     made = {"type": "library", "bom-ref": f"{name}@{version}", "name": name, "version": version}
     if package["license"]:
@@ -43,7 +44,7 @@ def component(package, checksums):
     return made
 
 
-def runtime():
+def runtime() -> dict[str, Any]:
     """ONNX Runtime, a library that packages have for models."""
     text = (ROOT / "scripts/requirements/onnxruntime.txt").read_text()
     version = re.search(r"^onnxruntime==(\S+)", text, re.MULTILINE).group(1)
@@ -53,7 +54,7 @@ def runtime():
     }
 
 
-def main():
+def main() -> None:
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", TARGET]
     metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     packages = {package["id"]: package for package in metadata["packages"]}

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,7 +28,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--dis
 SUITES = ROOT / "tests/suites"
 
 
-def left_out(name):
+def left_out(name: str) -> dict[str, str]:
     """Tests that are left out, and the reason of each."""
     tests, reason = {}, ""
     path = SUITES / f"{name}.txt"
@@ -39,7 +40,7 @@ def left_out(name):
     return tests
 
 
-def run(name, directory, arguments, within="tests/integration", **environment):
+def run(name: str, directory: Path, arguments: list[str], within: str = "tests/integration", **environment: str) -> bool:
     """Runs pytest in a directory. Returns true if all passed that is not left out; `within` is where those are."""
     omitted = left_out(name)
     for test, reason in omitted.items():
@@ -50,7 +51,7 @@ def run(name, directory, arguments, within="tests/integration", **environment):
                           env={**os.environ, "MILLRACE_BIN": str(Path(MILLRACE).resolve()), **environment}).returncode == 0
 
 
-def pyvespa(checkout, directory):
+def pyvespa(checkout: Path, directory: Path) -> bool:
     # The tests read files of the package beside them.
     for part in ["tests", "vespa"]:
         shutil.copytree(checkout / part, directory / part)
@@ -59,7 +60,7 @@ def pyvespa(checkout, directory):
     return run("pyvespa", directory, ["-p", "docker_stand_in", *files], PYTHONPATH=str(SUITES))
 
 
-def haystack(checkout, directory):
+def haystack(checkout: Path, directory: Path) -> bool:
     shutil.copytree(checkout / "integrations/vespa/tests", directory / "tests")
     with node(directory / "data"):
         # Its own Docker file deploys this application before the tests begin.
@@ -67,7 +68,7 @@ def haystack(checkout, directory):
         return run("haystack", directory, ["tests"])
 
 
-def opensearchpy(checkout, directory):
+def opensearchpy(checkout: Path, directory: Path) -> bool:
     # The client is the one of tests/suites/requirements.txt.
     shutil.copytree(checkout / "test_opensearchpy", directory / "test_opensearchpy")
     helpers = "test_opensearchpy/test_server/test_helpers"
@@ -78,7 +79,7 @@ def opensearchpy(checkout, directory):
                    OPENSEARCH_URL="http://127.0.0.1:9200", OPENSEARCH_VERSION="2.19.0")
 
 
-def quickwit(checkout, directory):
+def quickwit(checkout: Path, directory: Path) -> bool:
     shutil.copytree(checkout / "quickwit/rest-api-tests", directory / "tests")
     print("quickwit:", flush=True)
     command = [sys.executable, "run_tests.py", "--engine", "elasticsearch", "--test", "scenarii/es_compatibility/bulk"]
@@ -91,7 +92,7 @@ ELASTIC = ["--elastic-port", "9200"]
 
 
 @contextmanager
-def node(data, *options):
+def node(data: Path, *options: str) -> Iterator[None]:
     """A node at the ports that the suites take for granted."""
     with open(f"{data}.log", "ab") as log:
         process = subprocess.Popen([MILLRACE, "serve", "--data-dir", str(data), *options], stdout=log, stderr=log)
@@ -106,7 +107,8 @@ def node(data, *options):
         process.wait()
 
 
-def answers(port):
+def answers(port: int) -> bool:
+    """True if something listens at a port of this machine."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
         return True
@@ -117,7 +119,7 @@ def answers(port):
 RUNNERS = {"pyvespa": pyvespa, "haystack": haystack, "opensearchpy": opensearchpy, "quickwit": quickwit}
 
 
-def main():
+def main() -> None:
     names = sys.argv[1:] or [name for name in RUNNERS if os.environ.get(name.upper())]
     unknown = [name for name in names if name not in RUNNERS or not os.environ.get(name.upper())]
     if unknown or not names:

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TypeAlias
 
 from processes import ROOT
 
@@ -25,10 +26,12 @@ CARGO = os.environ.get("CARGO", "cargo")
 # Crates whose executables run longest, in this order.
 SLOW = ["millrace-store", "millrace-server", "millrace-sim", "millrace-content", "millrace-gateway"]
 # Time after which an executable hangs, in seconds.
-PATIENCE_S = 900
+EXECUTABLE_TIMEOUT_S = 900
+# Directory of the crate, name of the target, path of the executable.
+TestExecutable: TypeAlias = tuple[Path, str, str]
 
 
-def built():
+def built() -> list[TestExecutable]:
     """Builds all executables. Returns the crate, the target and the path of each, slow crates first."""
     command = [CARGO, "test", "--locked", "--workspace", "--quiet", "--no-run", "--message-format=json-render-diagnostics"]
     build = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
@@ -45,10 +48,10 @@ def built():
 
 
 # Executables that run now, with the processes that they started.
-running = set()
+running: set[subprocess.Popen[str]] = set()
 
 
-def run(test):
+def run(test: TestExecutable) -> bool:
     """Runs an executable as cargo does. Returns true if it passed."""
     crate, name, executable = test
     began = time.monotonic()
@@ -65,12 +68,12 @@ def run(test):
     )
     running.add(process)
     try:
-        output, _ = process.communicate(timeout=PATIENCE_S)
+        output, _ = process.communicate(timeout=EXECUTABLE_TIMEOUT_S)
         passed = process.returncode == 0
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        passed, output = False, f"{output}\nno end after {PATIENCE_S} s"
+        passed, output = False, f"{output}\nno end after {EXECUTABLE_TIMEOUT_S} s"
     running.discard(process)
     seconds = time.monotonic() - began
     shown = "" if passed else f"\n{output.strip()}"
@@ -78,15 +81,15 @@ def run(test):
     return passed
 
 
-def main():
+def main() -> None:
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 2
-    tests = queue.SimpleQueue()
+    tests: queue.SimpleQueue[TestExecutable] = queue.SimpleQueue()
     executables = built()
     for test in executables:
         tests.put(test)
-    failed = []
+    failed: list[str] = []
 
-    def work():
+    def work() -> None:
         while True:
             try:
                 test = tests.get_nowait()

@@ -22,11 +22,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import torture_bulks
 import torture_indexes
-from processes import Etcd, Node, Place, deploy, end, wish
+from processes import Etcd, Node, Place, deploy, end, exchange, request_state
 from remembered import Remembered
 
 REPLICAS = 2
@@ -53,14 +55,18 @@ SCHEMA = """schema note {
 }"""
 
 
-def run(*command):
+def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
+
+
+# Status of an answer, None where there was none, and the answer.
+WriteOutcome: TypeAlias = tuple[int | None, Any]
 
 
 class Networks:
     """A network namespace for each process, on one bridge. All of it lies in namespaces of this script, and ends with it."""
 
-    def __init__(self, names):
+    def __init__(self, names: list[str]) -> None:
         self.address = {name: f"10.88.0.{10 + number}" for number, name in enumerate(names)}
         for command in ("mount -t tmpfs none /run", "mkdir -p /run/netns", "ip link set lo up",
                         "ip link add bridge0 type bridge", "ip address add 10.88.0.1/24 dev bridge0", "ip link set bridge0 up"):
@@ -72,22 +78,22 @@ class Networks:
                 self.must(command)
 
     @staticmethod
-    def must(command):
+    def must(command: str) -> None:
         done = run(*command.split())
         if done.returncode != 0:
             raise RuntimeError(f"{command}: {done.stderr.strip()}")
 
-    def place(self, name):
+    def place(self, name: str) -> Place:
         return Place(self.address[name], ["ip", "netns", "exec", name])
 
-    def link(self, name, state):
+    def link(self, name: str, state: str) -> None:
         run("ip", "link", "set", f"to-{name}", state)
 
-    def block(self, source, target):
+    def block(self, source: str, target: str) -> None:
         """Nothing goes from one to the other; the other way it does."""
         run("ip", "-n", source, "route", "replace", "blackhole", f"{self.address[target]}/32")
 
-    def mend(self):
+    def mend(self) -> None:
         for name in self.address:
             self.link(name, "up")
             run("ip", "-n", name, "route", "flush", "type", "blackhole")
@@ -96,20 +102,22 @@ class Networks:
 class Client(threading.Thread):
     """Writes and reads documents that are its own, one operation after another, each at any node."""
 
-    def __init__(self, number, nodes, seed, log):
+    def __init__(self, number: int, nodes: list[Node], seed: int, log: Callable[..., None]) -> None:
         super().__init__(daemon=True)
         self.number, self.nodes, self.log = number, nodes, log
         self.random = random.Random(f"{seed}/{number}")
         self.documents = {(group, document): Remembered() for group in range(GROUPS) for document in range(DOCUMENTS)}
-        self.last, self.ends, self.wrong = 0, False, []
-        self.counts, self.reasons = collections.Counter(), collections.Counter()
+        self.last, self.ends = 0, False
+        self.counts: collections.Counter[str] = collections.Counter()
+        # Messages of answers with unknown outcome.
+        self.reasons: collections.Counter[str] = collections.Counter()
         self.longest, self.answered = 0.0, time.monotonic()
 
-    def path(self, group, document=None):
+    def path(self, group: int, document: int | None = None) -> str:
         path = f"/document/v1/notes/note/group/c{self.number}g{group}"
         return f"{path}?selection=true&cluster=notes&timeout=8s" if document is None else f"{path}/{document}?timeout=8s"
 
-    def feed(self, node):
+    def feed(self, node: Node) -> None:
         """Sends a stream of writes of several documents, some of them more than once."""
         operations, lines = [], []
         for _ in range(self.random.randrange(2, 60)):
@@ -126,7 +134,7 @@ class Client(threading.Thread):
                 value = None
                 lines.append({"remove": id})
             operations.append((self.documents[group, document], value))
-        status, answer = self.call(node, "POST", "/feed/v1?timeout=8s", lines, patience=20, parse=lambda text: [json.loads(line) for line in text.splitlines()])
+        status, answer = self.call(node, "POST", "/feed/v1?timeout=8s", lines, timeout=20, parse=lambda text: [json.loads(line) for line in text.splitlines()])
         if status != 200:
             for known, value in operations:
                 self.write([known], value, (status, answer))
@@ -144,32 +152,30 @@ class Client(threading.Thread):
                 # Behind the last progress, anything may have happened.
                 self.write([known], value, (None, {"message": f"a stream ended: {end.get('message', 'without totals')}"}))
 
-    def call(self, node, method, path, body=None, patience=10, parse=json.loads):
+    def call(
+            self, node: Node, method: str, path: str, body: Any = None, timeout: float = 10, parse: Callable[[bytes], Any] = json.loads
+    ) -> WriteOutcome:
         """The status, or None where there was no answer, and the answer."""
-        connection = http.client.HTTPConnection(node.place.host, node.port, timeout=patience)
         try:
-            connection.request(method, path, body=json.dumps(body) if body else None)
-            response = connection.getresponse()
-            text = response.read() or b"{}"
-            return response.status, parse(text) if response.status == 200 else json.loads(text)
-        except (ConnectionRefusedError, OSError, http.client.HTTPException, ValueError) as error:
+            status, answer = exchange(node, node.port, method, path, json.dumps(body) if body else None, timeout)
+            text = answer or b"{}"
+            return status, parse(text) if status == 200 else json.loads(text)
+        except (OSError, http.client.HTTPException, ValueError) as error:
             return None, {"message": repr(error)}
-        finally:
-            connection.close()
 
-    def read(self, node, group, document):
+    def read(self, node: Node, group: int, document: int) -> Any:
         """The value that a node says a document has; False where it cannot say."""
         status, answer = self.call(node, "GET", self.path(group, document))
         if status == 404:
             return None
         return answer["fields"]["value"] if status == 200 else False
 
-    def run(self):
+    def run(self) -> None:
         while not self.ends:
             self.step()
             time.sleep(self.random.uniform(0.0, 0.05))
 
-    def step(self):
+    def step(self) -> None:
         group, document = self.random.randrange(GROUPS), self.random.randrange(DOCUMENTS)
         known = self.documents[group, document]
         node = self.random.choice(self.nodes)
@@ -199,7 +205,7 @@ class Client(threading.Thread):
             whole = [self.documents[group, other] for other in range(DOCUMENTS)]
             self.write(whole, None, self.call(node, "DELETE", self.path(group)))
 
-    def write(self, documents, value, outcome):
+    def write(self, documents: list[Remembered], value: int | None, outcome: WriteOutcome) -> None:
         status, answer = outcome
         now = time.monotonic()
         if status == 200:
@@ -218,11 +224,11 @@ class Client(threading.Thread):
             for known in documents:
                 known.perhaps.add(value)
 
-    def complete(self):
+    def complete(self) -> None:
         """Nothing: what is not acknowledged is not repeated."""
 
-    def check(self, node):
-        """What is wrong with what a node says."""
+    def check(self, node: Node) -> Iterator[str]:
+        """Yields the differences between the answers of a node and what was acknowledged."""
         for (group, document), known in self.documents.items():
             for _ in range(40):
                 seen = self.read(node, group, document)
@@ -234,7 +240,7 @@ class Client(threading.Thread):
 
 
 class Torture:
-    def __init__(self, arguments, directory):
+    def __init__(self, arguments: argparse.Namespace, directory: Path) -> None:
         self.random, self.seed, self.directory = random.Random(arguments.seed), arguments.seed, directory
         self.operators = random.Random(f"{self.seed}/operators")
         names = [f"n{number}" for number in range(arguments.nodes)]
@@ -254,7 +260,7 @@ class Torture:
         indexes = range(torture_indexes.CLIENTS)
         self.clients += [torture_indexes.IndexClient(number, self.nodes, self.seed, self.log) for number in indexes]
 
-    def log(self, line, stale=False, wrong=False):
+    def log(self, line: str, stale: bool = False, wrong: bool = False) -> None:
         note = " (nodes that had it are away)" if stale and not self.gentle else ""
         print(f"{time.monotonic() - self.began:7.1f} {line}{note}", flush=True)
         if wrong or (stale and self.gentle):
@@ -262,34 +268,34 @@ class Torture:
 
     # What happens to nodes. Each leaves it to `mend` to put things right.
 
-    def kill(self, node):
+    def kill(self, node: Node) -> None:
         node.process.kill()
         node.process.wait()
         self.sleep(0, 12)
         node.start()
 
-    def freeze(self, node):
+    def freeze(self, node: Node) -> None:
         node.process.send_signal(signal.SIGSTOP)
         self.sleep(1, 14)
         node.process.send_signal(signal.SIGCONT)
 
-    def unplug(self, node):
+    def unplug(self, node: Node) -> None:
         self.networks.link(node.name, "down")
         self.sleep(1, 14)
 
-    def flap(self, node):
+    def flap(self, node: Node) -> None:
         for _ in range(self.random.randrange(3, 9)):
             self.networks.link(node.name, "down")
             self.sleep(0.1, 1.5)
             self.networks.link(node.name, "up")
             self.sleep(0.1, 1.5)
 
-    def lose_etcd(self, node):
+    def lose_etcd(self, node: Node) -> None:
         self.networks.block(node.name, "etcd")
         self.networks.block("etcd", node.name)
         self.sleep(3, 14)
 
-    def fill_disk(self, node):
+    def fill_disk(self, node: Node) -> None:
         ballast = node.directory / "ballast"
         try:
             with open(ballast, "wb", buffering=0) as file:
@@ -305,13 +311,13 @@ class Torture:
             self.sleep(1, 3)
         ballast.unlink()
 
-    def one_way(self, node):
+    def one_way(self, node: Node) -> None:
         deaf = self.random.sample([other for other in self.nodes if other is not node], 2)
         for other in deaf:
             self.networks.block(*((node.name, other.name) if self.random.random() < 0.5 else (other.name, node.name)))
         self.sleep(2, 14)
 
-    def stop(self, node):
+    def stop(self, node: Node) -> None:
         node.process.send_signal(signal.SIGTERM)
         try:
             node.process.wait(40)
@@ -323,7 +329,7 @@ class Torture:
 
     # What happens to many.
 
-    def split(self):
+    def split(self) -> None:
         names = [node.name for node in self.nodes] + ["etcd"]
         self.random.shuffle(names)
         cut = self.random.randrange(1, len(names))
@@ -336,24 +342,24 @@ class Torture:
         self.log(f"  {names[:cut]} cut off from {names[cut:]}" + (f", both see {bridge}" if bridge else ""))
         self.sleep(4, 20)
 
-    def restart_all(self):
+    def restart_all(self) -> None:
         end([node.process for node in self.nodes])
         for node in self.nodes:
             node.start()
         self.sleep(2, 8)
 
-    def restart_each(self):
+    def restart_each(self) -> None:
         for node in self.nodes:
             self.stop(node)
             self.sleep(2, 5)
 
-    def restart_etcd(self):
+    def restart_etcd(self) -> None:
         self.etcd.process.kill()
         self.etcd.process.wait()
         self.sleep(1, 25)
         self.etcd.start()
 
-    def several(self):
+    def several(self) -> None:
         victims = self.random.sample(self.nodes, self.random.randrange(2, len(self.nodes)))
         threads = []
         for node in victims:
@@ -366,19 +372,19 @@ class Torture:
         for thread in threads:
             thread.join()
 
-    def retire(self):
+    def retire(self) -> None:
         node, other = self.random.sample(self.nodes, 2)
         self.log(f"  {node.name}")
-        wish(other, "retire", node.name)
+        request_state(other, "retire", node.name)
         self.sleep(2, 10)
         victim = self.random.choice(self.nodes)
         self.kill(victim)
-        wish(other, "up", node.name)
+        request_state(other, "up", node.name)
 
-    def sleep(self, least, most):
-        time.sleep(self.random.uniform(least, most))
+    def sleep(self, shortest: float, longest: float) -> None:
+        time.sleep(self.random.uniform(shortest, longest))
 
-    def turn(self):
+    def turn(self) -> None:
         if self.operators.random() < 0.6:
             torture_indexes.operate(self.nodes, self.operators, self.log)
         if self.random.random() < 0.55:
@@ -396,7 +402,7 @@ class Torture:
             what()
         self.mend()
 
-    def mend(self):
+    def mend(self) -> None:
         self.networks.mend()
         for node in self.nodes:
             if not node.runs():
@@ -409,7 +415,8 @@ class Torture:
         self.log(f"  at rest after {took:.0f} s")
         self.gentle = True
 
-    def settle(self, patience=150):
+    def settle(self, timeout: float = 150) -> float:
+        """Waits until the cluster has come to rest. Returns the seconds that it took."""
         began, calm = time.monotonic(), 0
         while calm < 2:
             time.sleep(1)
@@ -417,13 +424,13 @@ class Torture:
             versions = {one and one["version"] for one in figures}
             settled = all(one and node.is_settled(one) for node, one in zip(self.nodes, figures))
             calm = calm + 1 if settled and len(versions) == 1 else 0
-            if time.monotonic() - began > patience:
+            if time.monotonic() - began > timeout:
                 shown = [one and {key: one[key] for key in ("version", "confirmed", "ideal")} for one in figures]
                 self.log(f"it does not come to rest: {shown}", wrong=True)
                 break
         return time.monotonic() - began
 
-    def start(self):
+    def start(self) -> None:
         self.etcd.start()
         for node in self.nodes:
             node.start()
@@ -440,7 +447,7 @@ class Torture:
         for client in self.clients:
             client.start()
 
-    def finish(self):
+    def finish(self) -> None:
         """Ends the clients, and compares: at all nodes, then with each node out in turn, so that each replica is read alone."""
         for client in self.clients:
             client.ends = True
@@ -453,20 +460,21 @@ class Torture:
         for node in self.nodes:
             self.compare(node, "all serve")
         for out, other in zip(self.nodes, self.nodes[1:] + self.nodes[:1]):
-            done = wish(other, "maintenance", out.name)
+            done = request_state(other, "maintenance", out.name)
             if done.returncode != 0:
                 self.log(f"{out.name} cannot be taken out: {done.stderr}", wrong=True)
             time.sleep(3)
             self.compare(other, f"without {out.name}")
-            wish(other, "up", out.name)
+            request_state(other, "up", out.name)
             self.settle()
 
-    def compare(self, node, when):
+    def compare(self, node: Node, when: str) -> None:
         for client in self.clients:
             for wrong in client.check(node):
                 self.log(f"{when}: {wrong}", wrong=True)
 
-    def report(self):
+    def report(self) -> bool:
+        """Prints the counts and what is wrong. Returns true if nothing is."""
         total = sum((client.counts for client in self.clients), collections.Counter())
         print(", ".join(f"{count} {what}" for what, count in sorted(total.items())))
         reasons = sum((client.reasons for client in self.clients), collections.Counter())
@@ -479,7 +487,7 @@ class Torture:
         return not self.wrong
 
 
-def main():
+def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("minutes", type=float, nargs="?", default=1.0)
     arguments.add_argument("--nodes", type=int, default=4)

@@ -17,7 +17,10 @@ import json
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from processes import Node, exchange
 from remembered import Remembered
 
 CLIENTS = 2
@@ -35,32 +38,29 @@ SLACK = 3
 GONE = 2 * RETENTION + 60
 
 
-def call(node, method, path, body=None, patience=80):
+def call(node: Node, method: str, path: str, body: Any = None, timeout: float = 80) -> tuple[int | None, Any]:
     """The status, or None where there was no answer, and the answer."""
-    connection = http.client.HTTPConnection(node.place.host, node.port, timeout=patience)
     kind = "application/x-ndjson" if isinstance(body, list) else "application/json"
     text = "".join(json.dumps(line) + "\n" for line in body) if isinstance(body, list) else json.dumps(body) if body else None
     try:
-        connection.request(method, "/elastic" + path, body=text, headers={"Content-Type": kind} if text else {})
-        response = connection.getresponse()
-        return response.status, json.loads(response.read() or b"{}")
+        headers = {"Content-Type": kind} if text else {}
+        status, answer = exchange(node, node.port, method, "/elastic" + path, text, timeout, headers)
+        return status, json.loads(answer or b"{}")
     except ConnectionRefusedError:
         return 429, {"error": "nothing listens"}
     except (OSError, http.client.HTTPException, ValueError) as error:
         return None, {"error": repr(error)}
-    finally:
-        connection.close()
 
 
-def prepare(node):
+def prepare(node: Node) -> None:
     """Makes the templates of the streams, and the index."""
-    wishes = [(f"/{INDEX}", {})]
+    requests: list[tuple[str, Any]] = [(f"/{INDEX}", {})]
     for stream in STREAMS:
         template = {"settings": {"index.mode": "logsdb", "index.partition.documents": PARTITIONS[stream]}}
         if stream == "logs-kept":
             template["lifecycle"] = {"data_retention": f"{RETENTION}s"}
-        wishes.append((f"/_index_template/{stream}", {"index_patterns": [stream], "data_stream": {}, "priority": 500, "template": template}))
-    for path, body in wishes:
+        requests.append((f"/_index_template/{stream}", {"index_patterns": [stream], "data_stream": {}, "priority": 500, "template": template}))
+    for path, body in requests:
         status, answer = None, None
         for _ in range(60):
             status, answer = call(node, "PUT", path, body)
@@ -71,44 +71,50 @@ def prepare(node):
             raise RuntimeError(f"{path}: {status} {answer}")
 
 
-def is_refused(status, error):
+def is_refused(status: int | None, error: Any) -> bool:
     """True if nothing was done: where the disk of one replica is full, others may have the write."""
     return status == 429 and "it is not known whether other replicas have the write" not in json.dumps(error)
 
 
 class Event:
-    """What a client knows of an event: it is written once, and never changed."""
+    """Knowledge about an event, which is written once, and never changed."""
 
-    def __init__(self, stream, number, key=None):
+    def __init__(self, stream: str, number: int, key: str | None = None) -> None:
         self.stream, self.number, self.key, self.id = stream, number, key, key
-        self.began, self.outcome, self.tries = None, "unknown", 0
+        # Time of the first attempt.
+        self.began: float | None = None
+        self.outcome, self.tries = "unknown", 0
 
 
 class BulkClient(threading.Thread):
     """Writes bulks of documents and events that are its own, each at any node."""
 
-    def __init__(self, number, nodes, seed, log):
+    def __init__(self, number: int, nodes: list[Node], seed: int, log: Callable[..., None]) -> None:
         super().__init__(daemon=True)
         self.number, self.nodes, self.log = number, nodes, log
         self.random = random.Random(f"{seed}/bulk/{number}")
         self.documents = {f"c{number}d{document}": Remembered() for document in range(DOCUMENTS)}
-        self.events = {stream: {} for stream in STREAMS}
-        self.waiting = []
-        self.last, self.ends, self.said = 0, False, None
-        self.counts, self.reasons = collections.Counter(), collections.Counter()
+        self.events: dict[str, dict[int, Event]] = {stream: {} for stream in STREAMS}
+        # Events with ids that were not acknowledged yet.
+        self.waiting: list[Event] = []
+        self.last, self.ends = 0, False
+        # The last logged error, which is not logged again at once.
+        self.said: str | None = None
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.reasons: collections.Counter[str] = collections.Counter()
         self.longest, self.answered = 0.0, time.monotonic()
 
-    def next(self):
+    def next(self) -> int:
         """A number that no other document of any client has."""
         self.last += 1
         return self.last * 10 + self.number
 
-    def run(self):
+    def run(self) -> None:
         while not self.ends:
             self.step()
             time.sleep(self.random.uniform(0.1, 0.5))
 
-    def step(self):
+    def step(self) -> None:
         node, what = self.random.choice(self.nodes), self.random.random()
         if what < 0.25:
             self.change(node)
@@ -120,7 +126,7 @@ class BulkClient(threading.Thread):
         else:
             self.add(node, [self.random.choice(STREAMS)])
 
-    def bulk(self, node, path, lines, count):
+    def bulk(self, node: Node, path: str, lines: list[Any], count: int) -> list[tuple[int | None, Any, Any]]:
         """The status of each item, its error and its answer."""
         status, answer = call(node, "POST", path, lines)
         if status == 200:
@@ -132,7 +138,7 @@ class BulkClient(threading.Thread):
             return [(item["status"], item.get("error"), item) for item in items]
         return [(status, answer.get("error", answer), {})] * count
 
-    def seen(self, status, error):
+    def seen(self, status: int | None, error: Any) -> None:
         """Counts an answer that is neither a success nor a conflict. Shippers drop what gets another 4xx than 429."""
         self.counts["items refused" if status == 429 else f"items unknown ({status})"] += 1
         if status != 429:
@@ -141,7 +147,7 @@ class BulkClient(threading.Thread):
             self.said = line
             self.log(line, wrong=True)
 
-    def change(self, node):
+    def change(self, node: Node) -> None:
         """Sends a bulk of changes of documents, some of them more than once."""
         lines, operations = [], []
         for _ in range(self.random.randrange(1, 40)):
@@ -172,7 +178,7 @@ class BulkClient(threading.Thread):
                 self.seen(status, error)
                 known.perhaps.add(value)
 
-    def add(self, node, streams):
+    def add(self, node: Node, streams: list[str]) -> None:
         """Sends a bulk of new events; those with ids that were not acknowledged before are among them."""
         events = []
         if streams == ["logs-keyed"]:
@@ -184,7 +190,7 @@ class BulkClient(threading.Thread):
             events.append(event)
         self.send(node, events, f"r{self.random.randrange(5)}" if self.random.random() < 0.3 and streams == ["logs-free"] else None)
 
-    def send(self, node, events, routing=None):
+    def send(self, node: Node, events: list[Event], routing: str | None = None) -> None:
         lines, now = [], time.time()
         for event in events:
             event.began = now if event.began is None else event.began
@@ -205,7 +211,7 @@ class BulkClient(threading.Thread):
             else:
                 event.outcome = "refused" if is_refused(status, error) else "unknown"
 
-    def read(self, node):
+    def read(self, node: Node) -> None:
         """Reads a document, or an event that is not to be dropped yet."""
         stream = self.random.choice(["logs-kept", "logs-free", None])
         if stream is None:
@@ -220,17 +226,17 @@ class BulkClient(threading.Thread):
         there = [event for event in latest if event.outcome == "acknowledged" and self.is_kept(stream, event, 10)]
         if there:
             event = self.random.choice(there)
-            status, answer = call(node, "GET", f"/{stream}/_doc/{event.id}", patience=30)
+            status, answer = call(node, "GET", f"/{stream}/_doc/{event.id}", timeout=30)
             if status == 404 and self.is_kept(stream, event):
                 self.log(f"bulk client {self.number}: {event.id} of {stream} is missing at {node.name} after {time.time() - event.began:.1f} s: {answer}", stale=True)
             self.counts["events read"] += status == 200
 
     @staticmethod
-    def is_kept(stream, event, more=0):
-        """Whether an event may not be dropped yet, nor for some more seconds."""
+    def is_kept(stream: str, event: Event, more: float = 0) -> bool:
+        """True if an event may not be dropped yet, nor for some more seconds."""
         return stream != "logs-kept" or time.time() - event.began < RETENTION - SLACK - more
 
-    def complete(self):
+    def complete(self) -> None:
         """Repeats the events with ids until each is acknowledged."""
         for _ in range(60):
             if not self.waiting:
@@ -241,8 +247,8 @@ class BulkClient(threading.Thread):
                 time.sleep(1)
         self.log(f"bulk client {self.number}: {len(self.waiting)} events with ids are never acknowledged", wrong=True)
 
-    def check(self, node):
-        """What is wrong with what a node says."""
+    def check(self, node: Node) -> Iterator[str]:
+        """Yields the differences between the answers of a node and what was acknowledged."""
         for id, known in self.documents.items():
             for _ in range(40):
                 status, answer = call(node, "GET", f"/{INDEX}/_doc/{id}")
@@ -261,10 +267,10 @@ class BulkClient(threading.Thread):
                 count = found.pop(number, 0)
                 age, at_end = began - event.began, self.is_kept(stream, event)
                 if stream == "logs-kept":
-                    least, most = int(event.outcome == "acknowledged" and at_end), int(age < GONE and event.outcome != "refused")
+                    count_min, count_max = int(event.outcome == "acknowledged" and at_end), int(age < GONE and event.outcome != "refused")
                 else:
-                    least, most = int(event.outcome == "acknowledged"), int(event.outcome != "refused")
-                if not least <= count <= most:
+                    count_min, count_max = int(event.outcome == "acknowledged"), int(event.outcome != "refused")
+                if not count_min <= count <= count_max:
                     # A document that is there and not found is another fault than one that is lost.
                     read = call(node, "GET", f"/{stream}/_doc/{event.id}")[0] if event.id else "nothing, without an id"
                     yield (f"{node.name} has {stream} {number} ({event.id}) {count} times, which was {event.outcome} "
@@ -272,7 +278,7 @@ class BulkClient(threading.Thread):
             for number in found:
                 yield f"{node.name} has {stream} {number}, which was never written"
 
-    def all_of(self, node, stream):
+    def all_of(self, node: Node, stream: str) -> collections.Counter[int] | None:
         """Numbers of this client's events that a stream has, each with how often."""
         for _ in range(40):
             found = collections.Counter()

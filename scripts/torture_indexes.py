@@ -13,7 +13,10 @@ import random
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from processes import Node, exchange
 from remembered import Remembered
 
 CLIENTS = 2
@@ -29,43 +32,40 @@ DECLARATION = """<index-service placed='true' copies='2' slices='4'>
     </index-service>"""
 
 
-def call(node, port, method, path, body=None, patience=10):
+def call(node: Node, port: int, method: str, path: str, body: Any = None, timeout: float = 10) -> tuple[int | None, Any]:
     """The status, or None where there was no answer, and the answer."""
-    connection = http.client.HTTPConnection(node.place.host, port, timeout=patience)
     try:
-        connection.request(method, path, body=json.dumps(body) if body is not None else None)
-        response = connection.getresponse()
-        return response.status, json.loads(response.read() or b"{}")
+        status, answer = exchange(node, port, method, path, json.dumps(body) if body is not None else None, timeout)
+        return status, json.loads(answer or b"{}")
     except ConnectionRefusedError:
         return 503, {"message": "nothing listens"}
     except (OSError, http.client.HTTPException, ValueError) as error:
         return None, {"message": repr(error)}
-    finally:
-        connection.close()
 
 
 class IndexClient(threading.Thread):
     """Writes documents that are its own, one operation after another, and finds them by indexes."""
 
-    def __init__(self, number, nodes, seed, log):
+    def __init__(self, number: int, nodes: list[Node], seed: int, log: Callable[..., None]) -> None:
         super().__init__(daemon=True)
         self.number, self.nodes, self.log = FIRST + number, nodes, log
         self.random = random.Random(f"{seed}/index/{number}")
         names = [(group, document) for group in range(GROUPS) for document in range(DOCUMENTS)]
         self.documents = {self.id(*name): (*name, Remembered()) for name in names}
         self.last, self.ends = 0, False
-        self.counts, self.reasons = collections.Counter(), collections.Counter()
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.reasons: collections.Counter[str] = collections.Counter()
         self.longest, self.answered = 0.0, time.monotonic()
 
-    def id(self, group, document):
+    def id(self, group: int, document: int) -> str:
         return f"id:notes:note:g=i{self.number}g{group}:{document}"
 
-    def run(self):
+    def run(self) -> None:
         while not self.ends:
             self.step()
             time.sleep(self.random.uniform(0.0, 0.1))
 
-    def step(self):
+    def step(self) -> None:
         node, what = self.random.choice(self.nodes), self.random.random()
         if what < 0.35:
             return self.find(node)
@@ -74,20 +74,20 @@ class IndexClient(threading.Thread):
             group = self.random.randrange(GROUPS)
             path = f"/document/v1/notes/note/group/i{self.number}g{group}?selection=true&cluster=notes&timeout=8s"
             known = [known for of, _, known in self.documents.values() if of == group]
-            return self.heard(known, None, call(node, node.port, "DELETE", path))
+            return self.remember(known, None, call(node, node.port, "DELETE", path))
         group, document, known = self.random.choice(list(self.documents.values()))
         path = f"/document/v1/notes/note/group/i{self.number}g{group}/{document}?timeout=8s"
         if what < 0.5:
-            return self.heard([known], None, call(node, node.port, "DELETE", path))
+            return self.remember([known], None, call(node, node.port, "DELETE", path))
         self.last += 1
         value = self.last * 10 + self.number
         if what < 0.7:
             fields = {"value": {"assign": value}, "client": {"assign": self.number}}
-            return self.heard([known], value, call(node, node.port, "PUT", path + "&create=true", {"fields": fields}))
+            return self.remember([known], value, call(node, node.port, "PUT", path + "&create=true", {"fields": fields}))
         fields = {"value": value, "client": self.number, "text": f"note {value}"}
-        self.heard([known], value, call(node, node.port, "POST", path, {"fields": fields}))
+        self.remember([known], value, call(node, node.port, "POST", path, {"fields": fields}))
 
-    def heard(self, documents, value, outcome):
+    def remember(self, documents: list[Remembered], value: int | None, outcome: tuple[int | None, Any]) -> None:
         """Remembers the answer to a write."""
         status, answer = outcome
         if status == 200:
@@ -106,13 +106,13 @@ class IndexClient(threading.Thread):
             for known in documents:
                 known.perhaps.add(value)
 
-    def query(self, node, index, condition):
+    def query(self, node: Node, index: str, condition: str) -> dict[str, int] | None:
         """Values of the documents that an index finds, by their ids; None where a node cannot say."""
         parameters = {
             "yql": f"select * from note where {condition}", "hits": 400, "timeout": "8s", "streaming.selection": "true",
             "index.use": index, "index.consistency": "now",
         }
-        status, answer = call(node, node.port, "GET", "/search/?" + urllib.parse.urlencode(parameters), patience=20)
+        status, answer = call(node, node.port, "GET", "/search/?" + urllib.parse.urlencode(parameters), timeout=20)
         if status not in (200, None, 429, 503, 504):
             self.log(f"index client {self.number}: {status} {answer} to {condition} by {index}", wrong=True)
         root = answer.get("root", {})
@@ -120,8 +120,8 @@ class IndexClient(threading.Thread):
             return None
         return {hit["id"]: hit["fields"]["value"] for hit in root.get("children", [])}
 
-    def wrong_of_all(self, node):
-        """What is wrong with all documents, as one index finds them; None where the node cannot say."""
+    def wrong_of_all(self, node: Node) -> list[str] | None:
+        """Differences in all documents, as one index finds them; None where the node cannot say."""
         found = self.query(node, "by-client", f"client = {self.number}")
         if found is None:
             return None
@@ -129,8 +129,8 @@ class IndexClient(threading.Thread):
                  for id, (_, _, known) in self.documents.items() if not known.may_be(found.get(id))]
         return wrong + [f"{id}, which was never written" for id in found if id not in self.documents]
 
-    def wrong_of_some(self, node):
-        """What is wrong with some documents, as the other index finds them by present and former values."""
+    def wrong_of_some(self, node: Node) -> list[str] | None:
+        """Differences in some documents, as the other index finds them by present and former values."""
         chosen = self.random.sample(list(self.documents.items()), 8)
         asked = {value for _, (_, _, known) in chosen for value in {known.value, *known.perhaps, *known.refused}}
         asked = sorted(asked - {None})[-40:]
@@ -148,7 +148,7 @@ class IndexClient(threading.Thread):
                 wrong.append(f"{id} {seen}, which is {known.value}{known.why(seen)}, when asked for {len(asked)} values")
         return wrong
 
-    def find(self, node):
+    def find(self, node: Node) -> None:
         """Compares the documents that an index finds with what was acknowledged."""
         wrong = self.wrong_of_all(node) if self.random.random() < 0.5 else self.wrong_of_some(node)
         self.counts["queries by an index without an answer" if wrong is None else "queries by an index"] += 1
@@ -156,11 +156,11 @@ class IndexClient(threading.Thread):
             # A node that is the only one left of those with a bucket may not know what it missed.
             self.log(f"index client {self.number} at {node.name}: {line}", stale=True)
 
-    def complete(self):
+    def complete(self) -> None:
         """Nothing: what is not acknowledged is not repeated."""
 
-    def check(self, node):
-        """What is wrong with what a node says."""
+    def check(self, node: Node) -> Iterator[str]:
+        """Yields the differences between the answers of a node and what was acknowledged."""
         for look in (self.wrong_of_all, self.wrong_of_some):
             for _ in range(60):
                 wrong = look(node)
@@ -173,7 +173,7 @@ class IndexClient(threading.Thread):
                 yield f"{node.name} says by an index: {line}"
 
 
-def operate(nodes, chance, log):
+def operate(nodes: list[Node], chance: random.Random, log: Callable[..., None]) -> None:
     """An operator asks for something that concerns the copies, now and then."""
     node, (one, other), what = chance.choice(nodes), chance.sample(nodes, 2), chance.random()
     if what < 0.35:
@@ -189,29 +189,29 @@ def operate(nodes, chance, log):
         asked = ("POST", f"/index/v1/notes/{chance.choice(NAMES)}/rebuild", None)
     else:
         return
-    status, answer = call(node, node.config, *asked, patience=30)
+    status, answer = call(node, node.config, *asked, timeout=30)
     method, path, body = asked
     log(f"  {method} {path} {body or ''} at {node.name}: {status} {str(answer.get('message', ''))[:120]}",
         wrong=status not in (None, 200, 202, 409, 429, 503, 504))
 
 
-def settle(nodes, log, patience=240):
+def settle(nodes: list[Node], log: Callable[..., None], timeout: float = 240) -> None:
     """Waits until all copies are in their places."""
     began = time.monotonic()
     while not all(call(node, node.config, "GET", "/index/v1/rebalance")[1].get("balanced") for node in nodes):
-        if time.monotonic() - began > patience:
+        if time.monotonic() - began > timeout:
             log(f"copies of indexes do not come to rest: {call(nodes[0], nodes[0].config, 'GET', '/index/v1/rebalance')}", wrong=True)
             return
         time.sleep(1)
     log(f"  copies of indexes at rest after {time.monotonic() - began:.0f} s")
 
 
-def finish(nodes, log):
+def finish(nodes: list[Node], log: Callable[..., None]) -> None:
     """Compares the copies with the documents, once all are in their places."""
     settle(nodes, log)
     for name in NAMES:
         for _ in range(20):
-            status, answer = call(nodes[0], nodes[0].config, "POST", f"/index/v1/notes/{name}/verify", patience=120)
+            status, answer = call(nodes[0], nodes[0].config, "POST", f"/index/v1/notes/{name}/verify", timeout=120)
             if status == 200 and answer.get("complete"):
                 break
             time.sleep(2)
@@ -225,14 +225,10 @@ def finish(nodes, log):
             log(f"{node.name} has repaired copies: {figure}", wrong=True)
 
 
-def repaired(node):
+def repaired(node: Node) -> list[str]:
     """Figures of a node that say that its own comparisons have found differences."""
-    connection = http.client.HTTPConnection(node.place.host, node.port, timeout=10)
     try:
-        connection.request("GET", "/prometheus/v1/values")
-        lines = connection.getresponse().read().decode().splitlines()
+        lines = exchange(node, node.port, "GET", "/prometheus/v1/values")[1].decode().splitlines()
     except (OSError, http.client.HTTPException) as error:
         return [repr(error)]
-    finally:
-        connection.close()
     return [line for line in lines if line.startswith("millrace_index_repaired") and float(line.split()[1]) != 0]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from ports import free_port  # noqa: E402
+
 
 def binary() -> str:
     """The binary under test: MILLRACE_BIN, or what cargo built last."""
@@ -33,7 +35,7 @@ def free_ports(count: int) -> list[int]:
 class Node:
     """A running server and the ways to talk to it."""
 
-    def __init__(self, data_dir: pathlib.Path, port: int, config_port: int, *settings):
+    def __init__(self, data_dir: pathlib.Path, port: int, config_port: int, *settings: str | pathlib.Path) -> None:
         self.data, self.config = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{config_port}"
         self.port, self.config_port = port, config_port
         self.log = open(data_dir.with_suffix(".log"), "w+", encoding="utf-8")
@@ -56,10 +58,10 @@ class Node:
         self.log.seek(0)
         return self.log.read()
 
-    def stop(self):
+    def stop(self) -> None:
         self.process.terminate()
         assert self.process.wait(120) == 0, self.output()
 
-    def get(self, path: str):
+    def get(self, path: str) -> Any:
         with urllib.request.urlopen(self.data + path, timeout=120) as response:
             return json.load(response)

@@ -1,11 +1,8 @@
 """One node with the notes fed, and `found`, which asks it."""
 
-import json
 import pathlib
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
+from typing import Any
 
 import pytest
 
@@ -14,37 +11,30 @@ sys.path.insert(0, str(HERE.parent))
 
 from documents import NOTES, OTHER  # noqa: E402
 from node import Node, free_ports  # noqa: E402
-from packages import PATIENCE  # noqa: E402
+from packages import call, query_parameters  # noqa: E402
 
 
 class Notes:
     """A node that holds the notes."""
 
-    def __init__(self, node: Node):
+    def __init__(self, node: Node) -> None:
         self.node = node
         for group, notes in (("me", NOTES), ("you", OTHER)):
             for name, fields in notes.items():
                 status, answer = self.call("POST", f"/document/v1/n/note/group/{group}/{name}", {"fields": fields})
                 assert status == 200, answer
 
-    def call(self, method: str, path: str, body=None):
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """The status and the parsed body of the answer."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.node.data + path, data, {"content-type": "application/json"}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=120) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+        return call(method, self.node.data + path, body)
 
-    def search(self, **parameters):
-        """The root of the result; parameters with a dot are written with two underscores."""
-        asked = {"streaming.groupname": "me", "timeout": PATIENCE} | {k.replace("__", "."): v for k, v in parameters.items()}
-        status, answer = self.call("POST", "/search/", asked)
+    def search(self, **parameters: Any) -> dict[str, Any]:
+        """The root of the result, with the status of the answer; see `query_parameters`."""
+        status, answer = self.call("POST", "/search/", query_parameters(parameters))
         assert "root" in answer, answer
         return answer["root"] | {"status": status}
 
-    def found(self, **parameters) -> str:
+    def found(self, **parameters: Any) -> str:
         """The names of the notes found, in order, as one word; an error's message where the query is refused."""
         root = self.search(**parameters)
         if errors := root.get("errors"):

@@ -5,7 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from packages import PATIENCE
+from packages import QUERY_TIMEOUT
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -49,6 +49,6 @@ def test_bodies(notes, media_type, body, expected):
     ("hits=1", {}, 1),
 ])
 def test_the_request_line_takes_precedence(notes, line, body, expected):
-    asked = {"yql": "select * from note where true", "streaming.groupname": "me", "timeout": PATIENCE} | body
+    asked = {"yql": "select * from note where true", "streaming.groupname": "me", "timeout": QUERY_TIMEOUT} | body
     status, answer = notes.call("POST", f"/search/?{line}", asked)
     assert (status, len(answer["root"]["children"])) == (200, expected)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from node import Node, free_ports
-from packages import PATIENCE, call, deploy, search
+from packages import QUERY_TIMEOUT, call, deploy, search
 
 SERVICES = """<services version="1.0">
 <container id="default" version="1.0"><search>
@@ -177,7 +177,7 @@ def test_what_a_source_cannot_have_is_refused(node, parameters, expected):
 
 def test_xml_has_a_group_for_each_source(node):
     import urllib.request
-    asked = {"query": "word", "searchChain": "groups", "format": "xml", "hits": 1, "streaming.groupname": "me", "timeout": PATIENCE}
+    asked = {"query": "word", "searchChain": "groups", "format": "xml", "hits": 1, "streaming.groupname": "me", "timeout": QUERY_TIMEOUT}
     request = urllib.request.Request(f"{node.data}/search/", json.dumps(asked).encode(), {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as response:
         text = response.read().decode()

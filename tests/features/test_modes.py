@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from node import Node, free_ports
-from packages import PATIENCE, call, deploy, services
+from packages import QUERY_TIMEOUT, call, deploy, services
 
 SCHEMA = """schema note {
     document note {
@@ -41,7 +41,7 @@ def start(directory, files):
 
 def ask(node, condition, **parameters):
     """Names and scores of the hits, in order."""
-    asked = {"yql": f"select * from sources * where {condition}", "timeout": PATIENCE}
+    asked = {"yql": f"select * from sources * where {condition}", "timeout": QUERY_TIMEOUT}
     asked |= {name.replace("__", "."): value for name, value in parameters.items()}
     status, answer = call("POST", f"{node.data}/search/", asked)
     assert status == 200, answer

@@ -1,7 +1,7 @@
 """Clients that ask more queries a second than they may."""
 
 from node import Node, free_ports
-from packages import PATIENCE, call, deploy, services
+from packages import QUERY_TIMEOUT, call, deploy, services
 
 SCHEMA = "schema page { document page { field text type string { indexing: index } } }"
 SEARCHER = """<search><chain id="default" inherits="vespa">
@@ -14,7 +14,7 @@ def test_quotas(tmp_path):
     node = Node(tmp_path / "data", *free_ports(2))
 
     def statuses(count: int, **rate):
-        asked = {"yql": "select * from page where true", "streaming.groupname": "me", "timeout": PATIENCE}
+        asked = {"yql": "select * from page where true", "streaming.groupname": "me", "timeout": QUERY_TIMEOUT}
         asked |= {f"rate.{name}": value for name, value in rate.items()}
         return [call("POST", f"{node.data}/search/", asked)[0] for _ in range(count)]
 

@@ -1,7 +1,7 @@
 """Queries that are rewritten by the semantic rules of the package."""
 
 from node import Node, free_ports
-from packages import PATIENCE, call, deploy, search, services
+from packages import QUERY_TIMEOUT, call, deploy, search, services
 
 SCHEMA = """schema page { document page {
 field text type string { indexing: index }
@@ -32,7 +32,7 @@ def total(node, **parameters):
 
 def told(node, **parameters):
     """What the trace tells of rules, and all that it tells."""
-    asked = {"streaming.groupname": "me", "timeout": PATIENCE} | {name.replace("__", "."): value for name, value in parameters.items()}
+    asked = {"streaming.groupname": "me", "timeout": QUERY_TIMEOUT} | {name.replace("__", "."): value for name, value in parameters.items()}
     _, answer = call("POST", f"{node.data}/search/", asked)
     messages = [entry["message"] for entry in answer.get("trace", {}).get("children", [])]
     return [message for message in messages if "rule" in message], messages

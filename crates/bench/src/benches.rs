@@ -116,7 +116,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// So much of `of` as is asked for; at least 1.
+    /// The number `of` multiplied by the requested size; at least 1.
     fn sized(&self, of: u64) -> u64 {
         ((of as f64 * self.size).round() as u64).max(1)
     }
@@ -137,7 +137,7 @@ impl Settings {
 /// A benchmark.
 #[derive(Debug, Clone, Copy)]
 pub struct Benchmark {
-    /// Its name; of a variant `nn --cold`, as one writes it on the command line.
+    /// Name of the benchmark as it is written on the command line; `nn --cold` for a variant of `nn`.
     pub name: &'static str,
     /// The measurement, and its comparison.
     pub about: &'static str,

@@ -17,7 +17,7 @@ use crate::measure::process_time_of;
 use crate::process::free_port;
 
 /// Maximum time for nodes to become a cluster.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between checks.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -117,7 +117,7 @@ impl LocalCluster {
     fn populate(&mut self, roles: &[&str], files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
         roles.iter().try_for_each(|roles| self.add(roles))?;
         self.deploy(files)?;
-        self.until(PATIENCE, "become a cluster", |cluster| cluster.is_ideal(roles.len()))?;
+        self.until(SETUP_TIMEOUT, "become a cluster", |cluster| cluster.is_ideal(roles.len()))?;
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl LocalCluster {
     pub fn deploy(&self, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
         let archive = millrace_node::pack(files).map_err(Error::failed)?;
         let path = "/application/v2/tenant/default/prepareandactivate";
-        self.until(PATIENCE, "take the application", |cluster| {
+        self.until(SETUP_TIMEOUT, "take the application", |cluster| {
             let request = OutgoingRequest::new(Method::POST, path).body("application/zip", archive.clone());
             cluster.nodes.first().is_some_and(|node| node.config.ask(request).is_ok())
         })?;

@@ -22,7 +22,16 @@ use crate::application::{self, TYPE};
 use crate::measure::TimeSamples;
 
 /// Timeout that no query of a benchmark reaches.
-const PATIENCE: Duration = Duration::from_secs(60);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time at which columns of the tail are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TailColumns {
+    /// Soon after an import.
+    Ahead,
+    /// When a query asks for them.
+    OnRequest,
+}
 
 /// A store, and the means to search it.
 pub(crate) struct SearchEngine {
@@ -61,10 +70,12 @@ impl SearchEngine {
     }
 
     /// Creates an engine over a new store that seals nothing by itself: its clock stands still, so that it is
-    /// never idle, and its tail has room for a gigabyte.
-    pub fn unsealed(directory: &Path) -> Result<Self, Error> {
+    /// never idle, and its tail has room for a gigabyte. Its cache has room for the columns of all rows.
+    pub fn unsealed(directory: &Path, columns: TailColumns) -> Result<Self, Error> {
         let mut options = Self::options(directory);
         options.tail_bytes = 1 << 30;
+        options.cache_bytes = 2 << 30;
+        options.columns_ahead = columns == TailColumns::Ahead;
         options.clock = Arc::new(ManualClock::new(unix_time().as_micros() as u64));
         Self::with_options(&application::application()?, options)
     }
@@ -155,7 +166,7 @@ impl SearchEngine {
 
     /// Deadline of a benchmark's query, which is never reached.
     pub fn deadline() -> SearchDeadline {
-        SearchDeadline::at(Instant::now() + PATIENCE)
+        SearchDeadline::at(Instant::now() + QUERY_TIMEOUT)
     }
 
     /// Value columns of a field in one group, chunk by chunk, as the store has them in memory.

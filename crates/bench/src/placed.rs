@@ -21,7 +21,7 @@ use crate::puts::{BATCH, GROUPS};
 use crate::random::BenchRandom;
 
 /// Maximum time for copies to be made.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3_600);
+pub(crate) const PLACEMENT_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// Maximum time for a change of the cluster to take effect.
 const CHANGED: Duration = Duration::from_secs(120);
 /// Timeout of one request to a config port: the leader answers some of them.
@@ -70,7 +70,12 @@ pub(crate) struct PlacedLayout {
     pub indexes: u64,
     /// Key of each index.
     pub key: &'static str,
+    /// Number of words of 16 digits in the `message_id` of a document.
+    pub id_words: usize,
 }
+
+/// Number of such words that are usual.
+pub(crate) const MESSAGE_ID_WORDS: usize = 2;
 
 impl PlacedLayout {
     fn nodes(&self) -> usize {
@@ -148,7 +153,7 @@ impl PlacedIndexBench {
 
     /// Feeds documents, and checks that they are there.
     pub fn feed(&self, documents: u64) -> Result<(), Error> {
-        let mails = PlacedMails::new()?;
+        let mails = PlacedMails::new(self.layout.id_words)?;
         let last = documents.div_ceil(BATCH).saturating_sub(1);
         let requests: Requests = Arc::new(move |batch: u64| {
             // Requests beyond the last batch write that again.
@@ -176,7 +181,7 @@ impl PlacedIndexBench {
     /// Declares the indexes, and waits until each is ready.
     pub fn declare_indexes(&self) -> Result<(), Error> {
         self.cluster.deploy(&self.layout.files(true))?;
-        self.until(PATIENCE, "build all indexes", |cluster| {
+        self.until(PLACEMENT_TIMEOUT, "build all indexes", |cluster| {
             let Some(all) = cluster.config("/index/v1/") else { return false };
             let indexes = all["indexes"].as_array().map_or(&[][..], Vec::as_slice);
             let is_ready = |index: &Value| index["placed"] == true && index["state"] == "ready";
@@ -187,7 +192,7 @@ impl PlacedIndexBench {
 
     /// Waits until each index has one copy, and nothing is being made, moved or removed.
     pub fn until_settled(&self) -> Result<(), Error> {
-        self.until(PATIENCE, "have all copies of indexes in their places", |cluster| {
+        self.until(PLACEMENT_TIMEOUT, "have all copies of indexes in their places", |cluster| {
             let is_balanced = cluster.rebalance().is_some_and(|value| is_balanced(&value));
             let copies = (0..cluster.layout.nodes()).map(|node| cluster.gauge(node, "copies"));
             is_balanced && copies.sum::<Option<u64>>() == Some(cluster.layout.indexes)
@@ -312,7 +317,7 @@ pub(crate) fn is_refused(answer: &ClientAnswer) -> Result<bool, Error> {
 
 /// Puts of new versions of documents, one for each number.
 pub(crate) fn puts(documents: u64) -> Result<Requests, Error> {
-    let mails = PlacedMails::new()?;
+    let mails = PlacedMails::new(MESSAGE_ID_WORDS)?;
     Ok(Arc::new(move |number: u64| {
         let (document, version) = (number % documents, 1 + number / documents);
         let body = format!("{{\"fields\":{}}}", mails.fields(document, version)).into_bytes();
@@ -349,22 +354,22 @@ pub(crate) fn mixed(puts: &Requests, scans: &Requests, every: u64) -> Requests {
 /// Generator of documents whose keys are random, and the same on every run.
 struct PlacedMails {
     texts: Vec<String>,
+    id_words: usize,
 }
 
 impl PlacedMails {
-    fn new() -> Result<Self, Error> {
+    fn new(id_words: usize) -> Result<Self, Error> {
         let mut maker = DocumentMaker::new()?;
-        Ok(PlacedMails { texts: (0..TEXTS).map(|_| maker.text(TEXT_BYTES)).collect() })
+        Ok(PlacedMails { texts: (0..TEXTS).map(|_| maker.text(TEXT_BYTES)).collect(), id_words })
     }
 
     /// Fields of a version of a document, as JSON.
     fn fields(&self, number: u64, version: u64) -> String {
         let mut random = BenchRandom::new(number | version << NUMBER_BITS);
         let text = &self.texts[random.below(self.texts.len() as u64) as usize];
-        let (date, high, low) = (random.below(DATES), random.bits(), random.bits());
-        format!(
-            "{{\"text\":\"{text}\",\"date\":{date},\"message_id\":\"{high:016x}{low:016x}@mail.example.com\"}}"
-        )
+        let date = random.below(DATES);
+        let id: String = (0..self.id_words).map(|_| format!("{:016x}", random.bits())).collect();
+        format!("{{\"text\":\"{text}\",\"date\":{date},\"message_id\":\"{id}@mail.example.com\"}}")
     }
 
     /// The put of the first version of a document, as a line.
@@ -383,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_application_has_all_nodes_and_indexes() {
-        let layout = PlacedLayout { data_nodes: 3, copy_nodes: 4, indexes: 100, key: "date" };
+        let layout = PlacedLayout { data_nodes: 3, copy_nodes: 4, indexes: 100, key: "date", id_words: 2 };
         for (with_indexes, expected) in [(false, 0), (true, 100)] {
             let files = layout.files(with_indexes);
             let services = String::from_utf8(files["services.xml"].clone()).expect("it is text");
@@ -396,7 +401,7 @@ mod tests {
 
     #[test]
     fn versions_of_documents_differ_and_lines_are_json() {
-        let mails = PlacedMails::new().expect("the generator works");
+        let mails = PlacedMails::new(MESSAGE_ID_WORDS).expect("the generator works");
         assert_eq!(mails.fields(7, 0), mails.fields(7, 0));
         assert_ne!(mails.fields(7, 0), mails.fields(7, 1));
         assert_ne!(mails.fields(7, 0), mails.fields(8, 0));

@@ -12,7 +12,7 @@ use crate::clients::HttpClients;
 use crate::measure::resident_bytes_of;
 
 /// Maximum time until a server answers.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between checks.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -42,7 +42,7 @@ impl ServerProcess {
             .map_err(Error::file(program))?;
         let mut process = ServerProcess { child, url, clients, ready_after: Duration::ZERO };
         while process.ask(OutgoingRequest::new(Method::GET, "/state/v1/health")).is_err() {
-            if process.child.try_wait().map_err(Error::failed)?.is_some() || began.elapsed() > PATIENCE {
+            if process.child.try_wait().map_err(Error::failed)?.is_some() || began.elapsed() > START_TIMEOUT {
                 return Err(Error::Failed(format!(
                     "the server over {} did not get ready; start it by hand to see why",
                     data.display()

@@ -22,14 +22,19 @@ impl DocumentSortKey {
     /// The key of the document whose id has a text, and this group: [`DocumentSortKey::new`], without parsing
     /// the text.
     pub fn of_text(text: &str, group: &DocumentGroup) -> Self {
-        let reversed = DocumentId::location_of(text.as_bytes(), group).reversed();
         let mut bytes = Vec::with_capacity(text.len() + 40);
+        DocumentSortKey::write(text, group, &mut bytes);
+        DocumentSortKey(bytes)
+    }
+
+    /// Appends the bytes of [`DocumentSortKey::of_text`].
+    pub fn write(text: &str, group: &DocumentGroup, bytes: &mut Vec<u8>) {
+        let reversed = DocumentId::location_of(text.as_bytes(), group).reversed();
         bytes.extend_from_slice(&reversed.high().to_be_bytes());
-        group.write_key(&mut bytes);
+        group.write_key(bytes);
         bytes.push(0);
         bytes.extend_from_slice(&reversed.low().to_be_bytes());
         bytes.extend_from_slice(text.as_bytes());
-        DocumentSortKey(bytes)
     }
 
     /// The bytes.

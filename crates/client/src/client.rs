@@ -28,13 +28,13 @@ const IDENTITY_VARIABLES: [&str; 2] = ["MILLRACE_CLIENT_CERTIFICATE", "MILLRACE_
 const IDS: HeaderName = HeaderName::from_static("millrace-ids");
 
 /// Default timeout of a response.
-const PATIENCE: Duration = Duration::from_secs(200);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(200);
 
 /// Client of one port of a node. Clones share their connections.
 #[derive(Clone)]
 pub struct NodeClient {
     base: String,
-    patience: Duration,
+    timeout: Duration,
     /// Value of the header `Authorization`.
     authorization: Option<HeaderValue>,
     http: HyperClient<HttpsConnector<HttpConnector>, Either<Full<Bytes>, StreamedBody>>,
@@ -150,12 +150,12 @@ impl ClientAnswer {
     pub fn message(&self) -> String {
         let json = self.json();
         let error = json.pointer("/root/errors/0");
-        let told = json
+        let message = json
             .get("message")
             .or_else(|| error.and_then(|error| error.get("message").or_else(|| error.get("summary"))))
             .and_then(Value::as_str);
-        match told {
-            Some(told) => told.to_owned(),
+        match message {
+            Some(message) => message.to_owned(),
             None if self.body.is_empty() => self.status.to_string(),
             None => String::from_utf8_lossy(&self.body[..self.body.len().min(500)]).into_owned(),
         }
@@ -237,7 +237,12 @@ impl NodeClient {
             .http2_initial_stream_window_size(1 << 20)
             .http2_initial_connection_window_size(16 << 20);
         let base = with_scheme.trim_end_matches('/').to_owned();
-        Ok(NodeClient { base, patience: PATIENCE, authorization: None, http: builder.build(connector) })
+        Ok(NodeClient {
+            base,
+            timeout: RESPONSE_TIMEOUT,
+            authorization: None,
+            http: builder.build(connector),
+        })
     }
 
     /// Sends the token of the environment, if there is one.
@@ -255,8 +260,8 @@ impl NodeClient {
 
     /// Sets the default timeout, instead of 200 seconds.
     #[must_use]
-    pub fn patient(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -270,7 +275,7 @@ impl NodeClient {
     /// # Errors
     /// There is no response, or not in time.
     pub async fn send(&self, request: OutgoingRequest) -> Result<ClientAnswer, Error> {
-        let timeout = request.timeout.unwrap_or(self.patience);
+        let timeout = request.timeout.unwrap_or(self.timeout);
         let exchange = async {
             let response = self.begin(request, None).await?;
             let (parts, body) = response.into_parts();
@@ -291,7 +296,7 @@ impl NodeClient {
         request: OutgoingRequest,
         mut sink: impl FnMut(&[u8]),
     ) -> Result<HeaderMap, Error> {
-        let timeout = request.timeout.unwrap_or(self.patience);
+        let timeout = request.timeout.unwrap_or(self.timeout);
         let mut answer = self.within(timeout, self.open(request)).await?;
         while let Some(piece) = self.within(timeout, answer.next()).await? {
             sink(&piece);

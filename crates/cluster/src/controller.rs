@@ -2,8 +2,9 @@
 //!
 //! Each step starts from scratch:
 //! 1. Every node that is listed or has registered gets a permanent key ([`NodeAssignments`]).
-//! 2. Each node is judged by itself (`node`): its presence, the length of its absence, repeated crashes, the
-//!    operator's wish for it, and its protocol compared with that of the others.
+//! 2. A state is proposed for each node by itself (`node`): from its presence, the length of its absence,
+//!    repeated crashes, the state that an operator has requested, and its protocol compared with that of the
+//!    others.
 //! 3. Nodes that are out of space are retired, so that others take over their data; but not if they are as
 //!    many as the others.
 //! 4. A group with too few serving nodes is taken out as a whole, unless it is the last one.
@@ -88,9 +89,10 @@ impl Controller {
         let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
         let turn = ControllerTurn { now, began, protocol: spoken };
         let assignments = inputs.assignments.extended(inputs, previous)?;
-        let mut judged: BTreeMap<NodeKey, (String, NodeStateProposal)> = BTreeMap::new();
+        let mut proposals: BTreeMap<NodeKey, (String, NodeStateProposal)> = BTreeMap::new();
         for (name, assignment) in &assignments.nodes {
-            if inputs.wish(name) == RequestedNodeState::Removed || !inputs.concerns(name, previous) {
+            if inputs.requested_state(name) == RequestedNodeState::Removed || !inputs.concerns(name, previous)
+            {
                 self.records.remove(name);
                 continue;
             }
@@ -98,27 +100,30 @@ impl Controller {
             let entry = entry.filter(|entry| entry.name == *name);
             let record = self.records.entry(name.clone()).or_insert_with(|| NodeRecord::new(entry, now));
             if let Some(last) = inputs.departed.get(name) {
-                record.recall(last);
+                record.record_last_report(last);
             }
             let registration = inputs.registrations.get(name);
-            let judgement = record.judge(&settings, &turn, registration, entry);
-            judged.insert(assignment.key, (name.clone(), judgement.wished(inputs.wish(name))));
+            let proposal = record.propose(&settings, &turn, registration, entry);
+            proposals.insert(
+                assignment.key,
+                (name.clone(), proposal.with_requested_state(inputs.requested_state(name))),
+            );
         }
         let without =
-            judged.iter().filter(|(key, (name, _))| inputs.is_without_documents(name, **key, previous));
+            proposals.iter().filter(|(key, (name, _))| inputs.is_without_documents(name, **key, previous));
         let without: BTreeSet<NodeKey> = without.map(|(key, _)| *key).collect();
-        let layout = layout(inputs.configuration, &assignments, &judged, &without);
-        retire_full(&layout, inputs, &mut judged);
-        degrade_groups(&layout, inputs.configuration.group_nodes_min, &mut judged);
+        let layout = layout(inputs.configuration, &assignments, &proposals, &without);
+        retire_full(&layout, inputs, &mut proposals);
+        degrade_groups(&layout, inputs.configuration.group_nodes_min, &mut proposals);
         let followers = FollowedStates::new(inputs, &self.records, previous);
-        let cut_off = followers.spare(inputs, previous, &mut judged);
+        let cut_off = followers.keep_enough_in_service(inputs, previous, &mut proposals);
 
-        let wake = judged.values().filter_map(|(_, judgement)| judgement.wake).min();
-        let reasons = judged.values().filter(|(_, judgement)| !judgement.reason.is_empty());
+        let wake = proposals.values().filter_map(|(_, proposal)| proposal.wake).min();
+        let reasons = proposals.values().filter(|(_, proposal)| !proposal.reason.is_empty());
         let mut reasons: BTreeMap<String, String> =
-            reasons.map(|(name, judgement)| (name.clone(), judgement.reason.clone())).collect();
-        let next = match enough(inputs.configuration, &judged, &without) && cut_off.is_empty() {
-            true => next(inputs, &assignments, layout, &judged, &followers, previous)?,
+            reasons.map(|(name, proposal)| (name.clone(), proposal.reason.clone())).collect();
+        let next = match enough_serve(inputs.configuration, &proposals, &without) && cut_off.is_empty() {
+            true => next_state(inputs, &assignments, layout, &proposals, &followers, previous)?,
             false => None,
         };
         for name in cut_off.into_iter().filter(|name| !inputs.registrations.contains_key(name)) {
@@ -126,8 +131,10 @@ impl Controller {
                           if it has ended for good, set it down or remove it";
             reasons.insert(name, reason.to_owned());
         }
-        let removed =
-            inputs.registrations.keys().filter(|name| inputs.wish(name) == RequestedNodeState::Removed);
+        let removed = inputs
+            .registrations
+            .keys()
+            .filter(|name| inputs.requested_state(name) == RequestedNodeState::Removed);
         reasons.extend(removed.map(|name| (name.clone(), removed_reason(name))));
         let next = next.map(|next| next.following(followers.into_earlier()));
         Ok(ControllerStep { next, assignments, reasons, wake })
@@ -138,12 +145,12 @@ impl Controller {
 fn layout(
     configuration: &ClusterConfiguration,
     assignments: &NodeAssignments,
-    judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    proposals: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
     without: &BTreeSet<NodeKey>,
 ) -> NodeHierarchy {
     let mut layout = configuration.layout.clone();
-    layout.retain(&|node| judged.contains_key(&node) && !without.contains(&node));
-    for (key, (name, _)) in judged {
+    layout.retain(&|node| proposals.contains_key(&node) && !without.contains(&node));
+    for (key, (name, _)) in proposals {
         if configuration.nodes.contains_key(key) || without.contains(key) {
             continue;
         }
@@ -161,27 +168,29 @@ fn layout(
 fn retire_full(
     layout: &NodeHierarchy,
     inputs: &ControllerInputs<'_>,
-    judged: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    proposals: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
 ) {
     let said = |name: &String| inputs.registrations.get(name).or_else(|| inputs.departed.get(name));
     let is_full = |name: &String| said(name).is_some_and(|node| node.out_of_space);
-    let least = match layout {
+    let others_min = match layout {
         NodeHierarchy::Nodes(_) => usize::from(inputs.configuration.redundancy),
         // Each group has replicas of its own.
         NodeHierarchy::Groups { .. } => 1,
     };
     for (_, nodes) in layout.leaves() {
         let up =
-            |key: &&NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state == NodeState::Up);
-        let (full, others): (Vec<NodeKey>, Vec<NodeKey>) =
-            nodes.iter().filter(up).partition(|key| judged.get(key).is_some_and(|(name, _)| is_full(name)));
-        if others.len() < full.len().max(least) {
+            |key: &&NodeKey| proposals.get(key).is_some_and(|(_, proposal)| proposal.state == NodeState::Up);
+        let (full, others): (Vec<NodeKey>, Vec<NodeKey>) = nodes
+            .iter()
+            .filter(up)
+            .partition(|key| proposals.get(key).is_some_and(|(name, _)| is_full(name)));
+        if others.len() < full.len().max(others_min) {
             continue;
         }
         for key in full {
-            let (_, judgement) = judged.get_mut(&key).expect("only judged nodes were chosen");
-            judgement.state = NodeState::Retired;
-            judgement.reason = "its disk is full, so that others take over what it has: make room, or give the cluster another node, \
+            let (_, proposal) = proposals.get_mut(&key).expect("only nodes with a proposal were chosen");
+            proposal.state = NodeState::Retired;
+            proposal.reason = "its disk is full, so that others take over what it has: make room, or give the cluster another node, \
                                 and start it again"
                 .to_owned();
         }
@@ -191,38 +200,38 @@ fn retire_full(
 /// Takes out the groups with too few serving nodes, as long as another one is left.
 fn degrade_groups(
     layout: &NodeHierarchy,
-    least: f64,
-    judged: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    share_min: f64,
+    proposals: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
 ) {
     let NodeHierarchy::Groups { .. } = layout else { return };
-    let serving = |nodes: &[NodeKey], judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>| {
+    let serving = |nodes: &[NodeKey], proposals: &BTreeMap<NodeKey, (String, NodeStateProposal)>| {
         nodes
             .iter()
-            .filter(|node| judged.get(node).is_some_and(|(_, judgement)| judgement.state.serves()))
+            .filter(|node| proposals.get(node).is_some_and(|(_, proposal)| proposal.state.serves()))
             .count()
     };
     let mut left = layout.leaves();
-    left.retain(|(_, nodes)| serving(nodes, judged) > 0);
+    left.retain(|(_, nodes)| serving(nodes, proposals) > 0);
     // The group with the smallest share first.
-    let share = |nodes: &[NodeKey], judged: &_| serving(nodes, judged) as f64 / nodes.len() as f64;
-    left.sort_by(|(_, a), (_, b)| share(a, judged).total_cmp(&share(b, judged)));
+    let share = |nodes: &[NodeKey], proposals: &_| serving(nodes, proposals) as f64 / nodes.len() as f64;
+    left.sort_by(|(_, a), (_, b)| share(a, proposals).total_cmp(&share(b, proposals)));
     let others = left.len().saturating_sub(1);
     for (_, nodes) in left.into_iter().take(others) {
-        if share(nodes, judged) >= least {
+        if share(nodes, proposals) >= share_min {
             return;
         }
         let reason = format!(
             "only {} of {} nodes of its group serve, and {:.0} % must",
-            serving(nodes, judged),
+            serving(nodes, proposals),
             nodes.len(),
-            least * 100.0
+            share_min * 100.0
         );
         for node in nodes {
-            if let Some((_, judgement)) = judged.get_mut(node)
-                && judgement.state.serves()
+            if let Some((_, proposal)) = proposals.get_mut(node)
+                && proposal.state.serves()
             {
-                judgement.state = NodeState::Down;
-                judgement.reason.clone_from(&reason);
+                proposal.state = NodeState::Down;
+                proposal.reason.clone_from(&reason);
             }
         }
     }
@@ -230,53 +239,52 @@ fn degrade_groups(
 
 /// True if enough of the listed nodes serve to declare a state; at least one in any case. Those without
 /// documents do not count.
-fn enough(
+fn enough_serve(
     configuration: &ClusterConfiguration,
-    judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    proposals: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
     without: &BTreeSet<NodeKey>,
 ) -> bool {
-    let serves = |key: &NodeKey| judged.get(key).is_some_and(|(_, judgement)| judgement.state.serves());
-    let counted = || judged.keys().filter(|key| !without.contains(key));
+    let serves = |key: &NodeKey| proposals.get(key).is_some_and(|(_, proposal)| proposal.state.serves());
+    let counted = || proposals.keys().filter(|key| !without.contains(key));
     let listed = counted().filter(|key| configuration.nodes.contains_key(key));
     let (listed, serving) =
         listed.fold((0, 0), |(listed, serving), key| (listed + 1, serving + usize::from(serves(key))));
     counted().any(serves) && serving as f64 >= f64::from(listed) * configuration.nodes_min
 }
 
-/// State that follows from the judgements, if it differs from the previous one.
-fn next(
+/// State that follows from the proposals, if it differs from the previous one.
+fn next_state(
     inputs: &ControllerInputs<'_>,
     assignments: &NodeAssignments,
     layout: NodeHierarchy,
-    judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+    proposals: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
     followers: &FollowedStates,
     previous: Option<&ClusterState>,
 ) -> Result<Option<ClusterState>, Error> {
-    let votes_are_kept = followers.votes_are_kept(judged);
-    let before = |key: &NodeKey, judgement: &NodeStateProposal| {
+    let votes_are_kept = followers.votes_are_kept(proposals);
+    let before = |key: &NodeKey, proposal: &NodeStateProposal| {
         let entry = previous.and_then(|state| state.nodes().get(key));
-        entry.filter(|entry| entry.incarnation == judgement.incarnation)
+        entry.filter(|entry| entry.incarnation == proposal.incarnation)
     };
-    let nodes = judged.iter().map(|(key, (name, judgement))| {
+    let nodes = proposals.iter().map(|(key, (name, proposal))| {
         let listed = inputs.configuration.nodes.get(key).map(|node| node.capacity);
         let assigned = assignments.nodes.get(name).map(|assignment| assignment.capacity);
         let entry = NodeEntry {
             name: name.clone(),
-            address: judgement.address.clone(),
-            state: judgement.state,
+            address: proposal.address.clone(),
+            state: proposal.state,
             capacity: listed.or(assigned).unwrap_or(1.0),
-            incarnation: judgement.incarnation,
-            lease_ended: match before(key, judgement) {
-                _ if judgement.incarnation == Incarnation::NEVER => true,
-                _ if judgement.state.serves() => false,
+            incarnation: proposal.incarnation,
+            lease_ended: match before(key, proposal) {
+                _ if proposal.incarnation == Incarnation::NEVER => true,
+                _ if proposal.state.serves() => false,
                 // It was present, or may have been confirmed by votes, when it was taken out; others wait as
                 // long as this is possible.
                 Some(before) if !before.state.serves() => {
-                    let may_act =
-                        inputs.runs(name, judgement.incarnation) || followers.may_be_confirmed(name);
+                    let may_act = inputs.runs(name, proposal.incarnation) || followers.may_be_confirmed(name);
                     before.lease_ended || !may_act
                 }
-                _ => votes_are_kept && !inputs.runs(name, judgement.incarnation),
+                _ => votes_are_kept && !inputs.runs(name, proposal.incarnation),
             },
         };
         (*key, entry)
@@ -295,7 +303,7 @@ fn next(
     };
     let version = previous.map_or(ClusterVersion::NONE, ClusterState::version).next();
     let spread = previous.map(|state| state.spread().clone()).unwrap_or_default();
-    let there = judged.values().filter(|(_, judgement)| judgement.state != NodeState::Down);
+    let there = proposals.values().filter(|(_, proposal)| proposal.state != NodeState::Down);
     let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
     let spoken = inputs.spoken(there.map(|(name, _)| &**name), spoken);
     let next = ClusterState::new(version, nodes, distribution)?.speaking(spoken);

@@ -46,22 +46,22 @@ impl SupersededState {
     }
 
     /// True if the nodes for which `out` holds are enough to continue by this state.
-    pub(crate) fn goes_on(&self, out: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn can_continue(&self, out: impl Fn(&str) -> bool) -> bool {
         self.runs.keys().filter(|name| out(name)).count() >= self.majority
     }
 
     /// True if every set of nodes that leaves too few behind of this state does so for `other` as well.
-    fn stands_for(&self, other: &SupersededState) -> bool {
+    fn implies(&self, other: &SupersededState) -> bool {
         let has = |(name, incarnation): (&String, &Incarnation)| self.runs.get(name) == Some(incarnation);
         self.majority <= other.majority && other.runs.iter().all(has)
     }
 
     /// Keeps the relevant states: enough nodes may act by each, and no later one implies it.
-    pub(crate) fn that_matter(all: &mut Vec<SupersededState>) {
-        all.retain(|earlier| earlier.goes_on(|_| true));
+    pub(crate) fn retain_relevant(all: &mut Vec<SupersededState>) {
+        all.retain(|earlier| earlier.can_continue(|_| true));
         let mut kept: Vec<SupersededState> = Vec::new();
         for earlier in all.drain(..).rev() {
-            if !kept.iter().any(|later| later.stands_for(&earlier)) {
+            if !kept.iter().any(|later| later.implies(&earlier)) {
                 kept.push(earlier);
             }
         }

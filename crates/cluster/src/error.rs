@@ -18,9 +18,9 @@ pub enum Error {
         "no distribution key left for a new node; list the nodes in services.xml with keys of their own choice"
     )]
     Keys,
-    /// The text is not a valid wish.
+    /// The text is not a state that an operator can request.
     #[error("'{0}' is not what a node can be: expected up, retired, maintenance, down or removed")]
-    Wish(String),
+    RequestedState(String),
     /// The note about reindexing is not readable.
     #[error(
         "what is to be reindexed cannot be read ({reason}): let all nodes run one version, and mark it again"

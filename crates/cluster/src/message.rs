@@ -107,8 +107,9 @@ pub struct ReplicatedRow {
     /// Its content; shared by the rows for all replicas.
     #[serde(deserialize_with = "shared_content")]
     pub content: Arc<RowContent>,
-    /// Initial state of the replica if it does not exist; a row without this is then refused.
-    pub birth: Option<ReplicaOrigin>,
+    /// State in which the node creates the replica if it does not have it. A row without an origin is refused
+    /// by such a node.
+    pub origin: Option<ReplicaOrigin>,
 }
 
 /// A row that may have reached some replicas when its bucket got another owner.
@@ -217,7 +218,7 @@ pub enum NodeResponse {
     /// The request was not considered.
     Refused(FenceRefusal),
     /// Response to [`NodeRequest::Ping`].
-    Here {
+    Pong {
         /// True if this confirms the sender's state: only after coordination has been silent for a while.
         votes: bool,
     },

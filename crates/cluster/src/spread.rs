@@ -22,8 +22,7 @@ impl DividedGroups {
     /// Maximum number of divided groups: the cluster state lists each.
     pub const GROUPS_MAX: usize = 4096;
 
-    /// Returns the same spread with groups divided at least as far as wanted. A wish beyond the bounds is met
-    /// as far as they allow.
+    /// Returns the same spread with groups divided at least as far as wanted, within the bounds.
     pub fn with(&self, wanted: impl IntoIterator<Item = DividedGroup>) -> DividedGroups {
         let mut groups = self.0.clone();
         for DividedGroup { location, bits } in wanted {

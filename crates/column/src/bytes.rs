@@ -131,6 +131,31 @@ impl BytesColumn {
     }
 }
 
+impl BytesColumn {
+    /// Bytes of all documents, concatenated; `None` if they are compressed.
+    #[inline]
+    pub fn plain_data(&self) -> Option<&[u8]> {
+        self.blocks.is_none().then(|| self.data())
+    }
+
+    /// Bytes of the documents at these indices, in their order; `None` for one without a value. The column is
+    /// looked at once, and not for each of them.
+    #[inline]
+    pub fn get_each<'c>(&'c self, documents: &[u16]) -> impl Iterator<Item = Option<&'c [u8]>> {
+        let (presence, offsets, plain) = (self.presence(), self.offsets(), self.plain_data());
+        documents.iter().map(move |document| {
+            let index = usize::from(*document);
+            match plain {
+                Some(data) if presence.get(index) => {
+                    Some(&data[offsets[index] as usize..offsets[index + 1] as usize])
+                }
+                Some(_) => None,
+                None => self.get(index),
+            }
+        })
+    }
+}
+
 /// Builder of a [`BytesColumn`] column, document by document.
 #[derive(Default)]
 pub struct BytesBuilder {

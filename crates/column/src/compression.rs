@@ -85,11 +85,12 @@ impl Column {
 
     /// Bytes of the column in memory, with all of its blocks decompressed.
     pub fn memory_bytes(&self) -> usize {
-        let blocks = match self {
+        let beside = match self {
             Column::Bytes(column) if column.is_compressed() => column.plain_bytes(),
+            Column::Tokens(column) => column.sample_bytes(),
             _ => 0,
         };
-        self.encoded().capacity() + blocks
+        self.encoded().capacity() + beside
     }
 
     /// Decompresses all blocks, without keeping them.

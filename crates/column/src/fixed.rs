@@ -183,6 +183,11 @@ impl FixedBuilder {
         self.cell == column.cell && self.width == column.width
     }
 
+    /// Bytes of the numbers of a document.
+    pub(crate) fn document_bytes(&self) -> usize {
+        self.width * self.cell.size()
+    }
+
     /// Appends a document with these numbers, as little-endian bytes.
     ///
     /// # Panics

@@ -48,7 +48,7 @@ pub use store_layout::StoreLayout;
 pub use stored::StoredValues;
 pub use tokens::{ELEMENT_BOUNDARY, TokenDictionary, TokenIds, TokensBuilder, TokensColumn};
 pub use values::{ColumnValue, ValueBuilder, encoded_values, read_value, text_values, value};
-pub use view::{ExecutionPaths, JoinedView, ReadError, View, ViewChunk};
+pub use view::{ChunkIdentity, ExecutionPaths, JoinedView, ReadError, View, ViewChunk};
 pub use words::forget_words;
 
 /// Maximum number of documents per chunk.

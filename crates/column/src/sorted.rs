@@ -1,11 +1,23 @@
 //! Search in sorted texts that lie one after another.
 
+/// Number of texts from one whose [`head`] is sampled to the next.
+const SAMPLED: usize = 16;
+
 /// Sorted texts by their offsets.
 #[derive(Clone, Copy)]
 pub(crate) struct SortedTexts<'a> {
     /// Start of each text in `bytes`, followed by the end of the last.
     pub offsets: &'a [u32],
     pub bytes: &'a [u8],
+    /// What [`sampled`] gives for the texts.
+    pub samples: &'a [u64],
+}
+
+/// The heads of some of the texts, which lie side by side: a search goes through them first, and then through
+/// few of the texts, which lie apart.
+pub(crate) fn sampled(offsets: &[u32], bytes: &[u8]) -> Box<[u64]> {
+    let texts = SortedTexts { offsets, bytes, samples: &[] };
+    (0..offsets.len() - 1).step_by(SAMPLED).map(|index| texts.head(index, texts.get(index))).collect()
 }
 
 impl<'a> SortedTexts<'a> {
@@ -17,7 +29,16 @@ impl<'a> SortedTexts<'a> {
     /// Index of the first text that is not below `wanted`. Costs a binary search.
     pub fn first_not_below(self, wanted: &[u8]) -> usize {
         let head = head(wanted);
-        let (mut low, mut high) = (0, self.offsets.len() - 1);
+        let below = self.samples.partition_point(|sample| *sample < head);
+        // Texts with this head can be on both sides of what is wanted.
+        let same = match self.samples.get(below) {
+            Some(sample) if *sample == head => {
+                self.samples[below..].partition_point(|sample| *sample == head)
+            }
+            _ => 0,
+        };
+        let mut low = below.checked_sub(1).map_or(0, |last| last * SAMPLED + 1);
+        let mut high = ((below + same) * SAMPLED).min(self.offsets.len() - 1);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.is_below(middle, wanted, head) {
@@ -27,23 +48,6 @@ impl<'a> SortedTexts<'a> {
             }
         }
         low
-    }
-
-    /// For each of `wanted` what [`SortedTexts::first_not_below`] finds. The searches take each step together
-    /// and without a branch: while one waits for memory, so do the others.
-    pub fn first_not_below_each(self, wanted: &[&[u8]]) -> Vec<usize> {
-        let heads: Vec<u64> = wanted.iter().map(|wanted| head(wanted)).collect();
-        let mut lows = vec![0; wanted.len()];
-        // What is wanted is among so many texts from the low end on, or after them.
-        let mut among = self.offsets.len() - 1;
-        while among > 0 {
-            let half = among.div_ceil(2);
-            for ((low, wanted), head) in lows.iter_mut().zip(wanted).zip(&heads) {
-                *low += half * usize::from(self.is_below(*low + half - 1, wanted, *head));
-            }
-            among -= half;
-        }
-        lows
     }
 
     /// True if the text at `index` is below `wanted`, whose [`head`] is given.
@@ -84,9 +88,15 @@ mod tests {
     proptest! {
         #[test]
         fn a_text_is_found_where_a_plain_comparison_finds_it(
-            mut texts in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..12), 0..40),
+            mut texts in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..12), 0..200),
+            common in proptest::collection::vec(0u8..3, 0..12),
+            alike in 0usize..200,
             wanted in proptest::collection::vec(0u8..3, 0..12),
         ) {
+            // Many that begin alike for more and for fewer bytes than a head has.
+            texts.iter_mut().take(alike).for_each(|text| {
+                drop(text.splice(0..0, common.iter().copied()));
+            });
             texts.sort();
             let mut offsets = vec![0];
             let mut bytes = Vec::new();
@@ -94,12 +104,12 @@ mod tests {
                 bytes.extend_from_slice(text);
                 offsets.push(bytes.len() as u32);
             }
-            let sorted = SortedTexts { offsets: &offsets, bytes: &bytes };
-            prop_assert_eq!(sorted.first_not_below(&wanted), texts.partition_point(|text| *text < wanted));
-            let all: Vec<&[u8]> = texts.iter().chain([&wanted]).map(Vec::as_slice).collect();
-            let expected: Vec<usize> =
-                all.iter().map(|wanted| texts.partition_point(|text| text.as_slice() < *wanted)).collect();
-            prop_assert_eq!(sorted.first_not_below_each(&all), expected);
+            let samples = sampled(&offsets, &bytes);
+            let sorted = SortedTexts { offsets: &offsets, bytes: &bytes, samples: &samples };
+            for wanted in texts.iter().chain([&wanted, &common]) {
+                let expected = texts.partition_point(|text| text < wanted);
+                prop_assert_eq!(sorted.first_not_below(wanted), expected);
+            }
         }
     }
 }

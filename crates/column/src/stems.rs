@@ -5,7 +5,7 @@
 //! bytes; `stems + 1` indices (u32) of each stem's first word; the word numbers, stem after stem (u32); the
 //! bytes of the stems.
 
-use crate::sorted::{SortedTexts, head};
+use crate::sorted::{SortedTexts, head, sampled};
 use crate::{BufferBuilder, Error};
 
 /// Location of the stems in a column.
@@ -26,6 +26,7 @@ pub(crate) struct StemTable<'a> {
     starts: &'a [u32],
     numbers: &'a [u32],
     bytes: &'a [u8],
+    samples: &'a [u64],
 }
 
 impl StemsLayout {
@@ -34,8 +35,9 @@ impl StemsLayout {
         self.at + bits(words) * 8 + (2 * (self.stems + 1) + self.stemmed) * 4 + self.bytes
     }
 
-    /// The stems in the bytes of a column, of which they are the last part.
-    pub fn over(self, buffer: &[u8], words: usize) -> StemTable<'_> {
+    /// The stems in the bytes of a column, of which they are the last part, with what [`StemTable::sampled`]
+    /// gave for them.
+    pub fn over<'b>(self, buffer: &'b [u8], words: usize, samples: &'b [u64]) -> StemTable<'b> {
         let mut at = self.at;
         let mut part = |bytes: usize| {
             at += bytes;
@@ -47,6 +49,7 @@ impl StemsLayout {
             starts: bytemuck::cast_slice(part((self.stems + 1) * 4)),
             numbers: bytemuck::cast_slice(part(self.stemmed * 4)),
             bytes: part(self.bytes),
+            samples,
         }
     }
 }
@@ -67,17 +70,13 @@ impl<'a> StemTable<'a> {
         self.words_at(self.sorted().first_not_below(stem), stem)
     }
 
-    /// Calls `each` with the index of each of `stems` and the numbers that [`StemTable::words_of`] finds for
-    /// it.
-    pub fn words_of_each(&self, stems: &[&[u8]], mut each: impl FnMut(usize, u32)) {
-        let firsts = self.sorted().first_not_below_each(stems);
-        for (index, (stem, first)) in stems.iter().zip(firsts).enumerate() {
-            self.words_at(first, stem).iter().for_each(|number| each(index, *number));
-        }
+    fn sorted(&self) -> SortedTexts<'a> {
+        SortedTexts { offsets: self.offsets, bytes: self.bytes, samples: self.samples }
     }
 
-    fn sorted(&self) -> SortedTexts<'a> {
-        SortedTexts { offsets: self.offsets, bytes: self.bytes }
+    /// Samples of the stems for their search.
+    pub fn sampled(&self) -> Box<[u64]> {
+        sampled(self.offsets, self.bytes)
     }
 
     /// Numbers of the words of the stem at `index`; none if that is another stem, or past the last.

@@ -1,4 +1,4 @@
-use millrace_document::{DataType, Document};
+use millrace_document::{DataType, EncodedDocument};
 
 use crate::{Column, ColumnKey, Compression};
 
@@ -10,7 +10,15 @@ pub trait StoreLayout: Send + Sync {
     fn columns(&self, document_type: &str) -> Option<Vec<ColumnKey>>;
 
     /// Builds one column of these documents. A document without the field is absent in the column.
-    fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column;
+    ///
+    /// # Errors
+    /// A value cannot be read.
+    fn build(
+        &self,
+        document_type: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error>;
 
     /// Builds a derived column (a form other than the value) from the value column, for a segment that lacks
     /// it; `None` if it cannot be built.

@@ -1,10 +1,10 @@
 //! Values as they were stored, independent of the current schema.
 
-use millrace_document::{DocumentValue, unrecorded_type, wire};
+use millrace_document::{DocumentValue, ValueRef, unrecorded_type, wire};
 
 use crate::layout::{cell_type, is_recorded};
 use crate::values::fixed_value;
-use crate::{CellKind, Column, Error, FixedColumn, ValueLayout};
+use crate::{CellKind, Column, ColumnValue, Error, FixedColumn, ValueLayout};
 
 /// A value column, to be read as it was written.
 pub struct StoredValues<'a> {
@@ -37,6 +37,32 @@ impl<'a> StoredValues<'a> {
             Column::Bytes(column) => column.get(row).map(|bytes| self.text(bytes)).transpose(),
             Column::Fixed(_) | Column::Tokens(_) => Ok(None),
         }
+    }
+
+    /// [`StoredValues::value`], for loops over many documents: texts, collections and structs of columns that
+    /// record their layout are read where they lie.
+    ///
+    /// # Errors
+    /// Those of [`StoredValues::value`].
+    pub fn read(&self, row: usize) -> Result<Option<ColumnValue<'a>>, Error> {
+        let damaged = || Error::Corrupt("a value is not of its column's type");
+        if let Column::Bytes(column) = self.column
+            && self.recorded
+        {
+            let Some(bytes) = column.get(row) else { return Ok(None) };
+            match &self.layout {
+                Some(ValueLayout::Encoded) => {
+                    let value = ValueRef::parse(bytes).map_err(|_| damaged())?;
+                    return Ok(Some(ColumnValue::InPlace(value)));
+                }
+                Some(ValueLayout::Text) => {
+                    let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+                    return Ok(Some(ColumnValue::InPlace(ValueRef::String(text))));
+                }
+                _ => {}
+            }
+        }
+        Ok(self.value(row)?.map(ColumnValue::Decoded))
     }
 
     fn number(&self, column: &FixedColumn, row: usize) -> Result<DocumentValue, Error> {

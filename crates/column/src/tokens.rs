@@ -1,7 +1,8 @@
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::fixed::u32_at;
-use crate::sorted::SortedTexts;
+use crate::sorted::{SortedTexts, sampled};
 use crate::stems::{StemTable, StemsBuilder, StemsLayout};
 use crate::words::WordInterner;
 use crate::{AlignedBuffer, BufferBuilder, Error, TOKENS};
@@ -34,6 +35,14 @@ pub struct TokensColumn {
     ids: usize,
     width: usize,
     stems: StemsLayout,
+    samples: Arc<DictionarySamples>,
+}
+
+/// Samples of the words and of the stems of a dictionary for their search.
+#[derive(Debug, Default)]
+struct DictionarySamples {
+    words: Box<[u64]>,
+    stems: Box<[u64]>,
 }
 
 /// Token numbers in their stored width.
@@ -135,7 +144,9 @@ impl TokensColumn {
         if end != buffer.len() {
             return Err(Error::Corrupt("its length is not what its header says"));
         }
-        let column = TokensColumn { buffer, len, words, words_at, starts_at, ids_at, ids, width, stems };
+        let samples = Arc::default();
+        let mut column =
+            TokensColumn { buffer, len, words, words_at, starts_at, ids_at, ids, width, stems, samples };
         let ascending = |offsets: &[u32], end: usize| {
             offsets[0] == 0
                 && offsets.windows(2).all(|pair| pair[0] <= pair[1])
@@ -152,11 +163,19 @@ impl TokensColumn {
             return Err(Error::Corrupt("a token number is past the dictionary"));
         }
         column.stems().map_or(Ok(()), |stems| stems.check(words))?;
+        let TokenDictionary { offsets, bytes } = column.dictionary();
+        let stems = column.stems().map(|stems| stems.sampled()).unwrap_or_default();
+        column.samples = Arc::new(DictionarySamples { words: sampled(offsets, bytes), stems });
         Ok(column)
     }
 
     pub(crate) fn buffer(&self) -> &AlignedBuffer {
         &self.buffer
+    }
+
+    /// Bytes in memory beside the buffer.
+    pub(crate) fn sample_bytes(&self) -> usize {
+        size_of_val(&*self.samples.words) + size_of_val(&*self.samples.stems)
     }
 
     /// Number of documents.
@@ -183,21 +202,7 @@ impl TokensColumn {
 
     /// Numbers of a word by its written form: none, one, or one per stem. Costs a binary search.
     pub fn numbers(&self, word: &[u8]) -> Range<u32> {
-        self.same_from(self.first_not_below(word), word)
-    }
-
-    /// Calls `each` with the index of each of `words` and its [`TokensColumn::numbers`]. Costs less than to
-    /// look the words up one by one.
-    pub fn numbers_each(&self, words: &[&[u8]], mut each: impl FnMut(usize, u32)) {
-        let TokenDictionary { offsets, bytes } = self.dictionary();
-        let firsts = SortedTexts { offsets, bytes }.first_not_below_each(words);
-        for (index, (word, first)) in words.iter().zip(firsts).enumerate() {
-            self.same_from(first as u32 + 1, word).for_each(|number| each(index, number));
-        }
-    }
-
-    /// The numbers of a word, of which none is below `first`.
-    fn same_from(&self, first: u32, word: &[u8]) -> Range<u32> {
+        let first = self.first_not_below(word);
         let same = |number: &u32| *number as usize <= self.words && self.word(*number) == word;
         first..(first..).find(|number| !same(number)).unwrap_or(first)
     }
@@ -210,20 +215,6 @@ impl TokensColumn {
         own.filter(|number| stems.is_none_or(|stems| !stems.has_another(*number))).for_each(&mut each);
         if let Some(stems) = stems {
             stems.words_of(stem).iter().copied().for_each(each);
-        }
-    }
-
-    /// Calls `each` with the index of each of `stems` and the numbers that [`TokensColumn::stemmed`] finds
-    /// for it. Costs less than to look the stems up one by one.
-    pub fn stemmed_each(&self, stems: &[&[u8]], mut each: impl FnMut(usize, u32)) {
-        let table = self.stems();
-        self.numbers_each(stems, |index, number| {
-            if table.is_none_or(|table| !table.has_another(number)) {
-                each(index, number);
-            }
-        });
-        if let Some(table) = table {
-            table.words_of_each(stems, each);
         }
     }
 
@@ -248,7 +239,7 @@ impl TokensColumn {
     }
 
     fn stems(&self) -> Option<StemTable<'_>> {
-        (self.stems.stems > 0).then(|| self.stems.over(&self.buffer, self.words))
+        (self.stems.stems > 0).then(|| self.stems.over(&self.buffer, self.words, &self.samples.stems))
     }
 
     /// Numbers of the words that start with `prefix`.
@@ -300,7 +291,7 @@ impl TokensColumn {
 
     fn first_not_below(&self, word: &[u8]) -> u32 {
         let TokenDictionary { offsets, bytes } = self.dictionary();
-        SortedTexts { offsets, bytes }.first_not_below(word) as u32 + 1
+        SortedTexts { offsets, bytes, samples: &self.samples.words }.first_not_below(word) as u32 + 1
     }
 }
 

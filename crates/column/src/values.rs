@@ -1,6 +1,8 @@
 use std::ops::Range;
 
-use millrace_document::{DataType, DocumentValue, ValueRef, ValueVisibility, is_of_type, wire};
+use millrace_document::{
+    DataType, DocumentValue, EncodedTensorType, ValueRef, ValueVisibility, is_of_type, wire,
+};
 use millrace_tensor::{Tensor, TensorCells};
 
 use crate::layout::{is_recorded, tensor_cell};
@@ -11,6 +13,8 @@ use crate::{BytesBuilder, BytesColumn, CellKind, Column, FixedBuilder, FixedColu
 pub struct ValueBuilder {
     /// `None`: it is not known, as in the columns that are joined.
     layout: Option<ValueLayout>,
+    /// The wire form of dense tensors of the layout.
+    dense: Option<EncodedTensorType>,
     building: ColumnBuilding,
 }
 
@@ -38,7 +42,11 @@ impl ValueBuilder {
                 ColumnBuilding::Bytes(BytesBuilder::recorded(record))
             }
         };
-        ValueBuilder { layout: Some(layout), building }
+        let dense = match &layout {
+            ValueLayout::Dense(tensor_type) => Some(EncodedTensorType::new(tensor_type)),
+            _ => None,
+        };
+        ValueBuilder { layout: Some(layout), dense, building }
     }
 
     /// Creates a builder without documents, for values of columns like this one, which does not record their
@@ -49,7 +57,7 @@ impl ValueBuilder {
             Column::Bytes(_) => ColumnBuilding::Bytes(BytesBuilder::new()),
             Column::Tokens(_) => return None,
         };
-        Some(ValueBuilder { layout: None, building })
+        Some(ValueBuilder { layout: None, dense: None, building })
     }
 
     /// The next document's value. A value that is not of the column's layout counts as absent: it was written
@@ -91,6 +99,41 @@ impl ValueBuilder {
                 _ => builder.push(None),
             },
         }
+    }
+
+    /// The next document's value in its wire form: [`ValueBuilder::push`] without decoding, where the column
+    /// has the same bytes.
+    ///
+    /// # Errors
+    /// The bytes are not a value.
+    pub fn push_encoded(&mut self, value: Option<&[u8]>) -> Result<(), millrace_document::Error> {
+        match value {
+            None => self.push(None),
+            Some(value) if self.copy_encoded(value) => {}
+            Some(value) => self.push(Some(&wire::decode_value(value)?)),
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes that the column has of a value; returns false if it is to be decoded.
+    fn copy_encoded(&mut self, value: &[u8]) -> bool {
+        match (&mut self.building, &self.layout) {
+            (ColumnBuilding::Bytes(builder), Some(ValueLayout::Encoded)) => builder.push(Some(value)),
+            (ColumnBuilding::Bytes(builder), Some(ValueLayout::Text)) => match ValueRef::parse(value) {
+                Ok(ValueRef::String(text)) => builder.push(Some(text.as_bytes())),
+                _ => return false,
+            },
+            (ColumnBuilding::Fixed(builder), Some(ValueLayout::Dense(_))) => {
+                let tensor = self.dense.as_ref().and_then(|dense| dense.read(value));
+                match tensor.and_then(|tensor| tensor.cells().ok()) {
+                    Some(cells) if cells.len() == builder.document_bytes() => builder.push(cells),
+                    // The type of an earlier release, without its dimensions, is another text.
+                    _ => return false,
+                }
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Returns true if the column can hold a value.
@@ -185,15 +228,15 @@ pub fn value(column: &Column, data_type: &DataType, index: usize) -> Option<Docu
 /// A value of a column, without a copy where possible.
 #[derive(Debug)]
 pub enum ColumnValue<'c> {
-    /// An encoded value, all of which is shown, in the bytes of the column.
+    /// A text or an encoded value in the bytes of the column.
     InPlace(ValueRef<'c>),
-    /// Any other value, without hidden parts.
+    /// Any other value.
     Decoded(DocumentValue),
 }
 
 /// The same as [`value`], for loops over many documents: texts, collections and structs are read where they
 /// lie, without allocation. Collections of tensors, values of which the data type hides a part, and values of
-/// columns that do not record their layout are decoded.
+/// columns that do not record their layout are decoded. No hidden part is in a value.
 pub fn read_value<'c>(column: &'c Column, data_type: &DataType, index: usize) -> Option<ColumnValue<'c>> {
     if let Column::Bytes(bytes) = column
         && is_recorded(column)

@@ -59,6 +59,11 @@ pub trait View: Send + Sync {
     fn paths(&self) -> ExecutionPaths {
         ExecutionPaths::Fast
     }
+
+    /// Identity of a chunk, for caches of what is made from its documents; `None` if it has none.
+    fn identity(&self, _chunk: usize) -> Option<ChunkIdentity> {
+        None
+    }
 }
 
 /// A pointer to a view is a view.
@@ -85,6 +90,10 @@ where
     fn paths(&self) -> ExecutionPaths {
         (**self).paths()
     }
+
+    fn identity(&self, chunk: usize) -> Option<ChunkIdentity> {
+        (**self).identity(chunk)
+    }
 }
 
 /// One chunk of a [`View`].
@@ -94,6 +103,23 @@ pub struct ViewChunk {
     pub documents: usize,
     /// Live documents: one bit per document, lowest first, in words of 64. `None` if all are live.
     pub live: Option<Vec<u64>>,
+}
+
+/// Identity of a chunk of a store, the same in all views. No other chunk has it, and the chunk has the same
+/// documents for ever; those that are live differ from view to view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChunkIdentity {
+    /// Chunk of a segment.
+    Segment {
+        /// Number of the segment.
+        segment: u64,
+        /// Number of the document type in the segment.
+        section: u32,
+        /// Number of the chunk among those of the type.
+        chunk: u32,
+    },
+    /// Chunk of rows in memory, by a number of its own.
+    Rows(u64),
 }
 
 /// A column could not be read. The text gives the file, the position and a remedy.
@@ -156,6 +182,11 @@ impl View for JoinedView {
     fn paths(&self) -> ExecutionPaths {
         self.views.first().map_or(ExecutionPaths::Fast, |view| view.paths())
     }
+
+    fn identity(&self, chunk: usize) -> Option<ChunkIdentity> {
+        let (view, part) = self.parts(chunk..chunk + 1).next()?;
+        view.identity(part.start)
+    }
 }
 
 #[cfg(test)]
@@ -181,6 +212,10 @@ mod tests {
             self.read.send(format!("{} {range:?}", self.name)).expect("the test receives it");
             Ok(range.map(|_| None).collect())
         }
+
+        fn identity(&self, chunk: usize) -> Option<ChunkIdentity> {
+            self.chunks.get(chunk).map(|chunk| ChunkIdentity::Rows(chunk.documents as u64))
+        }
     }
 
     #[test]
@@ -193,6 +228,9 @@ mod tests {
         let joined = JoinedView::of(vec![view("a", &[1, 2]), view("b", &[]), view("c", &[3, 4, 5])]);
         let documents: Vec<usize> = joined.chunks().iter().map(|chunk| chunk.documents).collect();
         assert_eq!(documents, [1, 2, 3, 4, 5]);
+        let identities: Vec<_> = (0..6).map(|chunk| joined.identity(chunk)).collect();
+        let expected = (1..6).map(|number| Some(ChunkIdentity::Rows(number)));
+        assert_eq!(identities, expected.chain([None]).collect::<Vec<_>>());
         let key = ColumnKey { field: "f".to_owned(), form: ColumnForm::Value };
         let check = |range: Range<usize>, expected: &[&str]| {
             let columns = joined.columns(&key, range.clone()).expect("read");

@@ -11,7 +11,7 @@ pub fn text(answer: &Value) -> String {
     }
     let failed = !lines.is_empty();
     if root["id"] == "token_stream" {
-        lines.push(said(root));
+        lines.push(model_answer(root));
         return lines.join("\n");
     }
     let before = lines.len();
@@ -49,7 +49,7 @@ fn children(value: &Value) -> &[Value] {
 }
 
 /// Answer of a language model: each piece of it is a hit of its own.
-fn said(root: &Value) -> String {
+fn model_answer(root: &Value) -> String {
     let events = children(root).iter().flat_map(children);
     let pieces =
         events.filter_map(|event| event["fields"].get("token").or(event["fields"].get("completion")));

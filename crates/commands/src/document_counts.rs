@@ -17,7 +17,7 @@ const TIMEOUT: &str = "10s";
 ///
 /// # Errors
 /// The node does not answer.
-pub async fn ask(client: &NodeClient) -> Result<Option<BTreeMap<String, u64>>, Error> {
+pub async fn count_documents(client: &NodeClient) -> Result<Option<BTreeMap<String, u64>>, Error> {
     let view = client.send(OutgoingRequest::new(Method::GET, "/page/application")).await?;
     if view.status != StatusCode::OK {
         return Ok(None);

@@ -13,7 +13,7 @@ use crate::commands::index::PlacedOverview;
 use crate::error::Error;
 
 /// Timeout of one node's figures.
-const PATIENCE: Duration = Duration::from_secs(3);
+const FIGURES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Nodes of a cluster and their states.
 pub struct ClusterOverview {
@@ -34,7 +34,7 @@ pub struct NodeView {
     /// State in the cluster state.
     pub state: String,
     /// State that an operator set.
-    wished: String,
+    requested: String,
     /// True if it reports that it runs.
     runs: bool,
     key: u64,
@@ -71,7 +71,7 @@ impl ClusterOverview {
             Some(NodeView {
                 name: attributes["name"].as_str()?.to_owned(),
                 state: generated["state"].as_str()?.to_owned(),
-                wished: node["state"]["user"]["state"].as_str().unwrap_or("up").to_owned(),
+                requested: node["state"]["user"]["state"].as_str().unwrap_or("up").to_owned(),
                 runs: node["state"]["unit"]["state"] == "up",
                 key: key.parse().ok()?,
                 reason: generated["reason"].as_str().unwrap_or("").to_owned(),
@@ -116,12 +116,12 @@ impl ClusterOverview {
 
     /// Remaining work until the cluster is up, all expected nodes are present, and all of them act by its
     /// newest state; or until it is in the ideal state.
-    pub fn left(&self, ideal: bool) -> Option<String> {
+    pub fn remaining_work(&self, ideal: bool) -> Option<String> {
         if let Err(reason) = &self.up {
             return Some(format!("the cluster is down: {reason}"));
         }
         self.nodes.iter().find_map(|node| match node.serves() {
-            true => node.left(self.version, ideal),
+            true => node.remaining_work(self.version, ideal),
             false => node.expected(ideal),
         })
     }
@@ -129,7 +129,7 @@ impl ClusterOverview {
     /// Absent nodes, and nodes that run though they were removed; `None`: all serve.
     pub fn away(&self) -> Option<String> {
         let away = self.nodes.iter().filter(|node| !node.serves());
-        let absence = |node: &NodeView| match (&*node.wished, node.runs) {
+        let absence = |node: &NodeView| match (&*node.requested, node.runs) {
             ("removed", true) => {
                 Some(format!("{} runs, and is not in the cluster: {}", node.name, node.reason))
             }
@@ -216,10 +216,10 @@ impl ClusterOverview {
                 ));
             }
             lines.extend(figures.operations.iter().map(|operation| {
-                let trouble =
-                    operation.trouble.as_ref().map_or_else(String::new, |trouble| format!("; {trouble}"));
+                let cause =
+                    operation.failure_cause.as_ref().map_or_else(String::new, |cause| format!("; {cause}"));
                 format!(
-                    "{}: {}: {} ({}{trouble})",
+                    "{}: {}: {} ({}{cause})",
                     node.name, operation.bucket, operation.reason, operation.progress
                 )
             }));
@@ -258,7 +258,7 @@ impl NodeView {
     pub async fn figures(&self) -> Result<NodeFigures, FiguresFault> {
         let url = self.url.as_deref().ok_or(FiguresFault::NoAddress)?;
         let client = NodeClient::new(url, HttpProtocol::Http1)?;
-        let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(PATIENCE);
+        let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(FIGURES_TIMEOUT);
         let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
         let wrong = |source| FiguresFault::Answer { url: url.to_owned(), source };
         let figures: NodeFigures = serde_json::from_slice(&answer?.body).map_err(wrong)?;
@@ -271,7 +271,7 @@ impl NodeView {
     /// Reason to wait for a node that does not serve.
     fn expected(&self, ideal: bool) -> Option<String> {
         let name = &self.name;
-        match (&*self.state, &*self.wished) {
+        match (&*self.state, &*self.requested) {
             ("maintenance", "maintenance") => ideal.then(|| {
                 format!("{name} is under maintenance, and its replicas are not recreated elsewhere; when it is back: millrace node up {name}")
             }),
@@ -281,7 +281,7 @@ impl NodeView {
         }
     }
 
-    fn left(&self, version: ClusterVersion, ideal: bool) -> Option<String> {
+    fn remaining_work(&self, version: ClusterVersion, ideal: bool) -> Option<String> {
         let name = &self.name;
         let figures = match &self.answer {
             Some(Ok(figures)) => figures,

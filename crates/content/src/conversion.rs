@@ -15,6 +15,7 @@ pub(crate) fn change_of(write: DocumentWrite) -> DocumentChange {
         millrace_store::StoreChange::Put(document) => {
             DocumentChange::Put { id, body: wire::encode_fields(&document).into() }
         }
+        millrace_store::StoreChange::Encoded(put) => DocumentChange::Put { id, body: put.fields().into() },
         millrace_store::StoreChange::Remove => DocumentChange::Remove(id),
         millrace_store::StoreChange::Rewrite { base, until, document } => {
             DocumentChange::Rewrite { id, base, until, body: wire::encode_fields(&document).into() }

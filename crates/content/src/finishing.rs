@@ -15,7 +15,7 @@ use crate::machine::{MachineDriver, MachineInput, MachineWrite, OwnerWriteCallba
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Maximum time after which the previous owner gives up; this one needs no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A write that another node is to complete.
 pub(crate) struct HandedOverWrite {
@@ -92,6 +92,6 @@ impl MachineDriver {
             reply(NodeReply { version, response });
         });
         let write = MachineWrite { change: DocumentChange::Finish(unfinished), done };
-        self.take(MachineInput::Write { write, deadline: Instant::now() + PATIENCE });
+        self.take(MachineInput::Write { write, deadline: Instant::now() + FINISH_TIMEOUT });
     }
 }

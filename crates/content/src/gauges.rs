@@ -15,7 +15,7 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
     let mut gauges = vec![
         level(
             "vds.idealstate.idealstate_diff",
-            "Replicas to be made, filled or deleted until the buckets that this node owns are where they should be",
+            "Replicas to be created, filled or deleted until the buckets that this node owns are in their ideal state",
             figures.distance,
         ),
         level("vds.idealstate.buckets", "Buckets that this node owns", figures.buckets),
@@ -36,7 +36,7 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
         ),
         level(
             "vds.idealstate.buckets_notrusted",
-            "Buckets whose replicas may differ, or of which one lacks something",
+            "Buckets whose replicas may differ or be incomplete",
             figures.diverged,
         ),
         level(
@@ -52,19 +52,15 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
         ),
         level(
             "vds.idealstate.merge_bucket.pending",
-            "Merges that wait until their nodes have time",
+            "Merges that wait for capacity of their nodes",
             figures.merges_pending,
         ),
         level(
             "vds.idealstate.merge_bucket.blocked",
-            "Merges that could not be done, and wait for another try",
+            "Merges that failed and wait for another attempt",
             figures.merges_blocked,
         ),
-        MetricGauge::counted(
-            "vds.idealstate.merge_bucket.done_ok",
-            "Merges that came to their end",
-            ended.merges,
-        ),
+        MetricGauge::counted("vds.idealstate.merge_bucket.done_ok", "Completed merges", ended.merges),
         MetricGauge::counted(
             "vds.idealstate.merge_bucket.done_failed",
             "Merges that failed",
@@ -72,17 +68,17 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
         ),
         level(
             "vds.idealstate.delete_bucket.pending",
-            "Deletions of replicas that wait until their nodes have time",
+            "Deletions of replicas that wait for capacity of their nodes",
             figures.deletions_pending,
         ),
         level(
             "vds.idealstate.delete_bucket.blocked",
-            "Deletions of replicas that could not be done, and wait for another try",
+            "Deletions of replicas that failed and wait for another attempt",
             figures.deletions_blocked,
         ),
         MetricGauge::counted(
             "vds.idealstate.delete_bucket.done_ok",
-            "Deletions of replicas that came to their end",
+            "Completed deletions of replicas",
             ended.deletions,
         ),
         MetricGauge::counted(
@@ -99,7 +95,7 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
         ),
         MetricGauge::counted(
             "millrace.peer.requests_lost",
-            "Requests to other nodes to which no answer came: a connection broke, or could not be made",
+            "Requests to other nodes without an answer: a connection broke, or could not be made",
             node.peers().lost(),
         ),
         MetricGauge::counted(
@@ -114,7 +110,7 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
         ),
         level(
             "millrace.transfer.limit",
-            "Bytes a second that it may send and receive, so that requests do not suffer; 0: as many as it can",
+            "Limit of the bytes that it sends and receives in a second, so that requests do not slow down; 0: no limit",
             throttle.limit().unwrap_or(0),
         ),
     ];
@@ -139,12 +135,12 @@ fn of_controller(node: &ContentNode) -> Vec<MetricGauge> {
         level("cluster-controller.up.count", "Nodes that are up", count(NodeState::Up)),
         level(
             "cluster-controller.retired.count",
-            "Nodes that give away what they have",
+            "Nodes whose replicas move to other nodes",
             count(NodeState::Retired),
         ),
         level(
             "cluster-controller.maintenance.count",
-            "Nodes that are away and keep their place",
+            "Nodes that are away and keep their replicas",
             count(NodeState::Maintenance),
         ),
         level("cluster-controller.down.count", "Nodes that are down", count(NodeState::Down)),

@@ -164,7 +164,7 @@ impl ContentMachine {
             calls: HashMap::new(),
             fetching,
             fetches: HashMap::new(),
-            laid_aside: HashMap::new(),
+            fetched_parts: HashMap::new(),
             installing: InstallQueue::default(),
         };
         let thread = thread::Builder::new().name("cluster".to_owned()).spawn(move || {
@@ -249,7 +249,7 @@ pub(crate) struct MachineDriver {
     calls: HashMap<KeeperCall, ReplyCaller>,
     fetching: NodeFetches,
     fetches: HashMap<KeeperJob, FetchHandle>,
-    laid_aside: HashMap<KeeperJob, FetchedPart>,
+    fetched_parts: HashMap<KeeperJob, FetchedPart>,
     installing: InstallQueue,
 }
 
@@ -271,7 +271,7 @@ impl MachineDriver {
                 }
                 self.take(input);
             }
-            self.keep([]);
+            self.drive_keeper([]);
             let mut effects = Vec::new();
             let events = std::mem::take(&mut self.events);
             self.lock().handle(now(self.base), events, &mut effects);
@@ -299,12 +299,12 @@ impl MachineDriver {
                     state.nodes().values().map(|entry| peer_address(&state, entry)).collect();
                 self.parts.peers.keep(&|peer| peers.contains(peer));
                 self.state = Some(Arc::clone(&state));
-                self.keep([replica::KeeperEvent::State(Arc::clone(&state))]);
+                self.drive_keeper([replica::KeeperEvent::State(Arc::clone(&state))]);
                 self.events.push(DistributorEvent::State(state));
             }
             MachineInput::Confirmed { version, asked } => {
                 let asked = asked.saturating_duration_since(self.base);
-                self.keep([replica::KeeperEvent::Confirmed { version, asked }]);
+                self.drive_keeper([replica::KeeperEvent::Confirmed { version, asked }]);
                 self.events.push(DistributorEvent::Confirmed { version, asked });
             }
             MachineInput::Write { write, deadline } => {
@@ -325,7 +325,7 @@ impl MachineDriver {
                 self.finish_here(fence, unfinished, reply);
             }
             MachineInput::Request { fence, request, reply } => {
-                self.asked(fence, request, ReplyCaller::Other(reply))
+                self.pass_to_keeper(fence, request, ReplyCaller::Other(reply))
             }
             MachineInput::Answer { from, number, reply: Some(reply) } => {
                 self.events.push(DistributorEvent::Reply { from, number, reply });
@@ -361,11 +361,11 @@ impl MachineDriver {
         RequestTicket(self.next_ticket)
     }
 
-    fn asked(&mut self, fence: RequestFence, request: NodeRequest, caller: ReplyCaller) {
+    fn pass_to_keeper(&mut self, fence: RequestFence, request: NodeRequest, caller: ReplyCaller) {
         self.next_call += 1;
         let call = KeeperCall(self.next_call);
         self.calls.insert(call, caller);
-        self.keep([replica::KeeperEvent::Request { call, fence, request }]);
+        self.drive_keeper([replica::KeeperEvent::Request { call, fence, request }]);
     }
 
     fn done(&mut self, job: KeeperJob, response: NodeResponse) {
@@ -373,7 +373,7 @@ impl MachineDriver {
             // A fetch whose part could not be installed is not continued.
             self.fetches.remove(&job);
         }
-        self.keep([replica::KeeperEvent::Done { job, response }]);
+        self.drive_keeper([replica::KeeperEvent::Done { job, response }]);
     }
 
     fn fetched(&mut self, job: KeeperJob, outcome: Result<Option<FetchedPart>, NodeFailure>) {
@@ -383,7 +383,7 @@ impl MachineDriver {
         }
         let outcome = match outcome {
             Ok(Some(part)) => {
-                let before = self.laid_aside.insert(job, part);
+                let before = self.fetched_parts.insert(job, part);
                 assert!(
                     before.is_none(),
                     "a fetch goes on when the part before has been taken to be installed"
@@ -396,10 +396,10 @@ impl MachineDriver {
         if !matches!(outcome, Ok(FetchOutcome::Part)) {
             self.fetches.remove(&job);
         }
-        self.keep([replica::KeeperEvent::Fetched { job, outcome }]);
+        self.drive_keeper([replica::KeeperEvent::Fetched { job, outcome }]);
     }
 
-    fn keep(&mut self, events: impl IntoIterator<Item = replica::KeeperEvent>) {
+    fn drive_keeper(&mut self, events: impl IntoIterator<Item = replica::KeeperEvent>) {
         let mut effects = Vec::new();
         self.keeper.handle(now(self.base), events, &mut effects);
         for effect in effects {
@@ -421,7 +421,7 @@ impl MachineDriver {
                 replica::KeeperEffect::Install { job, .. } => self.install(job),
                 replica::KeeperEffect::Cancel { job } => {
                     self.fetches.remove(&job);
-                    self.laid_aside.remove(&job);
+                    self.fetched_parts.remove(&job);
                 }
             }
         }
@@ -446,7 +446,7 @@ impl MachineDriver {
     ) {
         let Some(peer) = self.peer(from) else {
             let reason = format!("node {from} is not in the cluster state");
-            return self.keep([replica::KeeperEvent::Fetched {
+            return self.drive_keeper([replica::KeeperEvent::Fetched {
                 job,
                 outcome: Err(NodeFailure::Storage { reason }),
             }]);
@@ -462,7 +462,7 @@ impl MachineDriver {
     }
 
     fn install(&mut self, job: KeeperJob) {
-        match self.laid_aside.remove(&job) {
+        match self.fetched_parts.remove(&job) {
             Some(FetchedPart::Whole(whole)) => {
                 self.installing.add(job, whole);
                 self.install_next();
@@ -513,7 +513,7 @@ impl MachineDriver {
     fn carry_out(&mut self, effect: distributor::DistributorEffect) {
         match effect {
             distributor::DistributorEffect::Send { to, fence, request } if to == self.parts.me => {
-                self.asked(fence, request, ReplyCaller::Own(fence.number));
+                self.pass_to_keeper(fence, request, ReplyCaller::Own(fence.number));
             }
             distributor::DistributorEffect::Send { to, fence, request } => {
                 let (inputs, number) = (self.inputs.clone(), fence.number);

@@ -33,15 +33,15 @@ impl ClusterMember for ContentMember {
     }
 
     fn advertised(&self) -> Vec<String> {
-        let pictures = self.membership.pictures();
-        let picture = pictures.borrow();
-        picture.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
+        let snapshots = self.membership.snapshots();
+        let snapshot = snapshots.borrow();
+        snapshot.members.values().map(|member| authority_of(&member.url).to_owned()).collect()
     }
 
     fn nodes(&self) -> MemberNodes {
-        let pictures = self.membership.pictures();
-        let picture = Arc::clone(&pictures.borrow());
-        let Some(state) = &picture.state else { return MemberNodes::default() };
+        let snapshots = self.membership.snapshots();
+        let snapshot = Arc::clone(&snapshots.borrow());
+        let Some(state) = &snapshot.state else { return MemberNodes::default() };
         let role = |role: &NodeRole| match role {
             NodeRole::Gateway => Some(MemberRole::Requests),
             NodeRole::Content => Some(MemberRole::Documents),
@@ -49,14 +49,14 @@ impl ClusterMember for ContentMember {
             NodeRole::Index => None,
         };
         let node = |(listed, entry): (ListedNode, &NodeEntry)| {
-            let running = picture.members.get(&listed.name);
+            let running = snapshot.members.get(&listed.name);
             MemberNode {
                 address: entry.address.clone(),
                 elastic: running.and_then(|member| member.elastic.clone()),
                 roles: running
                     .map(|member| member.roles.iter().filter_map(role).collect())
                     .unwrap_or_default(),
-                is_leader: picture.leader.as_ref() == Some(&listed.name),
+                is_leader: snapshot.leader.as_ref() == Some(&listed.name),
                 has_run: entry.incarnation.has_run(),
                 listed,
             }
@@ -68,13 +68,13 @@ impl ClusterMember for ContentMember {
     }
 
     fn notes(&self) -> BTreeMap<String, SharedNote> {
-        let pictures = self.membership.pictures();
-        let picture = pictures.borrow();
+        let snapshots = self.membership.snapshots();
+        let snapshot = snapshots.borrow();
         let note = |note: &millrace_membership::NodeNote| SharedNote {
             value: Arc::clone(&note.value),
             changed: note.changed,
         };
-        picture.notes.iter().map(|(name, found)| (name.clone(), note(found))).collect()
+        snapshot.notes.iter().map(|(name, found)| (name.clone(), note(found))).collect()
     }
 
     fn note(

@@ -31,7 +31,7 @@ use crate::gauges;
 use crate::growth;
 use crate::incoming::IncomingTransfer;
 use crate::machine::{ContentMachine, MachineDependencies, MachineInput, MachineWrite};
-use crate::nearness::ReaderPreference;
+use crate::reader_preference::ReaderPreference;
 use crate::source::StoreSource;
 use crate::storage::StoreReplicas;
 
@@ -54,7 +54,7 @@ pub struct PeerPort {
     /// The node's certificate. If present, nodes use only encrypted connections, to others with certificates.
     pub trust: Option<Arc<NodeTrust>>,
     /// Handles encrypted connections over which requests of clients are forwarded; others use the data port.
-    pub handed_on: ConnectionHandler,
+    pub forwarded: ConnectionHandler,
 }
 
 /// Serves a connection over which another node forwards requests of clients, as HTTP/2.
@@ -89,7 +89,7 @@ impl ContentNode {
         port: PeerPort,
         pace: TransferPace,
     ) -> std::io::Result<Arc<Self>> {
-        let PeerPort { listener, trust, handed_on } = port;
+        let PeerPort { listener, trust, forwarded } = port;
         let incarnation = membership.incarnation();
         let (me, state) = first_state(&membership, incarnation).await;
         let runtime = Handle::current();
@@ -117,7 +117,7 @@ impl ContentNode {
             incarnation,
             machine: Arc::clone(&machine),
             source: Arc::clone(&source),
-            handed_on,
+            forwarded,
         });
         let is_encrypted = trust.is_some();
         let tasks = vec![
@@ -182,8 +182,8 @@ impl ContentNode {
         &self.peers
     }
 
-    /// Version of the cluster state that it acts by, with true if it is sure that none is newer.
-    pub fn standing(&self) -> (ClusterVersion, bool) {
+    /// Version of the cluster state that it acts by, and true if that is confirmed to be the newest.
+    pub fn acting_version(&self) -> (ClusterVersion, bool) {
         self.machine.ask(|distributor, now| {
             (distributor.version().unwrap_or_default(), distributor.is_confirmed(now.monotonic))
         })
@@ -196,7 +196,7 @@ impl ContentNode {
 
     /// True if this node leads the cluster.
     pub(crate) fn leads(&self) -> bool {
-        self.membership.pictures().borrow().leader.as_deref() == Some(&*self.membership.settings().name)
+        self.membership.snapshots().borrow().leader.as_deref() == Some(&*self.membership.settings().name)
     }
 
     /// Ends the participation. The membership is left to its owner.
@@ -212,27 +212,29 @@ impl ContentNode {
     }
 
     /// Address of a node's gateway.
-    fn place_in(&self, state: &ClusterState, node: NodeKey) -> Result<NodeAddress, ClusterError> {
+    fn address_in(&self, state: &ClusterState, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node == self.me {
-            return Ok(NodeAddress::Here);
+            return Ok(NodeAddress::Local);
         }
         let unknown = || ClusterError::Unavailable(format!("node {node} is not of this cluster"));
         let entry = state.nodes().get(&node).ok_or_else(unknown)?;
         let (incarnation, protocol) = (entry.incarnation, state.protocol());
         if self.is_encrypted {
             let address = entry.address.clone();
-            return Ok(NodeAddress::At(RemoteNode { address, incarnation, protocol }));
+            return Ok(NodeAddress::Remote(RemoteNode { address, incarnation, protocol }));
         }
         let name = entry.name.as_str();
-        let pictures = self.membership.pictures();
-        let picture = pictures.borrow();
-        let url = picture.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
+        let snapshots = self.membership.snapshots();
+        let snapshot = snapshots.borrow();
+        let url = snapshot.members.get(name).map(|member| member.url.as_str()).unwrap_or_default();
         match authority_of(url) {
             "" => {
                 let reason = format!("node {node} ({name}) has not said where it serves documents");
                 Err(ClusterError::Unavailable(reason))
             }
-            address => Ok(NodeAddress::At(RemoteNode { address: address.to_owned(), incarnation, protocol })),
+            address => {
+                Ok(NodeAddress::Remote(RemoteNode { address: address.to_owned(), incarnation, protocol }))
+            }
         }
     }
 }
@@ -317,7 +319,7 @@ struct PeerAnswers {
     incarnation: Incarnation,
     machine: Arc<ContentMachine>,
     source: Arc<StoreSource>,
-    handed_on: ConnectionHandler,
+    forwarded: ConnectionHandler,
 }
 
 impl PeerService for PeerAnswers {
@@ -334,7 +336,7 @@ impl PeerService for PeerAnswers {
     }
 
     fn http(&self, connection: Connection) {
-        (self.handed_on)(connection);
+        (self.forwarded)(connection);
     }
 }
 
@@ -347,8 +349,8 @@ impl ClusterView for ContentNode {
         self.known_state()
     }
 
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
-        self.place_in(&*self.state()?, node)
+    fn address(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
+        self.address_in(&*self.state()?, node)
     }
 
     fn readers(
@@ -365,7 +367,7 @@ impl ClusterView for ContentNode {
         if !buckets.iter().all(|bucket| state.has_bucket(*bucket)) {
             return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
         }
-        let nearness = ReaderPreference::new(&state, near, self.me);
+        let preference = ReaderPreference::new(&state, near, self.me);
         let found = self.machine.ask(|distributor, now| {
             let mut found = Vec::with_capacity(buckets.len());
             for bucket in buckets {
@@ -386,7 +388,7 @@ impl ClusterView for ContentNode {
         });
         let mut found = found.map_err(ClusterError::unavailable)?;
         for readers in &mut found {
-            nearness.sort(readers);
+            preference.sort(readers);
         }
         Ok((state.version(), found))
     }
@@ -400,10 +402,10 @@ impl ClusterView for ContentNode {
         self.machine.ask(|distributor, _| distributor.oldest_writes())
     }
 
-    fn vouches(&self, version: ClusterVersion) -> bool {
+    fn confirms(&self, version: ClusterVersion) -> bool {
         // The newest known state may not have reached the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)
-            && self.machine.ask(|distributor, now| distributor.vouches(version, now))
+            && self.machine.ask(|distributor, now| distributor.confirms(version, now))
     }
 
     fn holds(&self, bucket: BucketId) -> bool {

@@ -10,7 +10,7 @@ use millrace_node::indexes::{PlacementLinks, WantedIndexes};
 /// Declares the placed indexes of the node's application to its membership, which plans by them while the
 /// node leads. Never returns.
 pub async fn declare_indexes(node: Arc<Node>, membership: ClusterMembership) {
-    let mut wanted = node.placed_indexes().news().wanted();
+    let mut wanted = node.placed_indexes().reporter().wanted();
     loop {
         let WantedIndexes { generation, indexes } = (**wanted.borrow_and_update()).clone();
         membership.declare_indexes(DeclaredIndexes { generation, indexes });
@@ -24,5 +24,5 @@ pub async fn declare_indexes(node: Arc<Node>, membership: ClusterMembership) {
 /// Gives the node its copies of indexes, and publishes its reports about them until it leaves.
 pub async fn follow_placement(node: &Arc<Node>, membership: &ClusterMembership, own: NodeKey) {
     node.follow_placement(PlacementLinks { own, table: membership.placement() });
-    membership.publish_copy_reports(node.placed_indexes().news().reports()).await;
+    membership.publish_copy_reports(node.placed_indexes().reporter().reports()).await;
 }

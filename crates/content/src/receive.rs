@@ -187,7 +187,7 @@ impl ReceiveRequest<'_> {
         listener: &dyn ReceiveListener,
     ) -> Result<(), ReceiveEnd> {
         // If the other thread has ended, it reports the reason.
-        let hand_on = |step| steps.send(step).map_err(|_| ReceiveEnd::Cancelled);
+        let send = |step| steps.send(step).map_err(|_| ReceiveEnd::Cancelled);
         let begun =
             |of: &AnnouncedParcel| part.as_ref().filter(|(identity, _)| of.identity == Some(*identity));
         let from: Vec<u64> =
@@ -203,7 +203,7 @@ impl ReceiveRequest<'_> {
                 Some((_, import)) => import,
                 None => self.store.import(&of.shares, outline)?,
             };
-            hand_on(ReceiveStep::Begin(of.identity, import))?;
+            send(ReceiveStep::Begin(of.identity, import))?;
             loop {
                 let mut piece = spares.try_recv().unwrap_or_default();
                 if !bulk.piece(&mut piece)? {
@@ -214,9 +214,9 @@ impl ReceiveRequest<'_> {
                 }
                 self.throttle.pass(piece.len() as u64);
                 self.transfer.add_bytes(piece.len() as u64);
-                hand_on(ReceiveStep::Bytes(piece))?;
+                send(ReceiveStep::Bytes(piece))?;
             }
-            hand_on(ReceiveStep::End)?;
+            send(ReceiveStep::End)?;
         }
         Ok(())
     }

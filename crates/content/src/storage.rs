@@ -95,8 +95,8 @@ impl ReplicaStorage for StoreReplicas {
         self.store.newest()
     }
 
-    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
-        let created = match birth {
+    fn create(&self, bucket: BucketId, origin: ReplicaOrigin) -> Result<(), NodeFailure> {
+        let created = match origin {
             ReplicaOrigin::Complete => self.store.create_replicas(&[bucket]),
             ReplicaOrigin::Incomplete => self.store.create_incomplete_replicas(&[bucket]),
         };

@@ -17,7 +17,7 @@ use millrace_column::{Column, ColumnKey, ValueBuilder};
 use millrace_coordination::EmbeddedCoordination;
 use millrace_document::{
     DataType, Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope,
-    Location, Timestamp,
+    EncodedDocument, Location, Timestamp,
 };
 use millrace_membership::{ClusterMembership, PackagePublication, Settings};
 use millrace_peer::{PeerAddress, PeerConnections, PeerService, TransferSource};
@@ -45,10 +45,15 @@ impl millrace_store::StoreLayout for TestNumbers {
         Some(vec![ColumnKey::value("number")])
     }
 
-    fn build(&self, _: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
+    fn build(
+        &self,
+        _: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         let mut values = ValueBuilder::new(&DataType::Long);
-        documents.iter().for_each(|document| values.push(document.get(&key.field)));
-        values.finish()
+        documents.iter().try_for_each(|document| values.push_encoded(document.get(&key.field)))?;
+        Ok(values.finish())
     }
 
     fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {
@@ -201,7 +206,7 @@ fn version_of(start: u64, group: u64, name: u64, number: u64) -> ReplicatedRow {
         0 => DocumentVersion::removal(id, timestamp),
         _ => DocumentVersion::put(&Document { id, fields }, timestamp),
     };
-    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), birth: None }
+    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Version(version)), origin: None }
 }
 
 fn of_row(row: &ReplicatedRow) -> Location {
@@ -214,7 +219,7 @@ fn of_row(row: &ReplicatedRow) -> Location {
 fn drop_of(start: u64, group: u64, number: u64) -> ReplicatedRow {
     let scope = DropScope::Group { document_type: None, group: DocumentGroup::Number(group) };
     let drop = DroppedScope { scope, timestamp: Timestamp(start + number) };
-    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), birth: None }
+    ReplicatedRow { bucket: bucket_of(group), content: Arc::new(RowContent::Drop(drop)), origin: None }
 }
 
 /// Time one hour ago, so that nothing is forgotten.
@@ -278,11 +283,11 @@ fn live(seed: u64, runtime: &Runtime) {
         let there = node.model.exists(bucket);
         let what = match random.below(21) {
             0..3 => {
-                let birth =
+                let origin =
                     if random.below(2) == 0 { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };
-                node.replicas.create(bucket, birth).expect("it can be made");
-                node.model.create(bucket, birth).expect("a model can be made");
-                format!("{birth:?}")
+                node.replicas.create(bucket, origin).expect("it can be made");
+                node.model.create(bucket, origin).expect("a model can be made");
+                format!("{origin:?}")
             }
             3..10 if there => {
                 let rows: Vec<ReplicatedRow> = (0..1 + random.below(4))
@@ -422,9 +427,9 @@ fn disjoint_replicas_that_are_given_up_lose_no_document() {
     for first in [PullMode::Whole, PullMode::Missing] {
         let mut nodes: Vec<ModelledNode> = (0..4).map(|_| ModelledNode::new(&runtime)).collect();
         for (place, node) in nodes.iter().enumerate() {
-            let birth = if place == 0 { ReplicaOrigin::Incomplete } else { ReplicaOrigin::Complete };
-            node.replicas.create(bucket, birth).expect("it can be made");
-            node.model.create(bucket, birth).expect("a model can be made");
+            let origin = if place == 0 { ReplicaOrigin::Incomplete } else { ReplicaOrigin::Complete };
+            node.replicas.create(bucket, origin).expect("it can be made");
+            node.model.create(bucket, origin).expect("a model can be made");
             let of_it = |name: u64| version_of(start, 1, place as u64 * DOCUMENTS + name, 4 * name + 1);
             let rows: Vec<ReplicatedRow> = (0..DOCUMENTS).map(of_it).collect();
             if place > 0 {
@@ -466,7 +471,7 @@ async fn alone(directory: &TempDir, listener: TcpListener) -> (ClusterMembership
         .expect("it is published");
     let options = StoreOptions { disk_reserve: 0, ..StoreOptions::new(directory.path().join("store")) };
     let store = Store::open(options, Arc::new(TestNumbers)).expect("the store opens");
-    let port = PeerPort { listener, trust: None, handed_on: Box::new(|_| {}) };
+    let port = PeerPort { listener, trust: None, forwarded: Box::new(|_| {}) };
     let pace = TransferPace { cap: None, slowest: Box::new(Vec::new) };
     let node = ContentNode::start(store.clone(), membership.clone(), port, pace).await.expect("it starts");
     (membership, store, node)

@@ -10,7 +10,9 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_column::{BytesBuilder, Column, ColumnKey};
 use millrace_content::{StoreSource, TransferThrottle, take_over};
-use millrace_document::{DataType, Document, DocumentId, DocumentValue, DocumentVersion, Timestamp};
+use millrace_document::{
+    DataType, Document, DocumentId, DocumentValue, DocumentVersion, EncodedDocument, Timestamp,
+};
 use millrace_peer::{TransferSource, serve_bulk};
 use millrace_store::{Store, StoreLayout, StoreOptions};
 
@@ -28,10 +30,15 @@ impl StoreLayout for NoSchema {
         None
     }
 
-    fn build(&self, _: &str, _: &ColumnKey, documents: &[&Document]) -> Column {
+    fn build(
+        &self,
+        _: &str,
+        _: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         let mut absent = BytesBuilder::new();
         documents.iter().for_each(|_| absent.push(None));
-        Column::Bytes(absent.finish())
+        Ok(Column::Bytes(absent.finish()))
     }
 
     fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {

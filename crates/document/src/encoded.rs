@@ -97,6 +97,22 @@ impl<'a> ValueRef<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         WireReader::new(bytes).value_ref(0, false)
     }
+
+    /// Reads the value with a name out of named values ([`wire::encode_named`]); others are passed over.
+    ///
+    /// # Errors
+    /// [`Error::Row`] if the bytes up to the value are not named values.
+    pub fn named(bytes: &'a [u8], name: &str) -> Result<Option<Self>, Error> {
+        let mut reader = WireReader::new(bytes);
+        for _ in 0..reader.count()? {
+            let is_wanted = reader.text()? == name;
+            let value = reader.value_ref(0, !is_wanted)?;
+            if is_wanted {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl<'a> WireReader<'a> {
@@ -147,8 +163,22 @@ impl<'a> WireReader<'a> {
         })
     }
 
-    fn skip_value(&mut self, depth: usize) -> Result<(), Error> {
-        self.value_ref(depth, true).map(drop)
+    /// Passes over the next value. It is not checked that texts are UTF-8.
+    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), Error> {
+        if depth > wire::DEPTH {
+            return Err(Error::Row("values lie too deep"));
+        }
+        let mut after = *self;
+        let [tag] = after.array()?;
+        match tag {
+            wire::BOOL | wire::BYTE => after.array::<1>().map(drop)?,
+            wire::INT | wire::FLOAT => after.array::<4>().map(drop)?,
+            wire::LONG | wire::DOUBLE | wire::POSITION => after.array::<8>().map(drop)?,
+            wire::STRING | wire::RAW => after.sized().map(drop)?,
+            _ => return self.value_ref(depth, true).map(drop),
+        }
+        *self = after;
+        Ok(())
     }
 
     fn elements(
@@ -167,7 +197,7 @@ impl<'a> WireReader<'a> {
 
     fn tensor_ref(&mut self, advance: bool) -> Result<EncodedTensor<'a>, Error> {
         let tensor_type = self.text()?;
-        let labels_per_subspace = tensor_type.matches("{}").count();
+        let labels_per_subspace = tensor_type.as_bytes().windows(2).filter(|pair| **pair == *b"{}").count();
         let tensor =
             EncodedTensor { tensor_type, subspaces: self.count()?, labels_per_subspace, content: *self };
         if advance {
@@ -367,6 +397,8 @@ impl EncodedTensorType {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -447,6 +479,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_value_is_found_by_its_name(values in prop::collection::vec(values(), 0..4)) {
+            let names = ["a", "bc", "", "d"];
+            let fields: Vec<_> = names.iter().map(|name| Arc::from(*name)).zip(values).collect();
+            let bytes = wire::encode_named(&fields);
+            for name in names.into_iter().chain(["b"]) {
+                let found = ValueRef::named(&bytes, name).expect("they are named values").map(owned);
+                let expected = fields.iter().find(|(known, _)| **known == *name).map(|(_, value)| value);
+                prop_assert_eq!(found.as_ref(), expected);
+            }
+            if !fields.is_empty() {
+                prop_assert!(ValueRef::named(&bytes[..bytes.len() - 1], "b").is_err());
+            }
+        }
+
         #[test]
         fn a_reference_is_the_value_that_was_encoded(value in values()) {
             let bytes = wire::encode_value(&value);

@@ -191,7 +191,7 @@ impl EncodedLeafReader {
         &self,
         rows: impl Iterator<Item = Option<&'a [u8]>>,
     ) -> LeafColumn<'a> {
-        let mut pass = LeafPass::<K>::new(&self.root);
+        let mut pass = LeafPass::<K>::new(&self.root, rows.size_hint().0);
         let mut irregular = Vec::new();
         for (index, row) in rows.enumerate() {
             if !pass.row(&self.root, row) {

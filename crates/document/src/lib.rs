@@ -9,6 +9,7 @@
 
 mod document;
 mod encoded;
+mod encoded_document;
 mod error;
 mod field_set;
 mod id;
@@ -32,6 +33,7 @@ pub use document::{Document, Timestamp};
 pub use encoded::{
     EncodedArray, EncodedMap, EncodedStruct, EncodedTensor, EncodedTensorType, EncodedWeightedSet, ValueRef,
 };
+pub use encoded_document::EncodedDocument;
 pub use error::Error;
 pub use field_set::FieldSet;
 pub use id::{DocumentGroup, DocumentId, Location, ReversedLocation};

@@ -5,11 +5,13 @@
 //! Elements of arrays are never created, nor is anything where a path leads to every element. Other
 //! operations on something that does not exist have no effect.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_tensor::{Tensor, TensorBuilder, TensorModify, TensorRemove};
 
 use crate::scalar;
+use crate::wire::encode_value;
 use crate::{DataType, Document, DocumentId, DocumentType, DocumentValue, Error, UpdatePath, UpdatePathStep};
 
 /// Changes to the fields of one document, in order.
@@ -421,8 +423,15 @@ impl ArithmeticOperator {
     }
 }
 
+/// Number of elements in an update that are compared with each of the value, instead of being looked up by
+/// their bytes.
+const FEW: usize = 16;
+
 /// Adds elements of a weighted set, or replaces their weights.
 fn add_weights(elements: &mut Vec<(DocumentValue, i32)>, new: &[(DocumentValue, i32)], removes_zero: bool) {
+    if new.len() > FEW {
+        return add_many_weights(elements, new, removes_zero);
+    }
     for (element, weight) in new {
         let removes = removes_zero && *weight == 0;
         match elements.iter().position(|(there, _)| there == element) {
@@ -434,16 +443,49 @@ fn add_weights(elements: &mut Vec<(DocumentValue, i32)>, new: &[(DocumentValue, 
     }
 }
 
+fn add_many_weights(
+    elements: &mut Vec<(DocumentValue, i32)>,
+    new: &[(DocumentValue, i32)],
+    removes_zero: bool,
+) {
+    let place = |(at, (element, _)): (usize, &(DocumentValue, i32))| (encode_value(element), at);
+    let mut places: HashMap<Vec<u8>, usize> = elements.iter().enumerate().map(place).collect();
+    let mut kept: Vec<Option<(DocumentValue, i32)>> =
+        std::mem::take(elements).into_iter().map(Some).collect();
+    for (element, weight) in new {
+        let key = encode_value(element);
+        let removes = removes_zero && *weight == 0;
+        match places.get(&key).copied() {
+            Some(at) if removes => {
+                kept[at] = None;
+                places.remove(&key);
+            }
+            Some(at) => kept[at] = Some((element.clone(), *weight)),
+            None if removes => {}
+            None => {
+                places.insert(key, kept.len());
+                kept.push(Some((element.clone(), *weight)));
+            }
+        }
+    }
+    *elements = kept.into_iter().flatten().collect();
+}
+
 /// Removes elements of a collection, or keys of a map.
 fn remove_elements(
     value: &mut DocumentValue,
     gone: &[DocumentValue],
     data_type: &DataType,
 ) -> Result<(), Error> {
+    let many: Option<HashSet<Vec<u8>>> = (gone.len() > FEW).then(|| gone.iter().map(encode_value).collect());
+    let stays = |element: &DocumentValue| match &many {
+        Some(many) => !many.contains(&encode_value(element)),
+        None => !gone.contains(element),
+    };
     match value {
-        DocumentValue::Array(elements) => elements.retain(|element| !gone.contains(element)),
-        DocumentValue::WeightedSet(elements) => elements.retain(|(element, _)| !gone.contains(element)),
-        DocumentValue::Map(entries) => entries.retain(|(key, _)| !gone.contains(key)),
+        DocumentValue::Array(elements) => elements.retain(stays),
+        DocumentValue::WeightedSet(elements) => elements.retain(|(element, _)| stays(element)),
+        DocumentValue::Map(entries) => entries.retain(|(key, _)| stays(key)),
         _ => return Err(mismatch(data_type)),
     }
     Ok(())
@@ -469,4 +511,46 @@ fn mismatch(data_type: &DataType) -> Error {
     Error::value(format!(
         "the stored value is not of type {data_type}: the schema has changed; assign a new value"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_elements_change_as_one_after_another_does() {
+        let element = |number: i32| (DocumentValue::String(format!("e{number}")), number);
+        let start: Vec<(DocumentValue, i32)> = (0..50).map(element).collect();
+        // Elements that are there and others, some twice, some with the weight 0.
+        let new: Vec<(DocumentValue, i32)> =
+            (0..90).map(|number| (element(number * 7 % 80).0, number % 5)).collect();
+        for removes_zero in [false, true] {
+            let (mut together, mut each) = (start.clone(), start.clone());
+            add_weights(&mut together, &new, removes_zero);
+            new.iter().for_each(|one| add_weights(&mut each, std::slice::from_ref(one), removes_zero));
+            assert_eq!(together, each, "zero removes: {removes_zero}");
+        }
+        let gone: Vec<DocumentValue> = new.into_iter().map(|(element, _)| element).take(30).collect();
+        let set_type = DataType::Array(Box::new(DataType::String));
+        let array = || DocumentValue::Array(start.iter().map(|(element, _)| element.clone()).collect());
+        let (mut together, mut each) = (array(), array());
+        remove_elements(&mut together, &gone, &set_type).expect("it is an array");
+        for one in &gone {
+            remove_elements(&mut each, std::slice::from_ref(one), &set_type).expect("it is an array");
+        }
+        assert_eq!(together, each);
+    }
+
+    #[test]
+    fn very_many_elements_are_changed() {
+        let elements: Vec<(DocumentValue, i32)> =
+            (0..200_000).map(|number| (DocumentValue::Long(number), 1)).collect();
+        let mut set = elements.clone();
+        add_weights(&mut set, &elements, true);
+        assert_eq!(set, elements);
+        let gone: Vec<DocumentValue> = elements.into_iter().map(|(element, _)| element).collect();
+        let mut value = DocumentValue::WeightedSet(set);
+        remove_elements(&mut value, &gone, &DataType::Long).expect("it is a set");
+        assert!(value.is_empty());
+    }
 }

@@ -83,20 +83,8 @@ pub fn decode_fields(id: DocumentId, bytes: &[u8]) -> Result<Document, Error> {
 /// # Errors
 /// [`Error::Row`] if the bytes are not fields.
 pub fn decode_named(bytes: &[u8]) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
-    decode_named_after(bytes, &[])
-}
-
-/// Decodes named values, as [`decode_named`] does. They share the names of `before` that are the same in the
-/// same place, as most are where many documents of a type are decoded one after another.
-///
-/// # Errors
-/// The errors of [`decode_named`].
-pub fn decode_named_after(
-    bytes: &[u8],
-    before: &[(Arc<str>, DocumentValue)],
-) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
     let mut reader = WireReader { bytes };
-    let fields = reader.fields(0, before)?;
+    let fields = reader.fields(0)?;
     if reader.bytes.is_empty() { Ok(fields) } else { Err(Error::Row("bytes are left after the fields")) }
 }
 
@@ -170,7 +158,7 @@ pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn write_number(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn write_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -261,19 +249,10 @@ impl<'a> WireReader<'a> {
         text_of(self.sized()?)
     }
 
-    fn fields(
-        &mut self,
-        depth: usize,
-        before: &[(Arc<str>, DocumentValue)],
-    ) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
+    fn fields(&mut self, depth: usize) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
         let count = self.count()?;
-        let field = |place: usize| {
-            let name = self.sized()?;
-            let name = match before.get(place) {
-                Some((known, _)) if known.as_bytes() == name => Arc::clone(known),
-                _ => Arc::from(text_of(name)?),
-            };
-            Ok((name, self.value(depth)?))
+        let field = |_| -> Result<(Arc<str>, DocumentValue), Error> {
+            Ok((Arc::from(self.text()?), self.value(depth)?))
         };
         (0..count).map(field).collect()
     }
@@ -311,7 +290,7 @@ impl<'a> WireReader<'a> {
                 let entry = |_| Ok((self.value(depth + 1)?, self.value(depth + 1)?));
                 DocumentValue::Map((0..count).map(entry).collect::<Result<_, Error>>()?)
             }
-            STRUCT => DocumentValue::Struct(self.fields(depth + 1, &[])?),
+            STRUCT => DocumentValue::Struct(self.fields(depth + 1)?),
             _ => return Err(Error::Row("unknown tag")),
         })
     }

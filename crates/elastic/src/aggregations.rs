@@ -12,6 +12,7 @@ mod metrics;
 mod options;
 mod pipelines;
 mod ranges;
+mod reading;
 mod samples;
 mod significant;
 mod streamed;
@@ -26,6 +27,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use self::pipelines::PipelineKind;
+use self::reading::queried_fields;
 pub(crate) use self::streamed::StreamedAggregations;
 use self::values::{AggregatedValue, FieldSource};
 use crate::Error;
@@ -34,6 +36,7 @@ use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
 use crate::nested;
 use crate::query::{self, SearchQuery};
+use crate::read_fields::ReadFields;
 use crate::scan_limit::SearchPace;
 use crate::search::SearchHit;
 
@@ -46,38 +49,14 @@ const DEPTH_MAX: usize = 20;
 /// Hits in one bucket.
 const TOP_HITS_MAX: usize = 100;
 
-/// Kinds that read of a document the fields that their options name as `field`, and no more. `filter` is not
-/// one: its options are a query.
-const OF_FIELDS: [&str; 21] = [
-    "terms",
-    "rare_terms",
-    "multi_terms",
-    "histogram",
-    "date_histogram",
-    "range",
-    "date_range",
-    "ip_range",
-    "missing",
-    "composite",
-    "value_count",
-    "cardinality",
-    "min",
-    "max",
-    "sum",
-    "avg",
-    "stats",
-    "extended_stats",
-    "percentiles",
-    "percentile_ranks",
-    "weighted_avg",
-];
-
 /// An aggregation as it was asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedAggregation {
     name: String,
     kind: String,
     options: Map<String, Value>,
+    /// Fields that its queries read, by their names.
+    queried: ReadFields,
     inner: Vec<AskedAggregation>,
     meta: Option<Value>,
 }
@@ -125,12 +104,10 @@ impl AskedAggregation {
         let Value::Object(options) = options else {
             return Err(Error::Parsing(format!("[{kind}] of [{name}] must be an object")));
         };
-        match kind.as_str() {
-            "filter" => {
-                query::parse(&Value::Object(options.clone()))?;
-            }
-            _ => options::check(kind, options)?,
+        if kind != "filter" {
+            options::check(kind, options)?;
         }
+        let queried = queried_fields(kind, options)?;
         // Those around it may choose documents, but not divide them.
         let divides = |around: &&&str| !["nested", "reverse_nested", "filter"].contains(*around);
         if let Some(parent) = around.iter().rev().find(divides).filter(|_| kind == "composite") {
@@ -163,6 +140,7 @@ impl AskedAggregation {
             name: name.to_owned(),
             kind: kind.clone(),
             options: options.clone(),
+            queried,
             inner,
             meta,
         })
@@ -175,20 +153,6 @@ impl AskedAggregation {
             || self.kind.starts_with("significant_")
             || self.kind == "terms" && has_empty
             || self.inner.iter().any(AskedAggregation::reads_everything)
-    }
-
-    /// Fields that the aggregation reads of each document, with those inside; `None`: whole documents.
-    pub(crate) fn fields(&self) -> Option<Vec<&str>> {
-        let mut fields = Vec::new();
-        if OF_FIELDS.contains(&self.kind.as_str()) {
-            self.options.iter().for_each(|(name, value)| add_named_fields(name, value, &mut fields));
-        } else if PipelineKind::of(&self.kind).is_none() {
-            return None;
-        }
-        for one in &self.inner {
-            fields.extend(one.fields()?);
-        }
-        Some(fields)
     }
 
     /// True if the aggregation, or one inside, chooses or divides nested objects once all are known, and
@@ -206,18 +170,6 @@ impl AskedAggregation {
     fn asks_for_roots(&self) -> bool {
         let asks = |one: &AskedAggregation| one.kind == "reverse_nested" || one.asks_for_roots();
         self.inner.iter().any(asks)
-    }
-}
-
-/// Adds the fields that an option and those in it name.
-fn add_named_fields<'o>(name: &str, value: &'o Value, fields: &mut Vec<&'o str>) {
-    match value {
-        Value::String(field) if name == "field" => fields.push(field),
-        Value::Array(parts) => parts.iter().for_each(|part| add_named_fields("", part, fields)),
-        Value::Object(members) => {
-            members.iter().for_each(|(name, value)| add_named_fields(name, value, fields));
-        }
-        _ => {}
     }
 }
 

@@ -14,6 +14,7 @@ use crate::names::{self, NameOptions, check_alias_name};
 use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::service::ElasticService;
+use crate::typed;
 
 const OPTIONS: NameOptions = NameOptions {
     allow_no_indices: false,
@@ -167,6 +168,7 @@ pub(crate) fn actions(service: &ElasticService, request: &ElasticRequest) -> Res
                 }
             }
             "remove_index" => {
+                typed::check_deletable(&change, &index, OPTIONS)?;
                 let found = names::resolve(&change, &index, OPTIONS)?;
                 delete_found(&mut change, &index, &found)?;
             }

@@ -1,11 +1,9 @@
 //! `_analyze`: the words of a text, as searches compare them.
 
-use std::ops::Range;
-
 use serde_json::json;
 
 use crate::Error;
-use crate::evaluation::{FieldValueKind, kind_of, word_spans};
+use crate::evaluation::{FieldValueKind, kind_of};
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
 use crate::mapping::{field_at, type_of};
@@ -13,62 +11,10 @@ use crate::names::{self, NameOptions};
 use crate::query::text_of;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::service::ElasticService;
+use crate::text_division::TextDivision;
 
 /// Positions between the words of two texts, so that no phrase has words of both.
 const TEXT_GAP: usize = 100;
-
-/// Division of a text into words.
-#[derive(Clone, Copy, PartialEq)]
-enum TextDivision {
-    /// Division of texts in documents.
-    Words,
-    Blanks,
-    /// The text is one word.
-    Whole,
-}
-
-impl TextDivision {
-    /// Division by the name of an analyzer.
-    fn of_analyzer(name: &str) -> Result<Self, Error> {
-        match name {
-            "standard" | "default" => Ok(TextDivision::Words),
-            "whitespace" => Ok(TextDivision::Blanks),
-            "keyword" => Ok(TextDivision::Whole),
-            other => Err(Error::unsupported(&format!(
-                "the analyzer [{other}], as all but [standard], [whitespace] and [keyword],"
-            ))),
-        }
-    }
-
-    /// Words of a text with their places.
-    fn words(self, text: &str) -> Vec<(String, Range<usize>)> {
-        let lower = |span: Range<usize>| (text[span.clone()].to_lowercase(), span);
-        match self {
-            TextDivision::Words => word_spans(text).into_iter().map(lower).collect(),
-            TextDivision::Whole => vec![(text.to_owned(), 0..text.len())],
-            TextDivision::Blanks => {
-                let (mut words, mut at) = (Vec::new(), 0);
-                for part in text.split_inclusive(char::is_whitespace) {
-                    let word = part.trim_end();
-                    if !word.is_empty() {
-                        words.push((word.to_owned(), at..at + word.len()));
-                    }
-                    at += part.len();
-                }
-                words
-            }
-        }
-    }
-
-    /// Type of a word as it is shown.
-    fn kind_of_word(self, word: &str) -> &'static str {
-        match self {
-            TextDivision::Blanks | TextDivision::Whole => "word",
-            TextDivision::Words if word.starts_with(|letter: char| letter.is_ascii_digit()) => "<NUM>",
-            TextDivision::Words => "<ALPHANUM>",
-        }
-    }
-}
 
 /// `_analyze`.
 pub(crate) fn analyze(
@@ -95,7 +41,8 @@ pub(crate) fn analyze(
         // Offsets are those of UTF-16.
         let units = |part: &str| part.encode_utf16().count();
         let (mut last, mut before) = (0, offset);
-        for (word, span) in division.words(text) {
+        for span in division.spans(text) {
+            let word = division.compared(&text[span.clone()]);
             let start = before + units(&text[last..span.start]);
             let end = start + units(&text[span.clone()]);
             (last, before) = (span.end, end);
@@ -125,14 +72,14 @@ fn of_field(
     }
     let options = NameOptions::LENIENT.with(parameters)?;
     let indexes = names::resolve(&*service.catalog.read()?, expression, options)?;
-    let kinds = indexes.into_iter().map(|index| -> Result<Option<FieldValueKind>, Error> {
+    let divisions = indexes.into_iter().map(|index| -> Result<Option<TextDivision>, Error> {
         let index = index.with_observed(&service.node)?;
         let definition = field_at(&index.entry.mappings, field).map(|(definition, _)| definition);
-        Ok(definition.map(|definition| kind_of(type_of(definition))))
+        Ok(definition.map(|definition| match kind_of(type_of(definition)) {
+            FieldValueKind::Text => TextDivision::of_field(definition),
+            _ => TextDivision::Whole,
+        }))
     });
-    let kinds = kinds.collect::<Result<Vec<_>, Error>>()?;
-    match kinds.into_iter().flatten().next() {
-        Some(FieldValueKind::Text) | None => Ok(TextDivision::Words),
-        Some(_) => Ok(TextDivision::Whole),
-    }
+    let divisions = divisions.collect::<Result<Vec<_>, Error>>()?;
+    Ok(divisions.into_iter().flatten().next().unwrap_or_default())
 }

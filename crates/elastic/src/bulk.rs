@@ -296,7 +296,7 @@ impl BulkLine<'_> {
     fn memory_bytes(&self) -> usize {
         match (self.action, self.document) {
             (WriteAction::Update, Some(body)) => {
-                self.bytes.saturating_add(JsonCounts::most(body).tree_bytes())
+                self.bytes.saturating_add(JsonCounts::upper_bound(body).tree_bytes())
             }
             _ => self.bytes,
         }

@@ -47,6 +47,9 @@ const INDEX_PREFIX: &str = "index/";
 const STREAM_PREFIX: &str = "stream/";
 pub(crate) const PARTITION_PREFIX: &str = "partition/";
 
+/// Beginning of the names of the indexes of data streams.
+const STREAM_INDEX_PREFIX: &str = ".ds-";
+
 /// Beginning of the names of marks, each of an index whose documents are to be dropped.
 const DELETION_PREFIX: &str = "deleted/";
 
@@ -93,7 +96,7 @@ pub(crate) struct StreamEntry {
 impl StreamEntry {
     /// Name of the next backing index.
     pub(crate) fn next_name(&self) -> String {
-        format!(".ds-{}-{:06}", self.name, self.generation + 1)
+        format!("{STREAM_INDEX_PREFIX}{}-{:06}", self.name, self.generation + 1)
     }
 }
 
@@ -154,6 +157,11 @@ impl OpenIndex {
     /// A setting as text.
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         self.entry.settings.get(name)?.as_str()
+    }
+
+    /// True if its name is one of the indexes of data streams.
+    pub(crate) fn has_stream_name(&self) -> bool {
+        self.entry.name.starts_with(STREAM_INDEX_PREFIX)
     }
 
     /// True if patterns pass it over, unless they ask for hidden ones.
@@ -247,6 +255,14 @@ impl CatalogEntries {
         self.streams.values().find(|stream| stream.indexes.iter().any(|name| name == index))
     }
 
+    /// Field with the time of the documents of an index of a data stream.
+    pub(crate) fn time_field_of(&self, index: &str) -> Option<&str> {
+        let (stream, _) = index.strip_prefix(STREAM_INDEX_PREFIX)?.rsplit_once('-')?;
+        let stream = self.streams.get(stream)?;
+        let is_of = stream.indexes.iter().any(|name| name == index);
+        is_of.then_some(stream.timestamp_field.as_str())
+    }
+
     /// Index that writes go to in place of one of a data stream: the newest of the stream.
     pub(crate) fn newest_of(&self, index: &OpenIndex) -> OpenIndex {
         let newest = self.stream_of(&index.entry.name).and_then(|stream| stream.indexes.last());
@@ -280,6 +296,11 @@ impl CatalogEntries {
     /// Index of a name. A document type comes before an index that was made before its deployment.
     pub(crate) fn index(&self, name: &str) -> Option<&OpenIndex> {
         self.types.get(name).or_else(|| self.indexes.get(name))
+    }
+
+    /// Names of the document types of the application.
+    pub(crate) fn type_names(&self) -> impl Iterator<Item = &str> {
+        self.types.keys().map(String::as_str)
     }
 
     /// True if a name is that of a document type, or an alias of types alone.
@@ -349,7 +370,7 @@ impl IndexCatalog {
         let owners = cluster.owners(Some(&[storage::home()]))?;
         match owners.nodes.as_slice() {
             [(owner, _)] if *owner == cluster.own().key => {
-                Ok(Some(owners.version).filter(|version| cluster.vouches(*version)))
+                Ok(Some(owners.version).filter(|version| cluster.confirms(*version)))
             }
             _ => Err(owned_elsewhere()),
         }
@@ -365,7 +386,7 @@ impl IndexCatalog {
             if let Some(seen) = look()? {
                 return Ok(seen);
             }
-            if !wait_for(&self.node, looks.again())? {
+            if !wait_for(&self.node, looks.pause())? {
                 return Err(owned_elsewhere());
             }
         }

@@ -193,6 +193,11 @@ impl DateText {
     }
 }
 
+/// The greatest length of which both are multiples.
+pub(crate) fn common_length(one: i64, other: i64) -> i64 {
+    if other == 0 { one.abs() } else { common_length(other, one % other) }
+}
+
 /// True for numbers that are no calendar date without separators: neither a year nor a day, as in `20240131`.
 fn is_no_calendar_date(number: u64) -> bool {
     !(1_000..=9_999).contains(&number) && !(10_000_000..=99_999_999).contains(&number)

@@ -3,18 +3,20 @@
 mod words;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use self::words::has_phrase;
-pub(crate) use self::words::{phrase_end, word_spans, words_of};
+pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
-use crate::mapping::{self, all_fields, check_value, field_at, type_of};
+use crate::mapping::{self, all_fields, check_value, is_searched, searched_at, type_of};
+use crate::normalizer::ValueNormalizer;
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
 use crate::query_ranges::{DateEnds, is_range};
+use crate::text_division::TextDivision;
 
 /// A document that is searched.
 pub(crate) struct SearchedDocument<'d> {
@@ -24,12 +26,29 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) version: i64,
     pub(crate) seq_no: i64,
     pub(crate) mappings: &'d Map<String, Value>,
+    /// Settings of the index, which define normalizers.
+    pub(crate) settings: &'d BTreeMap<String, Value>,
+    /// Members of the document in the [form](crate::searched_form) in which they are compared.
     pub(crate) source: &'d Map<String, Value>,
     pub(crate) now_ms: i64,
     /// Ends of ranges of dates in the query that were read before.
     pub(crate) ends: &'d [DateEnds<'d>],
     /// True in `logs` mode: fields that the mapping lacks are searched, too.
     pub(crate) is_log: bool,
+    /// Words of `source`, as far as the query has asked for them.
+    pub(crate) words: SearchedWords,
+}
+
+/// A place in the source where values of a field are.
+struct SearchedPlace<'d> {
+    definition: Cow<'d, Map<String, Value>>,
+    path: String,
+}
+
+impl SearchedPlace<'_> {
+    fn kind(&self) -> FieldValueKind {
+        kind_of(type_of(&self.definition))
+    }
 }
 
 /// Kind of values, by which they are compared.
@@ -77,20 +96,23 @@ impl SearchedDocument<'_> {
             SearchQuery::Exists(field) => when(self.exists(field)),
             SearchQuery::Prefix { field, value, ignores_case } => {
                 let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
-                let wanted = fold(value);
+                let wanted = fold(&self.normalized(field, value));
                 when(self.any_term(field, &mut |term| fold(term).starts_with(&wanted)))
             }
             SearchQuery::Wildcard { field, value, ignores_case } => {
                 let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
-                let wanted = fold(value);
+                let wanted = fold(&self.normalized(field, value));
                 when(self.any_term(field, &mut |term| wildcard(&wanted, &fold(term))))
             }
             SearchQuery::Regexp { field, pattern } => {
                 when(self.any_term(field, &mut |term| pattern.matches(term)))
             }
             SearchQuery::Fuzzy { field, value, fuzziness } => {
+                let value = &*self.normalized(field, value);
                 when(self.any_term(field, &mut |term| fuzziness.has(term, value)))
             }
+            SearchQuery::Intervals { field, source } => self.score_intervals(field, source),
+            SearchQuery::Distance(query) => self.score_distance(query),
             SearchQuery::Nested(nested) => self.score_nested(nested),
             SearchQuery::Bool(query) => self.score_bool(query, names),
             SearchQuery::Best { queries, tie_breaker } => {
@@ -169,14 +191,16 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return ignored(self.mappings, self.source, self.is_log).iter().any(|name| test(name));
         }
-        for (path, kind) in self.places(field) {
-            for value in all_at(self.source, &path) {
-                let text = text_of(value);
-                let found = match kind {
-                    FieldValueKind::Text => words_of(&text).iter().any(|word| test(word)),
-                    _ => test(&text),
-                };
-                if found {
+        for place in self.places(field) {
+            if place.kind() == FieldValueKind::Text {
+                if self.words_at(&place).any(test) {
+                    return true;
+                }
+                continue;
+            }
+            let values = all_at(self.source, &place.path).into_iter();
+            for value in values.filter(|value| is_searched(&place.definition, value)) {
+                if test(&text_of(value)) {
                     return true;
                 }
             }
@@ -184,26 +208,40 @@ impl SearchedDocument<'_> {
         false
     }
 
-    /// Places of a field in the source, with the kind of the values there; of all fields for a pattern.
-    fn places(&self, field: &str) -> Vec<(String, FieldValueKind)> {
+    /// Words of the texts of a field, divided as the field says.
+    fn words_at(&self, place: &SearchedPlace<'_>) -> Rc<PlaceWords> {
+        self.words.at(self.source, &place.path, TextDivision::of_field(&place.definition))
+    }
+
+    /// A text as the values of a field are compared.
+    fn normalized<'t>(&self, field: &str, text: &'t str) -> Cow<'t, str> {
+        let definition = searched_at(self.mappings, field).map(|(definition, _)| definition);
+        match definition.and_then(|definition| ValueNormalizer::of(definition, self.settings)) {
+            Some(normalizer) => Cow::Owned(normalizer.apply(text)),
+            None => Cow::Borrowed(text),
+        }
+    }
+
+    /// Places of a field in the source; of all fields for a pattern.
+    fn places(&self, field: &str) -> Vec<SearchedPlace<'_>> {
         if field.contains('*') {
             let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
                 definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
             });
-            let places = fields.filter_map(|(path, definition)| {
-                let (_, place) = field_at(self.mappings, &path)?;
-                Some((place, kind_of(type_of(definition))))
+            let places = fields.filter_map(|(path, _)| {
+                let (definition, path) = searched_at(self.mappings, &path)?;
+                Some(SearchedPlace { definition: Cow::Borrowed(definition), path })
             });
             return places.collect();
         }
         let found = self.field(field);
-        found.map(|(definition, place)| (place, kind_of(type_of(&definition)))).into_iter().collect()
+        found.map(|(definition, path)| SearchedPlace { definition, path }).into_iter().collect()
     }
 
     /// Definition of a field, and its place in the source. In `logs` mode a field that the mapping lacks has
     /// the type of its value.
     pub(crate) fn field(&self, field: &str) -> Option<(Cow<'_, Map<String, Value>>, String)> {
-        if let Some((definition, place)) = field_at(self.mappings, field) {
+        if let Some((definition, place)) = searched_at(self.mappings, field) {
             return Some((Cow::Borrowed(definition), place));
         }
         if !self.is_log {
@@ -269,14 +307,27 @@ impl SearchedDocument<'_> {
             )));
         }
         let fold = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
+        let wanted = match ValueNormalizer::of(definition, self.settings) {
+            Some(normalizer) => normalizer.apply(&wanted),
+            None => wanted,
+        };
+        if kind == FieldValueKind::Text {
+            let words = self.words.at(self.source, &place, TextDivision::of_field(definition));
+            return Ok(match ignores_case {
+                true => words.any(&mut |word| fold(word) == fold(&wanted)),
+                false => words.count(&wanted) > 0,
+            });
+        }
         let mut found = false;
         each_at(self.source, &place, &mut |own| {
             found = found
                 || match kind {
-                    FieldValueKind::Number => compare_numbers(own, value) == Some(std::cmp::Ordering::Equal),
-                    FieldValueKind::Text => words_of(&text_of(own)).iter().any(|word| *word == fold(&wanted)),
+                    FieldValueKind::Number => {
+                        compare_numbers(&stored_number(definition, own), value)
+                            == Some(std::cmp::Ordering::Equal)
+                    }
                     FieldValueKind::Ip => is_in_network(&text_of(own), &wanted),
-                    _ => fold(&text_of(own)) == fold(&wanted),
+                    _ => is_searched(definition, own) && fold(&text_of(own)) == fold(&wanted),
                 };
         });
         Ok(found)
@@ -292,15 +343,13 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return !ignored(self.mappings, self.source, self.is_log).is_empty();
         }
-        if field.contains('*') {
-            return self.places(field).iter().any(|(place, _)| !all_at(self.source, place).is_empty());
-        }
-        let Some((definition, place)) = self.field(field) else { return false };
-        let values = all_at(self.source, &place);
-        match definition.get("properties") {
-            Some(_) => values.iter().any(|value| has_value(value)),
-            None => !values.is_empty() || definition.contains_key("null_value"),
-        }
+        self.places(field).iter().any(|SearchedPlace { definition, path }| {
+            let values = all_at(self.source, path);
+            match definition.get("properties") {
+                Some(_) => values.iter().any(|value| has_value(value)),
+                None => values.iter().any(|value| is_searched(definition, value)),
+            }
+        })
     }
 
     fn matches(&self, field: &str, text: &Value, options: &MatchOptions) -> Result<Option<f64>, Error> {
@@ -312,16 +361,17 @@ impl SearchedDocument<'_> {
         }
         let is_all = field.contains('*');
         let mut best: Option<f64> = None;
-        for (place, kind) in self.places(field) {
-            let score = match kind {
+        for place in self.places(field) {
+            let score = match place.kind() {
                 FieldValueKind::Text => self.match_words(&place, &text_of(text), options),
                 _ if options.is_prefix => {
                     let wanted = text_of(text);
-                    let values = all_at(self.source, &place);
-                    values.iter().any(|value| text_of(value).starts_with(&wanted)).then_some(1.0)
+                    let wanted = self.normalized(&place.path, &wanted);
+                    let mut values = all_at(self.source, &place.path).into_iter();
+                    values.any(|value| text_of(value).starts_with(&*wanted)).then_some(1.0)
                 }
                 _ => {
-                    let found = match self.has_term(if is_all { &place } else { field }, text, false) {
+                    let found = match self.has_term(if is_all { &place.path } else { field }, text, false) {
                         Err(_) if options.is_lenient || is_all => false,
                         other => other?,
                     };
@@ -337,22 +387,25 @@ impl SearchedDocument<'_> {
     }
 
     /// Score of words in a text field. It grows with the share of the text that the words are.
-    fn match_words(&self, place: &str, text: &str, options: &MatchOptions) -> Option<f64> {
-        let wanted = options.words_of(text);
+    fn match_words(&self, place: &SearchedPlace<'_>, text: &str, options: &MatchOptions) -> Option<f64> {
+        let wanted = options.words_of(text, TextDivision::of_search(&place.definition));
         if wanted.is_empty() {
             return options.matches_without_words.then_some(1.0);
         }
-        let mut own: Vec<Vec<String>> = Vec::new();
-        each_at(self.source, place, &mut |value| own.push(words_of(&text_of(value))));
+        let own = self.words_at(place);
         let fits = |at: usize, word: &str| options.fits(&wanted, at, word);
-        let length: usize = own.iter().map(Vec::len).sum();
+        let length = own.length();
         if options.is_phrase {
-            let is_there = own.iter().any(|words| has_phrase(words, wanted.len(), options.slop, &fits));
+            let is_there = own.has_phrase(wanted.len(), options.slop, &fits);
             return is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0));
         }
         let (mut matched, mut score) = (0, 0.0);
-        for at in 0..wanted.len() {
-            let count = own.iter().flatten().filter(|word| fits(at, word)).count() as f64;
+        for (at, word) in wanted.iter().enumerate() {
+            let count = match options.is_exact(&wanted, at) {
+                true => own.count(word),
+                false => own.count_of(|word| fits(at, word)),
+            };
+            let count = count as f64;
             if count > 0.0 {
                 matched += 1;
                 score += count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length as f64 / 10.0));
@@ -371,6 +424,18 @@ fn has_value(value: &Value) -> bool {
         Value::Array(elements) => elements.iter().any(has_value),
         Value::Object(members) => members.values().any(has_value),
         _ => true,
+    }
+}
+
+/// A number as a field of its type has it: one of whole numbers drops what is behind the point.
+pub(crate) fn stored_number<'v>(definition: &Map<String, Value>, value: &'v Value) -> Cow<'v, Value> {
+    let is_whole = matches!(
+        type_of(definition),
+        "long" | "integer" | "short" | "byte" | "unsigned_long" | "token_count"
+    );
+    match number_of(value).filter(|number| is_whole && number.fract() != 0.0) {
+        Some(number) => Cow::Owned((number.trunc() as i64).into()),
+        None => Cow::Borrowed(value),
     }
 }
 
@@ -436,10 +501,12 @@ mod tests {
             version: 1,
             seq_no: 0,
             mappings,
+            settings: &BTreeMap::new(),
             source,
             now_ms: NOW_MS,
             ends: &[],
             is_log: false,
+            words: SearchedWords::default(),
         };
         let parsed = crate::query::parse(&query).expect("the query is one");
         let score = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
@@ -448,7 +515,8 @@ mod tests {
         fields.add_query(mappings, &parsed);
         let read = fields.read(&Value::Object(source.clone()).to_string()).expect("a document");
         let ends = DateEnds::of_query(&parsed, mappings, NOW_MS);
-        let document = SearchedDocument { source: &read, ends: &ends, ..document };
+        let words = SearchedWords::default();
+        let document = SearchedDocument { source: &read, ends: &ends, words, ..document };
         let by_fields = document.score(&parsed, &mut Vec::new()).expect("the query fits the fields");
         assert_eq!(by_fields, score, "{query} reads its fields alone");
     }

@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 
 use self::fragments::{TextFragment, cut, fragments_of};
 use self::terms::{HighlightedTerm, TermMarks, terms_of};
-use crate::evaluation::kind_of;
 use crate::fields::all_at;
 use crate::hit_scan::searched;
-use crate::mapping::{all_fields, type_of};
+use crate::mapping::{all_fields, is_searched, type_of};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
+use crate::text_division::TextDivision;
 use crate::{Error, scan_limit};
 
 /// Types of fields that a pattern of names finds.
@@ -282,12 +282,15 @@ impl HighlighterField<'_> {
     fn fragments(&mut self, hit: &SearchHit, path: &str) -> Option<Vec<String>> {
         let document = searched(hit);
         let (definition, place) = document.field(path)?;
-        let kind = type_of(&definition);
-        let texts: Vec<String> = all_at(&hit.document, &place).into_iter().map(text_of).collect();
+        let division = (TextDivision::of_field(&definition), TextDivision::of_search(&definition));
+        let form = format!("{} {division:?}", type_of(&definition));
+        let values = all_at(hit.searched_members(), &place).into_iter();
+        let texts: Vec<String> =
+            values.filter(|value| is_searched(&definition, value)).map(text_of).collect();
         let HighlighterField { options, terms, marks, .. } = self;
-        let marks = marks.entry((path.to_owned(), kind.to_owned())).or_insert_with(|| {
+        let marks = marks.entry((path.to_owned(), form)).or_insert_with(|| {
             let of_field = terms.iter().filter(|term| !options.needs_field || term.is_of(path));
-            TermMarks::new(of_field, kind_of(kind))
+            TermMarks::new(of_field, &definition)
         });
         Some(options.shown(&texts, marks))
     }

@@ -86,6 +86,22 @@ impl HitForm {
         Ok(true)
     }
 
+    /// Checks that fields are asked for in formats that their types have. Patterns pass over others.
+    ///
+    /// # Errors
+    /// One is not.
+    pub(crate) fn check_formats(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+        for (field, _) in self.fields.iter().filter(|(_, format)| format.is_some()) {
+            let kind = field_at(mappings, field).map(|(definition, _)| type_of(definition));
+            if let Some(kind) = kind.filter(|kind| !["date", "date_nanos", "date_range"].contains(kind)) {
+                return Err(Error::IllegalArgument(format!(
+                    "Field [{field}] of type [{kind}] doesn't support formats."
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// A hit as an object.
     pub(crate) fn object(&self, hit: &SearchHit, has_score: bool) -> Value {
         let mut object = Map::new();

@@ -1,5 +1,7 @@
 //! Visits of the matching documents of indexes, one by one, from the beginning or from a place on.
 
+mod columns;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -8,9 +10,11 @@ use millrace_document::DocumentId;
 use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
+use self::columns::VisitedChunks;
+pub(crate) use self::columns::{RowField, RowSink};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
-use crate::evaluation::SearchedDocument;
+use crate::evaluation::{SearchedDocument, SearchedWords};
 use crate::index_admin::shards_of;
 use crate::log_settings::{RoutingSlots, ShardSet};
 use crate::partitions::TimeSpan;
@@ -20,9 +24,10 @@ use crate::read_fields::ReadFields;
 use crate::scan_limit::ScanProgress;
 use crate::search::SearchHit;
 use crate::search_request::HitSearch;
+use crate::searched_form::SearchedForm;
 use crate::service::ElasticService;
 use crate::single::parsed_fields;
-use crate::storage::{self, StoredSource};
+use crate::storage::{self, GroupChunks, StoredSource};
 use crate::{time_bounds, typed};
 
 /// Receiver of the documents of a visit.
@@ -52,6 +57,11 @@ pub(crate) trait HitSink {
     /// otherwise.
     fn needs(&self, _span: Option<TimeSpan>) -> bool {
         true
+    }
+
+    /// The sink as one of rows; `None` if it takes documents alone.
+    fn rows(&mut self) -> Option<&mut dyn RowSink> {
+        None
     }
 }
 
@@ -102,6 +112,8 @@ struct VisitedIndex<'v> {
     now_ms: i64,
     /// Ends of its ranges of dates.
     ends: &'v [DateEnds<'v>],
+    /// Form in which its documents are compared.
+    form: &'v SearchedForm<'v>,
 }
 
 /// A visit of the documents that match.
@@ -121,7 +133,7 @@ pub(crate) struct HitScan<'s> {
 
 /// A hit as a document that is searched.
 pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
-    searched_document(&hit.index, &hit.stored, &hit.document, now_ms() as i64, &[])
+    searched_document(&hit.index, &hit.stored, hit.searched_members(), now_ms() as i64, &[])
 }
 
 /// A document of an index as one that is searched.
@@ -139,10 +151,12 @@ fn searched_document<'d>(
         version: stored.version,
         seq_no: stored.seq_no,
         mappings: &index.entry.mappings,
+        settings: &index.entry.settings,
         source,
         now_ms,
         ends,
         is_log: index.is_log(),
+        words: SearchedWords::default(),
     }
 }
 
@@ -163,12 +177,14 @@ impl HitScan<'_> {
         if self.after.is_some_and(|after| ordinal < after.ordinal) || progress.is_over() {
             return Ok(0);
         }
+        self.query.check_fields(&index.entry.mappings)?;
         let mut of_query = ReadFields::NONE;
         of_query.add_query(&index.entry.mappings, self.query);
         let fields = &of_query.clone().with(sink.fields(index));
         let now_ms = now_ms() as i64;
         let ends = &DateEnds::of_query(self.query, &index.entry.mappings, now_ms);
-        let visited = VisitedIndex { ordinal, index, of_query: &of_query, fields, now_ms, ends };
+        let form = &SearchedForm::of(index);
+        let visited = VisitedIndex { ordinal, index, of_query: &of_query, fields, now_ms, ends, form };
         if let Some(binding) = &index.typed {
             let document = after.map(|after| after.document.as_str());
             let routing = self.request.routing_of(&index.entry.name);
@@ -218,30 +234,42 @@ impl HitScan<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         let fields = if sink.reads_documents() { visited.fields } else { visited.of_query };
-        let document = if fields.is_empty() { Map::new() } else { parsed_fields(&stored, fields)? };
-        let mut matched = Vec::new();
-        let VisitedIndex { index, now_ms, ends, .. } = visited;
-        let searched = searched_document(index, &stored, &document, now_ms, ends);
-        let score = searched.score(self.query, &mut matched)?;
-        let Some(score) = score.filter(|score| self.minimum_score.is_none_or(|least| *score >= least)) else {
+        let Some(hit) = self.hit(visited, stored, fields)? else {
             return Ok(ControlFlow::Continue(()));
         };
-        let hit = SearchHit {
+        if sink.add(hit, at)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(progress.count())
+    }
+
+    /// A document with some fields as a hit; `None` if it does not match.
+    fn hit(
+        &self,
+        visited: VisitedIndex<'_>,
+        stored: StoredSource,
+        fields: &ReadFields,
+    ) -> Result<Option<SearchHit>, Error> {
+        let document = if fields.is_empty() { Map::new() } else { parsed_fields(&stored, fields)? };
+        let mut matched = Vec::new();
+        let VisitedIndex { index, ordinal, now_ms, ends, form, .. } = visited;
+        let formed = form.apply(&document);
+        let searched = searched_document(index, &stored, formed.as_ref().unwrap_or(&document), now_ms, ends);
+        let score = searched.score(self.query, &mut matched)?;
+        let score = score.filter(|score| self.minimum_score.is_none_or(|least| *score >= least));
+        Ok(score.map(|score| SearchHit {
             index: index.clone(),
-            ordinal: at.ordinal,
+            ordinal,
             stored,
             document,
+            formed,
             score,
             matched,
             sort: Vec::new(),
             place: None,
             collapsed: None,
             inner: Map::new(),
-        };
-        if sink.add(hit, at)?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        Ok(progress.count())
+        }))
     }
 
     /// True if a document is in the slice and the shards that are searched.
@@ -275,6 +303,7 @@ impl HitScan<'_> {
         if self.is_backwards {
             in_reach.sort_by_cached_key(|partition| Reverse(partition.times().map(|times| times.1)));
         }
+        let plan = self.column_plan(visited, progress, sink);
         let mut read = 0;
         let mut is_over = false;
         for partition in in_reach.iter().filter(|partition| span.is_none_or(|span| partition.meets(span))) {
@@ -283,6 +312,18 @@ impl HitScan<'_> {
                 continue;
             }
             read += 1;
+            let chunks = match &plan {
+                Some(plan) => GroupChunks::of(&self.service.node, partition.group())?.zip(Some(plan)),
+                None => None,
+            };
+            if let Some((chunks, plan)) = &chunks {
+                let chunks = VisitedChunks { visited, plan, chunks, partition: number };
+                is_over = self.visit_chunks(&chunks, progress, sink)?.is_break();
+                if is_over {
+                    break;
+                }
+                continue;
+            }
             let place = after.filter(|after| number == after.partition).map(|after| after.document.as_str());
             storage::scan_after(&self.service.node, partition.group(), place, |stored, id| {
                 self.service.node.metrics().count(CountedMetric::LogDocumentsRead);

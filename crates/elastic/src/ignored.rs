@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::fields::all_at;
-use crate::mapping::{all_fields, check_value, field_at, misfits, type_of};
+use crate::mapping::{all_fields, check_value, field_at, is_flag, misfits, type_of};
 use crate::query::text_of;
 
 /// Names of the fields that have a value which is not searched: malformed where the mapping allows that, or
@@ -14,13 +14,10 @@ pub(crate) fn ignored(
     document: &Map<String, Value>,
     is_log: bool,
 ) -> Vec<String> {
-    let is_set = |definition: &Map<String, Value>, name: &str| {
-        definition.get(name).is_some_and(|flag| *flag == true || *flag == "true")
-    };
     let mut names = if is_log { misfits(mappings, document) } else { Vec::new() };
     for (path, definition) in all_fields(mappings) {
         let longest = definition.get("ignore_above").and_then(Value::as_u64);
-        let takes_malformed = is_set(definition, "ignore_malformed");
+        let takes_malformed = is_flag(definition, "ignore_malformed");
         if longest.is_none() && !takes_malformed {
             continue;
         }

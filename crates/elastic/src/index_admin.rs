@@ -125,6 +125,7 @@ impl DeclaredIndex {
         }
         mapping::check(&declared.mappings)?;
         mapping::check_limit(&declared.mappings, &declared.settings)?;
+        mapping::check_named(&declared.mappings, &declared.settings)?;
         Ok(declared)
     }
 
@@ -221,19 +222,11 @@ pub(crate) fn delete(
     parameters: &ElasticParameters,
     expression: &str,
 ) -> Result<ReplyContent, Error> {
-    if let Ok(deployment) = service.node.deployments().current() {
-        let is_meant = |name: &str| {
-            expression
-                .split(',')
-                .any(|part| part == name || (part != "_all" && part != "*" && glob(part, name)))
-        };
-        if let Some(kind) = deployment.kinds().find(|kind| is_meant(&kind.schema.name)) {
-            return Err(typed::undeletable(&kind.schema.name));
-        }
-    }
     let options = NameOptions { closed: true, forbid_closed: false, aliases: false, ..NameOptions::LENIENT };
+    let options = options.with(parameters)?;
     let mut change = service.catalog.change()?;
-    let found = names::resolve(&change, expression, options.with(parameters)?)?;
+    typed::check_deletable(&change, expression, options)?;
+    let found = names::resolve(&change, expression, options)?;
     delete_found(&mut change, expression, &found)?;
     change.commit()?;
     ReplyContent::ok(json!({ "acknowledged": true }))
@@ -418,8 +411,9 @@ pub(crate) fn put_mapping(
     for index in found {
         let mut entry = (*index.entry).clone();
         mapping::merge(&mut entry.mappings, &body)?;
-        mapping::check(&entry.mappings)?;
+        mapping::check_whole(&entry.mappings)?;
         mapping::check_limit(&entry.mappings, &entry.settings)?;
+        mapping::check_named(&entry.mappings, &entry.settings)?;
         if let Some(field) = &entry.time_field
             && mapping::field_at(&entry.mappings, field) != mapping::field_at(&index.entry.mappings, field)
         {

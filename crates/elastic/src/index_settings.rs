@@ -1,10 +1,13 @@
 //! Settings of indexes: read, checked, changed and shown.
 
+mod known_settings;
+
 use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
+use self::known_settings::check_names;
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::cluster_admin::VERSION;
@@ -105,9 +108,10 @@ fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<Stri
 /// Checks the settings of a template, each by itself: an index is made with those of several.
 ///
 /// # Errors
-/// A value is malformed.
+/// A setting is not known, or a value is malformed.
 pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
     let flat = flat(settings);
+    check_names(&flat)?;
     check_counts(&flat)?;
     check_flags(&flat)?;
     log_settings::is_logs_mode(&flat)?;
@@ -117,8 +121,9 @@ pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(
 /// Checks the settings of an index.
 ///
 /// # Errors
-/// A value is malformed.
+/// A setting is not known, or a value is malformed.
 pub(crate) fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
+    check_names(settings)?;
     check_counts(settings)?;
     check_flags(settings)?;
     log_settings::check(settings)
@@ -150,6 +155,8 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
         ("mapping.total_fields.limit", 1, i64::MAX),
         ("max_docvalue_fields_search", 0, i64::MAX),
         ("max_slices_per_scroll", 1, i64::MAX),
+        ("max_result_window", 1, i64::MAX),
+        ("max_rescore_window", 1, i64::MAX),
     ] {
         let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
         match value.parse::<i64>() {

@@ -49,7 +49,8 @@ fn text_bytes(value: &Value) -> usize {
 /// Cost: a visit of each value of the document.
 pub(crate) fn bytes_of(hit: &SearchHit) -> usize {
     // The text of the document, and as much again for keys and texts that are copied from it.
-    hit.stored.source.len() * 2 + 400 + members_bytes(&hit.document)
+    let formed = hit.formed.as_ref().map_or(0, members_bytes);
+    hit.stored.source.len() * 2 + 400 + members_bytes(&hit.document) + formed
 }
 
 /// Bytes of an allocation beside what is asked for, about.
@@ -224,6 +225,11 @@ impl<'s> KeptHits<'s> {
     pub(crate) fn last(&self) -> Option<&SearchHit> {
         let is_full = self.hits.len() >= self.span.most && self.collapse.is_none();
         self.hits.peek().filter(|_| is_full).map(|last| &last.hit)
+    }
+
+    /// Notes that there is a hit after those that are kept.
+    pub(crate) fn pass_over(&mut self) {
+        self.is_cut = true;
     }
 
     /// Adds a hit whose keys are known.

@@ -3,6 +3,7 @@
 mod dynamic;
 mod fitting;
 mod layers;
+mod parameters;
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,9 +11,11 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::fitting::{FieldRoom, LenientFit, fit_in_place, inferred, misfits, observe};
 pub(crate) use self::layers::lay_over;
+pub(crate) use self::parameters::check_named;
 use crate::Error;
 use crate::dates::DateText;
 use crate::query::text_of;
+use crate::searched_form::is_formed;
 
 /// Setting with the number of fields that an index may have.
 const FIELDS_LIMIT: &str = "index.mapping.total_fields.limit";
@@ -70,12 +73,34 @@ pub(crate) fn field_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
-    let found = declared_at(mappings, path)?;
-    if type_of(found.0) != "alias" {
-        return Some(found);
+    found_at(mappings, path).map(|(definition, place, _)| (definition, place))
+}
+
+/// Definition of the field at a path as [`field_at`] finds it, with the name that its values have in the
+/// [form](crate::searched_form) in which searches read documents.
+pub(crate) fn searched_at<'m>(
+    mappings: &'m Map<String, Value>,
+    path: &str,
+) -> Option<(&'m Map<String, Value>, String)> {
+    let (definition, place, target) = found_at(mappings, path)?;
+    match is_formed(definition) {
+        true => Some((definition, target.unwrap_or(path).to_owned())),
+        false => Some((definition, place)),
     }
-    let target = found.0.get("path").and_then(Value::as_str).unwrap_or_default();
-    declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")
+}
+
+/// Definition and place of a field, and the path of the one that it stands for.
+fn found_at<'m>(
+    mappings: &'m Map<String, Value>,
+    path: &str,
+) -> Option<(&'m Map<String, Value>, String, Option<&'m str>)> {
+    let (definition, place) = declared_at(mappings, path)?;
+    if type_of(definition) != "alias" {
+        return Some((definition, place, None));
+    }
+    let target = definition.get("path").and_then(Value::as_str).unwrap_or_default();
+    let (definition, place) = declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")?;
+    Some((definition, place, Some(target)))
 }
 
 fn declared_at<'m>(mappings: &'m Map<String, Value>, path: &str) -> Option<(&'m Map<String, Value>, String)> {
@@ -169,8 +194,14 @@ pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
             mappings[unknown]
         )));
     }
+    parameters::check_root(mappings)?;
     mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
-    check_properties(mappings.get("properties"), 0)?;
+    check_properties(mappings.get("properties"), 0, false)?;
+    check_whole(mappings)
+}
+
+/// Checks a mapping whose fields were checked before, some of them by an earlier version.
+pub(crate) fn check_whole(mappings: &Map<String, Value>) -> Result<(), Error> {
     check_objects(mappings)?;
     check_number(mappings, FIELDS_MAX)
 }
@@ -231,7 +262,8 @@ fn check_number(mappings: &Map<String, Value>, limit: usize) -> Result<(), Error
     }
 }
 
-fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Error> {
+/// Checks fields with those below them: of a mapping, or of a dynamic template.
+fn check_properties(properties: Option<&Value>, depth: usize, is_template: bool) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(Error::IllegalArgument(format!(
             "Limit of mapping depth [{DEPTH_MAX}] has been exceeded"
@@ -261,10 +293,11 @@ fn check_properties(properties: Option<&Value>, depth: usize) -> Result<(), Erro
         if name.split('.').any(|part| part.trim().is_empty()) {
             return Err(Error::IllegalArgument(format!("name cannot be empty string: field [{name}]")));
         }
+        parameters::check(name, field, is_template)?;
         // A name with dots is that of a field in objects.
         let below = depth + 1 + name.matches('.').count();
-        check_properties(field.get("properties"), below)?;
-        check_properties(field.get("fields"), below)?;
+        check_properties(field.get("properties"), below, is_template)?;
+        check_properties(field.get("fields"), below, is_template)?;
     }
     Ok(())
 }
@@ -339,6 +372,63 @@ pub(crate) fn add_missing(own: &mut Map<String, Value>, other: &Map<String, Valu
     }
 }
 
+/// True if searches find a value of a field: it is not longer than `ignore_above` says, and not malformed
+/// where that is allowed.
+pub(crate) fn is_searched(field: &Map<String, Value>, value: &Value) -> bool {
+    let is_long = field.get("ignore_above").and_then(Value::as_u64).is_some_and(|most| match value {
+        // Each letter has a byte at least.
+        Value::String(text) => text.len() as u64 > most && text.chars().count() as u64 > most,
+        other => text_of(other).chars().count() as u64 > most,
+    });
+    let is_left_out =
+        is_flag(field, "ignore_malformed") && check_value(field, type_of(field), value).is_err();
+    !is_long && !is_left_out
+}
+
+/// Checks that the field at a path can be searched.
+///
+/// # Errors
+/// Its mapping says that it cannot.
+pub(crate) fn check_searchable(mappings: &Map<String, Value>, path: &str) -> Result<(), Error> {
+    let Some((field, _)) = field_at(mappings, path) else { return Ok(()) };
+    if is_on(field, "index") {
+        return Ok(());
+    }
+    let reason = match type_of(field) {
+        "text" | "match_only_text" | "search_as_you_type" => "not indexed",
+        _ if is_on(field, "doc_values") => return Ok(()),
+        _ => "not indexed nor has doc values",
+    };
+    Err(Error::IllegalArgument(format!(
+        "failed to create query: Cannot search on field [{path}] since it is {reason}."
+    )))
+}
+
+/// Checks that the values of the field at a path can be sorted and aggregated.
+///
+/// # Errors
+/// Its mapping says that they cannot.
+pub(crate) fn check_doc_values(mappings: &Map<String, Value>, path: &str) -> Result<(), Error> {
+    match field_at(mappings, path) {
+        Some((field, _)) if !is_on(field, "doc_values") => Err(Error::IllegalArgument(format!(
+            "Can't load fielddata on [{path}] because fielddata is unsupported on fields of type [{}]. Use doc values \
+             instead.",
+            type_of(field)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// True if a parameter of a field that is set by default is not unset.
+fn is_on(field: &Map<String, Value>, name: &str) -> bool {
+    field.get(name).is_none_or(|flag| *flag != false && *flag != "false")
+}
+
+/// True if a parameter of a field is set.
+pub(crate) fn is_flag(field: &Map<String, Value>, name: &str) -> bool {
+    field.get(name).is_some_and(|flag| *flag == true || *flag == "true")
+}
+
 /// Checks that a value can be one of a type. The error has a type and a reason.
 pub(crate) fn check_value(
     field: &Map<String, Value>,
@@ -360,6 +450,7 @@ pub(crate) fn check_value(
         }
         Some(_) => Ok(()),
     };
+    parameters::check_uncoerced(field, value)?;
     match kind {
         "long" => within(i64::MIN as f64, i64::MAX as f64),
         "integer" => within(f64::from(i32::MIN), f64::from(i32::MAX)),
@@ -402,6 +493,14 @@ pub(crate) fn check_value(
         "text" | "keyword" | "wildcard" | "match_only_text" | "constant_keyword" if value.is_object() => {
             illegal("Can't get text on a START_OBJECT at 1:1".to_owned())
         }
+        "constant_keyword" => match field.get("value").map(text_of) {
+            Some(constant) if constant != shown() => illegal(format!(
+                "[constant_keyword] field only accepts values that are equal to the value defined in the mappings \
+                 [{constant}], but got [{}]",
+                shown()
+            )),
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }

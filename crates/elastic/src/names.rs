@@ -160,6 +160,36 @@ pub(crate) fn resolve(
     Ok(found)
 }
 
+/// Names of the document types that an expression has, also those that its patterns would find if they did
+/// not pass over types.
+///
+/// # Errors
+/// A date is malformed.
+pub(crate) fn covered_types<'e>(
+    entries: &'e CatalogEntries,
+    expression: &str,
+    options: NameOptions,
+) -> Result<Vec<&'e str>, Error> {
+    let expression = &*with_dates(expression)?;
+    let mut covered: Vec<&str> = Vec::new();
+    let mut had_pattern = false;
+    for part in expression.split(',').filter(|part| !part.is_empty() || expression.is_empty()) {
+        if let Some(excluded) = part.strip_prefix('-').filter(|_| had_pattern) {
+            covered.retain(|name| !glob(excluded, name));
+            continue;
+        }
+        had_pattern |= is_pattern(part);
+        let pattern = if part.is_empty() || part == "_all" { "*" } else { part };
+        // Types are open, and not hidden.
+        if options.open || !is_pattern(part) {
+            covered.extend(entries.type_names().filter(|name| glob(pattern, name)));
+        }
+    }
+    covered.sort_unstable();
+    covered.dedup();
+    Ok(covered)
+}
+
 /// Indexes of an exact name.
 fn exact(entries: &CatalogEntries, name: &str, aliases: bool) -> Vec<OpenIndex> {
     if let Some(index) = entries.index(name) {

@@ -4,7 +4,7 @@ use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::evaluation::SearchedDocument;
+use crate::evaluation::{SearchedDocument, SearchedWords};
 use crate::fields::all_at;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
@@ -96,7 +96,7 @@ impl SearchedDocument<'_> {
         }
         let mut scores = Vec::new();
         for part in parts(self.source, &nested.path) {
-            let part = SearchedDocument { source: &part, ..*self };
+            let part = SearchedDocument { source: &part, words: SearchedWords::default(), ..*self };
             scores.extend(part.score(&nested.query, &mut Vec::new())?);
         }
         Ok(nested.scores.of(&scores))
@@ -151,9 +151,12 @@ pub(crate) struct NestedPlace {
 
 /// The nested objects of a hit at a path, each as a hit.
 pub(crate) fn part_hits(hit: &SearchHit, path: &str) -> Vec<SearchHit> {
-    let all = parts(&hit.document, path).into_iter().enumerate();
+    let all = parts(&hit.document, path).into_iter();
+    // Both forms have the same objects.
+    let mut formed = hit.formed.as_ref().map(|formed| parts(formed, path).into_iter());
     // The hit may have many, so that its document is not copied for each.
     let one = |(offset, document)| SearchHit {
+        formed: formed.as_mut().and_then(Iterator::next),
         index: hit.index.clone(),
         ordinal: hit.ordinal,
         stored: hit.stored.clone(),
@@ -165,7 +168,7 @@ pub(crate) fn part_hits(hit: &SearchHit, path: &str) -> Vec<SearchHit> {
         collapsed: hit.collapsed.clone(),
         inner: Map::new(),
     };
-    all.map(one).collect()
+    all.enumerate().map(one).collect()
 }
 
 fn matching(nested: &NestedQuery, hit: &SearchHit) -> Result<Vec<SearchHit>, Error> {

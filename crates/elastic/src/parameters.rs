@@ -39,6 +39,7 @@ const SEARCH: &[&str] = &[
     "batched_reduce_size",
     "ccs_minimize_roundtrips",
     "docvalue_fields",
+    "explain",
     "from",
     "max_concurrent_shard_requests",
     "pre_filter_shard_size",
@@ -290,8 +291,8 @@ mod tests {
             ("GET /?q=a", "request [/] contains unrecognized parameter: [q]"),
             ("GET /a/_search?siez=3", "request [/a/_search] contains unrecognized parameter: [siez]"),
             (
-                "GET /a/_search?explain=true&suggest_text=x",
-                "request [/a/_search] contains unrecognized parameters: [explain], [suggest_text]",
+                "GET /a/_search?profile=true&suggest_text=x",
+                "request [/a/_search] contains unrecognized parameters: [profile], [suggest_text]",
             ),
             ("GET /a/_count?size=1", "request [/a/_count] contains unrecognized parameter: [size]"),
             (

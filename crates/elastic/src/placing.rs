@@ -1,6 +1,7 @@
 //! Places of writes: their indexes, with mappings that have all fields of their documents.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use millrace_node::metrics::CountedMetric;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::catalog::{IndexEntry, OpenIndex};
 use crate::dated_names::with_dates;
+use crate::fields::all_at;
 use crate::log_writes::LogPlace;
 use crate::mapping::{FieldRoom, LenientFit};
 use crate::names::NameDemand;
@@ -32,6 +34,8 @@ pub(crate) struct WritePlacer<'d> {
     found: HashMap<WrittenName, OpenIndex>,
     /// Copies by the numbers of the indexes.
     fitted: HashMap<u32, FittedMapping>,
+    /// Fields with the times of documents by the numbers of the indexes, of those of data streams.
+    time_fields: HashMap<u32, Option<String>>,
 }
 
 /// Name in a write, with what decides which index it means.
@@ -54,7 +58,7 @@ struct FittedMapping {
 impl<'d> WritePlacer<'d> {
     /// Creates a placer that has found nothing yet.
     pub(crate) fn new(service: &'d ElasticService) -> Self {
-        WritePlacer { service, found: HashMap::new(), fitted: HashMap::new() }
+        WritePlacer { service, found: HashMap::new(), fitted: HashMap::new(), time_fields: HashMap::new() }
     }
 
     /// Checks a write, fits its document to the mapping of its index, and adds new fields to it.
@@ -111,6 +115,9 @@ impl<'d> WritePlacer<'d> {
                     return Ok(PlacedWrite { index, write, log: Some(log) });
                 }
                 let document = serde_json::from_str(&write.source).map_err(malformed)?;
+                if let Some(field) = self.time_field(&index)? {
+                    check_time(&document, field)?;
+                }
                 self.fit(index, Some(&document))?
             }
         };
@@ -176,6 +183,21 @@ impl<'d> WritePlacer<'d> {
         Ok((PlacedWrite { index, write, log: None }, misfit))
     }
 
+    /// Field with the time of the documents of an index, if it is one of a data stream.
+    fn time_field(&mut self, index: &OpenIndex) -> Result<Option<&str>, Error> {
+        if !index.has_stream_name() {
+            return Ok(None);
+        }
+        let field = match self.time_fields.entry(index.entry.number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let entries = self.service.catalog.read()?;
+                unknown.insert(entries.time_field_of(&index.entry.name).map(str::to_owned))
+            }
+        };
+        Ok(field.as_deref())
+    }
+
     /// Index of a name, as it was found before if it was.
     fn index(&self, written: &WrittenName) -> Result<OpenIndex, Error> {
         match (self.found.get(written), written) {
@@ -219,6 +241,22 @@ impl<'d> WritePlacer<'d> {
             false => Ok(newest.clone()),
         }
     }
+}
+
+/// Checks that a document of a data stream has one time.
+///
+/// # Errors
+/// It has none, or several.
+fn check_time(document: &Map<String, Value>, field: &str) -> Result<(), Error> {
+    let reason = match all_at(document, field).len() {
+        1 => return Ok(()),
+        0 => format!("data stream timestamp field [{field}] is missing"),
+        _ => format!("data stream timestamp field [{field}] encountered multiple values"),
+    };
+    Err(Error::Document {
+        reason: format!("failed to parse: {reason}"),
+        cause: Some(("illegal_argument_exception", reason)),
+    })
 }
 
 /// Error of a text that is not the JSON of an object.

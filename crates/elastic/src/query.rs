@@ -10,12 +10,16 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::kinds::OF_ONE_FIELD;
 use crate::Error;
 use crate::evaluation::number_of;
+use crate::intervals::IntervalSource;
+use crate::mapping::check_searchable;
 use crate::nested::NestedQuery;
+use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermPattern};
 use crate::query_text::{self, BoostedField};
+use crate::text_division::TextDivision;
 use crate::unread::sent_json;
 
 /// Clauses of a query, or terms of one.
@@ -64,6 +68,13 @@ pub(crate) enum SearchQuery {
         value: String,
         fuzziness: FuzzyTerms,
     },
+    /// Words of a field by their order and their distance.
+    Intervals {
+        field: String,
+        source: Box<IntervalSource>,
+    },
+    /// Dates by their distance from another.
+    Distance(DistanceQuery),
     Nested(NestedQuery),
     Bool(BoolQuery),
     /// The best of several.
@@ -85,10 +96,50 @@ pub(crate) enum SearchQuery {
 }
 
 impl SearchQuery {
+    /// Calls `visit` with the name or the pattern of each field that it looks for values in.
+    pub(crate) fn each_field<'q>(&'q self, visit: &mut impl FnMut(&'q str)) {
+        match self {
+            SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) | SearchQuery::Exists(_) => {}
+            SearchQuery::Terms { field, .. }
+            | SearchQuery::Match { field, .. }
+            | SearchQuery::Range { field, .. }
+            | SearchQuery::Prefix { field, .. }
+            | SearchQuery::Wildcard { field, .. }
+            | SearchQuery::Regexp { field, .. }
+            | SearchQuery::Fuzzy { field, .. }
+            | SearchQuery::Intervals { field, .. }
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => visit(field),
+            SearchQuery::Bool(query) => {
+                let clauses = [&query.must, &query.filter, &query.must_not, &query.should];
+                clauses.into_iter().flatten().for_each(|query| query.each_field(visit));
+            }
+            SearchQuery::Best { queries, .. } => queries.iter().for_each(|query| query.each_field(visit)),
+            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.each_field(visit),
+            SearchQuery::Nested(nested) => nested.query.each_field(visit),
+            SearchQuery::Functions(query) => query.query.each_field(visit),
+        }
+    }
+
+    /// Checks that all fields that it names can be searched in an index.
+    ///
+    /// # Errors
+    /// The mapping says of one that it cannot.
+    pub(crate) fn check_fields(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        self.each_field(&mut |field| {
+            if outcome.is_ok() {
+                outcome = check_searchable(mappings, field);
+            }
+        });
+        outcome
+    }
+
     /// True if all documents that match have one score.
     pub(crate) fn has_one_score(&self) -> bool {
         match self {
             SearchQuery::Match { .. }
+            | SearchQuery::Intervals { .. }
+            | SearchQuery::Distance(_)
             | SearchQuery::Nested(_)
             | SearchQuery::Best { .. }
             | SearchQuery::Functions(_) => false,
@@ -97,6 +148,36 @@ impl SearchQuery {
                 query.should.is_empty() && query.must.iter().all(SearchQuery::has_one_score)
             }
             _ => true,
+        }
+    }
+}
+
+impl SearchQuery {
+    /// Adds the fields that the query names; `None` if it depends on more than fields.
+    pub(crate) fn add_fields<'q>(&'q self, fields: &mut Vec<&'q str>) -> Option<()> {
+        let mut all =
+            |queries: &'q [SearchQuery]| queries.iter().try_for_each(|query| query.add_fields(fields));
+        match self {
+            SearchQuery::All | SearchQuery::None => Some(()),
+            SearchQuery::Terms { field, .. }
+            | SearchQuery::Match { field, .. }
+            | SearchQuery::Range { field, .. }
+            | SearchQuery::Exists(field)
+            | SearchQuery::Prefix { field, .. }
+            | SearchQuery::Wildcard { field, .. }
+            | SearchQuery::Regexp { field, .. }
+            | SearchQuery::Fuzzy { field, .. }
+            | SearchQuery::Intervals { field, .. }
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => {
+                fields.push(field);
+                Some(())
+            }
+            SearchQuery::Bool(query) => [&query.must, &query.filter, &query.must_not, &query.should]
+                .into_iter()
+                .try_for_each(|of| all(of)),
+            SearchQuery::Best { queries, .. } => all(queries),
+            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.add_fields(fields),
+            SearchQuery::Ids(_) | SearchQuery::Nested(_) | SearchQuery::Functions(_) => None,
         }
     }
 }
@@ -112,7 +193,7 @@ pub(crate) struct MatchOptions {
     pub(crate) minimum: Option<String>,
     pub(crate) fuzziness: Option<FuzzyTerms>,
     pub(crate) is_lenient: bool,
-    pub(crate) analyzer: Option<String>,
+    pub(crate) analyzer: Option<TextDivision>,
     /// True if a text without words matches all documents.
     pub(crate) matches_without_words: bool,
 }
@@ -221,6 +302,7 @@ pub(crate) fn of_request(
             fields: parameters.get("df").map(BoostedField::parse).transpose()?.into_iter().collect(),
             needs_all: parameters.get("default_operator").is_some_and(is_and),
             is_lenient: parameters.flag("lenient")?.unwrap_or(false),
+            analyzer: parameters.get("analyzer").map(TextDivision::of_analyzer).transpose()?,
         };
         return query_text::parse(text, &defaults);
     }

@@ -436,7 +436,7 @@ impl SearchedDocument<'_> {
     }
 
     /// Numbers of a field, with true if they are times in milliseconds.
-    fn numbers_of(&self, field: &str) -> (bool, Vec<f64>) {
+    pub(crate) fn numbers_of(&self, field: &str) -> (bool, Vec<f64>) {
         let Some((definition, place)) = self.field(field) else { return (false, Vec::new()) };
         let is_date = kind_of(type_of(&definition)) == FieldValueKind::Date;
         let format = definition.get("format").and_then(Value::as_str);

@@ -11,6 +11,7 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ("match_all", &[]),
     ("match_none", &[]),
     ("ids", &["values"]),
+    ("distance_feature", &["field", "origin", "pivot"]),
     ("term", &["value", "case_insensitive"]),
     (
         "match",
@@ -182,6 +183,8 @@ mod tests {
                 ("positive", json!({ "match_all": {} })),
                 ("negative", json!({ "match_none": {} })),
                 ("negative_boost", json!(0.5)),
+                ("origin", json!("now")),
+                ("pivot", json!("1d")),
             ] {
                 if MEMBERS.iter().any(|(other, known)| other == kind && known.contains(&name)) {
                     let has_query = ["nested", "function_score"].contains(kind);

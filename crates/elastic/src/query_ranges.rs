@@ -8,9 +8,13 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::dates::{DateReading, DateText};
-use crate::evaluation::{FieldValueKind, SearchedDocument, compare_numbers, kind_of, number_of};
+use crate::evaluation::{
+    FieldValueKind, SearchedDocument, compare_numbers, kind_of, number_of, stored_number,
+};
 use crate::fields::{all_at, each_at};
-use crate::mapping::{field_at, type_of};
+use crate::mapping::{field_at, is_searched, type_of};
+use crate::normalizer::ValueNormalizer;
+use crate::partitions::TimeSpan;
 use crate::query::{RangeBounds, SearchQuery, text_of};
 
 /// Ranges of dates of one query whose ends are read before the documents.
@@ -225,6 +229,20 @@ impl<'q> DateEnds<'q> {
         }
     }
 
+    /// Span of the times in a range, if its ends were read before.
+    pub(crate) fn span_of(all: &[Self], bounds: &RangeBounds) -> Option<TimeSpan> {
+        let ends = all.iter().find(|ends| std::ptr::eq(ends.bounds, bounds))?;
+        if bounds.relation == RangeRelation::Disjoint {
+            return None;
+        }
+        let time = |end: &Option<(Value, bool)>, inwards: i64, open: i64| match end {
+            None => Some(open),
+            Some((bound, true)) => bound.as_i64(),
+            Some((bound, false)) => bound.as_i64()?.checked_add(inwards),
+        };
+        Some((time(&ends.from, 1, i64::MIN)?, time(&ends.to, -1, i64::MAX)?))
+    }
+
     /// Reads the ends of a range of a date field.
     ///
     /// # Errors
@@ -313,8 +331,13 @@ impl SearchedDocument<'_> {
             [from, to].into_iter().flatten().try_for_each(|(value, _)| check_number(value))?;
         }
         let own_format = definition.get("format").and_then(Value::as_str);
+        let normalizer = ValueNormalizer::of(definition, self.settings);
+        let normalized = |bound: &Value| match &normalizer {
+            Some(normalizer) => normalizer.apply(&text_of(bound)),
+            None => text_of(bound),
+        };
         let compare = |own: &Value, bound: &Value| match kind {
-            FieldValueKind::Number => compare_numbers(own, bound),
+            FieldValueKind::Number => compare_numbers(&stored_number(definition, own), bound),
             FieldValueKind::Date => {
                 let own = DateText::parse_value(own, own_format)?;
                 Some(own.cmp(&bound.as_i64()?))
@@ -325,11 +348,11 @@ impl SearchedDocument<'_> {
             }
             // Values below such a field have types of their own.
             _ if is_flat && own.is_number() => compare_numbers(own, bound),
-            _ => Some(text_of(own).cmp(&text_of(bound))),
+            _ => Some(text_of(own).cmp(&normalized(bound))),
         };
         let mut found = false;
         each_at(self.source, &place, &mut |own| {
-            found |= is_between(from, to, |bound| compare(own, bound));
+            found |= is_searched(definition, own) && is_between(from, to, |bound| compare(own, bound));
         });
         Ok(found)
     }

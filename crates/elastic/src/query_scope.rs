@@ -75,6 +75,7 @@ impl SearchQuery {
         let of_all = |queries: &[SearchQuery]| queries.iter().map(SearchQuery::pattern_bytes).sum::<usize>();
         match self {
             SearchQuery::Regexp { pattern, .. } => pattern.bytes(),
+            SearchQuery::Intervals { source, .. } => source.pattern_bytes(),
             SearchQuery::Nested(nested) => nested.query.pattern_bytes(),
             SearchQuery::Bool(query) => {
                 of_all(&query.must) + of_all(&query.filter) + of_all(&query.should) + of_all(&query.must_not)
@@ -91,7 +92,8 @@ impl SearchQuery {
             | SearchQuery::Exists(_)
             | SearchQuery::Prefix { .. }
             | SearchQuery::Wildcard { .. }
-            | SearchQuery::Fuzzy { .. } => 0,
+            | SearchQuery::Fuzzy { .. }
+            | SearchQuery::Distance(_) => 0,
         }
     }
 }
@@ -121,6 +123,13 @@ mod tests {
             (json!({ "dis_max": { "queries": [one, one] } }), 2),
             (json!({ "constant_score": { "filter": one } }), 1),
             (json!({ "nested": { "path": "n", "query": one } }), 1),
+            (
+                json!({ "intervals": { "a": { "any_of": { "intervals": [
+                    { "regexp": { "pattern": "x.*" } },
+                    { "match": { "query": "x", "filter": { "before": { "regexp": { "pattern": "x.*" } } } } },
+                ] } } } }),
+                2,
+            ),
         ] {
             assert_eq!(bytes(&value), times * of_one, "{value}");
         }

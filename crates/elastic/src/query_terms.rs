@@ -4,9 +4,10 @@ use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use crate::Error;
-use crate::query::text_of;
+use crate::evaluation::word_spans;
+use crate::query::{CLAUSES_MAX, text_of};
 
-/// Letters of a regular expression, as in Elasticsearch.
+/// Letters of a regular expression, as in Elasticsearch, and of a pattern with stars.
 const LETTERS_MAX: usize = 1_000;
 
 /// Bytes that the program of an expression may have, tried one after the other: the first that is enough is
@@ -137,22 +138,73 @@ impl FuzzyTerms {
         if left.len().abs_diff(right.len()) > edits || left.get(..prefix) != right.get(..prefix) {
             return false;
         }
+        // Rows of the table of distances, of which only cells near the diagonal can be within the limit: the
+        // one at `edits + to - at` is that of the first letters of both.
+        let far = edits + 1;
+        let cell = |row: &[usize], at: usize, to: usize| {
+            (edits + to).checked_sub(at).and_then(|place| row.get(place)).copied().unwrap_or(far)
+        };
         let mut before: Vec<usize> = Vec::new();
-        let mut row: Vec<usize> = (0..=right.len()).collect();
-        for (at, letter) in left.iter().enumerate() {
-            let mut next = vec![at + 1];
-            for (to, other) in right.iter().enumerate() {
-                let mut cost =
-                    (row[to] + usize::from(letter != other)).min(row[to + 1] + 1).min(next[to] + 1);
-                if self.has_swaps && at > 0 && to > 0 && *letter == right[to - 1] && left[at - 1] == *other {
-                    cost = cost.min(before[to - 1] + 1);
-                }
+        let mut row: Vec<usize> =
+            (0..=2 * edits).map(|place| place.checked_sub(edits).unwrap_or(far)).collect();
+        for (at, letter) in (1usize..).zip(&left) {
+            let mut next: Vec<usize> = Vec::with_capacity(row.len());
+            for place in 0..=2 * edits {
+                let cost = match (at + place).checked_sub(edits) {
+                    Some(0) => at,
+                    Some(to) if to <= right.len() => {
+                        let substituted = cell(&row, at - 1, to - 1) + usize::from(*letter != right[to - 1]);
+                        let shorter = place.checked_sub(1).map_or(far, |place| next[place]);
+                        let cost = substituted.min(cell(&row, at - 1, to) + 1).min(shorter + 1);
+                        let is_swap = self.has_swaps
+                            && at > 1
+                            && to > 1
+                            && *letter == right[to - 2]
+                            && left[at - 2] == right[to - 1];
+                        if is_swap { cost.min(cell(&before, at - 2, to - 2) + 1) } else { cost }
+                    }
+                    _ => far,
+                };
                 next.push(cost);
             }
             before = std::mem::replace(&mut row, next);
         }
-        row[right.len()] <= edits
+        cell(&row, left.len(), right.len()) <= edits
     }
+}
+
+/// Checks that a pattern with stars is short enough: its letters are compared with those of each value.
+///
+/// # Errors
+/// It has more than 1,000 letters.
+pub(crate) fn check_wildcard(pattern: &str) -> Result<(), Error> {
+    let letters = pattern.chars().count();
+    if letters <= LETTERS_MAX {
+        return Ok(());
+    }
+    Err(Error::IllegalArgument(format!(
+        "The length of wildcard [{letters}] has exceeded the allowed maximum of [{LETTERS_MAX}]: write several shorter ones"
+    )))
+}
+
+/// Words of the text of a query.
+const WORDS_MAX: usize = 4_096;
+
+/// Checks that the text of a query does not have too many words for the number of its fields: each word is
+/// compared with those of each field.
+///
+/// # Errors
+/// It has more than 4,096 words, or more than 65,536 for all fields together.
+pub(crate) fn check_words(text: &str, fields: usize) -> Result<(), Error> {
+    let (words, fields) = (word_spans(text).len(), fields.max(1));
+    let most = WORDS_MAX.min(CLAUSES_MAX / fields);
+    if words <= most {
+        return Ok(());
+    }
+    Err(Error::IllegalArgument(format!(
+        "maxClauseCount is set to {most} words of a text for {fields} fields, and the text of a query has {words}: search \
+         for fewer words or in fewer fields, or for exact values by a [terms] query"
+    )))
 }
 
 #[cfg(test)]
@@ -201,6 +253,73 @@ mod tests {
             [json!(3), json!(-1), json!("many"), json!("AUTO:6,3"), json!("AUTO:1"), json!("AUTOMATIC")]
         {
             assert!(FuzzyTerms::parse(Some(&malformed)).is_err(), "{malformed} is taken");
+        }
+    }
+
+    /// Distances by the whole table.
+    fn edits_between(left: &[char], right: &[char], has_swaps: bool) -> usize {
+        let mut rows: Vec<Vec<usize>> = vec![(0..=right.len()).collect()];
+        for at in 1..=left.len() {
+            let mut row = vec![at];
+            for to in 1..=right.len() {
+                let substituted = rows[at - 1][to - 1] + usize::from(left[at - 1] != right[to - 1]);
+                let mut cost = substituted.min(rows[at - 1][to] + 1).min(row[to - 1] + 1);
+                if has_swaps
+                    && at > 1
+                    && to > 1
+                    && left[at - 1] == right[to - 2]
+                    && left[at - 2] == right[to - 1]
+                {
+                    cost = cost.min(rows[at - 2][to - 2] + 1);
+                }
+                row.push(cost);
+            }
+            rows.push(row);
+        }
+        rows[left.len()][right.len()]
+    }
+
+    #[test]
+    fn words_are_near_by_the_number_of_their_edits() {
+        let mut words = vec![String::new()];
+        let mut at = 0;
+        while at < words.len() {
+            if words[at].len() < 5 {
+                words.extend(["a", "b"].map(|letter| format!("{}{letter}", words[at])));
+            }
+            at += 1;
+        }
+        words.push("a".repeat(100_000));
+        words.push(format!("{}ba", "a".repeat(99_998)));
+        let letters: Vec<Vec<char>> = words.iter().map(|word| word.chars().collect()).collect();
+        for (one, left) in words.iter().zip(&letters) {
+            for (other, right) in words.iter().zip(&letters) {
+                for (edits, has_swaps) in [(0, false), (1, false), (1, true), (2, true)] {
+                    let fuzziness = FuzzyTerms { has_swaps, ..FuzzyTerms::with_edits(edits) };
+                    let is_long = left.len().min(right.len()) > 5;
+                    let expected = match is_long {
+                        true => one == other || edits > 0,
+                        false => {
+                            left.len().abs_diff(right.len()) <= edits
+                                && edits_between(left, right, has_swaps) <= edits
+                        }
+                    };
+                    assert_eq!(fuzziness.has(one, other), expected, "{edits} between two words, {has_swaps}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn texts_of_queries_have_few_words() {
+        assert!(check_wildcard(&"*a".repeat(500)).is_ok());
+        let error = check_wildcard(&"*a".repeat(501)).expect_err("a longer pattern is refused");
+        assert!(error.to_string().contains("[1002]"), "{error}");
+        for (words, fields, is_accepted) in
+            [(4_096, 0, true), (4_097, 1, false), (64, 1_024, true), (65, 1_024, false), (1, 65_537, false)]
+        {
+            let checked = check_words(&"a ".repeat(words), fields);
+            assert_eq!(checked.is_ok(), is_accepted, "{words} words for {fields} fields: {checked:?}");
         }
     }
 }

@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::fields::names_of;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
-use crate::query_terms::FuzzyTerms;
+use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::simple_text;
+use crate::text_division::TextDivision;
 
 /// Depth of parentheses.
 const DEPTH_MAX: usize = 20;
@@ -50,12 +51,15 @@ pub(crate) struct TextDefaults {
     pub(crate) needs_all: bool,
     /// True if words that do not fit the type of a field match nothing, instead of being an error.
     pub(crate) is_lenient: bool,
+    /// Division of words and phrases, in the place of that of their fields.
+    pub(crate) analyzer: Option<TextDivision>,
 }
 
 impl TextDefaults {
     /// Options of words and phrases.
     pub(crate) fn options(&self) -> MatchOptions {
-        MatchOptions { is_lenient: self.is_lenient, needs_all: self.needs_all, ..MatchOptions::default() }
+        let TextDefaults { needs_all, is_lenient, analyzer, .. } = *self;
+        MatchOptions { is_lenient, needs_all, analyzer, ..MatchOptions::default() }
     }
 
     /// A clause in a field, or in the default fields.
@@ -92,6 +96,10 @@ pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<Sea
         fields: fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<_, _>>()?,
         needs_all: operator.is_some_and(|operator| operator.eq_ignore_ascii_case("and")),
         is_lenient: members.get("lenient") == Some(&Value::Bool(true)) || is_simple,
+        analyzer: members
+            .get("analyzer")
+            .map(|name| TextDivision::of_analyzer(&text_of(name)))
+            .transpose()?,
     };
     if is_simple { simple_text::parse(text, &defaults) } else { parse(text, &defaults) }
 }
@@ -99,8 +107,9 @@ pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<Sea
 /// Parses a text.
 ///
 /// # Errors
-/// A parenthesis, a bracket or a quote is not closed.
+/// A parenthesis, a bracket or a quote is not closed, or there are too many words.
 pub(crate) fn parse(text: &str, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
+    check_words(text, defaults.fields.len())?;
     let letters: Vec<char> = text.chars().collect();
     let mut parser = TextParser { letters: &letters, at: 0, defaults, text };
     let parsed = parser.group(None, 0)?;
@@ -260,6 +269,9 @@ impl TextParser<'_> {
         if word.is_empty() {
             return Err(self.fail());
         }
+        if has_pattern {
+            check_wildcard(&word)?;
+        }
         if self.peek() == Some(':') && field.is_none() {
             self.at += 1;
             self.skip_space();
@@ -392,7 +404,8 @@ mod tests {
 
     #[test]
     fn texts_that_are_not_closed_are_refused() {
-        let defaults = TextDefaults { fields: Vec::new(), needs_all: false, is_lenient: false };
+        let defaults =
+            TextDefaults { fields: Vec::new(), needs_all: false, is_lenient: false, analyzer: None };
         for text in [
             "(a",
             "a)",

@@ -5,8 +5,10 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::aggregations::AskedAggregation;
-use crate::mapping::field_at;
+use crate::mapping::{field_at, searched_at};
 use crate::query::SearchQuery;
+use crate::query_distance::DistanceQuery;
+use crate::searched_form::copied_to;
 use crate::unread;
 
 /// Parts of a hit that are not in the text of its document, unless its mapping has a field of the name.
@@ -27,6 +29,14 @@ pub(crate) enum ReadFields {
 impl ReadFields {
     /// No fields.
     pub(crate) const NONE: ReadFields = ReadFields::At(Vec::new());
+
+    /// Places that are read; `None`: all.
+    pub(crate) fn places(&self) -> Option<&[String]> {
+        match self {
+            ReadFields::All => None,
+            ReadFields::At(places) => Some(places),
+        }
+    }
 
     /// True if none is read.
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,7 +66,10 @@ impl ReadFields {
             return;
         }
         let place = field_at(mappings, field).map(|(_, place)| place);
-        add_new(places, std::iter::once(field.to_owned()).chain(place));
+        let of_form = searched_at(mappings, field).map(|(_, place)| place);
+        let copied = place.iter().chain(&of_form).flat_map(|target| copied_to(mappings, target));
+        let copied: Vec<String> = copied.collect();
+        add_new(places, std::iter::once(field.to_owned()).chain(place).chain(copied));
         if places.len() > PLACES_MAX {
             *self = ReadFields::All;
         }
@@ -75,7 +88,9 @@ impl ReadFields {
             | SearchQuery::Prefix { field, .. }
             | SearchQuery::Wildcard { field, .. }
             | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. } => self.add(mappings, field),
+            | SearchQuery::Fuzzy { field, .. }
+            | SearchQuery::Intervals { field, .. }
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => self.add(mappings, field),
             SearchQuery::Bool(query) => {
                 [&query.must, &query.filter, &query.must_not, &query.should]
                     .into_iter()

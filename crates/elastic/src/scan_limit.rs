@@ -17,8 +17,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Time after which a brief search ends.
 const LATE: Duration = Duration::from_secs(20);
 
-/// Documents between two looks at the clock.
-const STEP: u32 = 64;
+/// Documents between two looks at the clock. A document may have megabytes, and a query thousands of words.
+const STEP: u32 = 8;
 
 /// Limits as they were asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,6 +230,14 @@ impl<'l> ScanProgress<'l> {
         if !self.pace.is_due() {
             return Ok(ControlFlow::Continue(()));
         }
+        self.look()
+    }
+
+    /// Looks at them before many documents are read.
+    ///
+    /// # Errors
+    /// Those of [`Self::next`].
+    pub(crate) fn look(&mut self) -> Result<ControlFlow<()>, Error> {
         self.pace.give_way()?;
         if self.is_brief && self.pace.began.elapsed() >= LATE {
             self.is_late = true;

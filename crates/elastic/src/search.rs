@@ -14,7 +14,7 @@ use crate::aggregations::{AggregationScope, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
-use crate::hit_scan::{HitScan, HitSink, VisitedDocument, searched};
+use crate::hit_scan::{HitScan, HitSink, RowField, RowSink, VisitedDocument, searched};
 use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
@@ -25,12 +25,13 @@ use crate::read_fields::ReadFields;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
+use crate::searched_form::SearchedForm;
 use crate::service::ElasticService;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::StoredSource;
-use crate::{alias_scope, hit_form, lookups, scrolls};
+use crate::{alias_scope, explanation, hit_form, lookups, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub(crate) struct SearchHit {
     pub(crate) stored: StoredSource,
     /// Members of the document that were read.
     pub(crate) document: Map<String, Value>,
+    /// These members in the form in which searches compare them, if it is another one.
+    pub(crate) formed: Option<Map<String, Value>>,
     pub(crate) score: f64,
     pub(crate) matched: Vec<String>,
     pub(crate) sort: Vec<HitSortKey>,
@@ -50,6 +53,13 @@ pub(crate) struct SearchHit {
     pub(crate) collapsed: Option<(String, Value)>,
     /// Hits that are shown inside of this one.
     pub(crate) inner: Map<String, Value>,
+}
+
+impl SearchHit {
+    /// Members of the document as searches compare them.
+    pub(crate) fn searched_members(&self) -> &Map<String, Value> {
+        self.formed.as_ref().unwrap_or(&self.document)
+    }
 }
 
 /// Result of a search.
@@ -132,6 +142,21 @@ impl<'s> SearchSink<'s> {
         self.seq_no_end = seq_no_end;
         self.time_field = index.entry.time_field.as_deref();
     }
+
+    /// Keeps a hit if it is among the first.
+    fn keep_in_order(&mut self, mut hit: SearchHit) -> Result<(), Error> {
+        if let Some(order) = &self.request.order {
+            hit.sort = order.keys(&hit);
+        }
+        self.kept.add(hit)
+    }
+
+    /// True if a hit with a time in a span can be among the first. Hits without a time come last, and later
+    /// ones are kept already.
+    fn can_keep(&self, span: TimeSpan) -> bool {
+        let (Some(field), Some(order)) = (self.time_field, &self.request.order) else { return true };
+        self.kept.last().is_none_or(|last| order.can_precede(field, span, &last.sort))
+    }
 }
 
 impl HitSink for SearchSink<'_> {
@@ -153,10 +178,7 @@ impl HitSink for SearchSink<'_> {
         }
         self.total += 1;
         if self.kept.keeps_any() {
-            if let Some(order) = &self.request.order {
-                hit.sort = order.keys(&hit);
-            }
-            self.kept.add(hit)?;
+            self.keep_in_order(hit)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -172,6 +194,9 @@ impl HitSink for SearchSink<'_> {
         if let Some(filter) = &self.request.post_filter {
             fields.add_query(mappings, filter);
         }
+        for rescoring in self.request.rescoring.iter().filter(|_| self.kept.keeps_any()) {
+            fields.add_query(mappings, &rescoring.query);
+        }
         if let Some(order) = self.request.order.as_ref().filter(|_| self.kept.keeps_any()) {
             order.fields().for_each(|field| fields.add(mappings, field));
         }
@@ -186,14 +211,52 @@ impl HitSink for SearchSink<'_> {
     fn needs(&self, span: Option<TimeSpan>) -> bool {
         let form = &self.request.form;
         let counts = !form.has_no_total && form.total_limit.is_none_or(|limit| self.total <= limit);
-        let (Some(field), Some(span), Some(order)) = (self.time_field, span, &self.request.order) else {
-            return true;
-        };
         if counts || !self.request.aggregations.is_empty() {
             return true;
         }
-        // Documents without a time come last, and later ones are kept already.
-        self.kept.last().is_none_or(|last| order.can_precede(field, span, &last.sort))
+        span.is_none_or(|span| self.can_keep(span))
+    }
+
+    fn rows(&mut self) -> Option<&mut dyn RowSink> {
+        let takes_all = self.seq_no_end == i64::MAX && self.request.post_filter.is_none();
+        let is_streamed = self.request.aggregations.is_empty() || self.streamed.is_some();
+        if takes_all && is_streamed && self.request.collapse.is_none() { Some(self) } else { None }
+    }
+}
+
+impl RowSink for SearchSink<'_> {
+    fn row_fields(&self) -> Option<Vec<RowField>> {
+        self.streamed.as_ref().map_or(Some(Vec::new()), StreamedAggregations::row_fields)
+    }
+
+    fn count_rows(&mut self, count: usize) {
+        self.total += count as u64;
+    }
+
+    fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
+        self.streamed.as_mut().map_or(Ok(()), |streamed| streamed.add_alike(hit, count))
+    }
+
+    fn keeps_rows(&self) -> bool {
+        self.kept.keeps_any()
+    }
+
+    fn is_by_time(&self) -> bool {
+        let first = self.request.order.as_ref().and_then(|order| order.fields().next());
+        first.is_some() && first == self.time_field
+    }
+
+    fn passes_over(&mut self, time: i64) -> bool {
+        let passes = !self.can_keep((time, time));
+        if passes {
+            self.kept.pass_over();
+        }
+        passes
+    }
+
+    fn keep(&mut self, mut hit: SearchHit) -> Result<(), Error> {
+        hit.score *= self.boost;
+        self.keep_in_order(hit)
     }
 }
 
@@ -207,9 +270,12 @@ pub(crate) fn run(
         (Some(order), Some(after)) => Some(HitStart::Keys(order.after(after, indexes)?)),
         _ => None,
     };
-    let most = request.from.saturating_add(request.size);
-    let span = KeptSpan { after, most, least: most, bytes_max: usize::MAX };
+    let (most, reach) = (request.from.saturating_add(request.size), request.reach());
+    let span = KeptSpan { after, most: reach, least: reach, bytes_max: usize::MAX };
     let mut found = run_span(service, indexes, request, span, None)?;
+    for rescoring in &request.rescoring {
+        rescoring.apply(&mut found.hits)?;
+    }
     found.hits.truncate(most);
     found.hits.drain(..request.from.min(found.hits.len()));
     read_whole(&mut found.hits, &service.node.query_memory())?;
@@ -295,6 +361,7 @@ pub(crate) fn run_span(
 pub(crate) fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
     for hit in hits {
         hit.document = parsed(&hit.stored)?;
+        hit.formed = SearchedForm::of(&hit.index).apply(&hit.document);
         kept_hits::take(memory, kept_hits::bytes_of(hit))?;
     }
     Ok(())
@@ -321,6 +388,9 @@ pub(crate) fn answer(
         let mut inner = hit.inner.clone();
         add_inner_hits(&request.query, hit, request.form.total_as_number, memory, &mut inner)?;
         let mut object = request.form.object(hit, found.has_scores);
+        if request.explains {
+            object["_explanation"] = explanation::of_hit(hit, &request.query)?;
+        }
         if let Some(highlighted) = highlighter.as_mut().and_then(|highlighter| highlighter.of(hit)) {
             object["highlight"] = highlighted;
         }

@@ -11,14 +11,22 @@ use crate::collapse::HitCollapse;
 use crate::highlighting::HitHighlighting;
 use crate::hit_form::HitForm;
 use crate::kept_hits;
+use crate::mapping::check_doc_values;
 use crate::query::{self, SearchQuery};
 use crate::request::ElasticParameters;
+use crate::rescoring::HitRescoring;
 use crate::scan_limit::ScanLimit;
 use crate::slices::HitSlice;
 use crate::sorting::HitOrder;
 
-/// Hits that a page can reach.
-const WINDOW_MAX: usize = 10_000;
+/// Setting with the number of hits that a page of an index can reach.
+const WINDOW_LIMIT: &str = "index.max_result_window";
+
+/// Setting with the number of hits of an index that can be scored again.
+const RESCORE_LIMIT: &str = "index.max_rescore_window";
+
+/// Hits that a page can reach in an index whose settings name no number.
+const WINDOW_BY_DEFAULT: u64 = 10_000;
 
 /// A search as it was asked for.
 pub(crate) struct HitSearch {
@@ -35,7 +43,13 @@ pub(crate) struct HitSearch {
     /// Routing values by indexes, of the aliases that name them. They count if the search has none.
     pub(crate) alias_routing: BTreeMap<String, Vec<String>>,
     pub(crate) collapse: Option<HitCollapse>,
+    /// Queries that score the first hits again, one after the other.
+    pub(crate) rescoring: Vec<HitRescoring>,
+    /// True if hits show how they were scored.
+    pub(crate) explains: bool,
     pub(crate) slice: Option<HitSlice>,
+    /// True for the pages of a scroll.
+    is_scroll: bool,
     pub(crate) minimum_score: Option<f64>,
     pub(crate) tracks_scores: bool,
     pub(crate) limit: ScanLimit,
@@ -78,7 +92,10 @@ impl HitSearch {
             routing: parameters.list("routing"),
             alias_routing: BTreeMap::new(),
             slice: None,
+            is_scroll,
             collapse: None,
+            rescoring: Vec::new(),
+            explains: parameters.flag("explain")?.unwrap_or(false),
             minimum_score: None,
             tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
             limit: ScanLimit::parse(body, parameters)?,
@@ -106,7 +123,7 @@ impl HitSearch {
             request.order = HitOrder::parse(&Value::Array(fields.collect()))?;
         }
         request.form.parameters(parameters)?;
-        request.check_window(is_scroll)?;
+        request.check_page(is_scroll)?;
         Ok(request)
     }
 
@@ -120,6 +137,7 @@ impl HitSearch {
         self.query.pattern_bytes()
             + self.post_filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
             + self.highlighting.as_ref().map_or(0, HitHighlighting::pattern_bytes)
+            + self.rescoring.iter().map(|rescoring| rescoring.query.pattern_bytes()).sum::<usize>()
     }
 
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
@@ -132,6 +150,13 @@ impl HitSearch {
         };
         match name {
             "track_scores" => self.tracks_scores |= *value == Value::Bool(true),
+            "rescore" => self.rescoring = HitRescoring::parse_all(value)?,
+            "explain" => match value {
+                Value::Bool(explains) => self.explains |= explains,
+                other => {
+                    return Err(Error::Parsing(format!("[explain] is true or false, and not [{other}]")));
+                }
+            },
             "collapse" => self.collapse = Some(HitCollapse::parse(value)?),
             "post_filter" => self.post_filter = Some(query::parse(value)?),
             "from" => self.from = number(value)?,
@@ -170,12 +195,23 @@ impl HitSearch {
         Ok(())
     }
 
-    /// Checks the search by the settings of its indexes.
+    /// Checks the search by the settings and mappings of its indexes.
     ///
     /// # Errors
-    /// It has more slices, or fields from values, than one of them allows.
+    /// It has more slices, hits or fields from values than one of them allows, or a field that the mapping
+    /// says not to be for that.
     pub(crate) fn check_limits(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
         self.slice.map_or(Ok(()), |slice| slice.check(indexes))?;
+        for index in indexes {
+            let mappings = &index.entry.mappings;
+            let mut queries = self.post_filter.iter().chain(self.rescoring.iter().map(|one| &one.query));
+            queries.try_for_each(|query| query.check_fields(mappings))?;
+            self.form.check_formats(mappings)?;
+            let mut sorted = self.order.iter().flat_map(HitOrder::fields);
+            sorted.try_for_each(|field| check_doc_values(mappings, field))?;
+        }
+        self.check_window(indexes)?;
+        self.check_rescoring(indexes)?;
         let asked = self.form.doc_fields.len() as u64;
         let limits = indexes.iter().map(|index| index.number_of(DOC_FIELDS_LIMIT, DOC_FIELDS_BY_DEFAULT));
         match limits.min().unwrap_or(DOC_FIELDS_BY_DEFAULT) {
@@ -187,7 +223,64 @@ impl HitSearch {
         }
     }
 
-    fn check_window(&self, is_scroll: bool) -> Result<(), Error> {
+    /// Checks that the page is one that the settings of the indexes allow. A scroll has no `from`.
+    fn check_window(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        let limits = indexes.iter().map(|index| index.number_of(WINDOW_LIMIT, WINDOW_BY_DEFAULT));
+        let limit = limits.min().unwrap_or(WINDOW_BY_DEFAULT);
+        let reach = self.from.saturating_add(self.size) as u64;
+        if reach <= limit {
+            return Ok(());
+        }
+        Err(Error::IllegalArgument(match self.is_scroll {
+            true => format!(
+                "Batch size is too large, size must be less than or equal to: [{limit}] but was [{reach}]. Scroll batch sizes cost as much \
+                 memory as result windows so they are controlled by the [{WINDOW_LIMIT}] index level setting."
+            ),
+            false => format!(
+                "Result window is too large, from + size must be less than or equal to: [{limit}] but was [{reach}]. See the scroll api for \
+                 a more efficient way to request large data sets. This limit can be set by changing the [{WINDOW_LIMIT}] index level \
+                 setting."
+            ),
+        }))
+    }
+
+    fn check_rescoring(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        let limits = indexes.iter().map(|index| index.number_of(RESCORE_LIMIT, WINDOW_BY_DEFAULT));
+        let limit = limits.min().unwrap_or(WINDOW_BY_DEFAULT);
+        match self.rescoring.iter().map(|rescoring| rescoring.window).find(|window| *window as u64 > limit) {
+            Some(window) => Err(Error::IllegalArgument(format!(
+                "Rescore window [{window}] is too large. It must be less than [{limit}]. This limit can be set by changing the \
+                 [{RESCORE_LIMIT}] index level setting."
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Number of hits that the search keeps: those of the page, and those that are scored again for it.
+    pub(crate) fn reach(&self) -> usize {
+        let most = self.from.saturating_add(self.size);
+        match most {
+            0 => 0,
+            most => self.rescoring.iter().map(|rescoring| rescoring.window).fold(most, usize::max),
+        }
+    }
+
+    fn check_page(&self, is_scroll: bool) -> Result<(), Error> {
+        let beside =
+            [("scroll", is_scroll), ("collapse", self.collapse.is_some()), ("sort", self.order.is_some())];
+        if let Some((other, _)) = beside.iter().find(|(_, has)| *has && !self.rescoring.is_empty()) {
+            return Err(match *other {
+                "collapse" => {
+                    Error::IllegalArgument("cannot use `collapse` in conjunction with `rescore`".to_owned())
+                }
+                "scroll" => {
+                    Error::Validation(vec!["using [rescore] is not allowed in a scroll context".to_owned()])
+                }
+                _ => Error::IllegalArgument(
+                    "Cannot use [sort] option in conjunction with [rescore].".to_owned(),
+                ),
+            });
+        }
         if self.collapse.is_some() && is_scroll {
             return Err(Error::IllegalArgument("cannot use `collapse` in a scroll context".to_owned()));
         }
@@ -202,13 +295,6 @@ impl HitSearch {
                     .to_owned(),
             ]));
         }
-        if is_scroll && self.size > WINDOW_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Batch size is too large, size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. Scroll batch sizes cost as much \
-                 memory as result windows so they are controlled by the [index.max_result_window] index level setting.",
-                self.size
-            )));
-        }
         if is_scroll && self.size == 0 {
             return Err(Error::Validation(vec!["[size] cannot be [0] in a scroll context".to_owned()]));
         }
@@ -216,14 +302,6 @@ impl HitSearch {
             return Err(Error::Validation(vec![
                 "using [from] is not allowed in a scroll context".to_owned(),
             ]));
-        }
-        if self.from + self.size > WINDOW_MAX {
-            return Err(Error::IllegalArgument(format!(
-                "Result window is too large, from + size must be less than or equal to: [{WINDOW_MAX}] but was [{}]. See the scroll api for \
-                 a more efficient way to request large data sets. This limit can be set by changing the [index.max_result_window] index \
-                 level setting.",
-                self.from + self.size
-            )));
         }
         if self.after.is_some() && self.order.is_none() {
             // Each page would be the first.

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::caller::ElasticCaller;
 use crate::catalog::{CatalogEntries, IndexCatalog, OpenIndex};
+use crate::log_columns::LogColumnCache;
 use crate::names::{NameDemand, NameOptions};
 use crate::partitions::ArrivingIds;
 use crate::request::{
@@ -29,6 +30,9 @@ use crate::{
     auto_creation, index_admin, media_types, names, otlp, parameters, routes, storage, templates, typed,
 };
 
+/// Bytes of the cache of the store for each one of the columns of logs, which are kept beside it.
+const LOG_COLUMNS_SHARE: u64 = 4;
+
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
 pub struct ElasticService {
@@ -36,6 +40,8 @@ pub struct ElasticService {
     pub(crate) catalog: Arc<IndexCatalog>,
     pub(crate) scrolls: Arc<OpenScrolls>,
     pub(crate) loads: Arc<WriteLoads>,
+    /// Columns of logs that searches have read.
+    pub(crate) log_columns: Arc<LogColumnCache>,
     /// Ids of clients on their way to partitions. They outlast the catalog, which is read again.
     pub(crate) arriving: Arc<ArrivingIds>,
     /// Address of its own port, if it has one.
@@ -54,11 +60,13 @@ impl ElasticService {
         let catalog = Arc::new(IndexCatalog::new(Arc::clone(&node)));
         let caller = ElasticCaller::default();
         let answer_memory = node.query_memory();
+        let log_columns = LogColumnCache::new(node.settings().cache_bytes / LOG_COLUMNS_SHARE);
         ElasticService {
             node,
             catalog,
             scrolls: Arc::default(),
             loads: Arc::default(),
+            log_columns: Arc::new(log_columns),
             arriving: Arc::default(),
             port: None,
             caller,
@@ -209,7 +217,7 @@ impl ElasticService {
         let Some(cluster) = self.node.cluster().view()? else { return Ok(true) };
         let owners = cluster.owners(Some(&[storage::home()]))?;
         let is_own = owners.nodes.iter().any(|(node, _)| *node == cluster.own().key);
-        match is_own && !cluster.vouches(owners.version) {
+        match is_own && !cluster.confirms(owners.version) {
             true => Err(Error::NotBegun("another node of the cluster may answer this request".to_owned())),
             false => Ok(is_own),
         }

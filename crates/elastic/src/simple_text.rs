@@ -7,7 +7,7 @@
 
 use crate::Error;
 use crate::query::{BoolQuery, MatchOptions, SearchQuery};
-use crate::query_terms::FuzzyTerms;
+use crate::query_terms::{FuzzyTerms, check_words};
 use crate::query_text::TextDefaults;
 
 /// Depth of groups, and changes between operators in one, which are as deep.
@@ -16,8 +16,9 @@ const DEPTH_MAX: usize = 20;
 /// Parses a text.
 ///
 /// # Errors
-/// Groups are too deep, or operators change too often.
+/// Groups are too deep, operators change too often, or there are too many words.
 pub(crate) fn parse(text: &str, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
+    check_words(text, defaults.fields.len())?;
     let letters = letters_of(text);
     let parser = SimpleParser { closings: closings_of(&letters), letters, defaults };
     Ok(parser.part(0, parser.letters.len(), 0)?.unwrap_or(SearchQuery::None))
@@ -285,7 +286,7 @@ mod tests {
     }
 
     fn defaults(needs_all: bool) -> TextDefaults {
-        TextDefaults { fields: Vec::new(), needs_all, is_lenient: true }
+        TextDefaults { fields: Vec::new(), needs_all, is_lenient: true, analyzer: None }
     }
 
     #[test]

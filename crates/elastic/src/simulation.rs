@@ -7,6 +7,7 @@ use crate::catalog::{CatalogChange, NamedKind};
 use crate::fields::names_of;
 use crate::index_admin::DeclaredIndex;
 use crate::index_settings::nested;
+use crate::lifecycle::StreamLifecycle;
 use crate::patterns::overlap;
 use crate::request::{ElasticRequest, ReplyContent, object_of};
 use crate::service::ElasticService;
@@ -62,7 +63,8 @@ fn simulate(change: &CatalogChange<'_>, template: &str, index: &str) -> Result<R
     let found = change.named(NamedKind::IndexTemplate, template);
     let found =
         found.ok_or_else(|| Error::NotFound(format!("index template matching [{template}] not found")))?;
-    let declared = DeclaredIndex::of(change, index, parts_of(change, found))?;
+    let given = parts_of(change, found);
+    let declared = DeclaredIndex::of(change, index, given.iter().cloned())?;
     let patterns = found.get("index_patterns").map(names_of).unwrap_or_default();
     let mut overlapping = Vec::new();
     for kind in [NamedKind::LegacyTemplate, NamedKind::IndexTemplate] {
@@ -78,5 +80,9 @@ fn simulate(change: &CatalogChange<'_>, template: &str, index: &str) -> Result<R
     parts.insert("settings".to_owned(), nested(declared.settings));
     parts.insert("mappings".to_owned(), Value::Object(declared.mappings));
     parts.insert("aliases".to_owned(), json!(declared.aliases));
+    let mut lifecycles = given.iter().rev().filter_map(|part| part.get("lifecycle")?.as_object());
+    if let Some(lifecycle) = lifecycles.next().map(StreamLifecycle::parse).transpose()? {
+        parts.insert("lifecycle".to_owned(), lifecycle.object());
+    }
     ReplyContent::ok(json!({ "template": parts, "overlapping": overlapping }))
 }

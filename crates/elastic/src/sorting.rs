@@ -9,7 +9,7 @@ use crate::catalog::OpenIndex;
 use crate::dates::DateText;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::fields::all_at;
-use crate::mapping::{field_at, type_of};
+use crate::mapping::{field_at, is_searched, searched_at, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::text_of;
 use crate::search::SearchHit;
@@ -189,7 +189,7 @@ impl HitOrderKey {
             "_index" => return HitSortKey::Text(hit.index.entry.name.clone()),
             _ => {}
         }
-        let Some((definition, place)) = field_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, place)) = searched_at(&hit.index.entry.mappings, &self.field) else {
             return self.missing(None);
         };
         let own_format = definition.get("format").and_then(Value::as_str);
@@ -201,8 +201,8 @@ impl HitOrderKey {
             }
             _ => HitSortKey::of_kind(value, kind, &[]),
         };
-        let values = all_at(&hit.document, &place);
-        let keys = values.iter().filter_map(key);
+        let values = all_at(hit.searched_members(), &place);
+        let keys = values.iter().filter(|value| is_searched(definition, value)).filter_map(key);
         let first = keys.min_by(|left, right| left.compare(right, self.takes_largest));
         first.unwrap_or_else(|| self.missing(Some((kind, own_format))))
     }

@@ -6,6 +6,9 @@ use crate::Error;
 use crate::patterns::glob;
 use crate::request::ElasticParameters;
 
+/// Patterns of a filter in a body: each is compared with each name in each document that is shown.
+const PATTERNS_MAX: usize = 1_000;
+
 /// Parts of a document.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SourceFilter {
@@ -48,7 +51,7 @@ impl SourceFilter {
             }
             _ => Vec::new(),
         };
-        Ok(match value {
+        let filter = match value {
             Value::Bool(is_on) => SourceFilter { is_off: !is_on, ..SourceFilter::default() },
             Value::String(_) | Value::Array(_) => {
                 SourceFilter { includes: list(Some(value)), ..SourceFilter::default() }
@@ -64,7 +67,15 @@ impl SourceFilter {
                         .to_owned(),
                 ));
             }
-        })
+        };
+        let patterns = filter.includes.len() + filter.excludes.len();
+        if patterns > PATTERNS_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "[_source] may have {PATTERNS_MAX} patterns at most, found {patterns}: name an object around the fields, \
+                 or use a pattern with a star"
+            )));
+        }
+        Ok(filter)
     }
 
     /// True if the whole document is shown.
@@ -77,26 +88,20 @@ impl SourceFilter {
         if self.is_whole() {
             return document.clone();
         }
-        self.object(document, "")
+        self.members(document, "", self.includes.is_empty())
     }
 
-    fn object(&self, document: &Map<String, Value>, before: &str) -> Map<String, Value> {
+    /// Members of an object that are shown; `is_whole` is true where only excludes count.
+    fn members(&self, document: &Map<String, Value>, before: &str, is_whole: bool) -> Map<String, Value> {
         let mut shown = Map::new();
         for (name, value) in document {
             let path = format!("{before}{name}");
             if self.excludes.iter().any(|pattern| covers(pattern, &path)) {
                 continue;
             }
-            let is_included =
-                self.includes.is_empty() || self.includes.iter().any(|pattern| covers(pattern, &path));
+            let is_included = is_whole || self.includes.iter().any(|pattern| covers(pattern, &path));
             let part = match value {
-                Value::Object(_) | Value::Array(_) => {
-                    let filter = match is_included {
-                        true => SourceFilter { includes: Vec::new(), ..self.clone() },
-                        false => self.clone(),
-                    };
-                    filter.part(value, &format!("{path}."), is_included)
-                }
+                Value::Object(_) | Value::Array(_) => self.part(value, &format!("{path}."), is_included),
                 other => is_included.then(|| other.clone()),
             };
             if let Some(part) = part {
@@ -109,7 +114,7 @@ impl SourceFilter {
     fn part(&self, value: &Value, before: &str, is_included: bool) -> Option<Value> {
         match value {
             Value::Object(members) => {
-                let shown = self.object(members, before);
+                let shown = self.members(members, before, is_included);
                 (is_included || !shown.is_empty()).then_some(Value::Object(shown))
             }
             Value::Array(elements) => {
@@ -150,5 +155,8 @@ mod tests {
             let shown = SourceFilter::of_value(&filter).expect("the filter is one").apply(document);
             assert_eq!(Value::Object(shown), expected, "{filter}");
         }
+        let error =
+            SourceFilter::of_value(&json!(vec!["a"; 1_001])).expect_err("there are too many patterns");
+        assert!(error.to_string().contains("1000 patterns at most"), "{error}");
     }
 }

@@ -15,6 +15,7 @@
 //! taken.
 
 mod areas;
+mod chunks;
 mod drops;
 mod scans;
 
@@ -43,6 +44,7 @@ use self::areas::area_bits;
 pub(crate) use self::areas::{
     PartitionPlace, keep_partitions_apart, newest_write, nodes_of, nodes_of_area, spread_areas,
 };
+pub(crate) use self::chunks::GroupChunks;
 pub(crate) use self::drops::{drop_group, drop_groups, drop_waits, newest_version};
 pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
 use crate::Error;
@@ -492,7 +494,7 @@ pub(crate) fn add_all<G: Send + 'static>(
     }
     let counts: Vec<usize> = added.iter().map(|(added, _)| added.documents.len()).collect();
     let questions = added.into_iter().map(|(AddedDocuments { group, documents }, guard)| {
-        let documents = documents.iter().map(|(document, is_new)| SentDocument::of(document, *is_new));
+        let documents = documents.iter().map(|(document, is_new)| SentDocument::new(document, *is_new));
         let question =
             DocumentsQuestion::Write { version, documents: documents.collect(), patience: PATIENCE };
         (group.group(), question, guard)

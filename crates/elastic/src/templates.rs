@@ -102,9 +102,7 @@ fn create(
             index: name.to_owned(),
         });
     }
-    let field = change.named(NamedKind::IndexTemplate, template).and_then(|template| {
-        template.get("data_stream")?.get("timestamp_field")?.get("name")?.as_str().map(str::to_owned)
-    });
+    let field = change.named(NamedKind::IndexTemplate, template).and_then(time_field_of).map(str::to_owned);
     let mut stream = StreamEntry {
         name: name.to_owned(),
         indexes: Vec::new(),
@@ -148,14 +146,7 @@ pub(crate) fn next_index(
             }
         }
     }
-    let time_type = field_at(&mappings, &stream.timestamp_field).map(|(field, _)| type_of(field));
-    if !matches!(time_type, Some("date" | "date_nanos")) {
-        return Err(Error::IllegalArgument(format!(
-            "data stream timestamp field [{}] is of type [{}], but [date,date_nanos] is expected",
-            stream.timestamp_field,
-            time_type.unwrap_or("none")
-        )));
-    }
+    check_time_field(&mappings, &stream.timestamp_field)?;
     if stream.has_records
         && let Some(Value::Object(own)) = mappings.get_mut("properties")
     {
@@ -184,6 +175,52 @@ pub(crate) fn next_index(
     }
     stream.indexes.push(name);
     Ok(index)
+}
+
+/// Refuses a mapping in which the time of the documents of a data stream is no date.
+fn check_time_field(mappings: &Map<String, Value>, field: &str) -> Result<(), Error> {
+    match field_at(mappings, field).map(|(field, _)| type_of(field)) {
+        Some("date" | "date_nanos") => Ok(()),
+        other => Err(Error::IllegalArgument(format!(
+            "data stream timestamp field [{field}] is of type [{}], but [date,date_nanos] is expected",
+            other.unwrap_or("none")
+        ))),
+    }
+}
+
+/// Name of the field with the time of documents that the template of a data stream has.
+fn time_field_of(template: &Value) -> Option<&str> {
+    let named = || template.get("data_stream")?.get("timestamp_field")?.get("name")?.as_str();
+    template.get("data_stream").map(|_| named().unwrap_or("@timestamp"))
+}
+
+/// Checks the templates of data streams that have a part, or are it, by themselves.
+///
+/// # Errors
+/// The data streams of one could not be made.
+fn check_stream_templates(entries: &CatalogEntries, kind: NamedKind, name: &str) -> Result<(), Error> {
+    for (template_name, template) in entries.all_named(NamedKind::IndexTemplate) {
+        let is_meant = match kind {
+            NamedKind::IndexTemplate => template_name == name,
+            NamedKind::ComponentTemplate => {
+                template.get("composed_of").map(names_of).unwrap_or_default().iter().any(|part| part == name)
+            }
+            _ => false,
+        };
+        let Some(field) = time_field_of(template).filter(|_| is_meant) else { continue };
+        let mut mappings = Map::new();
+        let of_field = json!({ "properties": { field: { "type": "date" } } });
+        let parts = parts_of(entries, template).into_iter().filter_map(|mut part| part.remove("mappings"));
+        for part in std::iter::once(of_field).chain(parts) {
+            if let Value::Object(part) = part {
+                crate::mapping::lay_over(&mut mappings, &index_admin::untyped(part));
+            }
+        }
+        check_time_field(&mappings, field).map_err(|error| {
+            Error::IllegalArgument(format!("composable template [{template_name}] is invalid: {error}"))
+        })?;
+    }
+    Ok(())
 }
 
 /// `PUT` of a data stream.
@@ -413,6 +450,7 @@ pub(crate) fn put_named(
         check_beside(&change, name, &body)?;
     }
     change.put_named(kind, name, Value::Object(body))?;
+    check_stream_templates(&change, kind, name)?;
     change.commit()?;
     ReplyContent::ok(json!({ "acknowledged": true }))
 }

@@ -21,7 +21,8 @@ pub(crate) use self::owned_writes::write_at_owners;
 pub(crate) use self::reading::{find, scan};
 pub(crate) use self::writing::{place, prepare, settle};
 use crate::Error;
-use crate::catalog::{IndexEntry, OpenIndex};
+use crate::catalog::{CatalogEntries, IndexEntry, OpenIndex};
+use crate::names::{self, NameOptions};
 use crate::service::ElasticService;
 use crate::source_text::{SourceText, TypedDocument};
 use crate::storage::StoredSource;
@@ -70,6 +71,28 @@ pub(crate) fn undeletable(name: &str) -> Error {
     Error::Forbidden(format!(
         "[{name}] is a document type of the application; to remove it, deploy the application without it"
     ))
+}
+
+/// Refuses the deletion of indexes by names or patterns that document types have.
+///
+/// # Errors
+/// A type has one of them, or a date in a name is malformed.
+pub(crate) fn check_deletable(
+    entries: &CatalogEntries,
+    expression: &str,
+    options: NameOptions,
+) -> Result<(), Error> {
+    let covered = names::covered_types(entries, expression, options)?;
+    match covered.iter().find(|name| expression.split(',').any(|part| part == **name)) {
+        Some(name) => Err(undeletable(name)),
+        None if covered.is_empty() => Ok(()),
+        None => Err(Error::Forbidden(format!(
+            "[{expression}] covers the document types [{}] of the application, and nothing was deleted: use a narrower \
+             pattern, or leave the types out as in [*,-{}]; to remove a type, deploy the application without it",
+            covered.join(", "),
+            covered.join(",-")
+        ))),
+    }
 }
 
 impl OpenIndex {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
-use crate::evaluation::SearchedDocument;
+use crate::evaluation::{SearchedDocument, SearchedWords};
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
@@ -65,6 +65,7 @@ pub(crate) fn validate(
 
 /// Evaluates a query on a document of an index that has no fields.
 fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
+    query.check_fields(&index.entry.mappings)?;
     let source = Map::new();
     let document = SearchedDocument {
         index: &index.entry.name,
@@ -73,10 +74,12 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
         version: 1,
         seq_no: 0,
         mappings: &index.entry.mappings,
+        settings: &index.entry.settings,
         source: &source,
         now_ms: now_ms() as i64,
         ends: &[],
         is_log: index.is_log(),
+        words: SearchedWords::default(),
     };
     document.score(query, &mut Vec::new()).map(drop)
 }

@@ -24,7 +24,7 @@ pub struct ModelCaller {
 
 impl ModelCaller {
     /// A caller without a deadline.
-    pub fn patient(purpose: SequencePurpose) -> Self {
+    pub fn without_deadline(purpose: SequencePurpose) -> Self {
         ModelCaller { purpose, deadline: None, gone: Arc::default() }
     }
 }

@@ -85,8 +85,10 @@ pub enum TensorRows<'a> {
 /// Tensors of one type with mapped dimensions, as they lie in bytes: cells little-endian and not aligned.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredTensors<'a> {
-    /// Bytes with the cells and labels.
-    pub bytes: &'a [u8],
+    /// Bytes with the labels.
+    pub label_bytes: &'a [u8],
+    /// Bytes with the cells, which may be the same.
+    pub cell_bytes: &'a [u8],
     /// The tensor of each document.
     pub tensors: &'a [StoredTensor],
     /// Labels of the subspaces of all tensors, one per mapped dimension and subspace.
@@ -96,7 +98,7 @@ pub struct StoredTensors<'a> {
 /// Position of a tensor in [`StoredTensors`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredTensor {
-    /// Offset of the cells of its first subspace in the bytes.
+    /// Offset of the cells of its first subspace in the bytes with cells.
     pub cells_at: u32,
     /// Number of subspaces.
     pub subspaces: u32,
@@ -104,7 +106,7 @@ pub struct StoredTensor {
     pub first_label: u32,
 }
 
-/// Position of a label in the bytes of [`StoredTensors`].
+/// Position of a label in the bytes with labels of [`StoredTensors`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredLabel {
     /// Offset of the first byte.
@@ -121,13 +123,13 @@ impl<'a> StoredTensors<'a> {
     pub(crate) fn cells(&self, document: usize, tensor_type: &TensorType) -> CellsRef<'a> {
         let StoredTensor { cells_at, subspaces, .. } = self.tensors[document];
         let length = subspaces as usize * tensor_type.dense_size() * tensor_type.cell().size();
-        CellsRef::of_bytes(tensor_type.cell(), &self.bytes[cells_at as usize..][..length])
+        CellsRef::of_bytes(tensor_type.cell(), &self.cell_bytes[cells_at as usize..][..length])
     }
 
     /// The labels of a document's tensor, `mapped` for each subspace.
     pub(crate) fn labels(&self, document: usize, mapped: usize) -> impl Iterator<Item = &'a [u8]> {
         let StoredTensor { subspaces, first_label, .. } = self.tensors[document];
-        let bytes = self.bytes;
+        let bytes = self.label_bytes;
         let labels = &self.labels[first_label as usize..][..subspaces as usize * mapped];
         labels.iter().map(move |label| &bytes[label.at as usize..][..label.length as usize])
     }
@@ -237,6 +239,15 @@ impl BatchOutput<'_> {
                 out.iter_mut().zip(&value.cells).for_each(|(out, cell)| *out = *cell);
             }
         }
+    }
+
+    /// Writes the cells of dense tensors for the first documents of the batch, one after another. Returns
+    /// false, without an effect, if they do not lie so.
+    pub fn write_all_cells(&self, documents: usize, out: &mut [f64]) -> bool {
+        let cells = self.view().and_then(|view| view.adjacent(documents));
+        let cells = cells.filter(|cells| cells.len() == out.len());
+        cells.into_iter().for_each(|cells| out.copy_from_slice(cells));
+        cells.is_some()
     }
 
     /// Appends the cells of as many documents.

@@ -15,9 +15,9 @@ use crate::value::round;
 
 pub(crate) use reduce::TensorReduce;
 
-/// Maximum number of cells of a join of two tensors of one document; a larger result is replaced by an empty
-/// one.
-const CELLS: usize = 1 << 26;
+/// Maximum number of cells of a join of two tensors of one document, which take 64 MB, as any tensor may; a
+/// larger result is replaced by an empty one.
+const CELLS: usize = 1 << 23;
 
 /// A function of two cells, over slices.
 pub(crate) type CellPairs<'f> = &'f mut dyn FnMut(BatchNumbers<'_>, BatchNumbers<'_>, &mut [f64]);
@@ -58,20 +58,24 @@ impl SubspacePairing {
         self.labels.is_empty()
     }
 
-    /// Calls `pair` for each two subspaces of a document with equal common labels. Documents are visited from
-    /// the first on.
+    /// Calls `pair` for each two subspaces of a document with equal common labels, until it returns false.
+    /// Documents are visited from the first on.
     fn for_each_pair(
         &self,
         left: &BatchView<'_>,
         right: &BatchView<'_>,
         document: usize,
         index: &mut AddressIndex,
-        mut pair: impl FnMut(usize, usize),
+        mut pair: impl FnMut(usize, usize) -> bool,
     ) {
         let (lefts, rights) = (left.subspaces(document), right.subspaces(document));
         if self.common.is_empty() {
             for i in lefts {
-                rights.clone().for_each(|j| pair(i, j));
+                for j in rights.clone() {
+                    if !pair(i, j) {
+                        return;
+                    }
+                }
             }
             return;
         }
@@ -86,7 +90,9 @@ impl SubspacePairing {
                 let mut next = index.first(right.address(j), dimensions);
                 while let Some(entry) = next {
                     let (i, following) = index.entry(entry);
-                    pair(i, j);
+                    if !pair(i, j) {
+                        return;
+                    }
                     next = following;
                 }
             }
@@ -101,7 +107,9 @@ impl SubspacePairing {
             let mut next = index.first(left.address(i), dimensions);
             while let Some(entry) = next {
                 let (j, following) = index.entry(entry);
-                pair(i, j);
+                if !pair(i, j) {
+                    return;
+                }
                 next = following;
             }
         }
@@ -235,13 +243,18 @@ impl TensorJoin {
             ys.clear();
             for document in 0..documents {
                 let begin = xs.len();
+                let labels_begin = out.labels.len();
                 self.pairing.for_each_pair(&left, &right, document, index, |i, j| {
                     if xs.len() - begin + shape.size > CELLS {
-                        return;
+                        xs.truncate(begin);
+                        ys.truncate(begin);
+                        out.labels.truncate(labels_begin);
+                        return false;
                     }
                     self.pairing.write_labels(left.address(i), right.address(j), &mut out.labels);
                     self.left.push(left.subspace(i), xs);
                     self.right.push(right.subspace(j), ys);
+                    true
                 });
                 out.starts.push((xs.len() / shape.size) as u32);
             }
@@ -315,11 +328,13 @@ impl TensorConcat {
         let shape = SubspaceShape::of(&self.result);
         let mut out = TensorBatch::new(shape, cells);
         for document in 0..documents {
-            let begin = out.cells.len();
             let TensorBatch { labels, cells, .. } = &mut out;
+            let (begin, labels_begin) = (cells.len(), labels.len());
             self.pairing.for_each_pair(&left, &right, document, &mut space.index, |i, j| {
                 if cells.len() - begin + shape.size > CELLS {
-                    return;
+                    cells.truncate(begin);
+                    labels.truncate(labels_begin);
+                    return false;
                 }
                 self.pairing.write_labels(left.address(i), right.address(j), labels);
                 let (x, y) = (left.subspace(i), right.subspace(j));
@@ -327,6 +342,7 @@ impl TensorConcat {
                     Ok(at) => x[*at as usize],
                     Err(at) => y[*at as usize],
                 }));
+                true
             });
             out.end_tensor(shape);
         }

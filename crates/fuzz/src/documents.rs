@@ -4,7 +4,8 @@ use std::io::{self, Read};
 
 use millrace_document::json::{self, FeedReader, ParseOptions};
 use millrace_document::{
-    Document, DocumentId, DocumentOperation, DocumentType, FieldSet, OperationAction, OperationKind, wire,
+    Document, DocumentId, DocumentOperation, DocumentType, EncodedDocument, FieldSet, OperationAction,
+    OperationKind, wire,
 };
 use millrace_env::ZstdReader;
 use millrace_selection::DocumentSelection;
@@ -91,8 +92,19 @@ impl Read for SingleBytes<'_> {
 
 /// A document in its stored form.
 pub(crate) fn row(input: &[u8]) {
-    match wire::decode_fields(id(), input) {
-        Ok(document) => kept(&document),
+    let id = id();
+    let in_place =
+        |bytes: &[u8]| EncodedDocument::parse(id.as_str(), bytes).and_then(|document| document.decode());
+    if let Err(error) = in_place(input) {
+        tells(&error);
+    }
+    match wire::decode_fields(id.clone(), input) {
+        Ok(document) => {
+            let bytes = wire::encode_fields(&document);
+            let again = in_place(&bytes).expect("what was encoded is read in place");
+            assert_eq!(wire::encode_fields(&again), bytes);
+            kept(&document);
+        }
         Err(error) => tells(&error),
     }
     match wire::decode_value(input) {

@@ -156,7 +156,7 @@ impl AccessLog {
 
 /// Logs a request once its answer has been sent, or the caller has left.
 pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, next: Next) -> Response {
-    let mut line = LogLine::of(&request, log);
+    let mut line = LogLine::new(&request, log);
     let response = next.run(request).await;
     line.fields.insert("code".to_owned(), json!(response.status().as_u16()));
     if let Some(figures) = response.extensions().get::<QueryFigures>() {
@@ -173,7 +173,7 @@ pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, nex
 
 /// Logs a request that is answered at the edge.
 pub(crate) fn log_refused<B>(log: &Arc<AccessLog>, request: &axum::http::Request<B>, status: StatusCode) {
-    let mut line = LogLine::of(request, Arc::clone(log));
+    let mut line = LogLine::new(request, Arc::clone(log));
     line.fields.insert("code".to_owned(), json!(status.as_u16()));
 }
 
@@ -186,7 +186,7 @@ struct LogLine {
 }
 
 impl LogLine {
-    fn of<B>(request: &axum::http::Request<B>, log: Arc<AccessLog>) -> Self {
+    fn new<B>(request: &axum::http::Request<B>, log: Arc<AccessLog>) -> Self {
         let mut fields = Map::new();
         let mut tell = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         let peer = request.extensions().get::<ConnectionPeer>();
@@ -283,7 +283,7 @@ mod tests {
             for uri in paths {
                 let request = Request::builder().uri(uri.replace("SECRET", SECRET)).body(()).expect("a URI");
                 log_refused(&log, &request, StatusCode::FORBIDDEN);
-                drop(LogLine::of(&request, Arc::clone(&log)));
+                drop(LogLine::new(&request, Arc::clone(&log)));
             }
             log.close();
             let text = std::fs::read_to_string(&path).expect("it was written");

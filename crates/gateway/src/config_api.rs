@@ -178,7 +178,7 @@ async fn route(node: Arc<GatewayState>, request: Request) -> Result<Response, Er
         (ConfigTarget::Session(id, SessionPart::Active), "PUT") => deploy::activate(node, &base, *id).await,
         (ConfigTarget::Session(_, SessionPart::Active), _) => not_allowed("PUT"),
         (ConfigTarget::Session(id, SessionPart::Content(file)), "GET") => {
-            let asked = content::ContentRequest::of(&node, base, file, &request)?;
+            let asked = content::ContentRequest::read(&node, base, file, &request)?;
             content::read_session(node, *id, asked).await
         }
         (ConfigTarget::Session(id, SessionPart::Content(file)), "PUT") => {
@@ -194,7 +194,7 @@ async fn route(node: Arc<GatewayState>, request: Request) -> Result<Response, Er
         (ConfigTarget::Application(ApplicationPart::Whole), "DELETE") => deploy::delete(node).await,
         (ConfigTarget::Application(ApplicationPart::Whole), _) => not_allowed("GET, DELETE"),
         (ConfigTarget::Application(ApplicationPart::Content(file)), "GET") => {
-            let asked = content::ContentRequest::of(&node, base, file, &request)?;
+            let asked = content::ContentRequest::read(&node, base, file, &request)?;
             content::read_active(node, asked).await
         }
         (ConfigTarget::Application(ApplicationPart::ServiceConverge), "GET") => {

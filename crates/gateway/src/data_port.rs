@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{any, get, post};
+use axum::routing::{any, get};
 use hyper::{Method, Request, StatusCode};
 use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
@@ -53,9 +53,9 @@ impl DataPort {
 
     /// Answers a request, and counts it.
     fn call(&self, mut request: Request<Body>) -> PortAnswer {
-        let is_in_words = forwarding::is_in_words(request.headers());
+        let is_of_protocol_1 = forwarding::is_of_protocol_1(request.headers());
         let is_from_client = self.node.is_from_client(request.headers());
-        let api = ApiKind::of(request.uri().path());
+        let api = ApiKind::from_path(request.uri().path());
         let traced = self.node.spans().and_then(|exporter| spans::begin(exporter, &mut request));
         let (answer, node) = (self.admitted(request), Arc::clone(&self.node));
         Box::pin(async move {
@@ -67,8 +67,8 @@ impl DataPort {
                 if let Some(traced) = traced {
                     traced.end(response);
                 }
-                if is_in_words {
-                    forwarding::answer_in_words(response.headers_mut());
+                if is_of_protocol_1 {
+                    forwarding::write_protocol_1_header(response.headers_mut());
                 }
                 if !is_from_client {
                     // A node that has shown a certificate is known by its connection, others by the header.
@@ -89,7 +89,7 @@ impl DataPort {
         let answer: PortAnswer = match self.guard.admit(PortKind::Data, &mut request) {
             Err(refused) => Box::pin(async move { Ok(*refused) }),
             Ok(turn) => {
-                let standing = StandingCredential::of(&self.node, &request);
+                let standing = StandingCredential::from_request(&self.node, &request);
                 let answer = self.answer(request);
                 Box::pin(async move {
                     // It lasts until the answer begins.
@@ -111,7 +111,7 @@ impl DataPort {
     /// Answers a request that has passed the guard.
     fn answer(&self, request: Request<Body>) -> PortAnswer {
         let cluster = self.node.cluster().view().ok().flatten();
-        if let Some(refused) = forwarding::misdirected(cluster, request.headers()) {
+        if let Some(refused) = forwarding::refuse_misdirected(cluster, request.headers()) {
             return Box::pin(async move { Ok(refused) });
         }
         if !self.is_of_documents(&request) {
@@ -144,13 +144,7 @@ pub(crate) fn router(node: Arc<GatewayState>) -> Router {
         .route("/model-evaluation/v1/{*path}", any(model_evaluation::handle))
         .route("/mcp", any(mcp::handle))
         .route("/mcp/", any(mcp::handle))
-        .route(forwarding::READERS_PATH, post(forwarding::tell_readers))
-        .route(forwarding::GROUP_SIZES_PATH, post(forwarding::tell_group_sizes))
-        .route(forwarding::ERASURES_PATH, post(forwarding::tell_erasures))
-        .route(forwarding::INDEXES_PATH, post(forwarding::tell_indexes))
-        .route(forwarding::PLACED_INDEXES_PATH, post(forwarding::tell_placed_indexes))
-        .route(forwarding::SNAPSHOTS_PATH, post(forwarding::tell_snapshots))
-        .route(forwarding::DOCUMENTS_PATH, post(forwarding::tell_documents))
+        .merge(forwarding::routes())
         .merge(status_api::data_routes())
         .route("/page/application", get(application_view::handle))
         .merge(page::routes())

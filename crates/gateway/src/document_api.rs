@@ -127,7 +127,7 @@ impl DocumentCall {
     }
 
     /// Answer of an operation without further results.
-    fn done<'a>(&'a self, id: Option<&'a DocumentId>) -> EmptyAnswer<'a> {
+    fn empty_answer<'a>(&'a self, id: Option<&'a DocumentId>) -> EmptyAnswer<'a> {
         EmptyAnswer { path: &self.path, id: id.map(|id| id.shown_within(self.implied_group())) }
     }
 
@@ -171,7 +171,7 @@ impl DocumentCall {
     }
 
     /// Remaining time of the request.
-    fn left(&self) -> Duration {
+    fn time_left(&self) -> Duration {
         self.timeout.saturating_sub(self.started.elapsed())
     }
 
@@ -196,7 +196,7 @@ impl DocumentCall {
 
     /// Runs `future`, unless the request times out first.
     async fn within<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        match tokio::time::timeout(self.left(), future).await {
+        match tokio::time::timeout(self.time_left(), future).await {
             Ok(result) => result,
             Err(_) => Err(Error::Timeout(self.timeout)),
         }
@@ -218,8 +218,8 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         return options();
     }
     let mut call = DocumentCall::new(node, request.uri().path());
-    let most = call.node.settings().limits.parameters_max;
-    match RequestParameters::parse(request.uri().query().unwrap_or(""), most) {
+    let parameters_max = call.node.settings().limits.parameters_max;
+    match RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max) {
         Ok(parameters) => call.parameters = parameters,
         Err(error) => return render(&call, None, &error),
     }
@@ -230,7 +230,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     let id = match &target {
         DocumentTarget::Document(id) => Some(id.clone()),
         DocumentTarget::Documents(_) => {
-            call.standing = StandingCredential::of(&call.node, &request);
+            call.standing = StandingCredential::from_request(&call.node, &request);
             None
         }
     };
@@ -284,7 +284,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         return operate(call, target, ReadFence::default(), request).await;
     }
     call.hop = forwarding::hop_of(request.headers())?;
-    let mut request = ForwardedRequest::of(&call.node, request, call.body_bounds()).await?;
+    let mut request = ForwardedRequest::read(&call.node, request, call.body_bounds()).await?;
     if let Some(caller) = &call.caller {
         attach_caller(&mut request.headers, caller);
     }
@@ -308,9 +308,9 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     call.of_group = Some(&request).filter(|_| is_read && target.group().is_some()).cloned();
     let mut backoff = RouteBackoff::until(call.deadline());
     loop {
-        let fence = match hand_on(call, &target, &request).await? {
-            RoutingOutcome::Here(fence) => fence,
-            RoutingOutcome::There(response) => return Ok(response),
+        let fence = match forward_request(call, &target, &request).await? {
+            RoutingOutcome::Local(fence) => fence,
+            RoutingOutcome::Forwarded(response) => return Ok(response),
             RoutingOutcome::Divided => {
                 call.spread = Some(request.clone());
                 ReadFence::default()
@@ -323,7 +323,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         match outcome {
             // The reads do not count, and nothing was written: another node owns the documents, or is about
             // to.
-            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.again().await => {}
+            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }
@@ -384,7 +384,7 @@ async fn operate(
 }
 
 /// Forwards a request to the node of the cluster that has to answer, if that is another.
-async fn hand_on(
+async fn forward_request(
     call: &mut DocumentCall,
     target: &DocumentTarget,
     request: &ForwardedRequest,
@@ -401,10 +401,10 @@ async fn hand_on(
     };
     let Some(location) = location else {
         call.spread = Some(request.clone()).filter(|_| call.hop == ForwardKind::Client);
-        return Ok(RoutingOutcome::Here(ReadFence::default()));
+        return Ok(RoutingOutcome::Local(ReadFence::default()));
     };
     let subject = RouteSubject { location, group: target.group(), part: None };
-    forwarding::hand_on(&call.node, subject, access, &call.hop, request, call.deadline()).await
+    forwarding::forward_request(&call.node, subject, access, &call.hop, request, call.deadline()).await
 }
 
 /// Refuses `dryRun` for anything but a write of one document: a read that does not take place has no answer,
@@ -425,7 +425,7 @@ async fn dry_run(call: &DocumentCall, target: &DocumentTarget, request: Request)
         DocumentTarget::Document(id) => Some(id),
         DocumentTarget::Documents(_) => None,
     };
-    Ok(http::json(StatusCode::OK, &call.done(id)))
+    Ok(http::json(StatusCode::OK, &call.empty_answer(id)))
 }
 
 fn options() -> Response {

@@ -110,7 +110,7 @@ impl RequestGuard {
     /// and of clients other than browsers.
     fn examine<B>(&self, port: PortKind, request: &Request<B>) -> Result<Option<HeaderValue>, EdgeRefusal> {
         self.check_host(request)?;
-        if self.is_pretended(port, request) {
+        if self.claims_to_be_forwarded(port, request) {
             return Err(EdgeRefusal::Pretended);
         }
         // The node that forwarded the request has checked the rest. A page of another site cannot send this
@@ -126,7 +126,7 @@ impl RequestGuard {
     /// True if a request claims to be forwarded by a node, but comes from another sender; one that a node has
     /// shown its certificate for is not examined. Nodes forward to the data port alone. There, without
     /// certificates of nodes, the sender cannot be determined.
-    fn is_pretended<B>(&self, port: PortKind, request: &Request<B>) -> bool {
+    fn claims_to_be_forwarded<B>(&self, port: PortKind, request: &Request<B>) -> bool {
         let can_be_of_node = port == PortKind::Data && self.node.settings().trust.is_none();
         request.headers().contains_key(forwarding::HOP) && !can_be_of_node
     }
@@ -251,7 +251,7 @@ async fn guarded(
     // The turn lasts until the answer begins.
     let response = match guard.admit(port, &mut request) {
         Ok(_turn) => {
-            let standing = StandingCredential::of(&guard.node, &request);
+            let standing = StandingCredential::from_request(&guard.node, &request);
             let response = next.run(request).await;
             match standing {
                 Some(credential) => credential.guard(response),

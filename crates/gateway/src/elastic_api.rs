@@ -47,10 +47,10 @@ use crate::{GatewayState, access_log, http};
 const BELOW: &str = "/elastic";
 
 /// Time limit of a request on its way through a cluster, if it names none, as in Elasticsearch.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Range of the time limits that writes may name.
-const PATIENCE_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
+const TIMEOUT_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(300)];
 
 /// Time between looks for partitions of data streams that are to be dropped.
 const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -119,7 +119,7 @@ impl CountedGroups {
     fn counts_size(&self, id: &DocumentId) -> bool {
         match self.0.cluster().view() {
             Ok(None) => true,
-            Ok(Some(cluster)) => matches!(cluster.owner(id.location()), Ok(NodeAddress::Here)),
+            Ok(Some(cluster)) => matches!(cluster.owner(id.location()), Ok(NodeAddress::Local)),
             // No write is begun, either.
             Err(_) => false,
         }
@@ -212,7 +212,7 @@ impl ElasticApi {
 }
 
 /// A request without its body and its caller.
-fn shown<B>(request: &hyper::Request<B>) -> ElasticRequest {
+fn elastic_request<B>(request: &hyper::Request<B>) -> ElasticRequest {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
     ElasticRequest {
         method: request.method().as_str().to_owned(),
@@ -232,11 +232,11 @@ pub(crate) fn is_below(path: &str) -> bool {
 
 /// Refusal of a request at the edge, in the form that clients of the service read.
 pub(crate) fn refusal<B>(request: &hyper::Request<B>, error: millrace_elastic::Error) -> Response {
-    written(ElasticService::refuse_as(&shown(request), error))
+    http_response(ElasticService::refuse_as(&elastic_request(request), error))
 }
 
 async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Response {
-    let mut shown = shown(&request);
+    let mut shown = elastic_request(&request);
     let admitted = caller_of(&request).map(|caller| {
         let caller = as_sent(caller, request.headers());
         request.extensions_mut().insert(Arc::clone(&caller));
@@ -253,7 +253,7 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
             let retry_after = error.retry_after();
-            let mut response = written(ElasticService::refuse(&shown, error));
+            let mut response = http_response(ElasticService::refuse(&shown, error));
             if let Some(after) = retry_after {
                 // In place of the one that all refusals of this status have.
                 response.headers_mut().insert(RETRY_AFTER, after);
@@ -278,7 +278,7 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> String {
 /// Forwards a request to the node that owns the service's documents, or answers it here.
 async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) -> Result<Response, Error> {
     if let Err(error) = ElasticService::check_media_types(shown, !request.body().is_end_stream()) {
-        return Ok(written(ElasticService::refuse_as(shown, error)));
+        return Ok(http_response(ElasticService::refuse_as(shown, error)));
     }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
@@ -294,13 +294,13 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     if api.service.answers_at_once(shown) {
         let (service, shown) = (Arc::clone(&api.service), shown.clone());
         // The node may own the documents by now, and read the catalog for their health.
-        return Ok(written(blocking(move || service.answer(&shown)).await?));
+        return Ok(http_response(blocking(move || service.answer(&shown)).await?));
     }
-    let [shortest, longest] = PATIENCE_RANGE;
+    let [shortest, longest] = TIMEOUT_RANGE;
     let named = ElasticService::time_limit(shown).map(|named| named.clamp(shortest, longest));
-    let deadline = Instant::now() + named.unwrap_or(PATIENCE);
+    let deadline = Instant::now() + named.unwrap_or(DEFAULT_TIMEOUT);
     let hop = forwarding::hop_of(request.headers())?;
-    let mut request = ForwardedRequest::of(&api.node, request, api.bounds(shown)).await?;
+    let mut request = ForwardedRequest::read(&api.node, request, api.bounds(shown)).await?;
     attach_caller(&mut request.headers, &caller);
     if let Some(caller) = writer {
         admit_fed(api, caller, http::unpacked_bytes(&request.headers, &request.body))?;
@@ -321,13 +321,13 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
         let access = access_of(shown);
-        match forwarding::hand_on(&api.node, subject, access, &hop, &request, deadline).await? {
-            RoutingOutcome::There(response) => return Ok(response),
-            RoutingOutcome::Divided | RoutingOutcome::Here(_) => {}
+        match forwarding::forward_request(&api.node, subject, access, &hop, &request, deadline).await? {
+            RoutingOutcome::Forwarded(response) => return Ok(response),
+            RoutingOutcome::Divided | RoutingOutcome::Local(_) => {}
         }
         let room = request.room.clone();
         match operate(api, shown.clone(), request.clone().into_request(), None, room).await {
-            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.again().await => {}
+            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }
@@ -458,7 +458,7 @@ async fn operate(
         }
         None => blocking(answer).await??,
     };
-    Ok(written(answer))
+    Ok(http_response(answer))
 }
 
 /// Runs work of a request on a thread that may block.
@@ -468,7 +468,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Writes an answer with the headers that clients of Elasticsearch expect.
-fn written(answer: ElasticResponse) -> Response {
+fn http_response(answer: ElasticResponse) -> Response {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

@@ -24,22 +24,24 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Router;
 use axum::response::Response;
+use axum::routing::post;
 use hyper::StatusCode;
 
-pub(crate) use self::documents::{DOCUMENTS_PATH, tell_documents};
-pub(crate) use self::erasures::{ERASURES_PATH, tell_erasures};
+use self::erasures::ErasureQuestionMessage;
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
-pub(crate) use self::group_sizes::{GROUP_SIZES_PATH, tell_group_sizes};
-pub(crate) use self::hop::{HOP, answer_in_words, hop_of, is_in_words, is_unsettled, misdirected, unsettled};
-use self::hop::{ask_others, others};
-pub(crate) use self::indexes::{INDEXES_PATH, tell_indexes};
-pub(crate) use self::placed::{PLACED_INDEXES_PATH, tell_placed_indexes};
-pub(crate) use self::readers::{READERS_PATH, tell_readers};
-pub(crate) use self::refusal::{broke_off, refused_part};
+use self::group_sizes::SizesQuestionMessage;
+pub(crate) use self::hop::{
+    HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
+};
+use self::hop::{ask_others, redirection};
+use self::indexes::IndexQuestionMessage;
+use self::question::{NodeQuestion, respond};
+pub(crate) use self::refusal::{broken_answer, refused_part};
 pub(crate) use self::share::answer_share;
-pub(crate) use self::snapshots::{SNAPSHOTS_PATH, tell_snapshots};
+use self::snapshots::SnapshotQuestionMessage;
 use crate::{GatewayState, http};
 use millrace_node::Error;
 use millrace_node::cluster::{
@@ -51,21 +53,33 @@ use millrace_node::cluster::{
 use millrace_node::indexes::{PlacedAnswer, PlacedQuestion};
 use millrace_store::{GroupErasure, StoredGroupPage};
 
+/// Routes of the questions of other nodes.
+pub(crate) fn routes() -> Router<Arc<GatewayState>> {
+    Router::new()
+        .route(ReadersQuestion::PATH, post(respond::<ReadersQuestion>))
+        .route(SizesQuestionMessage::PATH, post(respond::<SizesQuestionMessage>))
+        .route(ErasureQuestionMessage::PATH, post(respond::<ErasureQuestionMessage>))
+        .route(IndexQuestionMessage::PATH, post(respond::<IndexQuestionMessage>))
+        .route(PlacedQuestion::PATH, post(respond::<PlacedQuestion>))
+        .route(SnapshotQuestionMessage::PATH, post(respond::<SnapshotQuestionMessage>))
+        .route(DocumentsQuestion::PATH, post(respond::<DocumentsQuestion>))
+}
+
 /// Outcome of the routing of a request.
 pub(crate) enum RoutingOutcome {
     /// This node answers; its reads count if the fence holds afterwards.
-    Here(ReadFence),
+    Local(ReadFence),
     /// The response of another node, or one that names the nodes to ask.
-    There(Response),
+    Forwarded(Response),
     /// No single node: the requested group is divided.
     Divided,
 }
 
-/// Forwards a request until a node answers it, as [`cluster::hand_on`] does.
+/// Forwards a request until a node answers it, as [`cluster::forward_request`] does.
 ///
 /// # Errors
 /// No node could answer in time.
-pub(crate) async fn hand_on(
+pub(crate) async fn forward_request(
     state: &GatewayState,
     subject: RouteSubject<'_>,
     access: AccessKind,
@@ -74,10 +88,12 @@ pub(crate) async fn hand_on(
     deadline: Instant,
 ) -> Result<RoutingOutcome, Error> {
     let request = SendableRequest { forwarder: state.forwarder(), request: Cow::Borrowed(request) };
-    Ok(match cluster::hand_on(state, subject, access, hop, &request, deadline).await? {
-        RoutingDecision::Here(fence) => RoutingOutcome::Here(fence),
-        RoutingDecision::There(response) => RoutingOutcome::There(response),
-        RoutingDecision::Readers(version, readers) => RoutingOutcome::There(ask_readers(version, &readers)),
+    Ok(match cluster::forward_request(state, subject, access, hop, &request, deadline).await? {
+        RoutingDecision::Local(fence) => RoutingOutcome::Local(fence),
+        RoutingDecision::Forwarded(response) => RoutingOutcome::Forwarded(response),
+        RoutingDecision::Readers(version, readers) => {
+            RoutingOutcome::Forwarded(ask_readers(version, &readers))
+        }
         RoutingDecision::Divided => RoutingOutcome::Divided,
     })
 }
@@ -101,7 +117,7 @@ impl ForwardableRequest for SendableRequest<'_> {
     async fn send(&self, node: &RemoteNode, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
         let mut answer = self.forwarder.send(node, ForwardedRequest::clone(&self.request), hop).await?;
         answer.extensions_mut().insert(AnsweringNode(node.address.clone()));
-        Ok(match others(answer.headers()) {
+        Ok(match redirection(answer.headers()) {
             _ if is_unsettled(answer.headers()) => ForwardAnswer::Unsettled,
             Some((version, readers)) => ForwardAnswer::Readers(version, readers),
             None => ForwardAnswer::Answer(answer),
@@ -136,23 +152,27 @@ impl NodeTransport for HttpTransport {
     }
 
     fn group_sizes(&self, node: RemoteNode, question: GroupSizesQuestion) -> NodeAnswer<'_, StoredGroupPage> {
-        Box::pin(async move { group_sizes::ask(&self.0, &node, question).await })
+        let question = SizesQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.page() })
     }
 
     fn erasures(&self, node: RemoteNode, question: ErasureQuestion) -> NodeAnswer<'_, Vec<GroupErasure>> {
-        Box::pin(async move { erasures::ask(&self.0, &node, question).await })
+        let question = ErasureQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.erasures() })
     }
 
     fn indexes(&self, node: RemoteNode, question: IndexQuestion) -> NodeAnswer<'_, IndexAnswer> {
-        Box::pin(async move { indexes::ask(&self.0, &node, question).await })
+        let question = IndexQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.answer() })
     }
 
     fn placed_indexes(&self, node: RemoteNode, question: PlacedQuestion) -> NodeAnswer<'_, PlacedAnswer> {
-        Box::pin(async move { placed::ask(&self.0, &node, question).await })
+        Box::pin(async move { question::ask(&self.0, &node, &question).await })
     }
 
     fn snapshots(&self, node: RemoteNode, question: SnapshotQuestion) -> NodeAnswer<'_, SnapshotAnswer> {
-        Box::pin(async move { snapshots::ask(&self.0, &node, question).await })
+        let question = SnapshotQuestionMessage::new(question);
+        Box::pin(async move { question::ask(&self.0, &node, &question).await?.answer() })
     }
 
     fn documents(&self, node: RemoteNode, question: DocumentsQuestion) -> NodeAnswer<'_, DocumentsAnswer> {

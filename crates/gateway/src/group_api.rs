@@ -169,8 +169,8 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
 
 async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Response, Error> {
     let caller = caller_of(&request)?;
-    let most = node.settings().limits.parameters_max;
-    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     let path = request.uri().path().to_owned();
     let target = GroupTarget::parse(&path).ok_or_else(|| {
         Error::NotFound(format!(
@@ -184,7 +184,7 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
     headers.extend(request.headers().get(AUTHORIZATION).map(|value| (AUTHORIZATION, value.clone())));
     let method = request.method().clone();
     let request_headers = request.headers().clone();
-    let standing = StandingCredential::of(&node, &request);
+    let standing = StandingCredential::from_request(&node, &request);
     let call = GroupCall { node, caller, parameters, headers, request_headers, standing, deadline };
     match (target, method.as_str()) {
         (GroupTarget::All, "GET") => list(&call).await,
@@ -231,7 +231,7 @@ fn group_of(name: &str, parameters: &RequestParameters) -> Result<DocumentGroup,
 }
 
 /// Name or number of a group, as its path has it.
-fn shown(group: &DocumentGroup) -> String {
+fn group_name(group: &DocumentGroup) -> String {
     group.key().chars().skip(1).collect()
 }
 
@@ -239,7 +239,7 @@ fn value_of(stored: &StoredGroup) -> Map<String, Value> {
     let mut value = Map::new();
     match &stored.group {
         DocumentGroup::Number(number) => value.insert("number".to_owned(), json!(number)),
-        group => value.insert("name".to_owned(), json!(shown(group))),
+        group => value.insert("name".to_owned(), json!(group_name(group))),
     };
     value.insert("documents".to_owned(), json!(stored.documents));
     value.insert("bytes".to_owned(), json!(stored.bytes));
@@ -280,7 +280,7 @@ async fn show(call: &GroupCall, group: &DocumentGroup) -> Result<Response, Error
     if measured.is_complete && measured.size.documents + measured.size.bytes + measured.files() == 0 {
         let missing = Error::NotFound(format!(
             "there is nothing of the group '{}' ({group}); GET /group/v1/ (millrace groups) lists the groups",
-            shown(group)
+            group_name(group)
         ));
         let Some(erasure) = erasure else { return Err(missing) };
         let answer = Map::from_iter([("message".to_owned(), json!(missing.message())), erasure]);
@@ -305,7 +305,7 @@ async fn delete(call: &GroupCall, group: DocumentGroup) -> Result<Response, Erro
     let dropped = group.clone();
     call.node.pool().run(move || store.drop_group(None, &dropped)).await??;
     if let Some(within) = within {
-        erasure::bring_forward(call, &group, within).await?;
+        erasure::lower_erasure_bound(call, &group, within).await?;
     }
     let erasure = erasure::of_group(call, &group).await?;
     let after = call.one(&group).await?;
@@ -324,8 +324,8 @@ async fn restore(
     mut request: Request,
 ) -> Result<Response, Error> {
     // Only what says what the rows of a table are: a feed has parameters that a restoration has not.
-    let most = node.settings().limits.parameters_max;
-    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     let table = feed::TABLE_PARAMETERS.into_iter().filter_map(|name| Some((name, parameters.get(name)?)));
     let uri: Result<Uri, _> = format!("/feed/v1?{}", form_encode(table)).parse();
     *request.uri_mut() = uri.map_err(|error| Error::Internal(error.to_string()))?;

@@ -55,7 +55,7 @@ enum ModelFormat {
 }
 
 impl ModelFormat {
-    fn of(parameters: &RequestParameters) -> Result<Self, Error> {
+    fn from_parameters(parameters: &RequestParameters) -> Result<Self, Error> {
         let Some(name) = parameters.get("format.tensors") else {
             return Ok(ModelFormat::Json(TensorFormat::default()));
         };
@@ -136,7 +136,7 @@ async fn evaluate(
     let known = deployment.stateless_models().get(model)?;
     let function = known.function(function)?.to_owned();
     let arguments = parameters(node, request).await?;
-    let format = ModelFormat::of(&arguments.parameters)?;
+    let format = ModelFormat::from_parameters(&arguments.parameters)?;
     let (deployment, model) = (Arc::clone(deployment), model.to_owned());
     let caller = CancelOnDrop::default();
     let gone = Arc::clone(&caller.gone);
@@ -168,8 +168,8 @@ impl EvaluationArguments {
 async fn parameters(node: &GatewayState, request: Request) -> Result<EvaluationArguments, Error> {
     let (parts, body) = request.into_parts();
     let line = parts.uri.query().unwrap_or_default();
-    let most = node.settings().limits.parameters_max;
-    let parameters = RequestParameters::parse(line, most)?;
+    let parameters_max = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(line, parameters_max)?;
     if parts.method != Method::POST {
         return Ok(EvaluationArguments { parameters, _room: None });
     }
@@ -182,7 +182,7 @@ async fn parameters(node: &GatewayState, request: Request) -> Result<EvaluationA
     let (body, mut share) = body.into_parts();
     let size = body.len();
     share.work(WorkKind::Arguments, &body).await?;
-    let read = move || parameters.and(&String::from_utf8_lossy(&body), most);
+    let read = move || parameters.and(&String::from_utf8_lossy(&body), parameters_max);
     let read = share.held_by(read);
     let (parameters, share) = node.pool().run_sized(BodySizeClass::of_query(size), read).await?;
     Ok(EvaluationArguments { parameters: parameters?, _room: Some(share) })

@@ -148,7 +148,7 @@ pub(crate) fn client_network(address: &SocketAddr) -> IpAddr {
 
 impl QuotaHints {
     /// Parses a query's parameters; `None` if they lack an id or a quota.
-    pub fn of(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
+    pub fn from_parameters(parameters: &BTreeMap<String, String>) -> Result<Option<Self>, Error> {
         let get = |name| parameters.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
         let number = |name: &'static str| {
             let number = |text: &str| {
@@ -276,7 +276,7 @@ impl ClientQuotas {
             None => {
                 metrics.count(CountedMetric::OverQuota);
                 let setting = "--group-concurrent-max";
-                Err(Error::OverConcurrency { of: in_words(group), limit, setting })
+                Err(Error::OverConcurrency { of: group_text(group), limit, setting })
             }
         }
     }
@@ -293,7 +293,7 @@ impl ClientQuotas {
     ) -> Result<(), Error> {
         let Some(limit) = self.groups.exceeded(group, now) else { return Ok(()) };
         metrics.count(CountedMetric::OverQuota);
-        Err(Error::OverRate { of: in_words(group), limit, flag: "--group-rate-max" })
+        Err(Error::OverRate { of: group_text(group), limit, flag: "--group-rate-max" })
     }
 
     /// Admits a query, or refuses it because its client has used up the quota that it states.
@@ -323,7 +323,7 @@ impl ClientQuotas {
 }
 
 /// A group in a message.
-fn in_words(group: &DocumentGroup) -> String {
+fn group_text(group: &DocumentGroup) -> String {
     match group {
         DocumentGroup::None => "documents without a group".to_owned(),
         DocumentGroup::Number(number) => format!("group {number}"),
@@ -340,7 +340,7 @@ mod tests {
     fn claim(text: &str) -> Result<Option<QuotaHints>, String> {
         let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
         let parameters = pairs.map(|(name, value)| (format!("rate.{name}"), value.to_owned())).collect();
-        QuotaHints::of(&parameters).map_err(|error| error.to_string())
+        QuotaHints::from_parameters(&parameters).map_err(|error| error.to_string())
     }
 
     fn quotas(group: Option<f64>, address: Option<f64>) -> ClientQuotas {

@@ -46,8 +46,8 @@ use millrace_node::{CompiledApplication, Error, Node};
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: extract::Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
-    let asked = RequestedFigures::of(request.headers());
-    let mut notes = QueryNotes::of(&request);
+    let asked = RequestedFigures::from_headers(request.headers());
+    let mut notes = QueryNotes::new(&request);
     let answer = search(&node, request, started, &mut notes).await;
     metrics.time(CountedMetric::QueryLatency, started.elapsed());
     metrics.count(CountedMetric::Queries);
@@ -188,8 +188,8 @@ async fn search(
         answered.output(&found)
     };
     match routed.answer(forward, finish).await? {
-        QueryAnswer::Here(output) => output.answer(&query, format).await,
-        QueryAnswer::There(response) => Ok(SearchAnswer::Response(response)),
+        QueryAnswer::Local(output) => output.answer(&query, format).await,
+        QueryAnswer::Forwarded(response) => Ok(SearchAnswer::Response(response)),
         QueryAnswer::Readers(version, readers) => {
             Ok(SearchAnswer::Response(forwarding::ask_readers(version, &readers)))
         }
@@ -213,15 +213,15 @@ async fn read_request(
     node.quotas().admit_address(peer, started, node.metrics())?;
     let parameters::ReadParameters { mut parameters, limits, room } =
         parameters::read(node, deployment, &hop, request).await?;
-    *format = ResultFormat::of(&parameters, headers)?;
+    *format = ResultFormat::read(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
         && is_from_client
-        && let Some(claim) = QuotaHints::of(&parameters)?
+        && let Some(claim) = QuotaHints::from_parameters(&parameters)?
     {
         node.quotas().admit_claim(&caller, &claim, started, node.metrics())?;
     }
-    let question = PromptRequest::of(deployment, &mut parameters, headers)?;
+    let question = PromptRequest::read(deployment, &mut parameters, headers)?;
     if matches!(format, ResultFormat::Events) && question.is_none() {
         let reason = "sse is for answers of language models: name a chain that asks one by searchChain";
         return Err(Error::parameter("presentation.format", reason.to_owned()));
@@ -229,15 +229,15 @@ async fn read_request(
     by_chain(deployment, &mut parameters);
     let mut rewritten = rewritten_query(node, deployment, parameters, limits).await?;
     rewritten.fill_in_group(&caller);
-    let FederatedQuery { mut query, rule_trace, mut apart } =
+    let FederatedQuery { mut query, rule_trace, mut separate } =
         search::federated_query(node, deployment, rewritten, &limits).await?;
     if let Some(group) = &caller.implied_group {
-        let parts = apart.iter_mut().flat_map(SourceQueries::queries_mut);
+        let parts = separate.iter_mut().flat_map(SourceQueries::queries_mut);
         std::iter::once(&mut query).chain(parts).for_each(|query| search::imply_group(group, query));
     }
     let searches = question.as_ref().is_none_or(PromptRequest::searches);
     // A prompt without a search reads no documents, and names no group.
-    let searched = std::iter::once(&query).chain(apart.iter().flat_map(SourceQueries::queries));
+    let searched = std::iter::once(&query).chain(separate.iter().flat_map(SourceQueries::queries));
     let permit = search::permit(&caller, searched.filter(|_| searches))
         .map_err(|error| search::naming_index(error, node.node(), &caller, deployment, &query))?;
     let turns = match is_from_client && searches {
@@ -246,7 +246,7 @@ async fn read_request(
     };
     if container.checks_encoding {
         check_encoding(&query)?;
-        apart.iter().flat_map(SourceQueries::queries).try_for_each(check_encoding)?;
+        separate.iter().flat_map(SourceQueries::queries).try_for_each(check_encoding)?;
     }
     let output_kind = match question {
         Some(question) => OutputKind::Prompt(Arc::new(question)),
@@ -257,7 +257,7 @@ async fn read_request(
         deployment: Arc::clone(deployment),
         query: Arc::new(query),
         rule_trace,
-        apart,
+        separate,
         permit,
         hop,
         started,

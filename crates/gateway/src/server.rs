@@ -47,7 +47,7 @@ pub struct NodeServer {
     tls: Option<Arc<http::RenewedCertificate>>,
     handed: (ForwardedConnections, mpsc::Receiver<Connection>),
     /// Additional endpoints of other crates: on the data port, and on the deployment port.
-    beside: (Router, Router),
+    other_routes: (Router, Router),
 }
 
 impl NodeServer {
@@ -75,7 +75,7 @@ impl NodeServer {
         }
         let (sender, receiver) = mpsc::channel(HANDED_MAX);
         let handed = (ForwardedConnections(sender), receiver);
-        Ok(NodeServer { state, data, config, elastic, tls, handed, beside: Default::default() })
+        Ok(NodeServer { state, data, config, elastic, tls, handed, other_routes: Default::default() })
     }
 
     /// Settings of the ports.
@@ -111,8 +111,8 @@ impl NodeServer {
 
     /// Adds endpoints: to the port for documents and queries, and to the deployment port.
     #[must_use]
-    pub fn beside(mut self, data: Router, config: Router) -> Self {
-        self.beside = (data, config);
+    pub fn with_routes(mut self, data: Router, config: Router) -> Self {
+        self.other_routes = (data, config);
         self
     }
 
@@ -133,7 +133,7 @@ impl NodeServer {
             let state = Arc::clone(&self.state);
             let is_wanted =
                 move || state.declared_clients().is_some_and(|clients| clients.has_certificates());
-            tls.asking(certificate, Arc::new(is_wanted))
+            tls.requesting_certificates(certificate, Arc::new(is_wanted))
         });
         let state = Arc::clone(&self.state);
         let shared = move || state.cluster().member()?.notes().remove(SHARED_KEYS).map(|note| note.value);
@@ -153,7 +153,7 @@ impl NodeServer {
             self.handed.1,
             documents_tls,
             self.state.port_limits()[0].clone(),
-            DataPort::new(Arc::clone(&self.state), self.beside.0.merge(elastic_api.below_data_port()))
+            DataPort::new(Arc::clone(&self.state), self.other_routes.0.merge(elastic_api.below_data_port()))
                 .into_service(),
             stopping.clone(),
             drain,
@@ -162,7 +162,7 @@ impl NodeServer {
             self.config,
             tls,
             self.state.port_limits()[1].clone(),
-            http::routed(config_router(Arc::clone(&self.state), self.beside.1)),
+            http::routed(config_router(Arc::clone(&self.state), self.other_routes.1)),
             stopping,
             drain,
         );
@@ -228,7 +228,7 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, 
 }
 
 /// Routes of the config port, with additional ones, all behind the guard.
-pub(crate) fn config_router(node: Arc<GatewayState>, beside: Router) -> Router {
+pub(crate) fn config_router(node: Arc<GatewayState>, others: Router) -> Router {
     let own = config_api::router(Arc::clone(&node)).layer(from_fn(http::compress_response));
-    beside.merge(own).layer(from_fn_with_state(RequestGuard::new(node), guard))
+    others.merge(own).layer(from_fn_with_state(RequestGuard::new(node), guard))
 }

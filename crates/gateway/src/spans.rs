@@ -121,7 +121,7 @@ impl TracedRequest {
     /// follow from their order.
     fn phases(&self, parent: SpanContext, started: Instant, phases: &SearchPhases) {
         let mut begin = started;
-        for (name, time) in phases.taken() {
+        for (name, time) in phases.nonzero_times() {
             let span = self.part(parent.child(), begin, time);
             self.export(FinishedSpan { name: name.to_owned(), parent: Some(parent.span_id), ..span });
             begin += time;

@@ -266,7 +266,7 @@ fn fields_by_size(columns: &[StoredColumn], uses: &FieldUseSummary) -> Vec<Value
     let mut fields: Vec<_> = fields.into_iter().collect();
     fields.sort_by_key(|(_, (bytes, _))| Reverse(*bytes));
     let value = |((document_type, field), (bytes, sealing)): ((&str, &str), (u64, Duration))| {
-        let counts = FieldUseKind::ALL.iter().zip(uses.of(document_type, field));
+        let counts = FieldUseKind::ALL.iter().zip(uses.counts(document_type, field));
         let counts: Map<String, Value> =
             counts.map(|(kind, count)| (kind.name().to_owned(), json!(count))).collect();
         json!({ "field": field, "bytes": bytes, "sealing_ms": milliseconds(sealing), "uses": counts })

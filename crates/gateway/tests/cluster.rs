@@ -124,17 +124,17 @@ fn what_was_read_while_the_cluster_state_changed_is_read_again() {
     for (node, method, path, body) in requests {
         let (status, expected) = nodes.call(node, method.clone(), path, body);
         assert_eq!(status, 200, "{path} {body}: {expected}");
-        nodes.world.vouched.store(0, Ordering::SeqCst);
+        nodes.world.confirmed.store(0, Ordering::SeqCst);
         nodes.world.doubts.store(1, Ordering::SeqCst);
         let (status, answer) = nodes.call(node, method, path, body);
         assert_eq!((status, answer), (200, expected), "{path} {body}");
         assert_eq!(nodes.world.doubts.load(Ordering::SeqCst), 0, "{path} {body}: nobody asked");
-        assert!(nodes.world.vouched.load(Ordering::SeqCst) >= 2, "{path} {body}: it was not read again");
+        assert!(nodes.world.confirmed.load(Ordering::SeqCst) >= 2, "{path} {body}: it was not read again");
     }
 }
 
 #[test]
-fn an_answer_that_nobody_can_vouch_for_is_none() {
+fn an_answer_by_a_state_that_is_not_confirmed_does_not_count() {
     let nodes = with_notes();
     let (_, owner) = stranger_and_owner("even");
     nodes.world.doubts.store(usize::MAX, Ordering::SeqCst);

@@ -199,7 +199,7 @@ impl<'d> GroupingBatch<'d> {
         let leaves = self.leaves[path].get_or_init(|| {
             let GroupingFieldPath { field, reader, .. } = &self.reads.paths[path];
             let encoded = encoded_values(self.columns.fields[*field].as_ref()?)?;
-            Some(reader.column(self.documents.iter().map(|document| encoded.get(usize::from(*document)))))
+            Some(reader.column(encoded.get_each(self.documents)))
         });
         leaves.as_ref()
     }

@@ -31,7 +31,7 @@ impl BlockBuilder {
 }
 
 /// Number of first bytes that both have.
-fn common(one: &[u8], other: &[u8]) -> usize {
+pub(crate) fn common(one: &[u8], other: &[u8]) -> usize {
     const LANE: usize = 8;
     let lanes = one.chunks_exact(LANE).zip(other.chunks_exact(LANE));
     let equal = lanes.take_while(|(one, other)| one == other).count() * LANE;

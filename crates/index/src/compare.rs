@@ -1,7 +1,7 @@
 //! Comparison of a copy with the documents that it should have.
 
-use crate::copy::{IndexChange, IndexCopy, IndexedDocument};
-use crate::record::DocumentRecord;
+use crate::copy::{IndexCopy, IndexedDocument};
+use crate::record::{DocumentRecord, IndexChange};
 use crate::{Error, SliceRange};
 
 /// Documents that are read together.

@@ -7,10 +7,12 @@ use millrace_keys::KeyRange;
 use parking_lot::{Mutex, RwLock};
 
 use crate::files::{remove_others, run_path};
+use crate::loading::LoadedRows;
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
 use crate::merging::{self, MergeDisposal, MergeEnd};
-use crate::record::{DocumentRecord, EntryRecord, KEY_LIMIT};
+use crate::page::EntryPage;
+use crate::record::{DocumentRecord, EntryRecord, IndexChange};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
 use crate::state::CopyState;
@@ -31,27 +33,6 @@ pub struct IndexOptions {
     pub cache: Arc<BlockCache>,
 }
 
-/// Version of a document, as an index sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IndexChange {
-    /// Key of the document, in the order in which documents are stored.
-    pub document: Vec<u8>,
-    /// Time of the version.
-    pub timestamp: u64,
-    /// Keys of its entries, sorted, each once; none if it was removed.
-    pub keys: Vec<Vec<u8>>,
-}
-
-impl IndexChange {
-    fn check_length(&self) -> Result<(), Error> {
-        let longest = self.keys.iter().map(Vec::len).max().unwrap_or(0) + self.document.len();
-        match longest > KEY_LIMIT {
-            true => Err(Error::TooLong { length: longest, limit: KEY_LIMIT }),
-            false => Ok(()),
-        }
-    }
-}
-
 /// Contents of a copy, as its manifest notes them with a flush. What was noted before stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushMark {
@@ -59,26 +40,6 @@ pub struct FlushMark {
     pub complete_until: u64,
     /// True if all documents were taken in.
     pub built: bool,
-}
-
-/// An entry that a scan found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScannedEntry {
-    /// Values of the indexed fields, encoded so that their bytes have the order of the values.
-    pub key: Vec<u8>,
-    /// Key of the document.
-    pub document: Vec<u8>,
-    /// Time of the version of the document that has the entry.
-    pub timestamp: u64,
-}
-
-/// A page of a scan.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EntryPage {
-    /// Entries in the order of keys, then of documents.
-    pub entries: Vec<ScannedEntry>,
-    /// Start of the next page; `None` at the end. It stays valid across changes, flushes and merges.
-    pub continuation: Option<Vec<u8>>,
 }
 
 /// A document that has a record.
@@ -203,30 +164,42 @@ impl IndexCopy {
     ///
     /// # Errors
     /// Those of [`IndexCopy::apply`].
-    pub fn load(&self, changes: Vec<IndexChange>) -> Result<usize, Error> {
+    pub fn load(&self, rows: &LoadedRows) -> Result<usize, Error> {
         let _one_at_a_time = self.applying.lock();
-        changes.iter().try_for_each(IndexChange::check_length)?;
-        let (mut new, mut known) = (Vec::with_capacity(changes.len()), Vec::new());
-        let mut until = self.state.read().loaded_until.clone();
-        for change in self.of_slice(changes) {
-            let mut sources = self.state.read().document_sources(&change.document);
-            let is_new = until < change.document && sources.newest_change(&change.document)?.is_none();
+        (0..rows.len()).try_for_each(|row| rows.check_length(row))?;
+        let (loaded_until, has_changes) = {
+            let state = self.state.read();
+            (state.loaded_until.clone(), state.has_changes())
+        };
+        let (mut new, mut known) = (Vec::with_capacity(rows.len()), Vec::new());
+        let mut until = &loaded_until[..];
+        for row in 0..rows.len() {
+            let document = rows.document(row);
+            if !self.options.slice.contains(document) {
+                continue;
+            }
+            // While no other thread changes documents, there are changes only if there were some before.
+            let is_new = until < document && !(has_changes && self.is_changed(document)?);
             if is_new {
-                until.clone_from(&change.document);
-                new.push(change);
+                until = document;
+                new.push(row);
             } else {
-                known.push(change);
+                known.push(rows.change(row));
             }
         }
-        let loaded = new.len();
         let mut state = self.state.write();
-        let rows = Arc::make_mut(&mut state.loaded);
-        new.iter().for_each(|change| rows.push(change));
-        if let Some(last) = new.pop() {
-            state.loaded_until = last.document;
+        Arc::make_mut(&mut state.loaded).extend(rows, &new);
+        if let Some(last) = new.last() {
+            state.loaded_until = rows.document(*last).to_vec();
         }
         drop(state);
-        Ok(loaded + self.take_in_held(known, is_other)?)
+        Ok(new.len() + self.take_in_held(known, is_other)?)
+    }
+
+    /// True if something was taken in about a document, a load excepted.
+    fn is_changed(&self, document: &[u8]) -> Result<bool, Error> {
+        let mut sources = self.state.read().document_sources(document);
+        Ok(sources.newest_change(document)?.is_some())
     }
 
     /// Changes of documents that the copy may have.
@@ -497,18 +470,16 @@ impl IndexCopy {
         limit: usize,
     ) -> Result<EntryPage, Error> {
         let mut page = EntryPage::default();
-        let (from, mut last) = (continuation.unwrap_or_default(), Vec::new());
+        let from = continuation.unwrap_or_default();
         let sources = self.state.read().sources(ranges, from, limit, |_, record: &EntryRecord| record.live);
-        sources.pass(ranges, from, &mut |key, record| {
+        // Those who ask for a second page often go on.
+        let wanted = if continuation.is_some() { limit.saturating_mul(2) } else { limit };
+        sources.pass(ranges, from, wanted, &mut |key, record| {
             if page.entries.len() == limit {
-                page.continuation = Some([&last[..], &[0]].concat());
+                page.continuation = Some([page.entries.last_whole(), &[0]].concat());
                 return false;
             }
-            last.clear();
-            last.extend_from_slice(key);
-            let (key, document) = key.split_at(record.key_length.min(key.len()));
-            let timestamp = record.timestamp;
-            page.entries.push(ScannedEntry { key: key.to_vec(), document: document.to_vec(), timestamp });
+            page.entries.push(key, record.key_length.min(key.len()), record.timestamp);
             true
         })?;
         Ok(page)
@@ -530,7 +501,7 @@ impl IndexCopy {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let sources = self.state.read().sources(ranges, &[], most, counts);
         let mut count = 0;
-        sources.pass(ranges, &[], &mut |key, record| {
+        sources.pass(ranges, &[], most, &mut |key, record| {
             count += u64::from(counts(key, record));
             count < limit
         })?;
@@ -545,7 +516,7 @@ impl IndexCopy {
         let all = [KeyRange { low: Vec::new(), high: None }];
         let is_known = |_: &[u8], record: &DocumentRecord| !record.is_forgotten();
         let sources = self.state.read().sources(&all, from, limit, is_known);
-        let mut cursor = sources.cursor(from, None, false)?;
+        let mut cursor = sources.cursor(from, None, limit, false)?;
         let (mut page, mut key) = (DocumentPage::default(), Vec::new());
         while page.documents.len() < limit {
             let Some(record) = cursor.next(&mut key)? else {

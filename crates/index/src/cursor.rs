@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::Error;
+use crate::ahead::BlocksAhead;
 use crate::block::{BlockPosition, RunBytes};
 use crate::loading::LoadedRows;
 use crate::memory::MemoryTable;
@@ -139,77 +140,53 @@ struct RunCursor<'a, R> {
     block: Arc<RunBytes>,
     /// Number of the next block.
     next: usize,
-    /// Key before which the pass ends, if it is known: later blocks are not announced to the disk.
-    until: Option<&'a [u8]>,
-    ahead: BlocksAhead,
+    ahead: BlocksAhead<'a>,
     position: BlockPosition,
     record: Option<R>,
     keep: bool,
 }
 
-/// Blocks of a pass that are announced to the disk.
-struct BlocksAhead {
-    /// Number of the block after the last one that was announced.
-    announced: usize,
-    /// Number of blocks to announce next.
-    number: usize,
+/// Pass over a section of a run whose first blocks are announced to the disk.
+struct AnnouncedPass<'a> {
+    run: &'a IndexRun,
+    /// Number of the first block.
+    first: usize,
+    /// The first block, if it is in the cache: then nothing is announced yet.
+    block: Option<Arc<RunBytes>>,
+    ahead: BlocksAhead<'a>,
 }
 
-/// Numbers of blocks that are announced to the disk at first and at most. Passes often end before their
-/// range does, so the number grows with what was read.
-const FIRST_AHEAD: usize = 8;
-const MOST_AHEAD: usize = 64;
-
-impl BlocksAhead {
-    /// Reads a block of a pass that ends at `until`, and announces those after it unless it is in the cache.
-    fn read<R: SectionRecord>(
-        &mut self,
-        run: &IndexRun,
-        number: usize,
-        until: Option<&[u8]>,
-        keep: bool,
-    ) -> Result<Arc<RunBytes>, Error> {
-        if let Some(block) = run.cached_block(R::SECTION, number) {
-            return Ok(block);
+impl<'a> AnnouncedPass<'a> {
+    /// Announces a pass that begins at a key; `None` if the section is empty.
+    fn new<R: SectionRecord>(
+        run: &'a IndexRun,
+        from: &[u8],
+        until: Option<&'a [u8]>,
+        wanted: usize,
+    ) -> Option<Self> {
+        let first = run.block_of(R::SECTION, from).unwrap_or(0);
+        if first == run.parts(R::SECTION).len() {
+            return None;
         }
-        if number >= self.announced {
-            let parts = run.parts(R::SECTION);
-            let end =
-                until.map_or(parts.len(), |until| parts.partition_point(|part| &part.first[..] < until));
-            self.announced = end.min(number + self.number);
-            self.number = MOST_AHEAD.min(2 * self.number);
-            if number + 1 < self.announced {
-                run.will_read(R::SECTION, number..self.announced);
-            }
+        let block = run.cached_block(R::SECTION, first);
+        let mut ahead = BlocksAhead::new(run, R::SECTION, first, until, wanted);
+        if block.is_none() {
+            ahead.announce(first);
         }
-        run.block(R::SECTION, number, keep)
+        Some(AnnouncedPass { run, first, block, ahead })
     }
 }
 
 impl<'a, R: SectionRecord> RunCursor<'a, R> {
-    /// Begins a pass at a key; `None` if the run ends before it.
-    fn new(
-        run: &'a IndexRun,
-        from: &[u8],
-        until: Option<&'a [u8]>,
-        keep: bool,
-    ) -> Result<Option<Self>, Error> {
-        let first = run.block_of(R::SECTION, from).unwrap_or(0);
-        if first == run.parts(R::SECTION).len() {
-            return Ok(None);
-        }
-        let mut ahead = BlocksAhead { announced: 0, number: FIRST_AHEAD };
-        let block = ahead.read::<R>(run, first, until, keep)?;
-        let mut cursor = RunCursor {
-            run,
-            block,
-            next: first + 1,
-            until,
-            ahead,
-            position: BlockPosition::default(),
-            record: None,
-            keep,
+    /// Begins an announced pass at its key; `None` if the run ends before it.
+    fn new(announced: AnnouncedPass<'a>, from: &[u8], keep: bool) -> Result<Option<Self>, Error> {
+        let AnnouncedPass { run, first, block, mut ahead } = announced;
+        let block = match block {
+            Some(block) => block,
+            None => ahead.read(first, keep)?,
         };
+        let position = BlockPosition::default();
+        let mut cursor = RunCursor { run, block, next: first + 1, ahead, position, record: None, keep };
         let found = cursor.position.seek(&cursor.block, from).map_err(|_| cursor.malformed())?;
         match found {
             Some(value) => cursor.record = Some(R::decode(value).ok_or_else(|| cursor.malformed())?),
@@ -220,7 +197,7 @@ impl<'a, R: SectionRecord> RunCursor<'a, R> {
 
     /// Goes to the start of the next block.
     fn open_next(&mut self) -> Result<(), Error> {
-        self.block = self.ahead.read::<R>(self.run, self.next, self.until, self.keep)?;
+        self.block = self.ahead.read(self.next, self.keep)?;
         self.next += 1;
         self.position = BlockPosition::default();
         Ok(())
@@ -263,14 +240,16 @@ pub(crate) struct RunMergeCursor<'a, R> {
 
 impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
     /// Begins a pass at a key. Runs are ordered from the oldest to the newest; the tables in memory, from the
-    /// newest to the oldest, are newer than runs; rows of a load are older. Blocks of keys before `until` are
-    /// read ahead. With `keep`, the blocks stay in the cache.
+    /// newest to the oldest, are newer than runs; rows of a load are older. The blocks of about `wanted`
+    /// records whose keys are before `until` are announced, of all runs before one is read. With `keep`, they
+    /// stay in the cache.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
         runs: &'a [Arc<IndexRun>],
         loaded: &[&'a LoadedRows],
         from: &[u8],
         until: Option<&'a [u8]>,
+        wanted: usize,
         keep: bool,
     ) -> Result<Self, Error> {
         let mut sources: Vec<Box<dyn SectionCursor<R> + 'a>> = Vec::with_capacity(tables.len() + runs.len());
@@ -279,8 +258,10 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
             let current = rest.next();
             sources.push(Box::new(MemoryCursor { rest, current }));
         }
-        for run in runs.iter().rev() {
-            if let Some(cursor) = RunCursor::<R>::new(run, from, until, keep)? {
+        let announced = runs.iter().rev().map(|run| AnnouncedPass::new::<R>(run, from, until, wanted));
+        let announced: Vec<AnnouncedPass<'a>> = announced.flatten().collect();
+        for announced in announced {
+            if let Some(cursor) = RunCursor::<R>::new(announced, from, keep)? {
                 sources.push(Box::new(cursor));
             }
         }

@@ -24,6 +24,7 @@
 //!
 //! This crate knows neither documents nor schemas nor nodes: keys and documents are bytes.
 
+mod ahead;
 mod block;
 mod cache;
 mod compare;
@@ -40,6 +41,7 @@ mod loading;
 mod manifest;
 mod memory;
 mod merging;
+mod page;
 mod parcel;
 mod record;
 mod run;
@@ -49,15 +51,14 @@ mod state;
 
 pub use cache::BlockCache;
 pub use compare::{RecordComparison, RecordDifference};
-pub use copy::{
-    CopyStatus, DocumentPage, EntryPage, FlushMark, IndexChange, IndexCopy, IndexOptions, IndexedDocument,
-    ScannedEntry,
-};
+pub use copy::{CopyStatus, DocumentPage, FlushMark, IndexCopy, IndexOptions, IndexedDocument};
 pub use doctor::{CheckedCopy, check_copies};
 pub use error::Error;
 pub use export::{CopyExport, EXPORTS_MAX, HeldExports};
 pub use fuzz::fuzz;
 pub use import::{CopyImport, ImportProgress};
+pub use loading::LoadedRows;
+pub use page::{EntryPage, PageEntries, ScannedEntry};
 pub use parcel::{CopyHeader, CopyParcel, ExportedRun, PARCEL_BYTES, ParcelPlace};
-pub use record::DocumentRecord;
+pub use record::{DocumentRecord, IndexChange};
 pub use slice::SliceRange;

@@ -4,12 +4,13 @@ use std::cmp::Ordering;
 
 use millrace_keys::KeyRange;
 
-use crate::record::{DocumentRecord, EntryRecord};
+use crate::block::common;
+use crate::record::{DocumentRecord, EntryRecord, check_length};
 use crate::{Error, IndexChange, run_writer::RunWriter};
 
-/// Documents in their order, with their keys, in one allocation.
+/// Documents with their keys, in few allocations for all of them.
 #[derive(Default, Clone)]
-pub(crate) struct LoadedRows {
+pub struct LoadedRows {
     /// For each row the key of the document, and those of its entries.
     bytes: Vec<u8>,
     rows: Vec<LoadedRow>,
@@ -27,7 +28,7 @@ struct LoadedRow {
 
 /// Place of an entry in the order of entries.
 struct SortedEntry {
-    /// First bytes of its key, so that most comparisons read nothing else.
+    /// First bytes in which its key may differ from others, so that most comparisons read nothing else.
     prefix: u64,
     row: usize,
     /// Number of the end of the index key.
@@ -35,51 +36,78 @@ struct SortedEntry {
 }
 
 impl LoadedRows {
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
+    /// Adds a version of a document. Its keys are sorted, each once.
+    pub fn push<'k>(&mut self, document: &[u8], timestamp: u64, keys: impl Iterator<Item = &'k [u8]>) {
+        self.rows.push(LoadedRow { start: self.bytes.len(), timestamp, first_end: self.ends.len() });
+        self.bytes.extend_from_slice(document);
+        self.ends.push(self.bytes.len());
+        for key in keys {
+            self.bytes.extend_from_slice(key);
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    /// Adds some rows of others, whose documents are above all of these and in their order.
+    pub(crate) fn extend(&mut self, others: &LoadedRows, rows: &[usize]) {
+        for row in rows {
+            let document = others.document(*row);
+            let last = self.rows.len().checked_sub(1).map(|row| self.document(row));
+            assert!(last.is_none_or(|last| last < document), "rows are loaded in their order");
+            self.push(document, others.rows[*row].timestamp, others.keys(*row));
+        }
+    }
+
     /// Number of entries of all rows.
-    pub fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.ends.len() - self.rows.len()
     }
 
+    /// Bytes that they take in memory.
     pub fn memory_bytes(&self) -> usize {
         let ends = self.ends.len() * size_of::<usize>();
         self.bytes.len() + self.rows.len() * size_of::<LoadedRow>() + ends
     }
 
-    /// Adds a row whose document is above all others.
-    pub fn push(&mut self, change: &IndexChange) {
-        let last = self.rows.len().checked_sub(1).map(|row| self.document(row));
-        assert!(last.is_none_or(|last| last < &change.document[..]), "rows are loaded in their order");
-        let row =
-            LoadedRow { start: self.bytes.len(), timestamp: change.timestamp, first_end: self.ends.len() };
-        self.rows.push(row);
-        for part in std::iter::once(&change.document).chain(&change.keys) {
-            self.bytes.extend_from_slice(part);
-            self.ends.push(self.bytes.len());
-        }
+    /// Checks that a row is not too long for a run.
+    pub(crate) fn check_length(&self, row: usize) -> Result<(), Error> {
+        check_length(self.document(row).len(), self.keys(row).map(<[u8]>::len))
     }
 
     /// Key of the document of a row.
-    pub fn document(&self, row: usize) -> &[u8] {
+    pub(crate) fn document(&self, row: usize) -> &[u8] {
         let LoadedRow { start, first_end, .. } = self.rows[row];
         &self.bytes[start..self.ends[first_end]]
     }
 
     /// Record of a row.
-    pub fn record(&self, row: usize) -> DocumentRecord {
-        let keys = self.key_ends(row).map(|end| self.key(end).to_vec()).collect();
+    pub(crate) fn record(&self, row: usize) -> DocumentRecord {
+        let keys = self.keys(row).map(<[u8]>::to_vec).collect();
         DocumentRecord { timestamp: self.rows[row].timestamp, keys }
     }
 
+    /// The rows as changes.
+    pub fn changes(&self) -> impl Iterator<Item = IndexChange> {
+        (0..self.rows.len()).map(|row| self.change(row))
+    }
+
+    /// A row as a change.
+    pub(crate) fn change(&self, row: usize) -> IndexChange {
+        let DocumentRecord { timestamp, keys } = self.record(row);
+        IndexChange { document: self.document(row).to_vec(), timestamp, keys }
+    }
+
     /// Number of the first row whose document is `document` or above it.
-    pub fn row_from(&self, document: &[u8]) -> usize {
+    pub(crate) fn row_from(&self, document: &[u8]) -> usize {
         // Rows are as many as numbers of them.
         let (mut first, mut end) = (0, self.rows.len());
         while first < end {
@@ -93,16 +121,15 @@ impl LoadedRows {
     }
 
     /// Record of a document; `None` if it has no row.
-    pub fn find(&self, document: &[u8]) -> Option<DocumentRecord> {
+    pub(crate) fn find(&self, document: &[u8]) -> Option<DocumentRecord> {
         let row = self.row_from(document);
         (row < self.rows.len() && self.document(row) == document).then(|| self.record(row))
     }
 
     /// Writes all rows to a run.
-    pub fn write(&self, writer: &mut RunWriter<'_>) -> Result<(), Error> {
+    pub(crate) fn write(&self, writer: &mut RunWriter<'_>) -> Result<(), Error> {
         for row in 0..self.rows.len() {
-            let keys = self.key_ends(row).map(|end| self.key(end));
-            writer.document_of(self.document(row), self.rows[row].timestamp, keys)?;
+            writer.document_of(self.document(row), self.rows[row].timestamp, self.keys(row))?;
         }
         let mut key = Vec::new();
         for entry in self.sorted() {
@@ -113,7 +140,7 @@ impl LoadedRows {
     }
 
     /// Entries in their order.
-    pub fn sorted_entries(&self) -> impl Iterator<Item = (Vec<u8>, EntryRecord)> {
+    pub(crate) fn sorted_entries(&self) -> impl Iterator<Item = (Vec<u8>, EntryRecord)> {
         self.sorted().into_iter().map(|entry| {
             let mut key = Vec::new();
             let record = self.entry(&entry, &mut key);
@@ -122,7 +149,7 @@ impl LoadedRows {
     }
 
     /// Number of entries in a range, up to `limit`.
-    pub fn count(&self, range: &KeyRange, limit: u64) -> u64 {
+    pub(crate) fn count(&self, range: &KeyRange, limit: u64) -> u64 {
         let rows = 0..self.rows.len();
         let entries = rows.flat_map(|row| self.key_ends(row).map(move |end| (row, end)));
         let mut key = Vec::new();
@@ -136,13 +163,12 @@ impl LoadedRows {
     }
 
     fn sorted(&self) -> Vec<SortedEntry> {
+        let shared = self.shared_key_bytes();
         let mut entries = Vec::with_capacity(self.entries());
         for row in 0..self.rows.len() {
             for end in self.key_ends(row) {
-                let mut prefix = [0; 8];
-                let whole = self.key(end).iter().chain(self.document(row));
-                prefix.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
-                entries.push(SortedEntry { prefix: u64::from_be_bytes(prefix), row, end });
+                let prefix = prefix(&self.key(end)[shared..], self.document(row));
+                entries.push(SortedEntry { prefix, row, end });
             }
         }
         entries.sort_unstable_by(|one, other| {
@@ -156,6 +182,13 @@ impl LoadedRows {
             })
         });
         entries
+    }
+
+    /// Number of first bytes that all index keys have in common.
+    fn shared_key_bytes(&self) -> usize {
+        let mut keys = (0..self.rows.len()).flat_map(|row| self.keys(row));
+        let Some(first) = keys.next() else { return 0 };
+        keys.fold(first.len(), |shared, key| common(&first[..shared], key))
     }
 
     /// Bytes of an entry's whole key.
@@ -178,8 +211,61 @@ impl LoadedRows {
         self.rows[row].first_end + 1..end
     }
 
+    /// Index keys of a row.
+    fn keys(&self, row: usize) -> impl Iterator<Item = &[u8]> {
+        self.key_ends(row).map(|end| self.key(end))
+    }
+
     /// Index key that ends there.
     fn key(&self, end: usize) -> &[u8] {
         &self.bytes[self.ends[end - 1]..self.ends[end]]
+    }
+}
+
+impl FromIterator<IndexChange> for LoadedRows {
+    fn from_iter<I: IntoIterator<Item = IndexChange>>(changes: I) -> Self {
+        let mut rows = LoadedRows::default();
+        for change in changes {
+            rows.push(&change.document, change.timestamp, change.keys.iter().map(Vec::as_slice));
+        }
+        rows
+    }
+}
+
+/// First bytes of an entry's key, of which these are the index key, or the rest of it, and the document.
+fn prefix(key: &[u8], document: &[u8]) -> u64 {
+    const LENGTH: usize = size_of::<u64>();
+    let mut prefix = [0; LENGTH];
+    let of_key = key.len().min(LENGTH);
+    prefix[..of_key].copy_from_slice(&key[..of_key]);
+    let of_document = document.len().min(LENGTH - of_key);
+    prefix[of_key..of_key + of_document].copy_from_slice(&document[..of_document]);
+    u64::from_be_bytes(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn entries_are_sorted_by_their_whole_keys(
+            start in "[a\\x00]{0,9}",
+            keys in prop::collection::vec(prop::collection::btree_set("[\\x00ab]{0,9}", 0..4), 0..20),
+        ) {
+            let mut rows = LoadedRows::default();
+            let mut expected = Vec::new();
+            for (number, keys) in keys.iter().enumerate() {
+                let document = [number as u8];
+                let keys: Vec<String> = keys.iter().map(|key| format!("{start}{key}")).collect();
+                rows.push(&document, 7, keys.iter().map(String::as_bytes));
+                expected.extend(keys.iter().map(|key| [key.as_bytes(), &document].concat()));
+            }
+            expected.sort();
+            let found: Vec<Vec<u8>> = rows.sorted_entries().map(|(key, _)| key).collect();
+            prop_assert_eq!(found, expected);
+        }
     }
 }

@@ -92,7 +92,8 @@ pub(crate) fn merge_while<E: From<Error>>(
     let mut writer = RunWriter::create(disk, path, definition)?;
     let mut key = Vec::new();
     let SliceRange { low, high } = disposal.slice;
-    let mut documents = RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], low, high.as_deref(), false)?;
+    let mut documents =
+        RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], low, high.as_deref(), usize::MAX, false)?;
     while let Some(record) = documents.next(&mut key)? {
         proceed()?;
         if disposal.slice.is_below(&key) {
@@ -102,7 +103,7 @@ pub(crate) fn merge_while<E: From<Error>>(
             writer.document(&key, &record)?;
         }
     }
-    let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], &[], None, false)?;
+    let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], &[], None, usize::MAX, false)?;
     while let Some(record) = entries.next(&mut key)? {
         proceed()?;
         if !disposal.drops_entry(&key, &record) {

@@ -1,7 +1,36 @@
-//! Values of the two sections, and numbers as bytes.
+//! Changes of documents, values of the two sections, and numbers as bytes.
+
+use crate::Error;
 
 /// Maximum length of a document's or an entry's key in bytes.
 pub(crate) const KEY_LIMIT: usize = 1 << 20;
+
+/// Version of a document, as an index sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexChange {
+    /// Key of the document, in the order in which documents are stored.
+    pub document: Vec<u8>,
+    /// Time of the version.
+    pub timestamp: u64,
+    /// Keys of its entries, sorted, each once; none if it was removed.
+    pub keys: Vec<Vec<u8>>,
+}
+
+impl IndexChange {
+    /// Checks that it is not too long for a run.
+    pub(crate) fn check_length(&self) -> Result<(), Error> {
+        check_length(self.document.len(), self.keys.iter().map(Vec::len))
+    }
+}
+
+/// Checks that a document and its keys, of these lengths, are not too long for a run.
+pub(crate) fn check_length(document: usize, keys: impl Iterator<Item = usize>) -> Result<(), Error> {
+    let length = document + keys.max().unwrap_or(0);
+    match length > KEY_LIMIT {
+        true => Err(Error::TooLong { length, limit: KEY_LIMIT }),
+        false => Ok(()),
+    }
+}
 
 /// Keys of one document, as of its newest version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

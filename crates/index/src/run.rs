@@ -272,6 +272,15 @@ impl IndexRun {
         }
     }
 
+    /// Number of records of a section.
+    pub fn records(&self, section: RunSection) -> usize {
+        let records = match section {
+            RunSection::Documents => self.catalog.documents,
+            RunSection::Entries => self.catalog.live.saturating_add(self.catalog.gone),
+        };
+        usize::try_from(records).unwrap_or(usize::MAX)
+    }
+
     /// A block of a section. With `keep`, it stays in the cache.
     pub fn block(&self, section: RunSection, number: usize, keep: bool) -> Result<Arc<RunBytes>, Error> {
         let part = &self.parts(section)[number];

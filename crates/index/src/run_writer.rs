@@ -104,9 +104,12 @@ impl<'a> RunWriter<'a> {
         if self.block.bytes.is_empty() {
             return Ok(());
         }
-        let bytes = std::mem::take(&mut self.block.bytes);
+        let mut bytes = std::mem::take(&mut self.block.bytes);
         let first = std::mem::take(&mut self.block.first);
-        let (offset, length) = self.append(&bytes)?;
+        let (offset, length) = self.append(&mut bytes)?;
+        // The next block takes the same memory.
+        bytes.clear();
+        self.block.bytes = bytes;
         let page = self.fence.pages.len() as u64;
         let part = RunPart { first, offset, length, page };
         match self.section {
@@ -122,24 +125,22 @@ impl<'a> RunWriter<'a> {
         if self.hashes.is_empty() {
             return Ok(());
         }
-        let filter = filter::build(&self.hashes);
+        let mut filter = filter::build(&self.hashes);
         self.hashes.clear();
-        let (offset, length) = self.append(&filter)?;
+        let (offset, length) = self.append(&mut filter)?;
         self.fence.pages.push((offset, length));
         Ok(())
     }
 
-    /// Appends bytes and their checksum; returns their place without it.
-    fn append(&mut self, bytes: &[u8]) -> Result<(u64, u64), Error> {
-        let failed = |error: std::io::Error| Error::io("write", self.path, &error);
-        let offset = self.offset;
+    /// Appends bytes to the file, with their checksum, which it adds to them. Returns their place without it.
+    fn append(&mut self, bytes: &mut Vec<u8>) -> Result<(u64, u64), Error> {
+        let (offset, length) = (self.offset, bytes.len() as u64);
         let checksum = xxh3_64(bytes).to_le_bytes();
-        for written in [bytes, &checksum] {
-            self.file.append(written).map_err(failed)?;
-            self.sums.add(written);
-        }
-        self.offset += bytes.len() as u64 + 8;
-        Ok((offset, bytes.len() as u64))
+        bytes.extend_from_slice(&checksum);
+        self.file.append(bytes).map_err(|error| Error::io("write", self.path, &error))?;
+        self.sums.add(bytes);
+        self.offset += bytes.len() as u64;
+        Ok((offset, length))
     }
 
     /// Completes the run, durably. Returns the checksums of its parcels of the usual length.
@@ -148,8 +149,8 @@ impl<'a> RunWriter<'a> {
             RunSection::Documents => self.end_page()?,
             RunSection::Entries => self.end_block()?,
         }
-        let fence = self.fence.encode();
-        let (offset, length) = self.append(&fence)?;
+        let mut fence = self.fence.encode();
+        let (offset, length) = self.append(&mut fence)?;
         let trailer = self.catalog.encode(offset, length);
         let failed = |error: std::io::Error| Error::io("write", self.path, &error);
         self.file.append(&trailer).map_err(failed)?;

@@ -49,6 +49,11 @@ impl CopyState {
         std::iter::once(&self.loaded).chain(&self.frozen_loaded)
     }
 
+    /// True if something was taken in about a document, a load excepted.
+    pub fn has_changes(&self) -> bool {
+        self.tables().iter().any(|table| !table.is_empty()) || self.runs.len() > self.loaded_runs
+    }
+
     /// Sources of the record of a document.
     pub fn document_sources(&self, document: &[u8]) -> DocumentSources {
         let change = self.tables().iter().find_map(|table| table.documents.get(document)).cloned();
@@ -153,27 +158,30 @@ pub(crate) struct SectionSources<R> {
 }
 
 impl<R: SectionRecord + 'static> SectionSources<R> {
-    /// Begins a pass at a key. Blocks of keys before `until` are read ahead. With `keep`, the blocks stay in
-    /// the cache.
+    /// Begins a pass at a key, which takes about `wanted` records and ends before `until`. With `keep`, the
+    /// blocks stay in the cache.
     pub fn cursor<'a>(
         &'a self,
         from: &[u8],
         until: Option<&'a [u8]>,
+        wanted: usize,
         keep: bool,
     ) -> Result<RunMergeCursor<'a, R>, Error> {
         let frozen = self.frozen.as_deref().map(R::of_table);
         let tables: Vec<_> = std::iter::once(&self.memory).chain(frozen).collect();
         let loaded: Vec<_> = self.loaded.iter().map(|rows| &**rows).collect();
-        RunMergeCursor::new(&tables, &self.runs, &loaded, from, until, keep)
+        RunMergeCursor::new(&tables, &self.runs, &loaded, from, until, wanted, keep)
     }
 }
 
 impl SectionSources<EntryRecord> {
-    /// Calls `visit` with the live entries of the ranges, from a key on, while it returns `true`.
+    /// Calls `visit` with the live entries of the ranges, from a key on, while it returns `true`; for about
+    /// `wanted` of them.
     pub fn pass(
         &self,
         ranges: &[KeyRange],
         from: &[u8],
+        wanted: usize,
         visit: &mut dyn FnMut(&[u8], &EntryRecord) -> bool,
     ) -> Result<(), Error> {
         let mut key = Vec::new();
@@ -181,7 +189,7 @@ impl SectionSources<EntryRecord> {
             if range.high.as_ref().is_some_and(|high| &high[..] <= from) {
                 continue;
             }
-            let mut cursor = self.cursor(from.max(&range.low[..]), range.high.as_deref(), true)?;
+            let mut cursor = self.cursor(from.max(&range.low[..]), range.high.as_deref(), wanted, true)?;
             while let Some(record) = cursor.next(&mut key)? {
                 if !range.contains(&key) {
                     break;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use millrace_column::{
     BytesBuilder, Column, ColumnForm, ColumnKey, Compression, StoreLayout, TokensBuilder, ValueBuilder, value,
 };
-use millrace_document::{DataType, Document, DocumentValue};
+use millrace_document::{DataType, DocumentValue, EncodedDocument, ValueRef, wire};
 use millrace_env::pace;
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_schema::{Application, FieldMatching, MatchMode, Schema, SchemaField};
@@ -72,14 +72,19 @@ impl StoreLayout for DocumentColumns {
         self.types.get(document_type).map(|of| of.keys.clone())
     }
 
-    fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
+    fn build(
+        &self,
+        document_type: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         let field = self.field(document_type, &key.field);
-        match (key.form, field) {
+        Ok(match (key.form, field) {
             (ColumnForm::Value, Some(field)) => {
-                let mut builder = ValueBuilder::new(&field.data_type);
+                let (mut builder, mut place) = (ValueBuilder::new(&field.data_type), 0);
                 for document in documents {
                     pace::short_step();
-                    builder.push(document.get(&key.field));
+                    builder.push_encoded(document.get_near(&key.field, &mut place))?;
                 }
                 builder.finish()
             }
@@ -87,20 +92,21 @@ impl StoreLayout for DocumentColumns {
                 let mut builder = TokensBuilder::new();
                 let mut analyzer = field.analyzer(TextLanguage::Unknown);
                 let mut of = TextLanguage::Unknown;
-                let path = field.path_in_value(key);
+                let (path, mut place) = (field.path_in_value(key), 0);
                 for document in documents {
                     pace::short_step();
-                    let language = field.spoken.of(document);
+                    let language = field.spoken.of(document)?;
                     if language != of {
                         (analyzer, of) = (field.analyzer(language), language);
                     }
-                    add_document(&analyzer, document.get(key.root()), &path, &mut builder);
+                    let value = document.get_near(key.root(), &mut place);
+                    add_encoded(&analyzer, value, &path, &mut builder)?;
                 }
                 Column::Tokens(builder.finish())
             }
             (ColumnForm::Id, _) => {
                 let mut builder = BytesBuilder::new();
-                documents.iter().for_each(|document| builder.push(Some(document.id.as_str().as_bytes())));
+                documents.iter().for_each(|document| builder.push(Some(document.id().as_bytes())));
                 Column::Bytes(builder.finish())
             }
             // Documents have no value in a field that the type lacks. Columns without a field belong to the
@@ -111,7 +117,7 @@ impl StoreLayout for DocumentColumns {
                 documents.iter().for_each(|_| builder.push(None));
                 Column::Bytes(builder.finish())
             }
-        }
+        })
     }
 
     fn derive(&self, document_type: &str, key: &ColumnKey, values: &Column) -> Option<Column> {
@@ -176,6 +182,23 @@ impl FieldColumns {
     }
 }
 
+/// Adds the words at the end of `path` in the wire form of one document's value. A text is not copied.
+fn add_encoded(
+    analyzer: &FieldAnalyzer,
+    value: Option<&[u8]>,
+    path: &[&str],
+    builder: &mut TokensBuilder,
+) -> Result<(), millrace_document::Error> {
+    match value.map(ValueRef::parse).transpose()? {
+        Some(ValueRef::String(text)) if path.is_empty() => {
+            add_text(analyzer, text, builder);
+            builder.end_document();
+        }
+        _ => add_document(analyzer, value.map(wire::decode_value).transpose()?.as_ref(), path, builder),
+    }
+    Ok(())
+}
+
 /// Adds the words at the end of `path` in one document's value; elements of collections are separated.
 fn add_document(
     analyzer: &FieldAnalyzer,
@@ -190,6 +213,14 @@ fn add_document(
     builder.end_document();
 }
 
+fn add_text(analyzer: &FieldAnalyzer, text: &str, builder: &mut TokensBuilder) {
+    let stemmer = analyzer.stemmer_number();
+    analyzer.written_tokens(text, |token| {
+        let (text, length) = (token.onward.as_bytes(), token.written.len());
+        builder.stemmed_by(stemmer, text, length, |stem| token.stem_into(stem));
+    });
+}
+
 fn add_value(
     analyzer: &FieldAnalyzer,
     value: &DocumentValue,
@@ -202,11 +233,7 @@ fn add_value(
             if !std::mem::take(first) {
                 builder.boundary();
             }
-            let stemmer = analyzer.stemmer_number();
-            analyzer.written_tokens(text, |token| {
-                let (text, length) = (token.onward.as_bytes(), token.written.len());
-                builder.stemmed_by(stemmer, text, length, |stem| token.stem_into(stem));
-            });
+            add_text(analyzer, text, builder);
         }
         DocumentValue::Array(elements) => {
             elements.iter().for_each(|element| add_value(analyzer, element, path, builder, first));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_document::{Document, DocumentValue};
+use millrace_document::{DocumentValue, EncodedDocument, ValueRef};
 use millrace_linguistics::TextLanguage;
 use millrace_schema::{Schema, SchemaField};
 
@@ -22,14 +22,17 @@ pub(crate) enum FieldLanguage {
 
 impl FieldLanguage {
     /// Language in a document.
-    pub fn of(&self, document: &Document) -> TextLanguage {
-        match self {
+    ///
+    /// # Errors
+    /// The value of the field that says it cannot be read.
+    pub fn of(&self, document: &EncodedDocument<'_>) -> Result<TextLanguage, millrace_document::Error> {
+        Ok(match self {
             FieldLanguage::Always(language) => *language,
-            FieldLanguage::AsSaidBy(field) => match document.get(field) {
-                Some(DocumentValue::String(tag)) => TextLanguage::from_tag(tag),
+            FieldLanguage::AsSaidBy(field) => match document.get(field).map(ValueRef::parse).transpose()? {
+                Some(ValueRef::String(tag)) => TextLanguage::from_tag(tag),
                 _ => TextLanguage::Unknown,
             },
-        }
+        })
     }
 }
 

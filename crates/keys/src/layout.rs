@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
-use millrace_document::DocumentValue;
 use millrace_linguistics::FieldAnalyzer;
 
 use crate::Error;
-use crate::value::{ESCAPE, ESCAPED, MISSING, PRESENT, read_value, write_value};
+use crate::value::{ESCAPE, ESCAPED, MISSING, PRESENT, read_value};
 
 /// Number of bytes of a folded text that a key has.
 pub const CUT_LENGTH: usize = 1024;
@@ -18,9 +17,6 @@ pub(crate) const COMPONENTS_MAX: usize = 24;
 /// First byte of a key of values, and of an overflow entry.
 pub(crate) const VALUES: u8 = 0x10;
 pub(crate) const OVERFLOW: u8 = 0x20;
-
-/// Byte after the components of a key if a number in them is -0, which they have as 0.
-const NEGATIVE_ZERO: u8 = 0x30;
 
 /// Type of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,49 +106,6 @@ impl KeyLayout {
     pub fn components(&self) -> &[KeyComponent] {
         &self.components
     }
-
-    /// Encodes the keys of a document. `values` has the values of each component; values that are not of the
-    /// component's type count as missing.
-    ///
-    /// A document without a value of the first component has no entry. A later component without a value has
-    /// a mark below all values.
-    pub fn entries(&self, values: &[Vec<&DocumentValue>]) -> DocumentKeys {
-        assert_eq!(values.len(), self.components.len(), "there is a list of values for each component");
-        if values[0].is_empty() {
-            return DocumentKeys::default();
-        }
-        if values.iter().any(|values| values.len() > ELEMENTS_MAX) {
-            return DocumentKeys { keys: vec![vec![OVERFLOW]], overflowed: true };
-        }
-        let mut keys = vec![vec![VALUES]];
-        for (position, (component, values)) in self.components.iter().zip(values).enumerate() {
-            let parts = component.parts(values, position == 0);
-            keys = match &parts[..] {
-                [part] => {
-                    keys.iter_mut().for_each(|key| key.extend_from_slice(part));
-                    keys
-                }
-                parts => keys.iter().flat_map(|key| parts.iter().map(|part| joined(key, part))).collect(),
-            };
-        }
-        if self.has_negative_zero(values) {
-            keys.iter_mut().for_each(|key| key.push(NEGATIVE_ZERO));
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        DocumentKeys { keys, overflowed: false }
-    }
-
-    /// True if a number is -0, of which a component does not have the sign.
-    fn has_negative_zero(&self, values: &[Vec<&DocumentValue>]) -> bool {
-        let components = self.components.iter().zip(values);
-        let floats = components.filter(|(component, _)| component.key_type == KeyType::Float);
-        floats.flat_map(|(_, values)| values).any(|value| match value {
-            DocumentValue::Float(number) => *number == 0.0 && number.is_sign_negative(),
-            DocumentValue::Double(number) => *number == 0.0 && number.is_sign_negative(),
-            _ => false,
-        })
-    }
 }
 
 impl KeyLayout {
@@ -185,28 +138,7 @@ impl KeyLayout {
     }
 }
 
-fn joined(key: &[u8], part: &[u8]) -> Vec<u8> {
-    [key, part].concat()
-}
-
 impl KeyComponent {
-    /// Encoded forms of the values, each once; a mark if there are none and the component is not the first.
-    fn parts(&self, values: &[&DocumentValue], is_first: bool) -> Vec<Vec<u8>> {
-        let mut parts = Vec::with_capacity(values.len());
-        for value in values {
-            let mut part = Vec::new();
-            if write_value(self.key_type, self.analyzer.as_deref(), value, &mut part) {
-                parts.push(self.ordered(part));
-            }
-        }
-        if parts.is_empty() && !is_first {
-            parts.push(self.ordered(vec![MISSING]));
-        }
-        parts.sort_unstable();
-        parts.dedup();
-        parts
-    }
-
     /// Length of the encoded value at the start of these bytes; `None` if they do not begin with one.
     fn encoded_length(&self, bytes: &[u8]) -> Option<usize> {
         let byte = |place: usize| bytes.get(place).map(|byte| if self.descending { !*byte } else { *byte });
@@ -231,9 +163,14 @@ impl KeyComponent {
 
     /// Inverts the bytes of a component that orders from high to low.
     pub(crate) fn ordered(&self, mut part: Vec<u8>) -> Vec<u8> {
+        self.order(&mut part);
+        part
+    }
+
+    /// [`KeyComponent::ordered`] in place.
+    pub(crate) fn order(&self, part: &mut [u8]) {
         if self.descending {
             part.iter_mut().for_each(|byte| *byte = !*byte);
         }
-        part
     }
 }

@@ -2,11 +2,12 @@
 //! bytes.
 //!
 //! A [`KeyLayout`] lists the components of a key, each with its [`KeyType`] and order. It encodes the values
-//! of a document as the keys of its entries ([`KeyLayout::entries`]), and conditions on the leading
-//! components as [`KeyRange`]s ([`KeyLayout::ranges`]). Every document that fulfils the conditions has an
-//! entry in one of the ranges; a document with an entry there may fail them, since long text is cut
-//! ([`CUT_LENGTH`]). So a range yields *candidates*, and the document decides. Where nothing was cut or
-//! folded, the key has the values themselves ([`KeyLayout::values`]).
+//! of a document as the keys of its entries ([`KeyLayout::entries`]); a [`KeyWriter`] does this for many
+//! documents, with values from columns as well. Conditions on the leading components become [`KeyRange`]s
+//! ([`KeyLayout::ranges`]). Every document that fulfils the conditions has an entry in one of the ranges; a
+//! document with an entry there may fail them, since long text is cut ([`CUT_LENGTH`]). So a range yields
+//! *candidates*, and the document decides. Where nothing was cut or folded, the key has the values themselves
+//! ([`KeyLayout::values`]).
 //!
 //! | component | bytes |
 //! |---|---|
@@ -29,7 +30,9 @@ mod error;
 mod layout;
 mod range;
 mod value;
+mod writing;
 
 pub use error::Error;
 pub use layout::{CUT_LENGTH, ComponentValue, DocumentKeys, ELEMENTS_MAX, KeyComponent, KeyLayout, KeyType};
 pub use range::{ComponentCondition, KeyBound, KeyRange, overflow_range};
+pub use writing::{KeyWriter, KeyedValue};

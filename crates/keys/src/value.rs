@@ -1,10 +1,9 @@
 //! Encoding of one value.
 
-use millrace_document::DocumentValue;
 use millrace_linguistics::FieldAnalyzer;
 
-use crate::KeyType;
 use crate::layout::{CUT_LENGTH, ComponentValue};
+use crate::{KeyType, KeyedValue};
 
 /// First byte of a component without a value, and of one with a value.
 pub(crate) const MISSING: u8 = 1;
@@ -15,21 +14,27 @@ pub(crate) const ESCAPED: u8 = 0xff;
 const WHOLE: u8 = 1;
 const CUT: u8 = 2;
 
-/// Appends the component of a value; `false` if the value is not of the type.
+/// Appends the component of a value; returns `false`, and appends nothing, if the value is not of the type.
+/// Text is folded in `folded`.
 pub(crate) fn write_value(
     key_type: KeyType,
     analyzer: Option<&FieldAnalyzer>,
-    value: &DocumentValue,
+    value: KeyedValue<'_>,
+    folded: &mut String,
     out: &mut Vec<u8>,
 ) -> bool {
     match (key_type, value) {
-        (KeyType::Bool, DocumentValue::Bool(value)) => out.extend([PRESENT, u8::from(*value)]),
-        (KeyType::Integer, DocumentValue::Byte(number)) => write_integer(i64::from(*number), out),
-        (KeyType::Integer, DocumentValue::Int(number)) => write_integer(i64::from(*number), out),
-        (KeyType::Integer, DocumentValue::Long(number)) => write_integer(*number, out),
-        (KeyType::Float, DocumentValue::Float(number)) => write_float(f64::from(*number), out),
-        (KeyType::Float, DocumentValue::Double(number)) => write_float(*number, out),
-        (KeyType::Text, DocumentValue::String(text)) => write_text(&folded(analyzer, text), out),
+        (KeyType::Bool, KeyedValue::Bool(value)) => out.extend([PRESENT, u8::from(value)]),
+        (KeyType::Integer, KeyedValue::Integer(number)) => write_integer(number, out),
+        (KeyType::Float, KeyedValue::Float(number)) => write_float(number, out),
+        (KeyType::Text, KeyedValue::Text(text)) => match analyzer {
+            Some(analyzer) => {
+                folded.clear();
+                analyzer.fold_value_into(text, folded);
+                write_text(folded, out);
+            }
+            None => write_text(text, out),
+        },
         _ => return false,
     }
     true
@@ -110,9 +115,10 @@ pub(crate) fn write_prefix(text: &str, out: &mut Vec<u8>) {
 }
 
 fn write_escaped(text: &str, out: &mut Vec<u8>) {
-    for byte in text.bytes().take(CUT_LENGTH) {
-        out.push(byte);
-        if byte == ESCAPE {
+    let bytes = &text.as_bytes()[..text.len().min(CUT_LENGTH)];
+    for piece in bytes.split_inclusive(|byte| *byte == ESCAPE) {
+        out.extend_from_slice(piece);
+        if piece.ends_with(&[ESCAPE]) {
             out.push(ESCAPED);
         }
     }

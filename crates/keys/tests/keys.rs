@@ -1,12 +1,13 @@
 //! Keys beside the values that they stand for: their order, and the conditions that ranges answer.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_document::DocumentValue;
 use millrace_keys::{
     CUT_LENGTH, ComponentCondition, ComponentValue, DocumentKeys, ELEMENTS_MAX, Error, KeyBound,
-    KeyComponent, KeyLayout, KeyType, overflow_range,
+    KeyComponent, KeyLayout, KeyType, KeyWriter, KeyedValue, overflow_range,
 };
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use proptest::prelude::*;
@@ -80,7 +81,72 @@ fn two_pairs() -> impl Strategy<Value = ([KeyType; 2], [bool; 2], [DocumentValue
     })
 }
 
+/// Plain twin of the writer: the keys of a document, put together of those of single values.
+fn plain_keys(components: &[KeyComponent], values: &[Vec<&DocumentValue>]) -> Vec<Vec<u8>> {
+    if values[0].is_empty() {
+        return Vec::new();
+    }
+    if values.iter().any(|values| values.len() > ELEMENTS_MAX) {
+        return vec![overflow_range().low];
+    }
+    let mut keys = BTreeSet::from([vec![0x10]]);
+    let mut has_negative_zero = false;
+    for (position, (component, values)) in components.iter().zip(values).enumerate() {
+        let alone = layout(vec![component.clone()]);
+        let mut parts = BTreeSet::new();
+        for value in values {
+            let is_negative_zero = component.key_type == KeyType::Float
+                && matches!(value, DocumentValue::Double(number) if number.to_bits() == 1 << 63);
+            has_negative_zero |= is_negative_zero;
+            let zero = DocumentValue::Double(0.0);
+            let value = if is_negative_zero { &zero } else { *value };
+            parts.extend(alone.entries(&[vec![value]]).keys.iter().map(|key| key[1..].to_vec()));
+        }
+        if parts.is_empty() && position > 0 {
+            parts.insert(vec![if component.descending { !1 } else { 1 }]);
+        }
+        keys = keys.iter().flat_map(|key| parts.iter().map(|part| [&key[..], part].concat())).collect();
+    }
+    let end: &[u8] = if has_negative_zero { &[0x30] } else { &[] };
+    keys.into_iter().map(|key| [&key[..], end].concat()).collect()
+}
+
+/// Values of two components of some documents: of any type, also of others than the component's.
+fn documents() -> impl Strategy<Value = Vec<[Vec<DocumentValue>; 2]>> {
+    let negative_zero = Just(DocumentValue::Double(-0.0)).boxed();
+    let other = Just(DocumentValue::Raw(vec![1])).boxed();
+    let of_types = TYPES.map(values).into_iter().chain([negative_zero, other]);
+    let value = proptest::strategy::Union::new(of_types);
+    let list = prop::collection::vec(value, 0..4);
+    prop::collection::vec([list.clone(), list], 1..6)
+}
+
 proptest! {
+    #[test]
+    fn a_writer_makes_the_keys_of_one_document_after_another(
+        types in (some_type(), some_type()),
+        descending in any::<[bool; 2]>(),
+        documents in documents(),
+        several in any::<bool>(),
+    ) {
+        let several = [several, !several];
+        let components: Vec<KeyComponent> = [types.0, types.1].into_iter().zip(descending).zip(several)
+            .map(|((key_type, descending), several)| KeyComponent { descending, several, ..component(key_type) })
+            .collect();
+        let layout = layout(components.clone());
+        let mut writer = KeyWriter::default();
+        for document in &documents {
+            writer.begin();
+            for values in document {
+                values.iter().for_each(|value| writer.add(&layout, KeyedValue::from(value)));
+                writer.next_component(&layout);
+            }
+            let values = document.iter().map(|values| values.iter().collect());
+            let values: Vec<Vec<&DocumentValue>> = values.collect();
+            prop_assert_eq!(writer.finish(&layout), plain_keys(&components, &values));
+        }
+    }
+
     #[test]
     fn keys_compare_as_their_values((types, descending, one, other) in two_pairs()) {
         let components = types.iter().zip(descending);

@@ -57,9 +57,112 @@ fn with_part(part: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>) ->
 }
 
 fn with_suffix(suffix: &[u8], dictionary: TokenDictionary<'_>, range: Range<u32>) -> Vec<u32> {
-    // One byte says of most words that they end otherwise.
-    let ends = |word: &[u8]| word.last() == suffix.last() && word.ends_with(suffix);
-    range.filter(|number| suffix.is_empty() || ends(dictionary.word(*number))).collect()
+    let ending = BytesAtEnd::new(suffix);
+    let mut found = candidates(dictionary, range, |_, tail| ending.may_be(tail));
+    found.retain(|number| dictionary.word(*number).ends_with(suffix));
+    found
+}
+
+/// Bytes near the beginning of a word, as far as they are in its [`head`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BytesInHead {
+    bytes: u64,
+    mask: u64,
+}
+
+impl BytesInHead {
+    /// Some bytes at a place below [`HEAD`].
+    pub(crate) fn new(bytes: &[u8], place: usize) -> Self {
+        let first = &bytes[..bytes.len().min(HEAD)];
+        let shift = 8 * place as u32;
+        BytesInHead { bytes: head(first) << shift, mask: mask_of(first.len()) << shift }
+    }
+
+    /// False if a word with this head certainly does not have the bytes.
+    #[inline(always)]
+    pub(crate) fn may_be(self, head: u64) -> bool {
+        head & self.mask == self.bytes
+    }
+}
+
+/// Bytes that a word ends with, as far as they are in its [`tail`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BytesAtEnd {
+    bytes: u64,
+    mask: u64,
+}
+
+impl BytesAtEnd {
+    /// Some bytes.
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let last = &bytes[bytes.len().saturating_sub(HEAD)..];
+        // From the lowest bytes to the highest.
+        BytesAtEnd { bytes: tail(last), mask: mask_of(last.len()).rotate_right(8 * last.len() as u32) }
+    }
+
+    /// False if a word with this tail certainly does not end with the bytes.
+    #[inline(always)]
+    pub(crate) fn may_be(self, tail: u64) -> bool {
+        tail & self.mask == self.bytes
+    }
+}
+
+/// A mask of the lowest bytes, at most [`HEAD`].
+fn mask_of(bytes: usize) -> u64 {
+    if bytes < HEAD { (1 << (8 * bytes)) - 1 } else { u64::MAX }
+}
+
+/// Bytes of a [`head`] and of a [`tail`].
+pub(crate) const HEAD: usize = 8;
+
+/// The first bytes as a number, the first one lowest; with fewer bytes, zeros after them.
+#[inline(always)]
+pub(crate) fn head(bytes: &[u8]) -> u64 {
+    let padded = || {
+        let mut first = [0; HEAD];
+        first[..bytes.len()].copy_from_slice(bytes);
+        first
+    };
+    u64::from_le_bytes(bytes.first_chunk().copied().unwrap_or_else(padded))
+}
+
+/// The last bytes as a number, the last one highest; with fewer bytes, zeros before them.
+#[inline(always)]
+fn tail(bytes: &[u8]) -> u64 {
+    let padded = || {
+        let mut last = [0; HEAD];
+        last[HEAD - bytes.len()..].copy_from_slice(bytes);
+        last
+    };
+    u64::from_le_bytes(bytes.last_chunk().copied().unwrap_or_else(padded))
+}
+
+/// Numbers in `range`, ascending, of the words that `may_match` does not exclude by their [`head`] and their
+/// [`tail`]: those of a short word have bytes of the words around it, too.
+///
+/// No branch depends on a word, so that all words cost the same few instructions.
+#[inline(always)]
+pub(crate) fn candidates(
+    dictionary: TokenDictionary<'_>,
+    range: Range<u32>,
+    may_match: impl Fn(u64, u64) -> bool,
+) -> Vec<u32> {
+    let TokenDictionary { bytes, offsets } = dictionary;
+    let mut found = Vec::new();
+    for first in range.clone().step_by(64) {
+        let count = (range.end - first).min(64) as usize;
+        let bounds = &offsets[first as usize - 1..first as usize + count];
+        let mut mask = 0u64;
+        for (at, bound) in bounds.windows(2).enumerate() {
+            let (from, to) = (bound[0] as usize, bound[1] as usize);
+            mask |= u64::from(may_match(head(&bytes[from..]), tail(&bytes[..to]))) << at;
+        }
+        while mask != 0 {
+            found.push(first + mask.trailing_zeros());
+            mask &= mask - 1;
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -77,14 +180,39 @@ mod tests {
         builder.finish()
     }
 
+    /// Kind, place and letter of an edit.
+    fn edit() -> impl Strategy<Value = (usize, usize, char)> {
+        (0usize..3, 0usize..13, prop::sample::select(vec!['a', 'x', 'é', '漢']))
+    }
+
+    /// A word with letters inserted, replaced and deleted, each at a place.
+    fn edited(word: &str, edits: &[(usize, usize, char)]) -> String {
+        let mut letters: Vec<char> = word.chars().collect();
+        for (kind, place, letter) in edits {
+            let place = place % (letters.len() + 1);
+            match kind {
+                0 => letters.insert(place, *letter),
+                1 if place < letters.len() => letters[place] = *letter,
+                _ if place < letters.len() => {
+                    letters.remove(place);
+                }
+                _ => {}
+            }
+        }
+        letters.into_iter().collect()
+    }
+
     proptest! {
         #[test]
         fn words_are_found_as_one_by_one(
             words in proptest::collection::vec("[abé]{0,6}", 0..40),
-            part in "[abé]{0,3}",
-            max_edits in 0u32..3,
+            part in "[abcde]{0,12}|[abé]{0,3}|[abcdé]{3,9}",
+            edits in proptest::collection::vec(proptest::collection::vec(edit(), 0..4), 0..20),
+            max_edits in 0u32..4,
             prefix in any::<bool>(),
         ) {
+            let near = edits.iter().map(|edits| edited(&part, edits));
+            let words: Vec<String> = words.into_iter().chain(near).collect();
             let column = column(&words);
             let fuzzy = WordPattern::Fuzzy { word: part.clone(), max_edits, prefix_length: 0, prefix };
             for pattern in [WordPattern::Suffix(part.clone()), WordPattern::Substring(part), fuzzy] {

@@ -6,6 +6,9 @@ use crate::nested::elements;
 use crate::tree::{ReadyPlan, any_holds, holds, is_among, path_of};
 use crate::{Error, RankingDemands};
 
+/// Elements between two questions if it is time to stop.
+const ELEMENTS_PER_STOP: usize = 64;
+
 /// Selection of the elements of a collection field that a plan matches, for `matched-elements-only`.
 pub struct MatchedElements<'p> {
     ready: ReadyPlan<'p>,
@@ -37,10 +40,15 @@ impl<'p> MatchedElements<'p> {
         })
     }
 
-    /// Indices of the matching elements, ascending.
-    pub fn of(&self, value: &DocumentValue) -> Vec<usize> {
-        let mut matched = Vec::new();
+    /// Indices of the matching elements, ascending. Once `stop` is true, which is called now and then, all
+    /// further elements count as matching: to show more is better than to hide some.
+    pub fn of(&self, value: &DocumentValue, stop: &dyn Fn() -> bool) -> Vec<usize> {
+        let (mut matched, mut stopped) = (Vec::new(), false);
         elements(value, &mut |index, element| {
+            stopped = stopped || index.is_multiple_of(ELEMENTS_PER_STOP) && stop();
+            if stopped {
+                return matched.push(index);
+            }
             let matches = self.conditions.iter().any(|condition| match condition {
                 ElementTest::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
                 ElementTest::Near(node) => holds(&self.ready, node, element, 0),

@@ -7,6 +7,8 @@ use hashbrown::HashMap;
 use millrace_column::TokenDictionary;
 use parking_lot::Mutex;
 
+use crate::dictionary::{BytesAtEnd, BytesInHead, HEAD, candidates, head};
+
 /// Maximum number of characters of a word whose rows of the edit table fit into the bits of an integer.
 const BITS: usize = 64;
 
@@ -31,20 +33,21 @@ impl FuzzyMatcher {
 
     /// Numbers in `range` of the words that match; each has the prefix that must be equal.
     pub(crate) fn matching(&self, dictionary: TokenDictionary<'_>, range: Range<u32>) -> Vec<u32> {
+        let mut matching: Vec<u32> = match &self.pattern.parts {
+            Some(parts) => candidates(dictionary, range, |head, tail| parts.may_match(head, tail)),
+            None => range.collect(),
+        };
         let unused = self.unused.lock().pop();
         let Some(mut automaton) = unused.or_else(|| FuzzyAutomaton::new(&self.pattern)) else {
             let text = |number: u32| std::str::from_utf8(dictionary.word(number)).ok();
-            return range
-                .filter(|number| text(*number).is_some_and(|word| self.pattern.matches(word)))
-                .collect();
+            matching.retain(|number| text(*number).is_some_and(|word| self.pattern.matches(word)));
+            return matching;
         };
         let mut path = WordPath::default();
-        let matching = range
-            .filter(|number| {
-                let start = dictionary.offsets[*number as usize - 1] as usize;
-                automaton.matches(&mut path, dictionary.word(*number), head(&dictionary.bytes[start..]))
-            })
-            .collect();
+        matching.retain(|number| {
+            let start = dictionary.offsets[*number as usize - 1] as usize;
+            automaton.matches(&mut path, dictionary.word(*number), head(&dictionary.bytes[start..]))
+        });
         self.unused.lock().push(automaton);
         matching
     }
@@ -60,6 +63,7 @@ pub(crate) struct FuzzyPattern {
     prefix: bool,
     /// `None` if the word is too long for it.
     bits: Option<Box<EditBits>>,
+    parts: Option<FuzzyParts>,
 }
 
 impl FuzzyPattern {
@@ -68,6 +72,7 @@ impl FuzzyPattern {
         FuzzyPattern {
             exact: word.chars().take(prefix_length as usize).collect(),
             bits: (1..=BITS).contains(&characters.len()).then(|| Box::new(EditBits::new(&characters))),
+            parts: if prefix { None } else { FuzzyParts::new(&characters, max_edits) },
             word: characters,
             max_edits: max_edits as usize,
             prefix,
@@ -103,7 +108,7 @@ impl FuzzyPattern {
                 self.may_match_length(count)
                     && self.within(bits, count, candidate.chars().map(|character| bits.of(character)))
             }
-            None => self.matches_by_rows(candidate),
+            None => self.may_match_length(candidate.chars().count()) && self.matches_by_rows(candidate),
         }
     }
 
@@ -143,25 +148,82 @@ impl FuzzyPattern {
     }
 
     /// The same for a word of any length, by rows over the candidate's characters: `row[i]` is the distance
-    /// of the first `i` characters of the word to the characters read. Stops when no entry can fall below the
-    /// limit again.
+    /// of the first `i` characters of the word to the characters read, as far as these are so few more or
+    /// fewer that it can be within the limit. Stops when no entry can fall below the limit again.
     fn matches_by_rows(&self, candidate: &str) -> bool {
-        let mut row: Vec<usize> = (0..=self.word.len()).collect();
-        let mut within = self.prefix && self.word.len() <= self.max_edits;
-        for (read, c) in candidate.chars().enumerate() {
-            let mut diagonal = row[0];
-            row[0] = read + 1;
-            for i in 1..row.len() {
+        let (length, most) = (self.word.len(), self.max_edits);
+        let mut row: Vec<usize> = (0..=length).collect();
+        let mut within = self.prefix && length <= most;
+        for (read, c) in (1usize..).zip(candidate.chars()) {
+            let (low, high) = (read.saturating_sub(most).max(1), read.saturating_add(most).min(length));
+            if low > high && low > 1 {
+                return within;
+            }
+            let mut diagonal = row[low - 1];
+            row[low - 1] = if low == 1 { read } else { most + 1 };
+            for i in low..=high {
                 let substituted = diagonal + usize::from(self.word[i - 1] != c);
                 diagonal = row[i];
                 row[i] = substituted.min(row[i] + 1).min(row[i - 1] + 1);
             }
-            within |= self.prefix && row[self.word.len()] <= self.max_edits;
-            if within || row.iter().all(|distance| *distance > self.max_edits) {
+            within |= self.prefix && high == length && row[length] <= most;
+            if within || row[low - 1..=high].iter().all(|distance| *distance > most) {
                 return within;
             }
         }
-        within || row[self.word.len()] <= self.max_edits
+        within || row[length] <= most
+    }
+}
+
+/// Parts that a word is divided into, one more than edits are permitted: each word that matches has one of
+/// them without an edit.
+///
+/// If that is the first part, the other word begins with it, and if it is the last one, it ends with it. If
+/// it can only be the middle one of three, each of the others has one edit: the part is at its place or
+/// beside it.
+#[derive(Debug, Clone)]
+struct FuzzyParts {
+    first: BytesInHead,
+    /// The middle part at each place where it can be, and the highest bits of the bytes before: after a
+    /// character beyond ASCII it can be elsewhere.
+    middle: Option<([BytesInHead; 3], u64)>,
+    last: BytesAtEnd,
+}
+
+impl FuzzyParts {
+    /// The parts of a word. `None` if there are none, too many, or some whose places are not known.
+    fn new(word: &[char], max_edits: u32) -> Option<Self> {
+        let text = |part: &[char]| part.iter().collect::<String>().into_bytes();
+        let (first, rest) = match max_edits {
+            1 if word.len() >= 2 => word.split_at(word.len() / 2),
+            2 if word.len() >= 3 && word.iter().all(char::is_ascii) => word.split_at((word.len() / 3).min(4)),
+            _ => return None,
+        };
+        let (middle, last) = rest.split_at(if max_edits == 2 { (rest.len() / 2).min(3) } else { 0 });
+        let middle = (max_edits == 2).then(|| {
+            let (place, middle) = (first.len(), text(middle));
+            let at = [place - 1, place, place + 1].map(|place| BytesInHead::new(&middle, place));
+            let before = u64::MAX >> (8 * (HEAD - place - 1));
+            (at, before & u64::from_ne_bytes([0x80; HEAD]))
+        });
+        Some(FuzzyParts {
+            first: BytesInHead::new(&text(first), 0),
+            middle,
+            last: BytesAtEnd::new(&text(last)),
+        })
+    }
+
+    /// False if a word with this head and this tail certainly does not match.
+    #[inline(always)]
+    fn may_match(&self, head: u64, tail: u64) -> bool {
+        let at_ends = self.first.may_be(head) | self.last.may_be(tail);
+        match &self.middle {
+            None => at_ends,
+            Some(([before, here, after], wide)) => {
+                let in_middle = before.may_be(head) | here.may_be(head) | after.may_be(head);
+                at_ends | in_middle | (head & wide != 0)
+            }
+        }
     }
 }
 
@@ -213,19 +275,6 @@ impl WordPath<'_> {
             same => same.min(shorter),
         }
     }
-}
-
-/// Bytes of a [`head`].
-const HEAD: usize = 8;
-
-/// The first bytes as a number, the first one lowest; after a short word, it has any bytes.
-fn head(bytes: &[u8]) -> u64 {
-    let first = bytes.first_chunk().copied().unwrap_or_else(|| {
-        let mut first = [0; HEAD];
-        first[..bytes.len()].copy_from_slice(bytes);
-        first
-    });
-    u64::from_le_bytes(first)
 }
 
 impl FuzzyAutomaton {
@@ -463,6 +512,29 @@ mod tests {
             candidate.replace_range(changed..=changed, "x");
             for (max_edits, expected) in [(0, false), (1, true)] {
                 prop_assert_eq!(FuzzyPattern::new(&word, max_edits, 0, false).matches(&candidate), expected);
+            }
+        }
+
+        #[test]
+        fn rows_have_the_distance_of_the_whole_table(word in "[ab]{0,9}", candidate in "[abx]{0,11}") {
+            let (word_bytes, mut table) = (word.as_bytes(), vec![(0..=word.len()).collect::<Vec<usize>>()]);
+            for (read, byte) in candidate.bytes().enumerate() {
+                let (before, mut row) = (&table[read], vec![read + 1]);
+                for (at, other) in word_bytes.iter().enumerate() {
+                    let substituted = before[at] + usize::from(*other != byte);
+                    row.push(substituted.min(before[at + 1] + 1).min(row[at] + 1));
+                }
+                table.push(row);
+            }
+            for max_edits in 0..12 {
+                for prefix in [false, true] {
+                    // The beginnings of the candidate that count.
+                    let beginnings = if prefix { 0 } else { candidate.len() };
+                    let is_near = |row: &Vec<usize>| row[word.len()] <= max_edits as usize;
+                    let expected = table[beginnings..].iter().any(is_near);
+                    let pattern = FuzzyPattern::new(&word, max_edits, 0, prefix);
+                    prop_assert_eq!(pattern.matches_by_rows(&candidate), expected, "{} {}", max_edits, prefix);
+                }
             }
         }
     }

@@ -3,8 +3,10 @@
 
 mod anchors;
 mod brain;
+mod few;
 mod scan;
 
 pub(crate) use anchors::{NeedleAnchors, begins_wide};
 pub(crate) use brain::Bfloat16Query;
+pub(crate) use few::FewNumbers;
 pub(crate) use scan::{RANGES, find_in_table, find_in_wide_table, find_narrow, find_wide};

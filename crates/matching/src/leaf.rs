@@ -262,7 +262,7 @@ impl ReadyLeaf {
     /// Irregular ones are read in the general way ([`stored_value`]).
     fn leaf_column<'c>(&self, column: &'c Column, rows: &[u16]) -> Option<LeafColumn<'c>> {
         let (reader, values) = self.leaves.as_ref().zip(millrace_column::encoded_values(column))?;
-        Some(reader.column(rows.iter().map(|row| values.get(usize::from(*row)))))
+        Some(reader.column(values.get_each(rows)))
     }
 
     /// The documents of `within` whose values have to be read, if the column has them in their wire form: the

@@ -1,7 +1,7 @@
 //! Lists of numbers and texts that values are compared with.
 
 use hashbrown::HashMap;
-use millrace_tensor::{ShortText, ShortTextFilter};
+use millrace_tensor::{ShortText, ShortTextMap};
 
 /// Numbers with weights: looking one up takes the same time however many there are. The hash is keyed, since
 /// queries choose the numbers.
@@ -39,10 +39,8 @@ impl ListedNumbers {
 }
 
 /// Texts with weights, looked up like [`ListedNumbers`].
-#[derive(Default)]
 pub(crate) struct ListedTexts {
-    short: HashMap<ShortText, i32>,
-    filter: ShortTextFilter,
+    short: ShortTextMap<i32>,
     long: HashMap<Box<str>, i32>,
     /// A bit for each length in bytes of a listed text; the last one stands for all lengths from 63 on.
     lengths: u64,
@@ -51,17 +49,19 @@ pub(crate) struct ListedTexts {
 impl ListedTexts {
     /// Creates the list. Of a text that is listed twice, the greater weight counts.
     pub(crate) fn new(texts: &[(String, i32)]) -> Self {
-        let mut listed = ListedTexts { short: HashMap::with_capacity(texts.len()), ..ListedTexts::default() };
+        let mut short: HashMap<ShortText, i32> = HashMap::with_capacity(texts.len());
+        let mut long: HashMap<Box<str>, i32> = HashMap::new();
+        let mut lengths = 0;
         for (text, weight) in texts {
-            listed.lengths |= length_bit(text.len());
+            lengths |= length_bit(text.len());
             let known = match ShortText::new(text.as_bytes()) {
-                Some(short) => listed.short.entry(short).or_insert(*weight),
-                None => listed.long.entry(text.as_str().into()).or_insert(*weight),
+                Some(text) => short.entry(text).or_insert(*weight),
+                None => long.entry(text.as_str().into()).or_insert(*weight),
             };
             *known = (*known).max(*weight);
         }
-        listed.filter = ShortTextFilter::new(listed.short.keys().copied());
-        listed
+        let short: Vec<(ShortText, i32)> = short.into_iter().collect();
+        ListedTexts { short: ShortTextMap::new(&short), long, lengths }
     }
 
     /// False if neither a text nor its folded form is listed, as its length shows: folding does not change
@@ -83,7 +83,7 @@ impl ListedTexts {
     /// Weight of a short text; `None` if it is not listed.
     #[inline]
     pub(crate) fn weight_of_short(&self, text: ShortText) -> Option<i32> {
-        if self.filter.may_have(text) { self.short.get(&text).copied() } else { None }
+        self.short.get(text)
     }
 }
 

@@ -21,8 +21,9 @@ impl ListedWords {
         let mut found: Vec<(u32, i32)> = Vec::with_capacity(listed.len());
         match paths {
             ExecutionPaths::Fast => {
-                let stems: Vec<&[u8]> = listed.iter().map(|(stem, _)| stem.as_bytes()).collect();
-                tokens.stemmed_each(&stems, |index, number| found.push((number, listed[index].1)));
+                for (stem, weight) in listed {
+                    tokens.stemmed(stem.as_bytes(), |number| found.push((number, *weight)));
+                }
             }
             ExecutionPaths::Plain => {
                 for (stem, weight) in listed {

@@ -9,7 +9,7 @@ use millrace_plan::QueryMemoryError;
 use crate::bits::DocumentBits;
 use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
-use crate::words::{ChunkPositions, TokenNumbers, ascending};
+use crate::words::{ChunkPositions, TokenNumbers, ascending, named_numbers};
 
 /// Minimum number of words for which one pass with a look at a table for each token is faster than a pass
 /// with vector instructions for each word.
@@ -71,6 +71,9 @@ pub(crate) fn find_any(
     tokens: &TokensColumn,
     within: &DocumentBits,
 ) -> DocumentBits {
+    if let [matcher] = matchers {
+        return TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).documents(tokens, within);
+    }
     let mut numbers = look_up(matchers, tokens).concat();
     for matcher in matchers.iter().filter(|matcher| !matcher.names_words()) {
         numbers.extend(TokenNumbers::of(matcher, tokens, ExecutionPaths::Fast).iter());
@@ -80,17 +83,7 @@ pub(crate) fn find_any(
 
 /// Numbers of the words of each matcher that names them, ascending; none for other matchers.
 fn look_up(matchers: &[&WordMatcher], tokens: &TokensColumn) -> Vec<Vec<u32>> {
-    let mut numbers: Vec<Vec<u32>> = vec![Vec::new(); matchers.len()];
-    let stems = matchers.iter().enumerate().flat_map(|(index, matcher)| {
-        matcher.stems().into_iter().flatten().map(move |stem| (index, stem.as_bytes()))
-    });
-    let (of, texts): (Vec<usize>, Vec<&[u8]>) = stems.unzip();
-    tokens.stemmed_each(&texts, |at, number| numbers[of[at]].push(number));
-    let written = matchers.iter().enumerate();
-    let written = written.filter_map(|(index, matcher)| Some((index, matcher.written()?.as_bytes())));
-    let (of, texts): (Vec<usize>, Vec<&[u8]>) = written.unzip();
-    tokens.numbers_each(&texts, |at, number| numbers[of[at]].push(number));
-    numbers.into_iter().map(ascending).collect()
+    matchers.iter().map(|matcher| named_numbers(matcher, tokens)).collect()
 }
 
 /// The words that each token number stands for.

@@ -131,8 +131,8 @@ impl FieldStatistics {
 }
 
 impl ChunkMatches {
-    /// Keeps only the documents that `keep` accepts; `None` if it accepts none.
-    pub fn retain(self, keep: impl Fn(u16) -> bool) -> Option<Self> {
+    /// Keeps only the documents that `keep` accepts, which gets them in order; `None` if it accepts none.
+    pub fn retain(self, mut keep: impl FnMut(u16) -> bool) -> Option<Self> {
         let kept: Vec<bool> = self.documents.iter().map(|document| keep(*document)).collect();
         if kept.iter().all(|kept| *kept) {
             return (!kept.is_empty()).then_some(self);

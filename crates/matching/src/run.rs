@@ -18,8 +18,9 @@ use crate::{
 ///
 /// - All live documents are examined; nothing is approximated. Documents as near as the last wanted one of
 ///   the nearest are kept, too.
-/// - `stop` is called before each chunk. Once it returns true, no more chunks are examined, and
-///   [`MatchedDocuments::timed_out`] is set.
+/// - `stop` is called before each chunk, and for many conditions now and then within one. Once it returns
+///   true, no more chunks are examined, that chunk does not count, and [`MatchedDocuments::timed_out`] is
+///   set.
 /// - Columns are read when the first document needs them, for many chunks at once.
 ///
 /// # Errors
@@ -44,7 +45,10 @@ pub fn match_plan(
             if documents > CHUNK_DOCS {
                 return Err(Error::Chunk { chunk, documents });
             }
-            gathering.add(&mut window, chunk, live(view, chunk))?;
+            if !gathering.add(&mut window, chunk, live(view, chunk), stop)? {
+                gathering.matches.timed_out = true;
+                break 'windows;
+            }
         }
         next = window.chunks().end;
     }
@@ -99,13 +103,19 @@ impl<'a> MatchGathering<'a> {
         }
     }
 
-    fn add(&mut self, window: &mut ColumnWindow<'_>, chunk: usize, live: DocumentBits) -> Result<(), Error> {
-        self.matches.documents += live.count() as u64;
+    /// Adds the matches of a chunk. Returns false, without an effect but on statistics, if `stop` was true.
+    fn add(
+        &mut self,
+        window: &mut ColumnWindow<'_>,
+        chunk: usize,
+        live: DocumentBits,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
         if live.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         self.measure(window, chunk, &live)?;
-        let mut pass = ChunkPass::new(self.ready, window, chunk, live);
+        let mut pass = ChunkPass::new(self.ready, window, chunk, live, stop);
         for leaf in &self.counted {
             pass.seek(*leaf, &live)?;
             self.matches.statistics.document_frequency[leaf.0] += pass.frequency(*leaf) as u64;
@@ -119,8 +129,10 @@ impl<'a> MatchGathering<'a> {
             }
             _ => DocumentBits::NONE,
         });
-        if matched.is_empty() {
-            return Ok(());
+        let examined = live.count() as u64;
+        if matched.is_empty() && !pass.stopped() {
+            self.matches.documents += examined;
+            return Ok(true);
         }
         let documents = matched.rows();
         let is_ranked = self.demands != RankingDemands::default();
@@ -130,7 +142,7 @@ impl<'a> MatchGathering<'a> {
             pass.narrow(&documents, &matched)?;
         }
         let rows = DocumentRows::new(&documents);
-        let leaves = (0..self.ready.leaves.len())
+        let leaves: Vec<LeafMatches> = (0..self.ready.leaves.len())
             .map(|leaf| {
                 if !is_ranked && self.best[leaf].is_none() {
                     return Ok(LeafMatches::None);
@@ -141,9 +153,13 @@ impl<'a> MatchGathering<'a> {
                 Ok(found)
             })
             .collect::<Result<_, Error>>()?;
+        if pass.stopped() {
+            return Ok(false);
+        }
+        self.matches.documents += examined;
         self.matches.chunks.push(ChunkMatches { chunk, documents, leaves });
         self.undecided.push(residual);
-        Ok(())
+        Ok(true)
     }
 
     fn measure(

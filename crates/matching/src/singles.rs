@@ -35,6 +35,19 @@ pub struct SingleValue<'v> {
     pub weight: i32,
 }
 
+/// A single value of a document for which something was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FoundSingleValue<T> {
+    /// Index of the document among those that are read.
+    pub row: usize,
+    /// Index of the value in the document.
+    pub index: usize,
+    /// What was found for the value.
+    pub found: T,
+    /// Weight in a weighted set, otherwise 1.
+    pub weight: i32,
+}
+
 /// A value without parts, borrowed from its column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SingleValueRef<'v> {
@@ -104,7 +117,7 @@ impl SingleValueReader {
         paths: ExecutionPaths,
     ) -> Option<LeafColumn<'c>> {
         let (reader, bytes) = self.leaves.as_ref().filter(|_| paths.is_fast()).zip(encoded_values(column))?;
-        Some(reader.column(documents.iter().map(|document| bytes.get(usize::from(*document)))))
+        Some(reader.column(bytes.get_each(documents)))
     }
 
     /// Calls `each` with the values of these documents of the column of values, document by document.
@@ -163,6 +176,89 @@ impl SingleValueReader {
         }
     }
 
+    /// Calls `each` with the values for which `find` finds something, those of a document in their order.
+    /// `read` is what [`SingleValueReader::read`] gave for the same documents.
+    ///
+    /// All values are looked at before the first call, in a loop for their kind: that costs less than a look
+    /// at each in its document.
+    pub fn for_each_found<T>(
+        &self,
+        read: Option<&LeafColumn<'_>>,
+        column: &Column,
+        documents: &[u16],
+        paths: ExecutionPaths,
+        find: impl Fn(SingleValueRef<'_>) -> Option<T>,
+        mut each: impl FnMut(FoundSingleValue<T>),
+    ) {
+        let mut general = |SingleValue { row, index, value, weight }: SingleValue<'_>| {
+            if let Some(found) = value.and_then(&find) {
+                each(FoundSingleValue { row, index, found, weight });
+            }
+        };
+        let Some(leaves) = read else {
+            return self.for_each_of(None, column, documents, paths, general);
+        };
+        leaves.irregular().iter().for_each(|row| self.one(column, documents, *row, paths, &mut general));
+        let mut row = 0;
+        for (at, found) in found_among(leaves, &find) {
+            while leaves.of_row(row).end <= at {
+                row += 1;
+            }
+            let index = at - leaves.of_row(row).start;
+            each(FoundSingleValue { row, index, found, weight: leaves.weight(at) });
+        }
+    }
+
+    /// Calls `each` with the value at an index of each document that has as many. `read` is as in
+    /// [`SingleValueReader::for_each_found`].
+    pub fn for_each_at(
+        &self,
+        read: Option<&LeafColumn<'_>>,
+        column: &Column,
+        documents: &[u16],
+        paths: ExecutionPaths,
+        index: usize,
+        mut each: impl FnMut(SingleValue<'_>),
+    ) {
+        let mut general = |value: SingleValue<'_>| {
+            if value.index == index {
+                each(value);
+            }
+        };
+        let Some(leaves) = read else {
+            return self.for_each_of(None, column, documents, paths, general);
+        };
+        leaves.irregular().iter().for_each(|row| self.one(column, documents, *row, paths, &mut general));
+        for row in 0..leaves.rows() {
+            if let Some(at) = leaves.of_row(row).nth(index) {
+                each(SingleValue {
+                    row,
+                    index,
+                    value: Some(value_at(leaves, at)),
+                    weight: leaves.weight(at),
+                });
+            }
+        }
+    }
+
+    /// Calls `each` with documents and the number of their values, maybe in several parts. `read` is as in
+    /// [`SingleValueReader::for_each_found`].
+    pub fn for_each_count(
+        &self,
+        read: Option<&LeafColumn<'_>>,
+        column: &Column,
+        documents: &[u16],
+        paths: ExecutionPaths,
+        mut each: impl FnMut(usize, usize),
+    ) {
+        let mut general = |value: SingleValue<'_>| each(value.row, 1);
+        let Some(leaves) = read else {
+            return self.for_each_of(None, column, documents, paths, general);
+        };
+        leaves.irregular().iter().for_each(|row| self.one(column, documents, *row, paths, &mut general));
+        (0..leaves.rows()).for_each(|row| each(row, leaves.of_row(row).len()));
+    }
+
     /// Calls `each` with the values of one document.
     fn one(
         &self,
@@ -179,6 +275,44 @@ impl SingleValueReader {
                 each(SingleValue { row, index, value: value.and_then(SingleValueRef::new), weight });
                 index += 1;
             });
+        }
+    }
+}
+
+/// The indices of the values for which `find` finds something, ascending.
+fn found_among<T>(
+    leaves: &LeafColumn<'_>,
+    find: &impl Fn(SingleValueRef<'_>) -> Option<T>,
+) -> Vec<(usize, T)> {
+    match leaves.values() {
+        EncodedLeafValues::Bools(values) => found_in(values, |value| find(SingleValueRef::Bool(*value))),
+        EncodedLeafValues::Integers(values) => {
+            found_in(values, |number| find(SingleValueRef::Integer(*number)))
+        }
+        EncodedLeafValues::Floats(values) => found_in(values, |number| find(SingleValueRef::Float(*number))),
+        EncodedLeafValues::Texts(values) => found_in(values, |text| find(SingleValueRef::Text(text))),
+        EncodedLeafValues::Raws(values) => found_in(values, |bytes| find(SingleValueRef::Raw(bytes))),
+        EncodedLeafValues::Positions(values) => found_in(values, |[latitude, longitude]| {
+            find(SingleValueRef::Position { latitude: *latitude, longitude: *longitude })
+        }),
+    }
+}
+
+fn found_in<V, T>(values: &[V], find: impl Fn(&V) -> Option<T>) -> Vec<(usize, T)> {
+    values.iter().enumerate().filter_map(|(at, value)| Some((at, find(value)?))).collect()
+}
+
+/// The value with an index among those of all rows.
+fn value_at<'v>(leaves: &LeafColumn<'v>, at: usize) -> SingleValueRef<'v> {
+    match leaves.values() {
+        EncodedLeafValues::Bools(values) => SingleValueRef::Bool(values[at]),
+        EncodedLeafValues::Integers(values) => SingleValueRef::Integer(values[at]),
+        EncodedLeafValues::Floats(values) => SingleValueRef::Float(values[at]),
+        EncodedLeafValues::Texts(values) => SingleValueRef::Text(values[at]),
+        EncodedLeafValues::Raws(values) => SingleValueRef::Raw(values[at]),
+        EncodedLeafValues::Positions(values) => {
+            let [latitude, longitude] = values[at];
+            SingleValueRef::Position { latitude, longitude }
         }
     }
 }
@@ -267,7 +401,51 @@ mod tests {
             }
         }
         assert_eq!(passes, [passes[0]; 3], "{data_type}");
+        for paths in [ExecutionPaths::Fast, ExecutionPaths::Plain] {
+            assert_parts_are_those_of_a_pass(&reader, &column, &documents, paths);
+        }
         fast
+    }
+
+    fn assert_parts_are_those_of_a_pass(
+        reader: &SingleValueReader,
+        column: &Column,
+        documents: &[u16],
+        paths: ExecutionPaths,
+    ) {
+        let as_found = |it: SingleValue<'_>| FoundSingleValue {
+            row: it.row,
+            index: it.index,
+            found: format!("{:?}", it.value),
+            weight: it.weight,
+        };
+        let mut all = Vec::new();
+        reader.for_each(column, documents, paths, |it| all.push(as_found(it)));
+        let read = reader.read(column, documents, paths);
+        let read = read.as_ref();
+        let name = |value: SingleValueRef<'_>| {
+            let name = format!("{:?}", Some(value));
+            // Some are found, and others not.
+            (name.len() % 3 > 0).then_some(name)
+        };
+        let mut found = Vec::new();
+        reader.for_each_found(read, column, documents, paths, name, |it| found.push(it));
+        found.sort();
+        let expected: Vec<_> =
+            all.iter().filter(|it| it.found != "None" && it.found.len() % 3 > 0).cloned().collect();
+        assert_eq!(found, expected, "{paths:?}");
+        let mut counts = vec![0; documents.len()];
+        reader.for_each_count(read, column, documents, paths, |row, count| counts[row] += count);
+        for (row, count) in counts.into_iter().enumerate() {
+            assert_eq!(count, all.iter().filter(|it| it.row == row).count(), "{paths:?} {row}");
+        }
+        for index in 0..3 {
+            let mut at = Vec::new();
+            reader.for_each_at(read, column, documents, paths, index, |it| at.push(as_found(it)));
+            at.sort();
+            let expected: Vec<_> = all.iter().filter(|it| it.index == index).cloned().collect();
+            assert_eq!(at, expected, "{paths:?} {index}");
+        }
     }
 
     #[test]

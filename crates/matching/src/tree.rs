@@ -4,6 +4,7 @@ mod activity;
 mod element_leaves;
 mod element_words;
 mod narrowing;
+mod residual;
 mod together;
 
 use std::collections::HashMap;
@@ -15,64 +16,19 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
 use self::narrowing::{NarrowingOperator, compares_positions, narrowings};
+pub(crate) use self::residual::ResidualTree;
+use self::residual::simplified;
 use self::together::{RangeLeaves, alternatives, ranges_together, words_together};
 use crate::bits::DocumentBits;
 use crate::leaf::{LeafKind, ReadyLeaf, stored_value};
+use crate::near::NearConstraint;
 use crate::nearest::SmallestDistances;
 use crate::nested::{NestedValue, ValueElement, elements};
 use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
 use crate::window::ColumnWindow;
-use crate::words::{ChunkPositions, DocumentRows, NearConstraint};
+use crate::words::{ChunkPositions, DocumentRows};
 use crate::{Error, LeafMatches, RankingDemands};
-
-/// Result of a (part of a) tree before the nearest documents are known.
-pub(crate) enum ResidualTree {
-    Known(DocumentBits),
-    /// The nearest documents for this leaf.
-    Nearest(LeafId),
-    And(Vec<ResidualTree>),
-    Or(Vec<ResidualTree>),
-    AndNot(Box<ResidualTree>, Vec<ResidualTree>),
-}
-
-impl ResidualTree {
-    /// Matching documents, given the nearest documents of each leaf by `nearest`. Its second argument is true
-    /// if the result will be negated.
-    pub(crate) fn resolve(&self, nearest: &dyn Fn(LeafId, bool) -> DocumentBits) -> DocumentBits {
-        self.resolve_as(nearest, false)
-    }
-
-    fn resolve_as(&self, nearest: &dyn Fn(LeafId, bool) -> DocumentBits, negated: bool) -> DocumentBits {
-        let child = |child: &ResidualTree| child.resolve_as(nearest, negated);
-        match self {
-            ResidualTree::Known(bits) => *bits,
-            ResidualTree::Nearest(leaf) => nearest(*leaf, negated),
-            ResidualTree::And(children) => {
-                children.iter().map(child).reduce(|a, b| a.and(&b)).unwrap_or(DocumentBits::NONE)
-            }
-            ResidualTree::Or(children) => {
-                children.iter().map(child).fold(DocumentBits::NONE, |a, b| a.or(&b))
-            }
-            ResidualTree::AndNot(positive, negatives) => negatives
-                .iter()
-                .map(|negative| negative.resolve_as(nearest, !negated))
-                .fold(child(positive), |a, b| a.without(&b)),
-        }
-    }
-
-    /// Upper bound of the matching documents: all candidates of nearest-neighbour leaves count as matches.
-    fn at_most(&self, within: &DocumentBits) -> DocumentBits {
-        self.resolve(&|_, negated| if negated { DocumentBits::NONE } else { *within })
-    }
-
-    fn known(&self) -> Option<&DocumentBits> {
-        match self {
-            ResidualTree::Known(bits) => Some(bits),
-            _ => None,
-        }
-    }
-}
 
 /// A plan with prepared leaves.
 pub(crate) struct ReadyPlan<'p> {
@@ -186,6 +142,10 @@ pub(crate) struct ChunkPass<'a, 'v> {
     found: Vec<Option<EvaluatedLeaf>>,
     /// Memory taken for `found`, in bytes; given back at the end.
     taken: usize,
+    stop: &'a dyn Fn() -> bool,
+    /// Number of searches for leaves so far.
+    searches: usize,
+    stopped: bool,
 }
 
 impl Drop for ChunkPass<'_, '_> {
@@ -206,9 +166,23 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         window: &'a mut ColumnWindow<'v>,
         chunk: usize,
         live: DocumentBits,
+        stop: &'a dyn Fn() -> bool,
     ) -> Self {
         let found = ready.leaves.iter().map(|_| None).collect();
-        ChunkPass { ready, window, chunk, live, found, taken: 0 }
+        ChunkPass { ready, window, chunk, live, found, taken: 0, stop, searches: 0, stopped: false }
+    }
+
+    /// True if `stop` was true meanwhile, so that leaves were left out.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Asks now and then if it is time to stop. A chunk may have much text, and a query many leaves.
+    fn ends(&mut self) -> bool {
+        const SEARCHES_PER_STOP: usize = 16;
+        self.searches += 1;
+        self.stopped = self.stopped || self.searches.is_multiple_of(SEARCHES_PER_STOP) && (self.stop)();
+        self.stopped
     }
 
     /// Matching documents as far as they do not depend on nearest neighbours. Distances of all candidates are
@@ -262,27 +236,31 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             Some(evaluated) => within.without(&evaluated.within),
         };
         let all = self.ready;
+        let is_known = self.found[leaf.0].is_some() && missing.is_empty();
+        if is_known || self.ends() {
+            return Ok(());
+        }
         if self.found[leaf.0].is_none() {
-            if let Some(leaves) = all.words.iter().find(|leaves| leaves.contains(&leaf)) {
+            // Leaves are in order.
+            let has = |leaves: &[LeafId]| leaves.binary_search(&leaf).is_ok();
+            if let Some(leaves) = all.words.iter().find(|leaves| has(leaves)) {
                 return self.seek_words(leaves);
             }
-            if let Some(ranges) = all.ranges.iter().find(|ranges| ranges.leaves.contains(&leaf))
+            if let Some(ranges) = all.ranges.iter().find(|ranges| has(&ranges.leaves))
                 && self.seek_ranges(ranges, within)?
             {
                 return Ok(());
             }
         }
-        if self.found[leaf.0].is_none() || !missing.is_empty() {
-            let column = self.column(leaf, &missing)?;
-            let more = ready.find(column.as_ref(), &missing);
-            take(self.ready.plan, &mut self.taken, more.memory_bytes())?;
-            match &mut self.found[leaf.0] {
-                Some(evaluated) => {
-                    evaluated.found.merge(more);
-                    evaluated.within = evaluated.within.or(&missing);
-                }
-                none => *none = Some(EvaluatedLeaf { within: missing, found: more }),
+        let column = self.column(leaf, &missing)?;
+        let more = ready.find(column.as_ref(), &missing);
+        take(self.ready.plan, &mut self.taken, more.memory_bytes())?;
+        match &mut self.found[leaf.0] {
+            Some(evaluated) => {
+                evaluated.found.merge(more);
+                evaluated.within = evaluated.within.or(&missing);
             }
+            none => *none = Some(EvaluatedLeaf { within: missing, found: more }),
         }
         Ok(())
     }
@@ -533,19 +511,9 @@ pub(crate) fn any_holds(
     found
 }
 
+/// True if an element's index is one of these, which ascend, or there are none.
 pub(crate) fn is_among(only: &[u32], index: usize) -> bool {
-    only.is_empty() || u32::try_from(index).is_ok_and(|index| only.contains(&index))
-}
-
-/// Turns a residual without unknown parts into a known set.
-fn simplified(residual: ResidualTree) -> ResidualTree {
-    let children: Box<dyn Iterator<Item = &ResidualTree> + '_> = match &residual {
-        ResidualTree::Known(_) | ResidualTree::Nearest(_) => return residual,
-        ResidualTree::And(children) | ResidualTree::Or(children) => Box::new(children.iter()),
-        ResidualTree::AndNot(positive, negatives) => Box::new(std::iter::once(&**positive).chain(negatives)),
-    };
-    let known = children.into_iter().all(|child| child.known().is_some());
-    if known { ResidualTree::Known(residual.resolve(&|_, _| DocumentBits::NONE)) } else { residual }
+    only.is_empty() || u32::try_from(index).is_ok_and(|index| only.binary_search(&index).is_ok())
 }
 
 /// True if a tree holds inside one element, to which the first `depth` steps of its leaves' paths lead.

@@ -12,6 +12,7 @@ use crate::listed::{ListedNumbers, ListedTexts};
 use crate::matched::MatchedValues;
 use crate::nested::NestedValue;
 use crate::pattern::{WordMatcher, WordShape};
+use crate::positions::LongPhrase;
 use crate::prefilter::TextPrefilter;
 use crate::scan::matching_parts;
 
@@ -31,7 +32,7 @@ pub(crate) struct ValueTest {
 enum ValueMatchKind {
     Pattern(WordMatcher),
     In(ListedTexts),
-    Words { matchers: Vec<WordMatcher>, analyzer: FieldAnalyzer },
+    Words { matchers: Vec<WordMatcher>, long: Option<LongPhrase>, analyzer: FieldAnalyzer },
     WordIn { words: ListedTexts, analyzer: FieldAnalyzer },
     Range(NumberRange),
     NumberIn(ListedNumbers),
@@ -60,10 +61,12 @@ impl ValueTest {
                 folding = (!cased).then(&analyzer);
                 ValueMatchKind::In(ListedTexts::new(values))
             }
-            Predicate::Words(patterns) => ValueMatchKind::Words {
-                matchers: patterns.iter().map(|p| WordMatcher::new(field, p)).collect::<Result<_, _>>()?,
-                analyzer: analyzer(),
-            },
+            Predicate::Words(patterns) => {
+                let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern));
+                let matchers: Vec<WordMatcher> = matchers.collect::<Result<_, _>>()?;
+                let long = LongPhrase::new(&matchers);
+                ValueMatchKind::Words { matchers, long, analyzer: analyzer() }
+            }
             Predicate::WordIn(words) => {
                 ValueMatchKind::WordIn { words: ListedTexts::new(words), analyzer: analyzer() }
             }
@@ -193,7 +196,7 @@ impl ValueTest {
             Some(condition) => MatchedValues::weighed(texts, |text| match condition.matches(text) {
                 true => Some(1),
                 // Only accents and other letters make a difference to the condition.
-                false if text.is_ascii() => None,
+                false if is_ascii(text) => None,
                 false => general(text),
             }),
         }
@@ -256,7 +259,10 @@ impl ValueTest {
     /// Calls `each` with the position of the first word of each occurrence in a text, ascending, for a
     /// predicate on words; nothing for another. Returns the number of words of the text.
     pub(crate) fn word_positions(&self, text: &str, mut each: impl FnMut(u32)) -> u32 {
-        let ValueMatchKind::Words { matchers, analyzer } = &self.kind else { return 0 };
+        let ValueMatchKind::Words { matchers, long, analyzer } = &self.kind else { return 0 };
+        if let Some(long) = long {
+            return long.places(text, analyzer, each);
+        }
         // Number of matched words of each phrase that may have started.
         let (mut begun, mut position) = (Vec::new(), 0);
         analyzer.tokens(text, |token| {
@@ -385,6 +391,12 @@ impl AsciiCondition {
         };
         part.is_some_and(|(part, wanted)| equal(part, wanted))
     }
+}
+
+/// True for a text of ASCII: where it is short, without a loop over its bytes.
+#[inline]
+fn is_ascii(text: &[u8]) -> bool {
+    ShortText::new(text).map_or_else(|| text.is_ascii(), ShortText::is_ascii)
 }
 
 /// Equality of texts of one length, without regard to the case of letters of ASCII.

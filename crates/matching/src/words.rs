@@ -6,15 +6,18 @@
 //! 3. The other words must be adjacent to it, in the same document. Words of two elements never are: between
 //!    them is a boundary, which no set contains.
 
+use std::collections::HashMap;
+
 use millrace_column::{CHUNK_DOCS, ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
 use crate::dictionary;
-use crate::kernels;
+use crate::kernels::{self, FewNumbers};
 use crate::pattern::WordMatcher;
+use crate::positions::{PositionBits, PositionSet};
 
 /// A set of token numbers of one dictionary.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TokenNumbers {
     /// Few ranges (both ends included), ascending.
     Ranges(Vec<(u32, u32)>),
@@ -47,14 +50,8 @@ impl TokenNumbers {
     }
 
     fn looked_up(matcher: &WordMatcher, tokens: &TokensColumn) -> Self {
-        let (stems, written) = (matcher.stems(), matcher.written());
-        if stems.is_some() || written.is_some() {
-            let mut numbers = Vec::new();
-            for stem in stems.into_iter().flatten() {
-                tokens.stemmed(stem.as_bytes(), |number| numbers.push(number));
-            }
-            numbers.extend(written.into_iter().flat_map(|word| tokens.numbers(word.as_bytes())));
-            return Self::from_ascending(ascending(numbers));
+        if matcher.names_words() {
+            return Self::from_ascending(named_numbers(matcher, tokens));
         }
         let range = tokens.prefixed(matcher.prefix().as_bytes());
         if matcher.is_prefix() {
@@ -114,16 +111,25 @@ impl TokenNumbers {
         if self.is_empty() {
             return bits;
         }
-        if let TokenNumbers::Ranges(_) = self {
-            by_document(&self.find_within(tokens, within), tokens, within, 1).add_to(&mut bits);
-            return bits;
+        let few = match (self, tokens.ids()) {
+            (TokenNumbers::Ranges(_), _) => {
+                by_document(&self.find_within(tokens, within), tokens, within, 1).add_to(&mut bits);
+                return bits;
+            }
+            (TokenNumbers::Table(table), TokenIds::Narrow(_)) => {
+                FewNumbers::of(table).map(|few| (few, table))
+            }
+            (TokenNumbers::Table(_), TokenIds::Wide(_)) => None,
+        };
+        let mut marks = vec![0; if few.is_some() { 0 } else { tokens.words() + 1 }];
+        if few.is_none() {
+            self.iter().for_each(|number| marks[number as usize] = 1);
         }
-        let mut marks = vec![0; tokens.words() + 1];
-        self.iter().for_each(|number| marks[number as usize] = 1);
         for document in within.iter() {
-            let has_any = match tokens.document(document) {
-                TokenIds::Narrow(ids) => has_mark(ids, |id| marks[usize::from(id)]),
-                TokenIds::Wide(ids) => has_mark(ids, |id| marks[id as usize]),
+            let has_any = match (tokens.document(document), &few) {
+                (TokenIds::Narrow(ids), Some((few, table))) => few.is_any_in(ids, table),
+                (TokenIds::Narrow(ids), None) => has_mark(ids, |id| marks[usize::from(id)]),
+                (TokenIds::Wide(ids), _) => has_mark(ids, |id| marks[id as usize]),
             };
             if has_any {
                 bits.set(document);
@@ -176,9 +182,10 @@ impl TokenNumbers {
             (TokenNumbers::Ranges(ranges), TokenIds::Wide(ids)) => {
                 kernels::find_wide(ids, ranges, &mut found)
             }
-            (TokenNumbers::Table(table), TokenIds::Narrow(ids)) => {
-                kernels::find_in_table(ids, table, &mut found);
-            }
+            (TokenNumbers::Table(table), TokenIds::Narrow(ids)) => match FewNumbers::of(table) {
+                Some(few) => few.find(ids, table, &mut found),
+                None => kernels::find_in_table(ids, table, &mut found),
+            },
             (TokenNumbers::Table(table), TokenIds::Wide(ids)) => {
                 kernels::find_in_wide_table(ids, table, &mut found);
             }
@@ -192,6 +199,16 @@ fn has_mark<T: Copy>(ids: &[T], mark: impl Fn(T) -> u8) -> bool {
     let any = |ids: &[T]| ids.iter().fold(0, |any, id| any | mark(*id)) != 0;
     let (blocks, rest) = ids.as_chunks::<8>();
     blocks.iter().any(|block| any(block.as_slice())) || any(rest)
+}
+
+/// Numbers of the words that a matcher names, ascending; none for another matcher.
+pub(crate) fn named_numbers(matcher: &WordMatcher, tokens: &TokensColumn) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for stem in matcher.stems().into_iter().flatten() {
+        tokens.stemmed(stem.as_bytes(), |number| numbers.push(number));
+    }
+    numbers.extend(matcher.written().into_iter().flat_map(|word| tokens.numbers(word.as_bytes())));
+    ascending(numbers)
 }
 
 pub(crate) fn ascending(mut numbers: Vec<u32>) -> Vec<u32> {
@@ -316,6 +333,9 @@ impl<'d> DocumentRows<'d> {
     }
 }
 
+/// Comparisons for each word of a chunk from which on words in sequence are found in one pass over all words.
+const REPEATED: usize = 8;
+
 /// Occurrences of the words in sequence in the documents of `live`.
 pub(crate) fn find(
     matchers: &[WordMatcher],
@@ -343,9 +363,13 @@ pub(crate) fn find(
     if sets.len() == 1 {
         return by_document(&found, tokens, live, 1);
     }
-    found.retain_mut(|position| {
-        let Some(first) = (*position as usize).checked_sub(anchor) else { return false };
-        *position = first as u32;
+    // Where the rarest word is in most places, the text may repeat what the words in sequence repeat.
+    if paths.is_fast() && found.len().saturating_mul(sets.len()) / REPEATED >= ids.len() {
+        return by_document(&in_sequence(&sets, ids), tokens, live, sets.len());
+    }
+    found.retain_mut(|place| {
+        let Some(first) = (*place as usize).checked_sub(anchor) else { return false };
+        *place = first as u32;
         first + sets.len() <= ids.len()
             && sets
                 .iter()
@@ -353,6 +377,38 @@ pub(crate) fn find(
                 .all(|(offset, set)| offset == anchor || set.contains(ids.get(first + offset)))
     });
     by_document(&found, tokens, live, sets.len())
+}
+
+/// First tokens of the sequences that have a number of each set in turn, by one pass over all tokens.
+fn in_sequence(sets: &[TokenNumbers], ids: TokenIds<'_>) -> Vec<u32> {
+    // Words that are repeated have the same set.
+    let mut positions_of: HashMap<&TokenNumbers, PositionSet> = HashMap::new();
+    for (position, set) in sets.iter().enumerate() {
+        positions_of.entry(set).or_default().push(position);
+    }
+    let mut roles: HashMap<u32, PositionSet> = HashMap::new();
+    for (set, positions) in positions_of {
+        for number in set.iter() {
+            let known = roles.entry(number).or_default();
+            *known = PositionSet::union([&*known, &positions].into_iter());
+        }
+    }
+    let (mut firsts, last) = (PositionBits::default(), sets.len() - 1);
+    firsts.set(0);
+    let (mut reached, mut next, mut found) = (PositionSet::default(), PositionSet::default(), Vec::new());
+    for (place, number) in ids.iter().enumerate() {
+        match roles.get(&number) {
+            None => reached.clear(),
+            Some(roles) => {
+                reached.follow(roles, &firsts, &mut next);
+                std::mem::swap(&mut reached, &mut next);
+                if reached.ends_with(last) {
+                    found.push((place - last) as u32);
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Distributes the occurrences over documents. Drops those of dead documents, and those with fewer than
@@ -384,84 +440,6 @@ fn by_document(found: &[u32], tokens: &TokensColumn, live: &DocumentBits, length
         }
     }
     occurrences
-}
-
-/// Conditions of `near` on the positions of its leaves.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NearConstraint {
-    pub(crate) distance: u32,
-    pub(crate) exclusion_distance: u32,
-    pub(crate) ordered: bool,
-    /// Number of positions between adjacent elements; `None` if words of two elements are never near.
-    pub(crate) element_gap: Option<u32>,
-}
-
-impl NearConstraint {
-    /// True if a document has all of `positions` near each other, and none of `excluded` near them. The words
-    /// must be in one element or, with a gap, in two adjacent ones.
-    pub(crate) fn holds(self, positions: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
-        self.spans(positions, excluded, document).next().is_some()
-    }
-
-    /// First and last position of each shortest match.
-    pub(crate) fn spans<'p>(
-        self,
-        positions: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-        document: TokenIds<'p>,
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(positions, excluded, move |first, last| {
-            document.distance(first, last, self.element_gap)
-        })
-    }
-
-    /// [`NearConstraint::holds`] for positions of one element, which has no boundary inside.
-    pub(crate) fn holds_in_element(self, positions: &[&[u32]], excluded: &[&[u32]]) -> bool {
-        self.spans_in_element(positions, excluded).next().is_some()
-    }
-
-    /// [`NearConstraint::spans`] for positions of one element, which has no boundary inside.
-    pub(crate) fn spans_in_element<'p>(
-        self,
-        positions: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(positions, excluded, |first, last| Some(last - first))
-    }
-
-    fn spans_by<'p>(
-        self,
-        positions: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-        length_between: impl Fn(u32, u32) -> Option<u32> + 'p,
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        let firsts = if self.ordered { &positions[..positions.len().min(1)] } else { positions };
-        let spans = firsts.iter().flat_map(|positions| positions.iter()).filter_map(move |first| {
-            let last = self.last(*first, positions)?;
-            let length = length_between(*first, last)?;
-            (length <= self.distance).then_some((*first, last))
-        });
-        spans.filter(move |(first, last)| {
-            let zone =
-                first.saturating_sub(self.exclusion_distance)..=last.saturating_add(self.exclusion_distance);
-            !excluded.iter().any(|positions| positions.iter().any(|position| zone.contains(position)))
-        })
-    }
-
-    /// Last position of the shortest match that starts at `first`, if it may be near enough.
-    fn last(self, first: u32, positions: &[&[u32]]) -> Option<u32> {
-        let mut last = first;
-        for (index, positions) in positions.iter().enumerate() {
-            let from = match (self.ordered, index) {
-                (true, 0) | (false, _) => first,
-                (true, _) => last + 1,
-            };
-            let next = *positions.get(positions.partition_point(|position| *position < from))?;
-            last = last.max(next);
-        }
-        // The boundary between two elements has a position of its own.
-        (last - first <= self.distance.saturating_add(1)).then_some(last)
-    }
 }
 
 #[cfg(test)]
@@ -501,76 +479,11 @@ mod tests {
         check("a b a b c", "c a", &[]);
         check("a | b a b", "a b", &[3]);
         check("a a a", "a a", &[0, 1]);
+        let (text, words) = ("a ".repeat(300), "a ".repeat(150));
+        check(&format!("{text} b {text}"), &format!("{words} b {words}"), &[150]);
+        check(&format!("{text} | {text}"), &words, &Vec::from_iter((0..=150).chain(301..=451)));
+        check(&text, &format!("{words} b"), &[]);
         check("a b", "a z", &[]);
         check("", "a", &[]);
-    }
-
-    #[test]
-    fn near_stays_in_one_element_and_away_from_what_is_excluded() {
-        #[track_caller]
-        fn check(
-            text: &str,
-            words: &[&str],
-            excluded: &[&str],
-            distance: u32,
-            ordered: bool,
-            expected: bool,
-        ) {
-            let tokens = tokens(text);
-            let found =
-                |words: &[&str]| words.iter().map(|word| positions(&tokens, word)).collect::<Vec<_>>();
-            let (near, not) = (found(words), found(excluded));
-            let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
-            let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
-            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
-            assert_eq!(nearness.holds(&near, &not, tokens.document(0)), expected, "{text}");
-        }
-        check("a x b", &["a", "b"], &[], 2, false, true);
-        check("a x b", &["a", "b"], &[], 1, false, false);
-        check("a x b", &["b", "a"], &[], 2, false, true);
-        check("a x b", &["b", "a"], &[], 2, true, false);
-        check("a x b a", &["b", "a"], &[], 2, true, true);
-        check("a | b", &["a", "b"], &[], 2, false, false);
-        check("a | b a", &["a", "b"], &[], 2, false, true);
-        check("a b z", &["a", "b"], &["z"], 2, false, false);
-        check("a b x z", &["a", "b"], &["z"], 2, false, true);
-        check("a b z x a b", &["a", "b"], &["z"], 2, false, true);
-    }
-
-    #[test]
-    fn spans_are_the_shortest_matches() {
-        #[track_caller]
-        fn check(text: &str, distance: u32, ordered: bool, expected: &[(u32, u32)]) {
-            let tokens = tokens(text);
-            let (a, b) = (positions(&tokens, "a"), positions(&tokens, "b"));
-            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
-            let found: Vec<_> = nearness.spans(&[&a, &b], &[], tokens.document(0)).collect();
-            assert_eq!(found, expected, "{text}");
-        }
-        check("a a a b b b", 1, false, &[(2, 3)]);
-        check("a b c a b c", 1, false, &[(0, 1), (3, 4)]);
-        check("a a b", 2, false, &[(0, 2), (1, 2)]);
-        check("b a b", 1, true, &[(1, 2)]);
-        check("b a b", 1, false, &[(1, 2), (0, 1)]);
-        check("a | b", 3, false, &[]);
-    }
-
-    #[test]
-    fn a_gap_makes_neighbouring_elements_near() {
-        #[track_caller]
-        fn check(text: &str, gap: Option<u32>, distance: u32, ordered: bool, expected: bool) {
-            let tokens = tokens(text);
-            let (a, b) = (positions(&tokens, "a"), positions(&tokens, "b"));
-            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: gap };
-            assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
-        }
-        // The words are three positions apart if elements follow each other without a gap.
-        check("a c | x b x a x x x x x x b", None, 6, true, false);
-        check("a c | x b x a x x x x x x b", Some(0), 3, true, true);
-        check("a c | x b x a x x x x x x b", Some(0), 2, true, false);
-        check("a c | x b x a x x x x x x b", Some(4), 6, true, false);
-        check("b | a", Some(1), 2, false, true);
-        check("b | a", Some(1), 2, true, false);
-        check("a | x | b", Some(0), 9, false, false);
     }
 }

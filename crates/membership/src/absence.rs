@@ -92,13 +92,15 @@ impl LastParticipation {
 /// # Errors
 /// [`Error::AwayTooLong`]; coordination is unreachable.
 pub(crate) async fn check(shared: &MembershipShared) -> Result<(), Error> {
-    let (Some(kept), Some(took_part)) = (shared.settings.removals_kept, shared.took_part.at()) else {
+    let (Some(kept), Some(last_participation)) =
+        (shared.settings.removals_kept, shared.last_participation.at())
+    else {
         return Ok(());
     };
     let now = SystemClock.now_us();
     let micros = |time: Duration| time.as_micros() as u64;
     let remembered_from = now.saturating_sub(micros(kept.saturating_sub(MARGIN)));
-    let missed_from = took_part.saturating_add(micros(TOLERANCE));
+    let missed_from = last_participation.saturating_add(micros(TOLERANCE));
     if remembered_from <= missed_from {
         return Ok(());
     }
@@ -110,7 +112,7 @@ pub(crate) async fn check(shared: &MembershipShared) -> Result<(), Error> {
     }
     let hours = |micros: u64| micros / 3_600_000_000;
     Err(Error::AwayTooLong {
-        away_hours: hours(now.saturating_sub(took_part)),
+        away_hours: hours(now.saturating_sub(last_participation)),
         kept_hours: hours(micros(kept)),
         file: shared.settings.directory.join(TOOK_PART),
     })
@@ -121,10 +123,10 @@ pub(crate) async fn follow(shared: Arc<MembershipShared>) {
     let mut written = None;
     loop {
         tokio::select! {
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
-        let Some(at) = shared.took_part.at().filter(|at| written != Some(*at)) else { continue };
+        let Some(at) = shared.last_participation.at().filter(|at| written != Some(*at)) else { continue };
         let path = shared.settings.directory.join(TOOK_PART);
         let write = move || replace_file(&RealDisk, &path, at.to_string().as_bytes());
         match tokio::task::spawn_blocking(write).await {

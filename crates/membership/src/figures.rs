@@ -62,8 +62,8 @@ pub struct OperationFigures {
     /// Progress: `pending`, `delayed` after a failure, or the current step.
     pub progress: String,
     /// Cause of its last failure.
-    #[serde(default)]
-    pub trouble: Option<String>,
+    #[serde(default, rename = "trouble")]
+    pub failure_cause: Option<String>,
 }
 
 /// Counts of buckets.

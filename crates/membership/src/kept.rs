@@ -108,7 +108,7 @@ impl MemberLocalState {
         loop {
             tokio::select! {
                 changed = states.changed() => if changed.is_err() { return },
-                () = shared.left() => return,
+                () = shared.wait_until_left() => return,
             }
             let Some(state) = states.borrow_and_update().clone() else { continue };
             let path = directory.join("state");

@@ -21,7 +21,7 @@ impl ClusterKeys {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix("/v1/")?;
         match rest.split_once('/') {
             Some(("nodes", name)) => Some(FollowedSubject::Member(name)),
-            Some(("wishes", name)) => Some(FollowedSubject::Wish(name)),
+            Some(("wishes", name)) => Some(FollowedSubject::RequestedState(name)),
             Some(("notes", name)) => Some(FollowedSubject::Note(name)),
             Some(("indexes", "copies")) => Some(FollowedSubject::Placement),
             Some(("indexes", rest)) => rest.strip_prefix("requests/").map(FollowedSubject::PlacementRequest),
@@ -42,7 +42,7 @@ impl ClusterKeys {
         format!("{}/v1/nodes/{name}", self.prefix)
     }
 
-    pub(crate) fn wish(&self, name: &str) -> String {
+    pub(crate) fn requested_state(&self, name: &str) -> String {
         format!("{}/v1/wishes/{name}", self.prefix)
     }
 
@@ -104,7 +104,7 @@ impl ClusterKeys {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowedSubject<'a> {
     Member(&'a str),
-    Wish(&'a str),
+    RequestedState(&'a str),
     Note(&'a str),
     Placement,
     PlacementRequest(&'a str),

@@ -17,24 +17,24 @@ use crate::membership::MembershipShared;
 use crate::{CoordinationSnapshot, Error, NodeRole, RegisteredNode, placement};
 
 /// Pause after a failure of coordination.
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Runs for election and leads when elected, until the node leaves.
 pub(crate) async fn run(shared: Arc<MembershipShared>) {
     let election = Election::new(Arc::clone(&shared.coordination), shared.keys.leader());
-    let mut pictures = shared.pictures();
+    let mut snapshots = shared.snapshots();
     while !shared.has_left() {
         // A decision without all values would undo decisions of newer programs.
         tokio::select! {
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
             // The sender lives as long as the node.
-            _ = pictures.wait_for(|picture| picture.unread.is_empty()) => {}
+            _ = snapshots.wait_for(|snapshot| snapshot.unread.is_empty()) => {}
         }
         if let Err(error) = term(&shared, &election).await {
             tracing::debug!(%error, "the election");
             tokio::select! {
-                () = shared.left() => {}
-                () = tokio::time::sleep(AGAIN) => {}
+                () = shared.wait_until_left() => {}
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
             }
         }
     }
@@ -55,7 +55,7 @@ async fn term(shared: &MembershipShared, election: &Election) -> Result<(), Erro
     };
     let ended = tokio::select! {
         () = lease.lost() => Ok(()),
-        () = shared.left() => Ok(()),
+        () = shared.wait_until_left() => Ok(()),
         ended = leading => ended,
     };
     // The lease expires by itself if it cannot be given back now.
@@ -67,28 +67,28 @@ async fn term(shared: &MembershipShared, election: &Election) -> Result<(), Erro
 async fn lead(shared: &MembershipShared, leadership: &Leadership) {
     let began = Instant::now();
     let mut controller = Controller::new(shared.settings.controller.clone());
-    let mut pictures = shared.pictures();
+    let mut snapshots = shared.snapshots();
     // A decision must not be older than the last publication, in the same history.
     let mut published = (0, StoreRevision::default());
     loop {
-        let picture = Arc::clone(&pictures.borrow_and_update());
-        if let Some(key) = picture.unread.first() {
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        if let Some(key) = snapshot.unread.first() {
             tracing::warn!(key, "this node does not lead any more: newer programs do");
             return;
         }
         let known = shared.known();
         let mut pause = None;
-        if (picture.history, picture.revision) >= published
-            && let Some(step) = decide(&mut controller, began.elapsed(), &picture, known.as_deref())
+        if (snapshot.history, snapshot.revision) >= published
+            && let Some(step) = decide(&mut controller, began.elapsed(), &snapshot, known.as_deref())
         {
             pause = step.wake.map(|wake| wake.saturating_sub(began.elapsed()));
-            match publish(shared, leadership, &picture, &step).await {
+            match publish(shared, leadership, &snapshot, &step).await {
                 Ok(PublishOutcome::Nothing) => {}
-                Ok(PublishOutcome::At(revision)) => published = (picture.history, revision),
+                Ok(PublishOutcome::At(revision)) => published = (snapshot.history, revision),
                 Ok(PublishOutcome::Deposed) => return,
                 Err(error) => {
                     tracing::debug!(%error, "publishing");
-                    pause = Some(pause.unwrap_or(AGAIN).min(AGAIN));
+                    pause = Some(pause.unwrap_or(RETRY_PAUSE).min(RETRY_PAUSE));
                 }
             }
         }
@@ -100,37 +100,37 @@ async fn lead(shared: &MembershipShared, leadership: &Leadership) {
         };
         tokio::select! {
             () = woken => {}
-            changed = pictures.changed() => if changed.is_err() { return },
+            changed = snapshots.changed() => if changed.is_err() { return },
         }
     }
 }
 
-/// Computes a step from a picture and the newest known state; `None` before there is an application.
+/// Computes a step from a snapshot and the newest known state; `None` before there is an application.
 fn decide(
     controller: &mut Controller,
     now: Duration,
-    picture: &CoordinationSnapshot,
+    snapshot: &CoordinationSnapshot,
     known: Option<&ClusterState>,
 ) -> Option<ControllerStep> {
     // Programs of earlier protocols would let a node without a place own buckets.
     let places_indexes = known.is_some_and(|state| state.protocol() >= PLACED_INDEXES);
     let has_documents = |member: &RegisteredNode| member.roles.contains(&NodeRole::Content);
     let takes_part = |member: &RegisteredNode| has_documents(member) || (places_indexes && member.indexes);
-    let nodes = picture.members.iter().filter(|(_, member)| takes_part(member));
-    let others = picture.members.values().filter(|member| !takes_part(member));
-    let without = picture.members.iter().filter(|(_, member)| !has_documents(member));
+    let nodes = snapshot.members.iter().filter(|(_, member)| takes_part(member));
+    let others = snapshot.members.values().filter(|member| !takes_part(member));
+    let without = snapshot.members.iter().filter(|(_, member)| !has_documents(member));
     let without_documents: BTreeSet<String> = without.map(|(name, _)| name.clone()).collect();
     let registrations: BTreeMap<String, NodeRegistration> =
         nodes.map(|(name, member)| (name.clone(), member.registration.clone())).collect();
-    let wishes: BTreeMap<String, RequestedNodeState> =
-        picture.wishes.iter().map(|(name, record)| (name.clone(), record.wish)).collect();
+    let requested_states: BTreeMap<String, RequestedNodeState> =
+        snapshot.requested_states.iter().map(|(name, record)| (name.clone(), record.state)).collect();
     let inputs = ControllerInputs {
-        configuration: picture.configuration.as_deref()?,
+        configuration: snapshot.configuration.as_deref()?,
         registrations: &registrations,
         without_documents: &without_documents,
-        departed: &picture.departed,
-        wishes: &wishes,
-        assignments: &picture.assignments,
+        departed: &snapshot.departed,
+        requested_states: &requested_states,
+        assignments: &snapshot.assignments,
         protocol: others.map(|member| member.registration.protocol).fold(PROTOCOL, u16::min),
     };
     match controller.step(now, &inputs, known) {
@@ -156,7 +156,7 @@ enum PublishOutcome {
 async fn publish(
     shared: &MembershipShared,
     leadership: &Leadership,
-    picture: &CoordinationSnapshot,
+    snapshot: &CoordinationSnapshot,
     step: &ControllerStep,
 ) -> Result<PublishOutcome, Error> {
     let keys = &shared.keys;
@@ -166,20 +166,20 @@ async fn publish(
     };
     let mut write = Transaction::new()
         .when(leadership.guard())
-        .when(unchanged(keys.state(), picture.state_changed))
-        .when(unchanged(keys.assignments(), picture.assignments_changed));
+        .when(unchanged(keys.state(), snapshot.state_changed))
+        .when(unchanged(keys.assignments(), snapshot.assignments_changed));
     if let Some(next) = &step.next {
         write = write.then(KeyOperation::put(keys.state(), next.to_json()));
         for name in newly_ended(next, shared.known().as_deref()) {
-            if !picture.members.contains_key(name) {
+            if !snapshot.members.contains_key(name) {
                 write = write.when(KeyCondition::Absent(keys.member(name)));
             }
         }
     }
-    if step.assignments != picture.assignments {
+    if step.assignments != snapshot.assignments {
         write = write.then(KeyOperation::put(keys.assignments(), json(&step.assignments)));
     }
-    if step.reasons != picture.reasons {
+    if step.reasons != snapshot.reasons {
         write = write.then(KeyOperation::put(keys.reasons(), json(&step.reasons)));
     }
     if write.then.is_empty() {

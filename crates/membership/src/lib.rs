@@ -10,8 +10,8 @@
 //! `millrace_index_placement`, from the nodes, their reports, the declared indexes and the requests of
 //! operators, and every node follows it.
 //!
-//! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and accepts operators' wishes.
-//! [`NodeFigures`] is the form in which a node reports its data movement.
+//! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and accepts the states that operators
+//! request for nodes. [`NodeFigures`] is the form in which a node reports its data movement.
 //!
 //! This crate does not know the contents of a package or a bucket, and sends nothing to other nodes:
 //! everything goes through coordination.
@@ -26,10 +26,10 @@ mod member;
 mod membership;
 mod notes;
 mod packages;
-mod picture;
 mod placement;
 pub mod rest;
 mod settings;
+mod snapshot;
 mod standing;
 
 pub use error::Error;
@@ -38,7 +38,7 @@ pub use kept::resident;
 pub use membership::{ClusterMembership, ConfirmedState};
 pub use notes::NodeNote;
 pub use packages::{PACKAGE_BYTES_MAX, PackagePublication, PublishedPackage};
-pub use picture::{CoordinationSnapshot, RegisteredNode, RequestedStateRecord};
 pub use placement::DeclaredIndexes;
 pub use settings::{NodeRole, Settings};
+pub use snapshot::{CoordinationSnapshot, RegisteredNode, RequestedStateRecord};
 pub use standing::NotServing;

@@ -9,14 +9,14 @@ use tokio::sync::watch;
 
 use crate::absence;
 use crate::membership::MembershipShared;
-use crate::picture::{RegisteredNode, read_state};
+use crate::snapshot::{RegisteredNode, read_state};
 use crate::{ConfirmedState, Error};
 
 /// Pause after a failure of coordination.
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Keeps the node registered until it leaves.
-pub(crate) async fn stay(shared: Arc<MembershipShared>, mut own: watch::Receiver<RegisteredNode>) {
+pub(crate) async fn stay_registered(shared: Arc<MembershipShared>, mut own: watch::Receiver<RegisteredNode>) {
     while !shared.has_left() {
         match register(&shared, &mut own).await {
             Ok(()) => continue,
@@ -26,8 +26,8 @@ pub(crate) async fn stay(shared: Arc<MembershipShared>, mut own: watch::Receiver
             Err(error) => tracing::debug!(%error, "registering"),
         }
         tokio::select! {
-            () = shared.left() => {}
-            () = tokio::time::sleep(AGAIN) => {}
+            () = shared.wait_until_left() => {}
+            () = tokio::time::sleep(RETRY_PAUSE) => {}
         }
     }
 }
@@ -44,7 +44,7 @@ async fn register(shared: &MembershipShared, own: &mut watch::Receiver<Registere
         loop {
             tokio::select! {
                 () = lease.lost() => return Ok(()),
-                () = shared.left() => return Ok(()),
+                () = shared.wait_until_left() => return Ok(()),
                 changed = own.changed() => match changed {
                     Ok(()) => registered = put(shared, own, &lease).await?,
                     Err(_) => return Ok(()),
@@ -90,7 +90,7 @@ async fn put(
     let value = serde_json::to_vec(&member).expect("numbers and texts always have a JSON form");
     loop {
         let there = shared.coordination.get(&*key).await?;
-        if let Some(other) = there.as_ref().and_then(another(&member)) {
+        if let Some(other) = there.as_ref().and_then(other_holder_of_name(&member)) {
             let (name, address) = (shared.settings.name.clone(), other.registration.address);
             return Err(Error::NameTaken { name, address });
         }
@@ -108,7 +108,7 @@ async fn put(
 }
 
 /// The node that is registered under the name from another directory.
-pub(crate) fn another(own: &RegisteredNode) -> impl Fn(&KeyEntry) -> Option<RegisteredNode> {
+pub(crate) fn other_holder_of_name(own: &RegisteredNode) -> impl Fn(&KeyEntry) -> Option<RegisteredNode> {
     let home = own.home;
     move |entry| {
         serde_json::from_slice::<RegisteredNode>(&entry.value).ok().filter(|member| member.home != home)
@@ -134,7 +134,7 @@ async fn confirm(
     };
     let entry = outcome.entries(0).first();
     let state = entry.and_then(|entry| read_state(entry).ok());
-    state.iter().for_each(|state| shared.offer(Arc::clone(state)));
+    state.iter().for_each(|state| shared.store_if_newer(Arc::clone(state)));
     // An unreadable value was written by a newer program.
     if entry.is_some() && state.is_none() {
         return Ok(outcome.held);
@@ -149,7 +149,7 @@ async fn confirm(
         if state.nodes().values().find(own).is_some_and(|node| node.state.serves()) {
             // The node may have been registered all the time, and out of service.
             absence::check(shared).await?;
-            shared.took_part.note();
+            shared.last_participation.note();
         }
         // When others see the lease end, confirmations by it must not count any more.
         shared.confirmed(ConfirmedState { version: state.version(), at: asked.min(kept_alive) });
@@ -168,7 +168,7 @@ async fn bring_back(
     known: &ClusterState,
 ) -> Result<(), Error> {
     // As for a leader, there is nothing to do before there is an application.
-    if shared.pictures().borrow().configuration.is_none() {
+    if shared.snapshots().borrow().configuration.is_none() {
         return Ok(());
     }
     let key = shared.keys.state();

@@ -13,9 +13,9 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::absence::{self, LastParticipation};
 use crate::kept::MemberLocalState;
 use crate::keys::ClusterKeys;
-use crate::picture::read_state;
 use crate::placement::{self, PlacementKnowledge};
-use crate::standing::{CoordinationReach, come_back};
+use crate::snapshot::read_state;
+use crate::standing::{CoordinationReach, rejoin_after_removal};
 use crate::{
     CoordinationSnapshot, Error, NodeRole, PublishedPackage, RegisteredNode, RequestedStateRecord, Settings,
     leader, member,
@@ -38,12 +38,12 @@ pub(crate) struct MembershipShared {
     pub(crate) keys: ClusterKeys,
     /// The newest known state; its version never decreases.
     states: watch::Sender<Option<Arc<ClusterState>>>,
-    pictures: watch::Sender<Arc<CoordinationSnapshot>>,
+    snapshots: watch::Sender<Arc<CoordinationSnapshot>>,
     confirmations: watch::Sender<Option<ConfirmedState>>,
     pub(crate) placement: PlacementKnowledge,
     stopped: watch::Sender<bool>,
     pub(crate) reach: CoordinationReach,
-    pub(crate) took_part: LastParticipation,
+    pub(crate) last_participation: LastParticipation,
 }
 
 /// The state that coordination confirmed as the newest while the node was registered.
@@ -104,20 +104,20 @@ impl ClusterMembership {
         };
         let keys = ClusterKeys::new(&settings.prefix);
         let registered = coordination.get(keys.member(&settings.name)).await;
-        if let Some(other) = registered.ok().flatten().as_ref().and_then(member::another(&own)) {
+        if let Some(other) = registered.ok().flatten().as_ref().and_then(member::other_holder_of_name(&own)) {
             return Err(Error::NameTaken { name: settings.name, address: other.registration.address });
         }
         kept.take(&settings.name)?;
-        let took_part = LastParticipation::read(&settings.directory, settings.is_empty)?;
+        let last_participation = LastParticipation::read(&settings.directory, settings.is_empty)?;
         let shared = Arc::new(MembershipShared {
             keys,
             states: watch::Sender::new(kept.state.clone()),
-            pictures: watch::Sender::new(Arc::default()),
+            snapshots: watch::Sender::new(Arc::default()),
             confirmations: watch::Sender::new(None),
             placement: PlacementKnowledge::new(kept.placement.clone()),
             stopped: watch::Sender::new(false),
             reach: CoordinationReach::default(),
-            took_part,
+            last_participation,
             settings,
             coordination,
         });
@@ -127,7 +127,7 @@ impl ClusterMembership {
         }
         let (own, member) = watch::channel(own);
         // Read before coordination has answered.
-        let first = shared.pictures();
+        let first = shared.snapshots();
         let kept_placement = placement::keep(kept.directory().to_owned(), Arc::clone(&shared));
         let kept = MemberLocalState::follow(kept.directory().to_owned(), Arc::clone(&shared));
         let mut running = vec![
@@ -135,8 +135,14 @@ impl ClusterMembership {
             essential("the task that keeps the table of copies on disk", kept_placement),
             essential("the task that notes when the node took part", absence::follow(Arc::clone(&shared))),
             essential("the task that follows the cluster", follow(Arc::clone(&shared))),
-            essential("the task that brings a removed node back", come_back(Arc::clone(&shared), first)),
-            essential("the task that keeps the node registered", member::stay(Arc::clone(&shared), member)),
+            essential(
+                "the task that brings a removed node back",
+                rejoin_after_removal(Arc::clone(&shared), first),
+            ),
+            essential(
+                "the task that keeps the node registered",
+                member::stay_registered(Arc::clone(&shared), member),
+            ),
         ];
         if shared.settings.roles.contains(&NodeRole::Controller) {
             running.push(essential("the task that leads the cluster", leader::run(Arc::clone(&shared))));
@@ -174,7 +180,7 @@ impl ClusterMembership {
         let entry = self.shared.coordination.get(self.shared.keys.state()).await?;
         // An unreadable value is reported by the task that follows it.
         if let Some(state) = entry.as_ref().and_then(|entry| read_state(entry).ok()) {
-            self.shared.offer(state);
+            self.shared.store_if_newer(state);
         }
         Ok(self.shared.known())
     }
@@ -193,25 +199,31 @@ impl ClusterMembership {
     }
 
     /// All knowledge about the cluster, as it changes.
-    pub fn pictures(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
-        self.shared.pictures.subscribe()
+    pub fn snapshots(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
+        self.shared.snapshots.subscribe()
     }
 
-    /// Records an operator's wish for a node. Returns true if it differs from the previous one.
+    /// Records the state that an operator requests for a node. Returns true if it differs from the previous
+    /// one.
     ///
     /// # Errors
     /// No node has the name; coordination is unreachable.
-    pub async fn wish(&self, name: &str, wish: RequestedNodeState, reason: &str) -> Result<bool, Error> {
-        let picture = Arc::clone(&self.shared.pictures.borrow());
-        let known = picture.names();
-        // A removed node is known by its wish only.
-        if !known.contains(name) && !picture.wishes.contains_key(name) {
+    pub async fn request_state(
+        &self,
+        name: &str,
+        state: RequestedNodeState,
+        reason: &str,
+    ) -> Result<bool, Error> {
+        let snapshot = Arc::clone(&self.shared.snapshots.borrow());
+        let known = snapshot.names();
+        // A removed node is known by its requested state only.
+        if !known.contains(name) && !snapshot.requested_states.contains_key(name) {
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             return Err(Error::UnknownNode { name: name.to_owned(), known });
         }
-        let key = self.shared.keys.wish(name);
-        let record = RequestedStateRecord { wish, reason: reason.to_owned() };
-        let operation = match wish {
+        let key = self.shared.keys.requested_state(name);
+        let record = RequestedStateRecord { state, reason: reason.to_owned() };
+        let operation = match state {
             RequestedNodeState::Up => KeyOperation::Delete(key.clone()),
             _ => {
                 let value = serde_json::to_vec(&record).expect("texts always have a JSON form");
@@ -222,7 +234,7 @@ impl ClusterMembership {
         let before =
             before.and_then(|entry| serde_json::from_slice::<RequestedStateRecord>(&entry.value).ok());
         self.shared.coordination.apply(operation).await?;
-        Ok(before.map_or(RequestedNodeState::Up, |record| record.wish) != wish)
+        Ok(before.map_or(RequestedNodeState::Up, |record| record.state) != state)
     }
 
     /// Reports that this node has had no space for a while, see [`NodeRegistration::out_of_space`].
@@ -255,13 +267,13 @@ impl ClusterMembership {
 
     /// The application that should be active, as far as known.
     pub fn package(&self) -> Option<PublishedPackage> {
-        self.shared.pictures.borrow().package.clone()
+        self.shared.snapshots.borrow().package.clone()
     }
 
     /// Announces that this node is about to stop, and waits, for a few seconds at most, until the cluster
     /// state says that it does not serve. It continues to serve requests meanwhile.
     pub async fn stopping(&self) {
-        self.says_that_it_stops();
+        self.announce_stop();
         let mut states = self.states();
         let name = &self.shared.settings.name;
         let serves = |state: &Option<Arc<ClusterState>>| {
@@ -275,7 +287,7 @@ impl ClusterMembership {
     /// Announces that this node stops, and gives back the registration, and the leadership if it has it. If
     /// coordination is unreachable, others notice after a while.
     pub async fn leave(&self) {
-        self.says_that_it_stops();
+        self.announce_stop();
         self.end_tasks().await;
     }
 
@@ -300,7 +312,7 @@ impl ClusterMembership {
         self.end_tasks().await;
     }
 
-    fn says_that_it_stops(&self) {
+    fn announce_stop(&self) {
         let stopping = |own: &mut RegisteredNode| !std::mem::replace(&mut own.registration.stopping, true);
         self.tasks.own.send_if_modified(stopping);
     }
@@ -321,7 +333,7 @@ impl MembershipShared {
     }
 
     /// Stores a state, if it is newer than the known one.
-    pub(crate) fn offer(&self, state: Arc<ClusterState>) {
+    pub(crate) fn store_if_newer(&self, state: Arc<ClusterState>) {
         self.states.send_if_modified(|known| {
             let newer = known.as_ref().is_none_or(|known| known.version() < state.version());
             if newer {
@@ -335,12 +347,12 @@ impl MembershipShared {
         self.confirmations.send_replace(Some(confirmation));
     }
 
-    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
-        self.pictures.subscribe()
+    pub(crate) fn snapshots(&self) -> watch::Receiver<Arc<CoordinationSnapshot>> {
+        self.snapshots.subscribe()
     }
 
     /// Waits until the node leaves.
-    pub(crate) async fn left(&self) {
+    pub(crate) async fn wait_until_left(&self) {
         // The sender is in `self`.
         let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
     }
@@ -359,23 +371,23 @@ fn essential(work: &'static str, task: impl Future<Output = ()> + Send + 'static
 /// Follows all contents of coordination about the cluster.
 async fn follow(shared: Arc<MembershipShared>) {
     let mut watch = PrefixWatch::new(Arc::clone(&shared.coordination), shared.keys.followed());
-    let mut picture = CoordinationSnapshot::default();
+    let mut snapshot = CoordinationSnapshot::default();
     loop {
         let changes = tokio::select! {
             changes = watch.next() => changes,
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
         };
         for change in changes {
-            picture.apply(&shared.keys, &change);
+            snapshot.apply(&shared.keys, &change);
         }
-        picture.revision = watch.revision().unwrap_or_default();
-        picture.history = watch.histories();
-        if let Some(state) = &picture.state {
-            shared.offer(Arc::clone(state));
+        snapshot.revision = watch.revision().unwrap_or_default();
+        snapshot.history = watch.histories();
+        if let Some(state) = &snapshot.state {
+            shared.store_if_newer(Arc::clone(state));
         }
-        if let Some(table) = picture.placement.table() {
-            shared.placement.offer(table);
+        if let Some(table) = snapshot.placement.table() {
+            shared.placement.store_if_newer(table);
         }
-        shared.pictures.send_replace(Arc::new(picture.clone()));
+        shared.snapshots.send_replace(Arc::new(snapshot.clone()));
     }
 }

@@ -8,7 +8,7 @@ use millrace_coordination::{KeyCondition, KeyOperation, StoreRevision, Transacti
 use crate::{ClusterMembership, CoordinationSnapshot, Error};
 
 /// Maximum time to wait until a written note is known here. It is written in any case.
-const HEARD_MAX: Duration = Duration::from_secs(3);
+const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// A note, as received by this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct NodeNote {
 impl ClusterMembership {
     /// Writes notes (`None` deletes one) if `guard` was last written at revision `changed`, or does not exist
     /// if that is `None`. Returns true if the condition held. In either case the notes in
-    /// [`ClusterMembership::pictures`] are then at least as new, if coordination reports them in time. At
+    /// [`ClusterMembership::snapshots`] are then at least as new, if coordination reports them in time. At
     /// most 128 notes, of at most 1 MiB together.
     ///
     /// # Errors
@@ -48,18 +48,18 @@ impl ClusterMembership {
         });
         let outcome = shared.coordination.transact(write.otherwise(KeyOperation::get(key))).await?;
         if outcome.held {
-            self.heard(|picture| picture.revision >= outcome.revision).await;
+            self.wait_until(|snapshot| snapshot.revision >= outcome.revision).await;
         } else {
             let there = outcome.entries(0).first().map(|entry| entry.changed.0);
-            self.heard(|picture| picture.notes.get(guard).map(|note| note.changed) == there).await;
+            self.wait_until(|snapshot| snapshot.notes.get(guard).map(|note| note.changed) == there).await;
         }
         Ok(outcome.held)
     }
 
     /// Waits until the condition holds, or for the maximum time.
-    async fn heard(&self, mut what: impl FnMut(&CoordinationSnapshot) -> bool) {
-        let mut pictures = self.pictures();
+    async fn wait_until(&self, mut condition: impl FnMut(&CoordinationSnapshot) -> bool) {
+        let mut snapshots = self.snapshots();
         // After a timeout the caller continues with the known notes.
-        let _ = tokio::time::timeout(HEARD_MAX, pictures.wait_for(|picture| what(picture))).await;
+        let _ = tokio::time::timeout(WAIT_MAX, snapshots.wait_for(|snapshot| condition(snapshot))).await;
     }
 }

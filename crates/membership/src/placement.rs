@@ -100,7 +100,7 @@ impl PlacementKnowledge {
     }
 
     /// Stores a table, if it is newer than the known one.
-    pub(crate) fn offer(&self, table: &Arc<PlacementTable>) {
+    pub(crate) fn store_if_newer(&self, table: &Arc<PlacementTable>) {
         self.table.send_if_modified(|known| {
             let newer = known.as_ref().is_none_or(|known| known.version() < table.version());
             if newer {
@@ -138,10 +138,10 @@ impl ClusterMembership {
     /// Placed indexes as this node knows them: the table, and the nodes with their reports.
     pub fn placement_overview(&self) -> PlacementOverview {
         let shared = self.shared();
-        let picture = Arc::clone(&shared.pictures().borrow());
-        let reports = shared.placement.reports.lock().of(&picture);
+        let snapshot = Arc::clone(&shared.snapshots().borrow());
+        let reports = shared.placement.reports.lock().of(&snapshot);
         let table = shared.placement.known();
-        let nodes = situation::nodes(&picture, &reports, table.as_deref());
+        let nodes = situation::nodes(&snapshot, &reports, table.as_deref());
         let of_node = |node: &IndexNode| Some((node.key, reports.get(&*node.name)?.copies.clone()));
         PlacementOverview {
             is_published: table.is_some(),
@@ -149,7 +149,7 @@ impl ClusterMembership {
             reports: nodes.iter().filter_map(of_node).collect(),
             nodes,
             wanted: shared.placement.declared.borrow().indexes.clone(),
-            unread: picture.placement.unread.clone(),
+            unread: snapshot.placement.unread.clone(),
         }
     }
 }
@@ -160,7 +160,7 @@ pub(crate) async fn keep(directory: PathBuf, shared: Arc<MembershipShared>) {
     loop {
         tokio::select! {
             changed = tables.changed() => if changed.is_err() { return },
-            () = shared.left() => return,
+            () = shared.wait_until_left() => return,
         }
         let Some(table) = tables.borrow_and_update().clone() else { continue };
         let path = directory.join(PLACEMENT);

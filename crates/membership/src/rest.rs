@@ -27,7 +27,7 @@ pub trait OperatedCluster: Send + Sync + 'static {
     fn clusters(&self) -> Vec<String>;
 
     /// All knowledge about the cluster.
-    fn picture(&self) -> Arc<CoordinationSnapshot>;
+    fn snapshot(&self) -> Arc<CoordinationSnapshot>;
 
     /// Figures of a node's data, if known here.
     fn figures(&self, node: NodeKey) -> Option<NodeFigures>;
@@ -37,12 +37,13 @@ pub trait OperatedCluster: Send + Sync + 'static {
         false
     }
 
-    /// Records an operator's wish for a node. The result is true if it differs from the previous one.
-    fn wish(&self, name: String, wish: RequestedNodeState, reason: String) -> Wished<'_>;
+    /// Records the state that an operator requests for a node. The result is true if it differs from the
+    /// previous one.
+    fn request_state(&self, name: String, state: RequestedNodeState, reason: String) -> StateChange<'_>;
 }
 
-/// Future result of a wish.
-pub type Wished<'a> = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send + 'a>>;
+/// Future result of [`OperatedCluster::request_state`].
+pub type StateChange<'a> = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send + 'a>>;
 
 /// A membership, shown under the names that the application gives its content clusters.
 pub struct ShownMembership<N, F> {
@@ -63,16 +64,16 @@ where
         (self.clusters)()
     }
 
-    fn picture(&self) -> Arc<CoordinationSnapshot> {
-        Arc::clone(&self.membership.pictures().borrow())
+    fn snapshot(&self) -> Arc<CoordinationSnapshot> {
+        Arc::clone(&self.membership.snapshots().borrow())
     }
 
     fn figures(&self, node: NodeKey) -> Option<NodeFigures> {
         (self.figures)(node)
     }
 
-    fn wish(&self, name: String, wish: RequestedNodeState, reason: String) -> Wished<'_> {
-        Box::pin(async move { self.membership.wish(&name, wish, &reason).await })
+    fn request_state(&self, name: String, state: RequestedNodeState, reason: String) -> StateChange<'_> {
+        Box::pin(async move { self.membership.request_state(&name, state, &reason).await })
     }
 }
 
@@ -95,7 +96,7 @@ where
         (self.clusters)()
     }
 
-    fn picture(&self) -> Arc<CoordinationSnapshot> {
+    fn snapshot(&self) -> Arc<CoordinationSnapshot> {
         Arc::new(CoordinationSnapshot::alone(&self.url))
     }
 
@@ -107,7 +108,7 @@ where
         true
     }
 
-    fn wish(&self, _: String, _: RequestedNodeState, _: String) -> Wished<'_> {
+    fn request_state(&self, _: String, _: RequestedNodeState, _: String) -> StateChange<'_> {
         Box::pin(async { Err(Error::Alone) })
     }
 }

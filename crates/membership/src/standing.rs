@@ -13,7 +13,7 @@ use crate::membership::MembershipShared;
 use crate::{ClusterMembership, CoordinationSnapshot, Error};
 
 /// Pause before the next check.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Time since which coordination does not answer; `None` while it does.
 #[derive(Default)]
@@ -70,11 +70,11 @@ impl ClusterMembership {
     pub fn serves(&self) -> Result<(), NotServing> {
         let shared = self.shared();
         let name = &*shared.settings.name;
-        let picture = Arc::clone(&shared.pictures().borrow());
+        let snapshot = Arc::clone(&shared.snapshots().borrow());
         let state = shared.known();
         let mut nodes = state.iter().flat_map(|state| state.nodes().values());
         let Some(entry) = nodes.find(|node| node.name == name) else {
-            return Err(match picture.is_removed(name) {
+            return Err(match snapshot.is_removed(name) {
                 true => NotServing::Removed(removed_reason(name)),
                 false if self.coordination_lost_for().is_some() => NotServing::NoCoordination,
                 false => NotServing::Joining,
@@ -86,7 +86,7 @@ impl ClusterMembership {
             NodeState::Maintenance => "under maintenance",
             NodeState::Down => "down",
         };
-        let reason = picture.reasons.get(name).filter(|reason| !reason.is_empty());
+        let reason = snapshot.reasons.get(name).filter(|reason| !reason.is_empty());
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         Err(NotServing::State { word, reason })
     }
@@ -120,27 +120,27 @@ pub enum NotServing {
 impl CoordinationSnapshot {
     /// True if an operator has removed a node.
     pub(crate) fn is_removed(&self, name: &str) -> bool {
-        self.wishes.get(name).is_some_and(|record| record.wish == RequestedNodeState::Removed)
+        self.requested_states.get(name).is_some_and(|record| record.state == RequestedNodeState::Removed)
     }
 }
 
 /// Readmits a removed node that starts without data: as a new one. A node with data may bring back dropped
 /// documents; its log says that an operator has to decide.
-pub(crate) async fn come_back(
+pub(crate) async fn rejoin_after_removal(
     shared: Arc<MembershipShared>,
-    mut pictures: watch::Receiver<Arc<CoordinationSnapshot>>,
+    mut snapshots: watch::Receiver<Arc<CoordinationSnapshot>>,
 ) {
     let name = &*shared.settings.name;
     // The first answer of coordination is complete. A node that is removed later must not come back by
     // itself.
     let mut may_return = shared.settings.is_empty;
-    let mut told = false;
-    while pictures.changed().await.is_ok() && !shared.has_left() {
-        let picture = Arc::clone(&pictures.borrow_and_update());
-        let removed = picture.is_removed(name);
+    let mut has_warned = false;
+    while snapshots.changed().await.is_ok() && !shared.has_left() {
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        let removed = snapshot.is_removed(name);
         may_return &= removed;
         if may_return {
-            match take_in(&shared, &picture).await {
+            match revoke_removal(&shared, &snapshot).await {
                 Ok(true) => {
                     tracing::info!(node = name, "was removed, has no documents, and joins as a new node")
                 }
@@ -148,30 +148,30 @@ pub(crate) async fn come_back(
                 Err(error) => tracing::debug!(%error, "coming back after a removal"),
             }
             // The next check is no later than this.
-            tokio::time::sleep(AGAIN).await;
-            pictures.mark_changed();
-        } else if removed && !told {
+            tokio::time::sleep(RETRY_PAUSE).await;
+            snapshots.mark_changed();
+        } else if removed && !has_warned {
             tracing::warn!(node = name, "is not part of the cluster: {}", removed_reason(name));
         }
-        told = removed;
+        has_warned = removed;
     }
 }
 
 /// Revokes a removal, if the node is not in the cluster state: a node in it is known with its data. Returns
 /// true if it was revoked.
-async fn take_in(shared: &MembershipShared, picture: &CoordinationSnapshot) -> Result<bool, Error> {
+async fn revoke_removal(shared: &MembershipShared, snapshot: &CoordinationSnapshot) -> Result<bool, Error> {
     let name = &*shared.settings.name;
     let has = |state: &ClusterState| state.nodes().values().any(|node| node.name == name);
     if shared.known().is_some_and(|state| has(&state)) {
         return Ok(false);
     }
-    let wish = shared.keys.wish(name);
-    let Some(entry) = shared.coordination.get(&*wish).await? else { return Ok(false) };
-    let state = match picture.state_changed {
+    let key = shared.keys.requested_state(name);
+    let Some(entry) = shared.coordination.get(&*key).await? else { return Ok(false) };
+    let state = match snapshot.state_changed {
         Some(changed) => KeyCondition::Changed(shared.keys.state(), changed),
         None => KeyCondition::Absent(shared.keys.state()),
     };
-    let unchanged = KeyCondition::Changed(wish.clone(), entry.changed);
-    let take = Transaction::new().when(state).when(unchanged).then(KeyOperation::Delete(wish));
+    let unchanged = KeyCondition::Changed(key.clone(), entry.changed);
+    let take = Transaction::new().when(state).when(unchanged).then(KeyOperation::Delete(key));
     Ok(shared.coordination.transact(take).await?.held)
 }

@@ -24,13 +24,13 @@ struct CoresShared {
 impl BusyCores {
     /// Runs work on this thread that keeps a core busy.
     pub fn occupy<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _busy = CountedThread::new(&self.0, true);
+        let _busy = CountedThread::busy(&self.0);
         work()
     }
 
     /// Waits for something on this thread, which keeps no core busy meanwhile.
     pub fn rest<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let _resting = CountedThread::new(&self.0, false);
+        let _resting = CountedThread::resting(&self.0);
         wait()
     }
 
@@ -58,8 +58,12 @@ struct CountedThread<'c> {
 }
 
 impl<'c> CountedThread<'c> {
-    fn new(cores: &'c CoresShared, busy: bool) -> Self {
-        CountedThread { cores, before: cores.change(busy) }
+    fn busy(cores: &'c CoresShared) -> Self {
+        CountedThread { cores, before: cores.change(true) }
+    }
+
+    fn resting(cores: &'c CoresShared) -> Self {
+        CountedThread { cores, before: cores.change(false) }
     }
 }
 

@@ -7,7 +7,7 @@ use ort::value::{DynValue, Tensor};
 
 use crate::batch::BatchLimits;
 use crate::lazy::LazyModel;
-use crate::onnx::{ModelRunOptions, OnnxModel, list};
+use crate::onnx::{ModelRunOptions, OnnxModel, RunMemory, list};
 use crate::{
     CellElement, Error, ModelPort, ModelThreads, RunGrant, SequenceModel, SequenceStates, TokenizedText,
 };
@@ -72,7 +72,8 @@ impl TextEncoder {
 
     /// Runs the model; returns the output.
     fn output(&self, inputs: &[(&str, DynValue)], tokens: usize, grant: &RunGrant) -> ort::Result<DynValue> {
-        let terms = ModelRunOptions::new(grant, tokens > self.limits().tokens)?;
+        let memory = RunMemory::of_size(tokens, self.limits().tokens);
+        let terms = ModelRunOptions::new(grant, memory)?;
         let mut values = self.model.run(inputs, &[self.options.output.as_str()], &terms)?;
         values.pop().ok_or_else(|| ort::Error::new("the run gave no output"))
     }

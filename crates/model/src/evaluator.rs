@@ -12,7 +12,7 @@ use std::time::Duration;
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 use crate::lazy::LazyModel;
-use crate::onnx::{ModelRunOptions, OnnxModel, list};
+use crate::onnx::{ModelRunOptions, OnnxModel, RunMemory, list};
 use crate::scheduler::{ModelJob, ModelJobs};
 use crate::{CellElement, Error, ModelPort, ModelScheduler, ModelThreads, ModelUsage, RunGrant, values};
 
@@ -239,8 +239,9 @@ impl ModelEvaluator {
         };
         let outputs: Vec<BoundOutput> = outputs.iter().map(output).collect();
         let mut plan = RunPlan { evaluator: Arc::clone(self), inputs, outputs, is_batched: false };
-        let grant = RunGrant::new(true);
-        let terms = ModelRunOptions::new(&grant, true).map_err(|error| self.jobs.fail(error))?;
+        let grant = RunGrant::spreading();
+        let terms =
+            ModelRunOptions::new(&grant, RunMemory::Returned).map_err(|error| self.jobs.fail(error))?;
         let one = plan.row(1);
         let first = match plan.raw(&model, &one, 0..1, &terms) {
             Ok(first) => first,
@@ -394,8 +395,8 @@ impl RunPlan {
         let jobs = &self.evaluator.jobs;
         let model = self.evaluator.model.get()?;
         // Shared by all runs: when one is stopped, so are the others.
-        let terms =
-            ModelRunOptions::new(grant, self.cells() > RUN_CELLS).map_err(|error| jobs.fail(error))?;
+        let memory = RunMemory::of_size(self.cells(), RUN_CELLS);
+        let terms = ModelRunOptions::new(grant, memory).map_err(|error| jobs.fail(error))?;
         let mut found = self.no_outputs(range.len());
         for first in range.clone().step_by(rows_max) {
             let together = first..range.end.min(first + rows_max);

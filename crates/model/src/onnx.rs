@@ -247,6 +247,22 @@ impl OnnxModel {
     }
 }
 
+/// Memory that a run uses beside that of earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunMemory {
+    /// Kept for later runs.
+    Kept,
+    /// Returned to the system after the run.
+    Returned,
+}
+
+impl RunMemory {
+    /// Memory of a run over so many values: that of a large run is returned.
+    pub fn of_size(size: usize, size_max: usize) -> Self {
+        if size > size_max { RunMemory::Returned } else { RunMemory::Kept }
+    }
+}
+
 /// Conditions under which a model runs, once or several times.
 pub(crate) struct ModelRunOptions<'g> {
     options: Arc<RunOptions<NoSelectedOutputs>>,
@@ -254,11 +270,10 @@ pub(crate) struct ModelRunOptions<'g> {
 }
 
 impl<'g> ModelRunOptions<'g> {
-    /// Conditions for runs that end when no caller waits for them. A `large` run returns the memory it
-    /// additionally used.
-    pub fn new(grant: &'g RunGrant, large: bool) -> ort::Result<Self> {
+    /// Conditions for runs that end when no caller waits for them.
+    pub fn new(grant: &'g RunGrant, memory: RunMemory) -> ort::Result<Self> {
         let mut options = RunOptions::new()?;
-        if large {
+        if memory == RunMemory::Returned {
             options.set("memory.enable_memory_arena_shrinkage", "cpu:0")?;
         }
         let options = Arc::new(options);
@@ -325,7 +340,7 @@ mod tests {
     /// The file's only output for a row of ones.
     fn score(model: &OnnxModel, grant: &RunGrant) -> Vec<f32> {
         let row = Tensor::from_array(([1, 64], vec![1.0_f32; 64])).expect("a value").into_dyn();
-        let terms = ModelRunOptions::new(grant, false).expect("options");
+        let terms = ModelRunOptions::new(grant, RunMemory::Kept).expect("options");
         let outputs = model.run(&[("features", row)], &["score"], &terms).expect("it runs");
         outputs[0].try_extract_tensor::<f32>().expect("floats").1.to_vec()
     }
@@ -346,7 +361,7 @@ mod tests {
         let own = ModelThreads { intra_op: Some(3), ..ModelThreads::default() };
         let model = OnnxModel::load(Path::new(FILE), own).expect("a model");
         assert!(model.alone.is_none());
-        let grant = RunGrant::new(false);
+        let grant = RunGrant::default();
         assert_eq!((score(&model, &grant), grant.spent().threads), (expected, 3));
     }
 }

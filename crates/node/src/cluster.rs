@@ -67,10 +67,10 @@ pub use self::members::{MemberNode, MemberNodes, MemberRole};
 pub use self::pages::{ClusterScan, documents_away};
 pub use self::placement::NO_SUCH_BUCKET;
 pub use self::readers::own_readers;
-pub(crate) use self::readers::readers_of_all;
+pub(crate) use self::readers::{SilentOwners, readers_of_all};
 pub(crate) use self::route::check_held;
 pub use self::route::{
-    AccessKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, hand_on,
+    AccessKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, forward_request,
 };
 pub use self::snapshots::{
     GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
@@ -84,9 +84,9 @@ pub use crate::metrics::MetricGauge;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeAddress {
     /// This node.
-    Here,
+    Local,
     /// Another node.
-    At(RemoteNode),
+    Remote(RemoteNode),
 }
 
 /// Another node that takes requests from nodes.
@@ -327,7 +327,7 @@ pub trait ClusterView: Send + Sync + 'static {
     ///
     /// # Errors
     /// The node has not published the address at which it serves documents.
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError>;
+    fn address(&self, node: NodeKey) -> Result<NodeAddress, ClusterError>;
 
     /// Returns the readers of these buckets, or of all buckets that this node owns, and the version of the
     /// cluster state by which they are. This node owns the buckets, and its cluster state is confirmed. Of
@@ -353,7 +353,7 @@ pub trait ClusterView: Send + Sync + 'static {
 
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come
     /// between.
-    fn vouches(&self, version: ClusterVersion) -> bool;
+    fn confirms(&self, version: ClusterVersion) -> bool;
 
     /// True if this node has a replica of the bucket, even an empty one.
     fn holds(&self, bucket: BucketId) -> bool;

@@ -21,7 +21,7 @@ use millrace_schema::{
 use millrace_selection::{DocumentSelection, SelectionOutcome};
 use millrace_store::StoreLayout;
 
-use self::types::DocumentTypeCompiler;
+use self::types::{CompilePurpose, DocumentTypeCompiler};
 use crate::Error;
 use crate::indexes::{self, IndexDefinition};
 use crate::limits::DocumentLimits;
@@ -102,7 +102,8 @@ impl CompiledApplication {
         current: Option<&CompiledApplication>,
         models: &NodeModels,
     ) -> Result<Self, Error> {
-        CompiledApplication::compile_for(draft.into(), generation, current, models, false)
+        let purpose = CompilePurpose::Deployment;
+        CompiledApplication::compile_for(draft.into(), generation, current, models, purpose)
     }
 
     /// Compiles an application that is active already: here before a restart, or on the other nodes of a
@@ -117,7 +118,8 @@ impl CompiledApplication {
         current: Option<&CompiledApplication>,
         models: &NodeModels,
     ) -> Result<Self, Error> {
-        CompiledApplication::compile_for(draft, generation, current, models, true)
+        let purpose = CompilePurpose::ActiveApplication;
+        CompiledApplication::compile_for(draft, generation, current, models, purpose)
     }
 
     fn compile_for(
@@ -125,7 +127,7 @@ impl CompiledApplication {
         generation: u64,
         current: Option<&CompiledApplication>,
         models: &NodeModels,
-        is_active: bool,
+        purpose: CompilePurpose,
     ) -> Result<Self, Error> {
         let ApplicationDraft { mut application, mut findings, containers_known, content_known } = draft;
         let now = millrace_env::unix_time();
@@ -153,20 +155,10 @@ impl CompiledApplication {
             components: Arc::clone(&components),
             environment,
             models: RankModels::new(models, &application),
-            is_active,
+            purpose,
             blamed: BTreeSet::new(),
         };
-        let mut kinds = HashMap::new();
-        for schema in application.schemas.values() {
-            let clusters = clusters_of(&application, schema, &mut findings);
-            // If the clusters are not known, any schema may belong to one.
-            if clusters.is_empty() && content_known {
-                continue;
-            }
-            if let Some(kind) = compiler.compile(schema, clusters, &mut findings) {
-                kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
-            }
-        }
+        let kinds = document_types(&mut compiler, &application, content_known, &mut findings);
         let stateless = StatelessModels::load(&application, models, &compiler.blamed, &mut findings);
         let indexes = indexes::definitions(&application, &mut findings);
         let slow = kinds.values().flat_map(|kind: &Arc<CompiledDocumentType>| kind.slow_profiles());
@@ -287,7 +279,7 @@ impl CompiledApplication {
 fn input_block(application: &Application) -> BlockBytes {
     let profiles = application.schemas.values().flat_map(|schema| schema.rank_profiles.values());
     let inputs = profiles.flat_map(|profile| profile.inputs.values());
-    BlockBytes::of(inputs.filter_map(|input| match &input.input_type {
+    BlockBytes::of_types(inputs.filter_map(|input| match &input.input_type {
         InputType::Tensor(tensor_type) => Some(tensor_type),
         InputType::String => None,
     }))
@@ -390,6 +382,28 @@ fn generators(application: &Application, languages: &[Arc<DeployedLanguageModel>
 fn language(languages: &[Arc<DeployedLanguageModel>], id: &str) -> Result<Arc<DeployedLanguageModel>, Error> {
     let found = languages.iter().find(|language| language.config().id == id);
     found.cloned().ok_or_else(|| Error::Internal(format!("language model '{id}' was not made ready")))
+}
+
+/// Compiles the document types of an application, by name. A schema without a cluster is left out, if
+/// `content_known`: the clusters could be read.
+fn document_types(
+    compiler: &mut DocumentTypeCompiler<'_>,
+    application: &Application,
+    content_known: bool,
+    findings: &mut PackageFindings,
+) -> HashMap<Arc<str>, Arc<CompiledDocumentType>> {
+    let mut kinds = HashMap::new();
+    for schema in application.schemas.values() {
+        let clusters = clusters_of(application, schema, findings);
+        // If the clusters are not known, any schema may belong to one.
+        if clusters.is_empty() && content_known {
+            continue;
+        }
+        if let Some(kind) = compiler.compile(schema, clusters, findings) {
+            kinds.insert(Arc::clone(&kind.schema.name), Arc::new(kind));
+        }
+    }
+    kinds
 }
 
 /// Clusters of the documents of a type. Selections that cannot work are reported as findings.

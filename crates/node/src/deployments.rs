@@ -132,7 +132,7 @@ impl ActiveDeployment {
     }
 
     /// Records a generation that was assigned elsewhere.
-    pub fn gave(&self, generation: u64) {
+    pub fn note_generation(&self, generation: u64) {
         self.last.fetch_max(generation, Ordering::Relaxed);
     }
 

@@ -158,12 +158,12 @@ pub enum Error {
     },
     /// The sessions of the deployment port use all of their disk space.
     #[error(
-        "the package does not fit into the {most} bytes that all sessions may take on disk; send less, activate or leave others, or \
+        "the package does not fit into the {max} bytes that all sessions may take on disk; send less, activate or leave others, or \
          raise sessions-bytes-max"
     )]
     SessionsFull {
         /// Maximum size of all sessions, in bytes.
-        most: u64,
+        max: u64,
     },
     /// The body arrives too slowly.
     #[error(
@@ -178,11 +178,11 @@ pub enum Error {
     },
     /// The request has too many parameters.
     #[error(
-        "the request has more than {most} parameters; send what belongs together as one of them, or raise parameters-max"
+        "the request has more than {max} parameters; send what belongs together as one of them, or raise parameters-max"
     )]
     TooManyParameters {
         /// Maximum number of parameters.
-        most: usize,
+        max: usize,
     },
     /// The operation is larger than services.xml allows.
     #[error(
@@ -199,12 +199,12 @@ pub enum Error {
     Overloaded,
     /// No place is free for another stream of operations, or its client has as many as it gets.
     #[error(
-        "no place for another stream of operations now: there are {most} at a time at most, which may take {bytes} bytes \
+        "no place for another stream of operations now: there are {max} at a time at most, which may take {bytes} bytes \
          together, and a client gets as many as it leaves free; end one, or try again in a moment"
     )]
     TooManyStreams {
         /// Maximum number of streams of this kind.
-        most: usize,
+        max: usize,
         /// Memory that all streams may take, in bytes.
         bytes: usize,
     },

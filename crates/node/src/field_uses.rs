@@ -62,7 +62,7 @@ pub struct FieldUseSummary {
 
 impl FieldUseSummary {
     /// Numbers of the queries that used a field.
-    pub fn of(&self, document_type: &str, field: &str) -> FieldUseCounts {
+    pub fn counts(&self, document_type: &str, field: &str) -> FieldUseCounts {
         self.types.get(document_type).and_then(|fields| fields.get(field)).copied().unwrap_or_default()
     }
 }
@@ -161,7 +161,7 @@ mod tests {
         let log = open(100);
         let text = |log: &FieldUseLog, today| {
             let summary = log.summary_on(today);
-            format!("{} days, {:?}", summary.days, summary.of("mail", "title"))
+            format!("{} days, {:?}", summary.days, summary.counts("mail", "title"))
         };
         assert_eq!(text(&log, 100), "1 days, [0, 0, 0, 0, 0]");
         let uses = [("title", FieldUseKind::Matched), ("title", FieldUseKind::Shown)];
@@ -189,6 +189,6 @@ mod tests {
         log.add(8, "mail", [("title", FieldUseKind::Ranked)].into_iter());
         log.save(8).expect("it is saved");
         let again = FieldUseLog::open_on(directory.path(), 8).summary_on(8);
-        assert_eq!((again.days, again.of("mail", "title")), (2, [0, 1, 0, 0, 0]));
+        assert_eq!((again.days, again.counts("mail", "title")), (2, [0, 1, 0, 0, 0]));
     }
 }

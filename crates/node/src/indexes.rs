@@ -41,7 +41,7 @@ pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};
 pub use placed::{
     CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer,
-    PlacedIndexes, PlacedQuestion, PlacementLinks, PlacementNews, WantedIndexes,
+    PlacedIndexes, PlacedQuestion, PlacementLinks, PlacementReporter, WantedIndexes,
 };
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};

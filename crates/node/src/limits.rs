@@ -48,16 +48,16 @@ impl DocumentLimits {
 pub(crate) fn store_tuning(application: &Application) -> StoreTuning {
     let defaults = StoreTuning::default();
     let asked = || application.content.iter().map(|cluster| &cluster.tuning);
-    let least = |of: fn(&millrace_schema::ContentTuning) -> Option<u64>| asked().filter_map(of).min();
+    let min = |of: fn(&millrace_schema::ContentTuning) -> Option<u64>| asked().filter_map(of).min();
     StoreTuning {
-        split_bytes: least(|tuning| tuning.bucket_bytes_max).unwrap_or(defaults.split_bytes),
-        split_documents: least(|tuning| tuning.bucket_documents_max).unwrap_or(defaults.split_documents),
+        split_bytes: min(|tuning| tuning.bucket_bytes_max).unwrap_or(defaults.split_bytes),
+        split_documents: min(|tuning| tuning.bucket_documents_max).unwrap_or(defaults.split_documents),
         split_bits: asked().filter_map(|tuning| tuning.bucket_bits_min).max().unwrap_or(defaults.split_bits),
         tombstone_retention: asked()
             .filter_map(|tuning| tuning.removed_age_s)
             .max()
             .map_or(defaults.tombstone_retention, Duration::from_secs),
-        prune_interval: least(|tuning| tuning.removed_prune_interval_s)
+        prune_interval: min(|tuning| tuning.removed_prune_interval_s)
             .map_or(defaults.prune_interval, Duration::from_secs),
         disk_used_max: asked()
             .filter_map(|tuning| tuning.disk_limit)
@@ -104,8 +104,8 @@ mod tests {
             [store_tuning(&application), store_tuning_in_a_cluster(&application)]
                 .map(|tuning| tuning.tombstone_retention.as_secs())
         };
-        let least = REMOVALS_REMEMBERED.as_secs();
-        assert!(least > 60 && least < LONG);
-        assert_eq!((seconds(60), seconds(LONG)), ([60, least], [LONG, LONG]));
+        let min_s = REMOVALS_REMEMBERED.as_secs();
+        assert!(min_s > 60 && min_s < LONG);
+        assert_eq!((seconds(60), seconds(LONG)), ([60, min_s], [LONG, LONG]));
     }
 }

@@ -112,6 +112,8 @@ pub enum CountedMetric {
     Reindexed,
     /// Documents that searches of logs have read.
     LogDocumentsRead,
+    /// Columns that searches of logs have made of the documents of a chunk.
+    LogColumnsMade,
     /// Documents of logs that were written with fields that do not fit.
     LogDocumentsIgnored,
     /// Responses of the data port.
@@ -135,7 +137,7 @@ pub enum CountedMetric {
 }
 
 /// Name, unit and description of each metric, in the order of [`CountedMetric`].
-const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 32] = [
+const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 33] = [
     (CountedMetric::Queries, "queries", "operation", "Queries answered"),
     (CountedMetric::QueryLatency, "query_latency", "millisecond", "Time from a query to its answer"),
     (CountedMetric::HitsPerQuery, "hits_per_query", "hit", "Hits returned"),
@@ -207,6 +209,12 @@ const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 32] = [
         "millrace.logs.documents_read",
         "document",
         "Documents that searches of data streams in logs mode have read",
+    ),
+    (
+        CountedMetric::LogColumnsMade,
+        "millrace.logs.columns_made",
+        "column",
+        "Columns of fields that searches of such streams have made of the documents of a chunk",
     ),
     (
         CountedMetric::LogDocumentsIgnored,

@@ -156,7 +156,7 @@ impl Node {
             outcome => outcome?,
         }
         if self.deployments.had_application() && self.deployments.current().is_err() {
-            self.reindexings.clear().map_err(|error| reindexing::kept(&error))?;
+            self.reindexings.clear().map_err(|error| reindexing::write_error(&error))?;
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl Node {
 
     /// Makes the node a member of a cluster, from the next request on. A node belongs to one cluster all its
     /// life: a second call is ignored.
-    pub fn join(&self, member: Arc<dyn ClusterMember>) {
+    pub fn set_cluster_member(&self, member: Arc<dyn ClusterMember>) {
         if self.member.set(member).is_err() {
             tracing::warn!("the node is one of a cluster already");
         }
@@ -206,7 +206,7 @@ impl Node {
     }
 
     /// Gives the member of a cluster its part there. A second call is ignored.
-    pub fn joined(&self, view: Arc<dyn ClusterView>) {
+    pub fn set_cluster_view(&self, view: Arc<dyn ClusterView>) {
         if self.cluster_view.set(view).is_err() {
             tracing::warn!("the node has its part in the cluster already");
         }
@@ -331,7 +331,7 @@ impl Node {
         let PublishedApplication { draft, generation, dropped } = published;
         dropped.iter().try_for_each(|dropped| self.drop_types(dropped))?;
         let based_on = self.deployments.generation();
-        self.deployments.gave(generation);
+        self.deployments.note_generation(generation);
         let current = self.deployments.current().ok();
         let deployment =
             CompiledApplication::compile_active(draft, generation, current.as_deref(), &self.models)?;
@@ -483,7 +483,7 @@ impl Node {
         self.store.set_layout(Arc::new(DocumentColumns::default()));
         self.store.set_tuning(StoreTuning::default());
         self.keep_indexes()?;
-        self.reindexings.clear().map_err(|error| reindexing::kept(&error))
+        self.reindexings.clear().map_err(|error| reindexing::write_error(&error))
     }
 
     /// Returns the 99th percentile of the latency of queries, and of document operations, since the last

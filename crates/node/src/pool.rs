@@ -83,7 +83,7 @@ struct PoolState {
     /// Number of threads that wait for granted work and were not notified.
     idle: usize,
     /// Number of threads that were notified or started, and have not checked for work since.
-    rung: usize,
+    notified: usize,
     /// Number of threads whose work yielded.
     asleep: usize,
     closed: bool,
@@ -182,7 +182,7 @@ pub fn wait_without_place<T>(wait: impl FnOnce() -> T) -> T {
 
 impl CurrentWork {
     fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> T {
-        if !PoolShared::lend_place(&self.shared, self.flow, self.since.elapsed()) {
+        if !PoolShared::release_place(&self.shared, self.flow, self.since.elapsed()) {
             return wait();
         }
         // The place is taken back in any case.
@@ -203,7 +203,7 @@ impl CurrentWork {
         if waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let slept = PoolShared::give_way(&self.shared, self.flow, &self.sleeper, held);
+        let slept = PoolShared::yield_place(&self.shared, self.flow, &self.sleeper, held);
         self.since = if slept { Instant::now() } else { now };
         slept
     }
@@ -218,7 +218,7 @@ impl PoolState {
         self.turns.next(self.held >= places)
     }
 
-    fn give_place(&mut self, FlowTurn { flow, work }: FlowTurn<WaitingJob>) {
+    fn grant_place(&mut self, FlowTurn { flow, work }: FlowTurn<WaitingJob>) {
         self.held += 1;
         match work {
             WaitingJob::Job(job) => self.granted.push_back(GrantedJob { flow, job }),
@@ -241,15 +241,15 @@ impl PoolShared {
     /// Gives places to work in turn, as long as there are any.
     fn grant(&self, state: &mut PoolState) {
         while let Some(turn) = state.next_turn(self.places) {
-            state.give_place(turn);
+            state.grant_place(turn);
         }
         self.waiting.store(state.turns.waiting(), Ordering::Relaxed);
         self.waiting_of_groups.store(state.turns.waiting_of_groups(), Ordering::Relaxed);
     }
 
     /// Notifies threads, or starts some, until all granted work has one.
-    fn ring(shared: &Arc<PoolShared>, state: &mut PoolState) {
-        while state.rung < state.granted.len() {
+    fn notify_threads(shared: &Arc<PoolShared>, state: &mut PoolState) {
+        while state.notified < state.granted.len() {
             if state.idle > 0 {
                 state.idle -= 1;
                 shared.granted.notify_one();
@@ -261,7 +261,7 @@ impl PoolShared {
                 );
                 return;
             }
-            state.rung += 1;
+            state.notified += 1;
         }
     }
 
@@ -277,10 +277,10 @@ impl PoolShared {
     fn work(shared: &Arc<PoolShared>) {
         let sleeper = Arc::new(SleepingThread::default());
         let mut state = shared.lock();
-        while let Some(locked) = shared.wait_until_rung(state) {
+        while let Some(locked) = shared.wait_for_notification(state) {
             state = locked;
             while let Some(GrantedJob { flow, job }) = state.granted.pop_front() {
-                PoolShared::ring(shared, &mut state);
+                PoolShared::notify_threads(shared, &mut state);
                 let current = CurrentWork {
                     shared: Arc::clone(shared),
                     flow,
@@ -302,7 +302,7 @@ impl PoolShared {
 
     /// Waits for granted work, on a thread that counts as idle, or was started for granted work. Returns
     /// `None` when the thread has to end.
-    fn wait_until_rung<'s>(
+    fn wait_for_notification<'s>(
         &'s self,
         mut state: MutexGuard<'s, PoolState>,
     ) -> Option<MutexGuard<'s, PoolState>> {
@@ -310,8 +310,8 @@ impl PoolShared {
         loop {
             // A notification is for the first thread that sees it; the notified thread finds nothing, and is
             // idle in its place.
-            while state.rung > 0 {
-                state.rung -= 1;
+            while state.notified > 0 {
+                state.notified -= 1;
                 if !state.granted.is_empty() {
                     return Some(state);
                 }
@@ -338,7 +338,7 @@ impl PoolShared {
 
     /// Charges the work of this thread, and gives its place to others if it is their turn. Returns true if it
     /// slept until its own.
-    fn give_way(
+    fn yield_place(
         shared: &Arc<PoolShared>,
         flow: FlowIndex,
         sleeper: &Arc<SleepingThread>,
@@ -355,8 +355,8 @@ impl PoolShared {
     }
 
     /// Charges the work of this thread, and gives its place to others until [`PoolShared::wait_for_turn`].
-    /// Returns false if too many threads have lent theirs.
-    fn lend_place(shared: &Arc<PoolShared>, flow: FlowIndex, held: Duration) -> bool {
+    /// Returns false if too many threads have released theirs.
+    fn release_place(shared: &Arc<PoolShared>, flow: FlowIndex, held: Duration) -> bool {
         let mut state = shared.lock();
         if state.asleep >= ASLEEP_MAX {
             return false;
@@ -365,7 +365,7 @@ impl PoolShared {
         state.asleep += 1;
         state.held -= 1;
         shared.grant(&mut state);
-        PoolShared::ring(shared, &mut state);
+        PoolShared::notify_threads(shared, &mut state);
         true
     }
 
@@ -376,9 +376,9 @@ impl PoolShared {
         flow: FlowIndex,
         sleeper: &Arc<SleepingThread>,
     ) -> bool {
-        state.turns.give_way(flow, WaitingJob::Thread(Arc::clone(sleeper)));
+        state.turns.yield_turn(flow, WaitingJob::Thread(Arc::clone(sleeper)));
         shared.grant(&mut state);
-        PoolShared::ring(shared, &mut state);
+        PoolShared::notify_threads(shared, &mut state);
         if sleeper.has_place.swap(false, Ordering::Relaxed) {
             return false;
         }
@@ -407,7 +407,7 @@ impl WorkPool {
             held: 0,
             threads: 0,
             idle: 0,
-            rung: 0,
+            notified: 0,
             asleep: 0,
             closed: false,
         };
@@ -424,7 +424,7 @@ impl WorkPool {
         let mut state = pool.shared.lock();
         for _ in 0..places + SHORT_PLACES {
             PoolShared::start_thread(&pool.shared, &mut state)?;
-            state.rung += 1;
+            state.notified += 1;
         }
         drop(state);
         Ok(pool)
@@ -497,7 +497,7 @@ impl WorkPool {
             TurnAdmission::QueuedInsteadOf(work) | TurnAdmission::Refused(work) => Some(work),
         };
         self.shared.grant(&mut state);
-        PoolShared::ring(&self.shared, &mut state);
+        PoolShared::notify_threads(&self.shared, &mut state);
         drop(state);
         if let Some(WaitingJob::Job(job)) = refused {
             job.refuse();

@@ -43,7 +43,7 @@ pub type Chosen = millrace_cluster::reindexing::ChosenTypes;
 /// The change could not be stored.
 pub fn deployed(node: &Node, deployment: &CompiledApplication) -> Result<(), Error> {
     match node.cluster().member() {
-        None => node.reindexings().deployed(&reindexed(deployment)).map_err(|error| kept(&error)),
+        None => node.reindexings().deployed(&reindexed(deployment)).map_err(|error| write_error(&error)),
         Some(member) => shared::deployed(&**member, &reindexed(deployment)),
     }
 }
@@ -91,7 +91,7 @@ pub fn not_removed(node: &Node, next: &Application) -> Result<(), Error> {
 /// The marks could not be stored.
 pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
     match node.cluster().member() {
-        None => node.reindexings().mark(chosen, speed).map_err(|error| kept(&error)),
+        None => node.reindexings().mark(chosen, speed).map_err(|error| write_error(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.mark(chosen, speed, now_ms())),
     }
 }
@@ -103,7 +103,7 @@ pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
 /// The speed could not be stored.
 pub fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Error> {
     match node.cluster().member() {
-        None => node.reindexings().set_speed(chosen, speed).map_err(|error| kept(&error)),
+        None => node.reindexings().set_speed(chosen, speed).map_err(|error| write_error(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.set_speed(chosen, speed)),
     }
 }
@@ -128,7 +128,7 @@ pub fn progress(node: &Node) -> f64 {
 }
 
 /// Error for a failed write of a single node's file.
-pub fn kept(error: &io::Error) -> Error {
+pub fn write_error(error: &io::Error) -> Error {
     Error::Internal(format!("how reindexing stands could not be kept on disk: {error}"))
 }
 

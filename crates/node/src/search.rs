@@ -1,16 +1,17 @@
 //! Search over the documents of a node or of a cluster: from the parameters of a query to its outcome.
 //!
-//! `rewrite` makes the query, `federation` decides whether its sources are searched in one pass or `apart`.
+//! `rewrite` makes the query, `federation` decides whether its sources are searched in one pass or separately
+//! (`separate`).
 //! `routed` lets the node answer that has the documents, and repeats a query whose reads do not count. `run`
 //! plans and runs it over the documents of this node, and `spread` over those of several nodes, each of which
 //! gives its `share`.
 
-mod apart;
 mod federation;
 mod observer;
 mod rewrite;
 mod routed;
 mod run;
+mod separate;
 mod share;
 mod sources;
 mod spread;
@@ -26,7 +27,6 @@ use millrace_model::SequencePurpose;
 use millrace_query::Query;
 use millrace_store::ViewScope;
 
-pub use self::apart::{SourceQueries, SourceSearchOutcome};
 pub use self::federation::{FederatedQuery, federated_query};
 pub use self::observer::QueryObserver;
 pub use self::rewrite::{RewrittenQuery, query as rewritten_query};
@@ -35,6 +35,7 @@ use self::run::QueryRequest;
 pub use self::run::{
     PlanTrace, SearchNotices, SearchOutcome, fill_in_group, flow, imply_group, permit, scope, wanted_groups,
 };
+pub use self::separate::{SourceQueries, SourceSearchOutcome};
 pub use self::share::{StartedShare, start as start_share};
 pub use self::sources::{LackingSchema, SchemaPart, by_chain, is_chain};
 pub use self::spread::with_timeout;
@@ -45,17 +46,27 @@ use crate::{CompiledApplication, Error, Node};
 /// Time after its timeout until a query is abandoned: its partial result needs time to be written.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Runs a query, and passes its outcome to `finish`, on the pool. If this node `gathers`, the query covers
-/// the documents of all nodes of its cluster, else those of this node.
+/// Documents that a query covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchExtent {
+    /// Those of this node.
+    Node,
+    /// Those of all nodes of its cluster, whose results this node gathers.
+    Cluster,
+}
+
+/// Runs a query over documents of this extent, and passes its outcome to `finish`, on the pool.
 ///
 /// # Errors
 /// The query is not valid for the application, or it cannot be answered now.
 async fn answer<T: Send + 'static>(
     request: &QueryRequest,
-    gathers: bool,
+    extent: SearchExtent,
     finish: impl FnOnce(SearchOutcome) -> T + Send + 'static,
 ) -> Result<T, Error> {
-    if gathers && let Some(cluster) = request.node.cluster().view()? {
+    if extent == SearchExtent::Cluster
+        && let Some(cluster) = request.node.cluster().view()?
+    {
         return spread::run(request, cluster, finish).await;
     }
     let working = request.clone();

@@ -77,8 +77,9 @@ pub struct JsonCounts {
 }
 
 impl JsonCounts {
-    /// An upper bound: signs in strings count, too. It takes a fraction of the time of [`JsonCounts::exact`].
-    pub fn most(text: &[u8]) -> Self {
+    /// Upper bound of the numbers: signs in strings count, too. It takes a fraction of the time of
+    /// [`JsonCounts::exact`].
+    pub fn upper_bound(text: &[u8]) -> Self {
         let mut counts = JsonCounts::default();
         // The numbers of a chunk fit into a byte each, so that many signs are compared at a time.
         for chunk in text.chunks(u8::MAX.into()) {
@@ -127,9 +128,9 @@ impl JsonCounts {
         objects.saturating_add(self.others.saturating_mul(TREE_VALUE_BYTES))
     }
 
-    /// True if a number of a text, such as that of its values, is at most `most`.
-    pub fn fit(text: &[u8], number: impl Fn(Self) -> usize, most: usize) -> bool {
-        number(JsonCounts::most(text)) <= most || number(JsonCounts::exact(text)) <= most
+    /// True if a number of a text, such as that of its values, is at most `max`.
+    pub fn fit(text: &[u8], number: impl Fn(Self) -> usize, max: usize) -> bool {
+        number(JsonCounts::upper_bound(text)) <= max || number(JsonCounts::exact(text)) <= max
     }
 }
 
@@ -142,7 +143,7 @@ fn operations_bytes(text: &[u8]) -> usize {
         lines += 1;
         longest = longest.max(line.len());
         if line.len() > LINE_BYTES_FREE {
-            tree = tree.max(JsonCounts::most(line).tree_bytes());
+            tree = tree.max(JsonCounts::upper_bound(line).tree_bytes());
         }
         from = end + 1;
     }
@@ -163,7 +164,7 @@ impl BlockBytes {
     pub const NONE: Self = BlockBytes(0);
 
     /// The largest block of these types.
-    pub fn of<'t>(types: impl IntoIterator<Item = &'t TensorType>) -> Self {
+    pub fn of_types<'t>(types: impl IntoIterator<Item = &'t TensorType>) -> Self {
         let size = |of: &TensorType| of.dense_size().saturating_mul(of.cell().size());
         BlockBytes(types.into_iter().map(size).max().unwrap_or(0))
     }
@@ -180,7 +181,7 @@ impl BlockBytes {
 
     fn of_value(data_type: &DataType) -> Self {
         match data_type {
-            DataType::Tensor(tensor_type) => BlockBytes::of([tensor_type]),
+            DataType::Tensor(tensor_type) => BlockBytes::of_types([tensor_type]),
             DataType::Array(element) | DataType::WeightedSet { element, .. } => BlockBytes::of_value(element),
             DataType::Map(key, value) => BlockBytes::of_value(key).max(BlockBytes::of_value(value)),
             DataType::Struct(of) => {
@@ -191,7 +192,7 @@ impl BlockBytes {
     }
 
     /// The largest block of the types that are written in a text: `tensor<float>(l{},x[4096])`.
-    fn written(text: &[u8]) -> Self {
+    fn of_text(text: &[u8]) -> Self {
         let block = |at: usize| {
             let of = &text[at..];
             let end = memchr::memchr(b')', of).unwrap_or(of.len());
@@ -249,12 +250,12 @@ impl WorkKind {
                 values.min(VALUES_BYTES_MAX).saturating_add(block.bytes(text))
             }
             WorkKind::Query(block) | WorkKind::Assistant(block) => {
-                block.max(BlockBytes::written(text)).bytes(text)
+                block.max(BlockBytes::of_text(text)).bytes(text)
             }
-            WorkKind::Arguments => BlockBytes::written(text).bytes(text),
+            WorkKind::Arguments => BlockBytes::of_text(text).bytes(text),
             // The tree is there twice: parts of it are copied.
-            WorkKind::JsonQuery => JsonCounts::most(text).tree_bytes().saturating_mul(2),
-            WorkKind::JsonDocument => JsonCounts::most(text).tree_bytes().min(VALUES_BYTES_MAX),
+            WorkKind::JsonQuery => JsonCounts::upper_bound(text).tree_bytes().saturating_mul(2),
+            WorkKind::JsonDocument => JsonCounts::upper_bound(text).tree_bytes().min(VALUES_BYTES_MAX),
             WorkKind::OperationLines => operations_bytes(text),
             WorkKind::LogRecords => text.len().saturating_mul(RECORDS_RATIO).min(RECORDS_BYTES),
         };
@@ -285,9 +286,9 @@ mod tests {
     fn values_of_json_are_counted_by_their_signs() {
         let text = br#"{"a":[1,2,{"b":"[,\\\",{"}],"c":{}}"#;
         assert_eq!(JsonCounts::exact(text), JsonCounts { objects: 3, others: 4 });
-        assert_eq!(JsonCounts::most(text), JsonCounts { objects: 4, others: 7 });
+        assert_eq!(JsonCounts::upper_bound(text), JsonCounts { objects: 4, others: 7 });
         let long = [b','; 1000];
-        assert_eq!(JsonCounts::most(&long).values(), 1000);
+        assert_eq!(JsonCounts::upper_bound(&long).values(), 1000);
         let deep = [b'['; 1000];
         assert_eq!(JsonCounts::exact(&deep).values(), TREE_DEPTH_MAX);
         assert!(JsonCounts::fit(text, JsonCounts::values, 7), "signs in strings begin no value");
@@ -330,7 +331,7 @@ mod tests {
     #[test]
     fn a_label_counts_as_the_block_that_it_names() {
         let of = |text: &str| TensorType::parse(text).expect("a type");
-        let block = BlockBytes::of([&of("tensor<float>(l{},x[4096])"), &of("tensor<int8>(x[16])")]);
+        let block = BlockBytes::of_types([&of("tensor<float>(l{},x[4096])"), &of("tensor<int8>(x[16])")]);
         assert_eq!(block, BlockBytes(4 * 4096));
         let text = b"{{l:1,x:0}:1,{l:2,x:0}:1}";
         assert_eq!(WorkKind::Query(block).bytes(text), 32 * text.len() + 3 * 4 * 4096);

@@ -91,10 +91,10 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// Time without a question after which the connection is closed: the asking node writes received data to its
 /// disk before it continues.
-pub(crate) const QUESTION_PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const QUESTION_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Timeout of connecting to a node.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection to a node for one transfer.
 pub struct TransferConnection {
@@ -112,7 +112,7 @@ impl TransferConnection {
     pub fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> Result<Self, Error> {
         let address = &peer.address;
         let connect = || {
-            let mut stream = BulkStream::connect(address, trust, CONNECT_PATIENCE, SILENCE_MAX)?;
+            let mut stream = BulkStream::connect(address, trust, CONNECT_TIMEOUT, SILENCE_MAX)?;
             stream.write_all(&peer.greeting(PeerChannel::Bulk))?;
             // Small: larger data is read directly to its destination.
             Ok(BufReader::with_capacity(4 << 10, stream))
@@ -235,7 +235,7 @@ impl TransferConnection {
 pub fn serve_bulk(mut stream: TcpStream, source: &dyn TransferSource) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
-    stream.set_read_timeout(Some(QUESTION_PATIENCE))?;
+    stream.set_read_timeout(Some(QUESTION_TIMEOUT))?;
     match ConnectionGreeting::read_blocking(&mut stream)? {
         (protocol, ConnectionGreeting { channel: PeerChannel::Bulk, .. }) => {
             serve(protocol, BulkStream::Plain(stream), source)

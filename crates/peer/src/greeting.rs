@@ -80,7 +80,7 @@ impl ConnectionGreeting {
     ) -> io::Result<(ConnectionProtocol, ConnectionGreeting)> {
         let mut word = [0; 8];
         stream.read_exact(&mut word).await?;
-        if let Some(greeting) = word_alone(&word)? {
+        if let Some(greeting) = protocol_1_greeting(&word)? {
             return Ok(greeting);
         }
         let mut greeting = vec![0; length_of(stream.read_u32_le().await?)?];
@@ -94,7 +94,7 @@ impl ConnectionGreeting {
     ) -> io::Result<(ConnectionProtocol, ConnectionGreeting)> {
         let (mut word, mut length) = ([0; 8], [0; 4]);
         stream.read_exact(&mut word)?;
-        if let Some(greeting) = word_alone(&word)? {
+        if let Some(greeting) = protocol_1_greeting(&word)? {
             return Ok(greeting);
         }
         stream.read_exact(&mut length)?;
@@ -116,7 +116,7 @@ impl ConnectionGreeting {
 }
 
 /// Greeting of protocol 1, which is a word alone; `None` if more follows.
-fn word_alone(word: &[u8; 8]) -> io::Result<Option<(ConnectionProtocol, ConnectionGreeting)>> {
+fn protocol_1_greeting(word: &[u8; 8]) -> io::Result<Option<(ConnectionProtocol, ConnectionGreeting)>> {
     if word == WORD {
         return Ok(None);
     }

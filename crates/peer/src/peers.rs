@@ -26,7 +26,7 @@ type Answered = Box<dyn FnOnce(Option<NodeReply>) + Send>;
 const QUEUE_MAX: usize = 8192;
 
 /// Timeout of connecting to a node.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time without an answer while a request is pending after which a connection is lost.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -165,7 +165,7 @@ async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<Ha
         writing.write_all(&peer.greeting(PeerChannel::Requests)).await?;
         Ok((reading, writing))
     };
-    timeout(CONNECT_PATIENCE, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Requests that were sent and not answered.

@@ -151,7 +151,7 @@ pub(crate) fn write_reply(reply: &NodeReply) -> Vec<u8> {
                 FenceRefusal::Unknown => 5,
             },
         ]),
-        NodeResponse::Here { votes } => out.extend([1, u8::from(*votes)]),
+        NodeResponse::Pong { votes } => out.extend([1, u8::from(*votes)]),
         NodeResponse::Replicas { replicas, newest } => {
             out.push(2);
             number(&mut out, newest.0);
@@ -204,7 +204,7 @@ pub(crate) fn read_reply(bytes: &[u8]) -> Result<NodeReply, Error> {
             5 => FenceRefusal::Unknown,
             _ => return Err(Error::Unknown("a refusal is of no known kind")),
         }),
-        1 => NodeResponse::Here { votes: reader.flag()? },
+        1 => NodeResponse::Pong { votes: reader.flag()? },
         2 => {
             let newest = reader.timestamp()?;
             let replica = |reader: &mut MessageReader<'_>| {
@@ -239,7 +239,7 @@ fn node(reader: &mut MessageReader<'_>) -> Result<NodeKey, Error> {
 
 fn write_row(out: &mut Vec<u8>, row: &ReplicatedRow) {
     bucket(out, row.bucket);
-    out.push(match row.birth {
+    out.push(match row.origin {
         None => 0,
         Some(ReplicaOrigin::Complete) => 1,
         Some(ReplicaOrigin::Incomplete) => 2,
@@ -262,13 +262,13 @@ fn write_row_content(out: &mut Vec<u8>, content: &RowContent) {
 
 fn read_row(reader: &mut MessageReader<'_>) -> Result<ReplicatedRow, Error> {
     let bucket = reader.bucket()?;
-    let birth = match reader.byte()? {
+    let origin = match reader.byte()? {
         0 => None,
         1 => Some(ReplicaOrigin::Complete),
         2 => Some(ReplicaOrigin::Incomplete),
-        _ => return Err(Error::Unknown("a birth is of no known kind")),
+        _ => return Err(Error::Unknown("the origin of a replica is of no known kind")),
     };
-    Ok(ReplicatedRow { bucket, content: Arc::new(read_row_content(reader)?), birth })
+    Ok(ReplicatedRow { bucket, content: Arc::new(read_row_content(reader)?), origin })
 }
 
 fn read_row_content(reader: &mut MessageReader<'_>) -> Result<RowContent, Error> {

@@ -40,8 +40,11 @@ pub trait PeerService: Send + Sync + 'static {
 /// Maximum number of unanswered requests of one connection: no more are read until one is answered.
 const UNANSWERED_MAX: usize = 4096;
 
-/// Timeout of the first bytes of a connection, and of the last ones of a refused one.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of the greeting, the first bytes of a connection.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for which the last bytes of a refused connection are awaited.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves other nodes at `listener` until `stop` turns true, or its sender is dropped; with `trust`, only
 /// trusted nodes.
@@ -103,7 +106,7 @@ async fn serve_connection(
         },
     };
     let (protocol, greeting) =
-        timeout(PATIENCE, stream.greeting()).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        timeout(GREETING_TIMEOUT, stream.greeting()).await.map_err(|_| io::ErrorKind::TimedOut)??;
     match (greeting.channel, greeting.is_for(service.incarnation())) {
         (PeerChannel::Requests, Ok(())) => {
             serve_requests(protocol, stream, service, &address, complaints).await
@@ -120,7 +123,7 @@ async fn refuse_requests(stream: PeerStream, reason: Error) -> io::Result<()> {
     write_frame(&mut writing, NO_REQUEST, &codec::encode(&reason.to_string(), 256)).await?;
     writing.flush().await?;
     // The timeout is one of the normal ends.
-    let _ = timeout(PATIENCE, tokio::io::copy(&mut reading, &mut tokio::io::sink())).await;
+    let _ = timeout(DRAIN_TIMEOUT, tokio::io::copy(&mut reading, &mut tokio::io::sink())).await;
     Err(io::Error::other(reason))
 }
 
@@ -182,7 +185,7 @@ async fn serve_bulk(
     allowed: Result<(), Error>,
 ) -> io::Result<()> {
     // The thread does not end with this task, but with its connection.
-    let (stream, _ends) = stream.blocking(bulk::SILENCE_MAX, bulk::QUESTION_PATIENCE)?;
+    let (stream, _ends) = stream.blocking(bulk::SILENCE_MAX, bulk::QUESTION_TIMEOUT)?;
     let (ended, end) = oneshot::channel();
     thread::Builder::new().name("bulk".to_owned()).spawn(move || {
         // Transfers have lower priority than requests that clients wait for.

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
@@ -158,6 +159,10 @@ pub struct QueryAttributes {
     values: Vec<PredicateAttribute<String>>,
     /// Attributes with numbers, which ranges are asked for.
     numbers: Vec<PredicateAttribute<i64>>,
+    /// Subqueries by the name and the value of attributes: documents may ask for as many as queries have.
+    by_value: HashMap<String, HashMap<String, u64>>,
+    /// Numbers in order, with their subqueries, by the name of attributes.
+    by_number: HashMap<String, Vec<(i64, u64)>>,
     /// Disjoint sets of subqueries, all 64 together; those of a set have the same attributes.
     classes: Vec<u64>,
 }
@@ -171,7 +176,17 @@ impl QueryAttributes {
             let parts = classes.iter().flat_map(|class| [class & set, class & !set]);
             classes = parts.filter(|part| *part != 0).collect();
         }
-        QueryAttributes { values, numbers, classes }
+        let mut by_value: HashMap<String, HashMap<String, u64>> = HashMap::new();
+        for of in &values {
+            let values = by_value.entry(of.name.clone()).or_default();
+            *values.entry(of.value.clone()).or_default() |= of.subqueries;
+        }
+        let mut by_number: HashMap<String, Vec<(i64, u64)>> = HashMap::new();
+        for of in &numbers {
+            by_number.entry(of.name.clone()).or_default().push((of.value, of.subqueries));
+        }
+        by_number.values_mut().for_each(|numbers| numbers.sort_unstable());
+        QueryAttributes { values, numbers, by_value, by_number, classes }
     }
 
     /// True if a predicate, given as text, holds for the attributes of a subquery; false if the text is not a
@@ -186,14 +201,14 @@ impl QueryAttributes {
         let Ok(predicate) = PredicateExpression::parse(predicate) else { return 0 };
         let holds = |class: &&u64| {
             let has = |name: &str, value: &str| {
-                self.values
-                    .iter()
-                    .any(|of| of.subqueries & **class != 0 && of.name == name && of.value == value)
+                let subqueries = self.by_value.get(name).and_then(|values| values.get(value));
+                subqueries.is_some_and(|subqueries| subqueries & **class != 0)
             };
             let has_within = |name: &str, low: i64, high: i64| {
-                let numbers =
-                    self.numbers.iter().filter(|of| of.subqueries & **class != 0 && of.name == name);
-                numbers.into_iter().any(|of| (low..=high).contains(&of.value))
+                let Some(numbers) = self.by_number.get(name) else { return false };
+                let from = numbers.partition_point(|(number, _)| *number < low);
+                let mut within = numbers[from..].iter().take_while(|(number, _)| *number <= high);
+                within.any(|(_, subqueries)| subqueries & **class != 0)
             };
             predicate.holds(&has, &has_within)
         };

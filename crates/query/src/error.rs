@@ -21,11 +21,11 @@ pub enum Error {
     NoQuery,
     /// A request has more parameters than it may.
     #[error(
-        "the request has more than {most} parameters; send what belongs together as one of them: a list, a map or a tensor counts as one"
+        "the request has more than {max} parameters; send what belongs together as one of them: a list, a map or a tensor counts as one"
     )]
     TooMany {
         /// Maximum number.
-        most: usize,
+        max: usize,
     },
     /// A request parameter has a value it cannot have.
     #[error("parameter '{parameter}': {reason}")]

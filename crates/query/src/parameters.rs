@@ -178,10 +178,10 @@ impl Query {
 /// Checks the size of the text of a query that is split into words.
 fn check_text(root: &QueryItem, recall: Option<&str>, limits: &QueryLimits) -> Result<(), Error> {
     let text_bytes = text_bytes(root) + recall.map_or(0, str::len);
-    let most = limits.text_bytes_max;
-    if text_bytes > most {
+    let text_bytes_max = limits.text_bytes_max;
+    if text_bytes > text_bytes_max {
         let reason = format!(
-            "the query has {text_bytes} bytes of text to search for, and at most {most} can be; search for fewer words"
+            "the query has {text_bytes} bytes of text to search for, and at most {text_bytes_max} can be; search for fewer words"
         );
         return Err(parameter("query", reason));
     }
@@ -270,17 +270,17 @@ impl<'a> ParameterReader<'a> {
         // An estimate is the number of hits, which is always exact.
         let hits = if self.flag("hitcountestimate", false)? { 0 } else { hits };
         let offset = offset_in_text.or(self.whole_number("offset")?).unwrap_or(0);
-        let most = self.limits.max_hits;
-        if hits > most {
+        let max_hits = self.limits.max_hits;
+        if hits > max_hits {
             let reason = format!(
-                "{hits} hits requested, configured limit: {most}; ask for fewer, or set maxHits in the query profile"
+                "{hits} hits requested, configured limit: {max_hits}; ask for fewer, or set maxHits in the query profile"
             );
             return Err(parameter(name_of(hits_in_text.is_some(), "hits"), reason));
         }
-        let most = self.limits.max_offset;
-        if offset > most {
+        let max_offset = self.limits.max_offset;
+        if offset > max_offset {
             let reason = format!(
-                "Offset of {offset} requested, configured limit: {most}; set maxOffset in the query profile for more"
+                "Offset of {offset} requested, configured limit: {max_offset}; set maxOffset in the query profile for more"
             );
             return Err(parameter(name_of(offset_in_text.is_some(), "offset"), reason));
         }
@@ -307,7 +307,7 @@ impl<'a> ParameterReader<'a> {
     /// Parses `yql`, `select` or `query`, whichever is there.
     fn query_text(&self) -> Result<QueryText, Error> {
         if self.is_programmatic() {
-            return self.programmatic_query();
+            return self.programmatic_text();
         }
         let grammar = self.grammar()?;
         let (type_is_yql, query_grammar) = match grammar {
@@ -330,23 +330,7 @@ impl<'a> ParameterReader<'a> {
         let from_query = user_query.clone().filter(|_| type_is_yql);
         let yql = self.text("yql").or_else(|| from_query.clone());
         self.check_unused(yql.is_some() || select.conditions.is_some())?;
-        let mut query = match (yql, &select.conditions) {
-            (Some(_), Some(_)) => {
-                let reason = "'where' cannot be used together with yql; give one of them";
-                return Err(parameter("select", reason));
-            }
-            (Some(text), None) => {
-                let statement =
-                    yql::parse(&text, self.limits.tokens_max).map_err(|fault| fault.in_text("YQL", &text))?;
-                statement.into_query_text(&context).map_err(|fault| fault.in_text("YQL", &text))?
-            }
-            (None, Some(conditions)) => {
-                let root =
-                    build::item(&conditions.root, &context).map_err(|fault| conditions.error(fault))?;
-                QueryText::of(root)
-            }
-            (None, None) => QueryText::of(self.user_text(&context)?),
-        };
+        let mut query = self.stated_text(yql.as_deref(), select.conditions.as_ref(), &context)?;
         if from_query.is_some() && self.text("yql").is_none() {
             // A statement in a query string contributes its conditions only: sources and fields are
             // parameters then.
@@ -388,6 +372,31 @@ impl<'a> ParameterReader<'a> {
         fields
     }
 
+    /// Builds the query of a statement, of conditions in JSON, or else of the user's text.
+    fn stated_text(
+        &self,
+        statement: Option<&str>,
+        conditions: Option<&WhereConditions>,
+        context: &BuildContext<'_>,
+    ) -> Result<QueryText, Error> {
+        match (statement, conditions) {
+            (Some(_), Some(_)) => {
+                let reason = "'where' cannot be used together with yql; give one of them";
+                Err(parameter("select", reason))
+            }
+            (Some(text), None) => {
+                let statement = yql::parse(text, self.limits.tokens_max);
+                let statement = statement.map_err(|fault| fault.in_text("YQL", text))?;
+                statement.into_query_text(context).map_err(|fault| fault.in_text("YQL", text))
+            }
+            (None, Some(conditions)) => {
+                let root = build::item(&conditions.root, context).map_err(|fault| conditions.error(fault))?;
+                Ok(QueryText::of(root))
+            }
+            (None, None) => Ok(QueryText::of(self.user_text(context)?)),
+        }
+    }
+
     /// Refuses parameters that would have no effect on the query. `has_conditions` is true if it has a
     /// statement, or conditions in JSON.
     fn check_unused(&self, has_conditions: bool) -> Result<(), Error> {
@@ -411,7 +420,7 @@ impl<'a> ParameterReader<'a> {
             && self.get("yql").is_none()
     }
 
-    fn programmatic_query(&self) -> Result<QueryText, Error> {
+    fn programmatic_text(&self) -> Result<QueryText, Error> {
         let text = self.text("model.queryString").unwrap_or_default();
         let field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
         let item = programmatic::parse(&text, &field).map_err(|fault| fault.in_text("query", &text))?;

@@ -48,12 +48,12 @@ impl QuerySortKey {
         }
         if let Some((function, arguments)) = &mut self.function {
             function.make_ascii_lowercase();
-            let Some((_, most)) = SORT_FUNCTIONS.iter().find(|(name, _)| name == function) else {
+            let Some((_, arguments_max)) = SORT_FUNCTIONS.iter().find(|(name, _)| name == function) else {
                 return Err(Error::value(format!(
                     "no sort function '{function}'; there are lowercase, raw and uca"
                 )));
             };
-            if arguments.len() > *most {
+            if arguments.len() > *arguments_max {
                 return Err(Error::value(format!(
                     "{function} cannot have {} arguments beside the field; for example: uca(name,en_US,PRIMARY)",
                     arguments.len()

@@ -45,7 +45,10 @@ use std::sync::Arc;
 use millrace_column::{Column, ColumnKey, ColumnValue, ExecutionPaths, FixedColumn, read_value};
 use millrace_document::{DataType, LeafColumn};
 use millrace_expression::{FeatureName, InputBatch, TensorRows};
-use millrace_matching::{ChunkMatches, MatchedDocuments, RankingDemands, SingleValue, SingleValueReader};
+use millrace_matching::{
+    ChunkMatches, FoundSingleValue, MatchedDocuments, RankingDemands, SingleValue, SingleValueReader,
+    SingleValueRef,
+};
 use millrace_plan::Plan;
 use millrace_schema::{RankProfile, Schema, SchemaField};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
@@ -239,6 +242,39 @@ impl<'a> FeatureChunk<'a> {
     ) {
         let values = self.values(reader, column);
         reader.for_each_of((*values).as_ref(), column, &self.matches.documents, self.paths, each);
+    }
+
+    /// Calls `each` with the single values of the matched documents for which `find` finds something, those
+    /// of a document in their order.
+    pub fn each_found<T>(
+        &self,
+        reader: &SingleValueReader,
+        column: &'a Column,
+        find: impl Fn(SingleValueRef<'_>) -> Option<T>,
+        each: impl FnMut(FoundSingleValue<T>),
+    ) {
+        let (values, documents) = (self.values(reader, column), &self.matches.documents);
+        reader.for_each_found((*values).as_ref(), column, documents, self.paths, find, each);
+    }
+
+    /// Calls `each` with the single value at an index of each matched document that has as many.
+    pub fn each_at(
+        &self,
+        reader: &SingleValueReader,
+        column: &'a Column,
+        index: usize,
+        each: impl FnMut(SingleValue<'_>),
+    ) {
+        let (values, documents) = (self.values(reader, column), &self.matches.documents);
+        reader.for_each_at((*values).as_ref(), column, documents, self.paths, index, each);
+    }
+
+    /// Adds the number of single values of each matched document.
+    pub fn count_singles(&self, reader: &SingleValueReader, column: &'a Column, counts: &mut [f64]) {
+        let (values, documents) = (self.values(reader, column), &self.matches.documents);
+        reader.for_each_count((*values).as_ref(), column, documents, self.paths, |row, count| {
+            counts[row] += count as f64;
+        });
     }
 
     /// The values of a reader, which are read once for all features.

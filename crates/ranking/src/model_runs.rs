@@ -64,6 +64,15 @@ impl CompiledProfile {
             each_hit(over.matches, hits, |indices, chunk| {
                 stage.run(chunk, |input, output| {
                     let (width, cells) = (widths[input], &mut rows.inputs[input]);
+                    // Before a phase over all matches, those of a chunk are one after another.
+                    let first = indices.first().copied().unwrap_or_default();
+                    let are_adjacent = indices.iter().zip(first..).all(|(index, next)| *index == next);
+                    if are_adjacent
+                        && let end = first + indices.len()
+                        && output.write_all_cells(indices.len(), &mut cells[first * width..end * width])
+                    {
+                        return;
+                    }
                     let rows = indices.iter().enumerate();
                     rows.for_each(|(row, index)| {
                         output.write_cells(row, &mut cells[index * width..(index + 1) * width]);

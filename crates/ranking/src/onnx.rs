@@ -129,6 +129,18 @@ impl ModelOutputs {
     /// documents ascend.
     pub fn write(&self, chunk: usize, documents: &[u16], width: usize, out: &mut TensorCells) {
         let first = self.rows.partition_point(|row| row.chunk < chunk);
+        // Before a phase over all matches, the outputs of a chunk are one after another.
+        if let (Some(cells), Some(rows)) = (&self.cells, self.rows[first..].get(..documents.len()))
+            && let Some(OutputRow { row: first, .. }) = rows.first()
+            && rows
+                .iter()
+                .zip(documents)
+                .zip(*first..)
+                .all(|((row, document), next)| (row.chunk, row.document, row.row) == (chunk, *document, next))
+        {
+            out.extend_from(cells, first * width..(first + documents.len()) * width);
+            return;
+        }
         let mut rows = self.rows[first..].iter().take_while(|row| row.chunk == chunk).peekable();
         for document in documents {
             while rows.next_if(|row| row.document < *document).is_some() {}

@@ -433,8 +433,14 @@ pub(crate) fn each_hit<E>(
     for places in order.chunk_by(|a, b| hits[*a].chunk == hits[*b].chunk) {
         let number = hits[places[0]].chunk;
         let Ok(at) = matches.chunks.binary_search_by_key(&number, |chunk| chunk.chunk) else { continue };
-        let has_matched =
-            |place: &usize| matches.chunks[at].documents.binary_search(&hits[*place].document).is_ok();
+        let chunk = &matches.chunks[at];
+        // Hits and documents ascend, so that one pass over both finds those that are there.
+        let mut rest = &chunk.documents[..];
+        let has_matched = |place: &usize| {
+            let document = hits[*place].document;
+            rest = &rest[rest.iter().take_while(|other| **other < document).count()..];
+            rest.first() == Some(&document)
+        };
         let mut left: Vec<usize> = places.iter().copied().filter(has_matched).collect();
         while !left.is_empty() {
             let mut later = Vec::new();
@@ -444,11 +450,17 @@ pub(crate) fn each_hit<E>(
                 later.extend((!is_first).then_some(*place));
                 is_first
             });
-            let is_hit =
-                |document: u16| left.binary_search_by_key(&document, |place| hits[*place].document).is_ok();
-            if let Some(chunk) = matches.chunks[at].clone().retain(is_hit) {
-                assert!(chunk.documents.len() == left.len(), "a chunk's matches are not those of its hits");
-                visit(&left, &chunk)?;
+            if left.len() == chunk.documents.len() {
+                visit(&left, chunk)?;
+            } else {
+                let mut next = left.iter().map(|place| hits[*place].document).peekable();
+                if let Some(chunk) = chunk.clone().retain(|document| next.next_if_eq(&document).is_some()) {
+                    assert!(
+                        chunk.documents.len() == left.len(),
+                        "a chunk's matches are not those of its hits"
+                    );
+                    visit(&left, &chunk)?;
+                }
             }
             left = later;
         }
@@ -494,6 +506,8 @@ mod tests {
             assert_eq!(visited, expected);
         };
         check(&[(0, 7), (0, 1)], &[(&[1, 0], &[1, 7])]);
+        check(&[(0, 7), (0, 1), (0, 4)], &[(&[1, 2, 0], &[1, 4, 7])]);
+        check(&[(0, 9), (0, 0), (0, 4), (0, 5)], &[(&[2], &[4])]);
         check(&[(0, 7), (3, 0), (0, 1), (0, 7)], &[(&[2, 0], &[1, 7]), (&[3], &[7]), (&[1], &[0])]);
         // A request can group documents that have not matched.
         check(&[(0, 4), (0, 2), (1, 0)], &[(&[0], &[4])]);

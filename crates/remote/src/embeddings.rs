@@ -167,7 +167,7 @@ impl EmbeddingShared {
                 }
             }
             Err(error @ Error::Fix { .. }) => {
-                let mut parts = self.apart(batch);
+                let mut parts = self.split_batch(batch);
                 if parts.len() == 1 {
                     return self.fail(parts.swap_remove(0), &error);
                 }
@@ -193,7 +193,7 @@ impl EmbeddingShared {
 
     /// Splits a batch into parts that can be requested separately: single texts, or calls if their texts are
     /// embedded together.
-    fn apart(&self, batch: Vec<TextEntry>) -> Vec<Vec<TextEntry>> {
+    fn split_batch(&self, batch: Vec<TextEntry>) -> Vec<Vec<TextEntry>> {
         let mut parts: Vec<Vec<TextEntry>> = Vec::new();
         for entry in batch {
             match parts.last_mut() {

@@ -195,9 +195,9 @@ fn parsed<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<Vec<T>, AnswerFau
 /// Error message in an answer.
 pub(crate) fn message(body: &[u8]) -> String {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let told = ["/error/message", "/message", "/error", "/detail"].iter().find_map(|at| json.pointer(at));
-    match told.and_then(serde_json::Value::as_str) {
-        Some(told) => told.to_owned(),
+    let stated = ["/error/message", "/message", "/error", "/detail"].iter().find_map(|at| json.pointer(at));
+    match stated.and_then(serde_json::Value::as_str) {
+        Some(stated) => stated.to_owned(),
         None => String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
     }
 }
@@ -282,12 +282,12 @@ mod tests {
             check(context(), &answer(other), "other numbers than those of binary");
         }
         check(context(), &answer(json!([first, { "index": 1, "data": [] }])), "lacks vectors");
-        for (body, told) in [
+        for (body, stated) in [
             (&br#"{"error":{"message":"no"}}"#[..], "no"),
             (br#"{"detail":"Provided API key is invalid."}"#, "Provided API key is invalid."),
             (b"gone", "gone"),
         ] {
-            assert_eq!(message(body), told);
+            assert_eq!(message(body), stated);
         }
     }
 }

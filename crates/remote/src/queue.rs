@@ -135,9 +135,9 @@ impl TextQueue {
         }
     }
 
-    /// Removes the next texts to request together, for the same cells; if calls are `whole`, more than `most`
-    /// if one call has them. Texts whose callers have left are dropped.
-    pub fn take(&mut self, most: usize, whole: bool) -> Vec<TextEntry> {
+    /// Removes the next texts to request together, for the same cells; if calls are `whole`, more than
+    /// `texts_max` if one call has them. Texts whose callers have left are dropped.
+    pub fn take(&mut self, texts_max: usize, whole: bool) -> Vec<TextEntry> {
         self.queries.retain(|entry| !entry.abandoned());
         self.feeds.retain(|entry| !entry.abandoned());
         // A query does not wait for the texts of documents: they are requested separately.
@@ -147,7 +147,7 @@ impl TextQueue {
         for entry in queue.drain(..) {
             let goes_on = whole && taken.last().is_some_and(|last| last.is_of_call(&entry));
             let same = taken.last().is_none_or(|last| last.cells() == entry.cells());
-            if same && (taken.len() < most || goes_on) {
+            if same && (taken.len() < texts_max || goes_on) {
                 taken.push(entry);
             } else {
                 left.push_back(entry);
@@ -167,15 +167,15 @@ mod tests {
     use super::*;
 
     /// Successive results of taking from calls with these texts and cells.
-    fn taken(calls: &[(&[&str], VectorCells)], most: usize, whole: bool) -> Vec<String> {
-        let caller = ModelCaller::patient(SequencePurpose::Feed);
+    fn taken(calls: &[(&[&str], VectorCells)], texts_max: usize, whole: bool) -> Vec<String> {
+        let caller = ModelCaller::without_deadline(SequencePurpose::Feed);
         let mut queue = TextQueue::default();
         for (texts, cells) in calls {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
             queue.push(SequencePurpose::Feed, TextCall::new(texts, *cells, &caller).1);
         }
         let next = || {
-            let entries = queue.take(most, whole);
+            let entries = queue.take(texts_max, whole);
             (!entries.is_empty()).then(|| entries.iter().map(|entry| entry.text.as_str()).collect())
         };
         std::iter::from_fn(next).collect()

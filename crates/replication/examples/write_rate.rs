@@ -112,7 +112,7 @@ fn run(
 /// The first answer of a node without replicas, or a later answer of a node that accepts everything.
 fn answer(request: NodeRequest, figures: &mut ExampleFigures) -> Option<NodeResponse> {
     match request {
-        NodeRequest::Ping => Some(NodeResponse::Here { votes: false }),
+        NodeRequest::Ping => Some(NodeResponse::Pong { votes: false }),
         NodeRequest::Owned { .. } => {
             Some(NodeResponse::Replicas { replicas: Vec::new(), newest: Timestamp(0) })
         }

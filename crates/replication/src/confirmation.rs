@@ -18,7 +18,8 @@ pub(crate) struct StateConfirmation {
     interval: Duration,
     /// Number of other nodes that must agree besides this one.
     others_needed: usize,
-    heard: BTreeMap<NodeKey, Duration>,
+    /// Time at which each other node was asked when it last confirmed the state.
+    confirmed_at: BTreeMap<NodeKey, Duration>,
     coordination: Option<Duration>,
     until: Option<Duration>,
 }
@@ -34,7 +35,7 @@ impl StateConfirmation {
         StateConfirmation {
             interval,
             others_needed: usize::MAX,
-            heard: BTreeMap::new(),
+            confirmed_at: BTreeMap::new(),
             coordination: None,
             until: None,
         }
@@ -43,7 +44,7 @@ impl StateConfirmation {
     /// Starts with a new state, which is unconfirmed.
     pub fn begin(&mut self, state: &ClusterState) {
         self.others_needed = state.nodes().len() / 2;
-        self.heard.clear();
+        self.confirmed_at.clear();
         self.coordination = None;
         self.until = None;
     }
@@ -57,8 +58,8 @@ impl StateConfirmation {
 
     /// Records that another node, which has this state, answered a question sent at this time.
     pub fn peer(&mut self, node: NodeKey, asked: Duration) {
-        let heard = self.heard.entry(node).or_insert(asked);
-        *heard = asked.max(*heard);
+        let known = self.confirmed_at.entry(node).or_insert(asked);
+        *known = asked.max(*known);
         self.settle(asked);
     }
 
@@ -67,9 +68,9 @@ impl StateConfirmation {
             // A single node agrees with itself.
             0 => Some(now),
             needed => {
-                let mut heard: Vec<Duration> = self.heard.values().copied().collect();
-                heard.sort_unstable_by(|a, b| b.cmp(a));
-                heard.get(needed - 1).copied()
+                let mut times: Vec<Duration> = self.confirmed_at.values().copied().collect();
+                times.sort_unstable_by(|a, b| b.cmp(a));
+                times.get(needed - 1).copied()
             }
         };
         self.until = self.coordination.max(by_peers).map(|at| at + self.interval);

@@ -39,7 +39,7 @@
 //! Besides, the shell reports [`DistributorEvent::Confirmed`] each time coordination says that the state is
 //! the newest (a watch that is alive, asked at least once a second), and gives each new state as
 //! [`DistributorEvent::State`] to the distributor and to the keeper of the node. Queries ask
-//! [`Distributor::route`] where to go, and [`Distributor::vouches`] after they were answered.
+//! [`Distributor::route`] where to go, and [`Distributor::confirms`] after they were answered.
 //!
 //! # What holds
 //! - A write is acknowledged when every replica on a serving node has it durable, and the state was confirmed

@@ -1,9 +1,9 @@
 //! Scheduler of the proposed operations.
 //!
 //! It starts the most urgent operation first, then those that a caller waits for, then the one that was
-//! proposed first, up to the limits of the nodes. Operations on the same nodes wait in one line; a line with
+//! proposed first, up to the limits of the nodes. Operations on the same nodes wait in one queue; one with
 //! busy nodes is skipped as a whole. So a blocked operation delays no other, and the cost of a search depends
-//! on the number of lines, not of operations.
+//! on the number of queues, not of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use millrace_cluster::NodeKey;
 
 use crate::checkers::{OperationPriority, OperationProposal};
 
-/// Sequence number of the first operation without a waiting caller: operations with one have lower numbers.
-const UNHURRIED: u64 = 1 << 63;
+/// Sequence number of the first operation without a waiting caller: those with one have lower numbers.
+const FIRST_WITHOUT_CALLER: u64 = 1 << 63;
 
 /// Invariant of operations that wait.
-const IN_LINE: &str = "an operation that waits is in the line of its nodes, and no other is";
+const IN_QUEUE: &str = "an operation that waits is in the queue of its nodes, and no other is";
 
 /// Limits of the number of running operations.
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +44,8 @@ pub enum OperationStanding {
 pub struct MaintenanceScheduler {
     limits: OperationLimits,
     known: BTreeMap<BucketId, (OperationProposal, OperationStanding, u64)>,
-    /// Lines by urgency and nodes, each in the order of proposing.
-    lines: BTreeMap<(OperationPriority, Vec<NodeKey>), BTreeMap<u64, BucketId>>,
+    /// Queues by urgency and nodes, each in the order of proposals.
+    queues: BTreeMap<(OperationPriority, Vec<NodeKey>), BTreeMap<u64, BucketId>>,
     delayed: BTreeSet<(Duration, BucketId)>,
     busy: BTreeMap<NodeKey, usize>,
     running: usize,
@@ -60,7 +60,7 @@ impl MaintenanceScheduler {
         MaintenanceScheduler {
             limits,
             known: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            queues: BTreeMap::new(),
             delayed: BTreeSet::new(),
             busy: BTreeMap::new(),
             running: 0,
@@ -83,7 +83,7 @@ impl MaintenanceScheduler {
         };
         let Some(proposal) = proposal else { return };
         self.next += 1;
-        let number = UNHURRIED + self.next;
+        let number = FIRST_WITHOUT_CALLER + self.next;
         match delayed_until {
             // A new proposal does not end the delay after a failure.
             Some(until) => {
@@ -91,7 +91,7 @@ impl MaintenanceScheduler {
                 self.known.insert(bucket, (proposal, OperationStanding::Delayed(until), number));
             }
             None => {
-                self.line_up(&proposal, number, bucket);
+                self.enqueue(&proposal, number, bucket);
                 self.known.insert(bucket, (proposal, OperationStanding::Pending, number));
             }
         }
@@ -99,14 +99,16 @@ impl MaintenanceScheduler {
 
     /// Gives precedence to the waiting operation on a bucket, if there is one, because a caller waits for its
     /// result: it goes before all operations of the same urgency without a waiting caller.
-    pub fn hasten(&mut self, bucket: BucketId) {
-        let Some((_, OperationStanding::Pending, UNHURRIED..)) = self.known.get(&bucket) else { return };
+    pub fn prioritize(&mut self, bucket: BucketId) {
+        let Some((_, OperationStanding::Pending, FIRST_WITHOUT_CALLER..)) = self.known.get(&bucket) else {
+            return;
+        };
         let (proposal, standing, number) =
             self.known.remove(&bucket).expect("an operation that is pending is known");
-        let line = self.lines.get_mut(&line_of(&proposal)).expect(IN_LINE);
-        assert_eq!(line.remove(&number), Some(bucket), "{IN_LINE}");
+        let queue = self.queues.get_mut(&queue_of(&proposal)).expect(IN_QUEUE);
+        assert_eq!(queue.remove(&number), Some(bucket), "{IN_QUEUE}");
         self.next += 1;
-        self.line_up(&proposal, self.next, bucket);
+        self.enqueue(&proposal, self.next, bucket);
         self.known.insert(bucket, (proposal, standing, self.next));
     }
 
@@ -121,44 +123,48 @@ impl MaintenanceScheduler {
             assert!(matches!(standing, OperationStanding::Delayed(_)), "an operation is delayed or runs");
             *standing = OperationStanding::Pending;
             let (proposal, number) = (proposal.clone(), *number);
-            self.line_up(&proposal, number, bucket);
+            self.enqueue(&proposal, number, bucket);
         }
         let mut started = Vec::new();
         if !std::mem::take(&mut self.changed) || self.running >= self.limits.total {
             return started;
         }
         for priority in OperationPriority::ALL {
-            self.start_line(priority, &mut started);
+            self.start_queues(priority, &mut started);
         }
         started
     }
 
-    /// Starts operations of one urgency: among the lines whose nodes have capacity, always the one with the
+    /// Starts operations of one urgency: among the queues whose nodes have capacity, always the one with the
     /// earliest proposal.
-    fn start_line(&mut self, priority: OperationPriority, started: &mut Vec<(BucketId, OperationProposal)>) {
-        let lines = self.lines.range((priority, Vec::new())..).take_while(|((of, _), _)| *of == priority);
-        let mut heads: BTreeSet<(u64, Vec<NodeKey>)> = lines
-            .filter(|((_, nodes), _)| self.have_time(nodes))
-            .filter_map(|((_, nodes), line)| Some((*line.first_key_value()?.0, nodes.clone())))
+    fn start_queues(
+        &mut self,
+        priority: OperationPriority,
+        started: &mut Vec<(BucketId, OperationProposal)>,
+    ) {
+        let queues = self.queues.range((priority, Vec::new())..).take_while(|((of, _), _)| *of == priority);
+        let mut heads: BTreeSet<(u64, Vec<NodeKey>)> = queues
+            .filter(|((_, nodes), _)| self.have_capacity(nodes))
+            .filter_map(|((_, nodes), queue)| Some((*queue.first_key_value()?.0, nodes.clone())))
             .collect();
         while self.running < self.limits.total
             && let Some((_, nodes)) = heads.pop_first()
         {
-            if !self.have_time(&nodes) {
+            if !self.have_capacity(&nodes) {
                 continue;
             }
             let key = (priority, nodes);
-            let line = self.lines.get_mut(&key).expect("each line in the order of lines is there");
-            let (_, bucket) = line.pop_first().expect("a line without operations is taken away");
-            match line.first_key_value() {
+            let queue = self.queues.get_mut(&key).expect("each head is that of a queue");
+            let (_, bucket) = queue.pop_first().expect("a queue without operations is taken away");
+            match queue.first_key_value() {
                 Some((next, _)) => {
                     heads.insert((*next, key.1.clone()));
                 }
                 None => {
-                    self.lines.remove(&key);
+                    self.queues.remove(&key);
                 }
             }
-            let (proposal, standing, _) = self.known.get_mut(&bucket).expect(IN_LINE);
+            let (proposal, standing, _) = self.known.get_mut(&bucket).expect(IN_QUEUE);
             assert!(*standing == OperationStanding::Pending, "an operation is started once");
             *standing = OperationStanding::Running;
             started.push((bucket, proposal.clone()));
@@ -194,19 +200,19 @@ impl MaintenanceScheduler {
         self.known.iter().map(|(bucket, (proposal, standing, _))| (*bucket, proposal, *standing))
     }
 
-    fn have_time(&self, nodes: &[NodeKey]) -> bool {
+    fn have_capacity(&self, nodes: &[NodeKey]) -> bool {
         nodes.iter().all(|node| self.busy.get(node).is_none_or(|busy| *busy < self.limits.per_node))
     }
 
-    fn line_up(&mut self, proposal: &OperationProposal, number: u64, bucket: BucketId) {
-        self.lines.entry(line_of(proposal)).or_default().insert(number, bucket);
+    fn enqueue(&mut self, proposal: &OperationProposal, number: u64, bucket: BucketId) {
+        self.queues.entry(queue_of(proposal)).or_default().insert(number, bucket);
         self.changed = true;
     }
 
     fn forget(&mut self, bucket: BucketId) -> Option<OperationStanding> {
         let (proposal, standing, number) = self.known.remove(&bucket)?;
         self.changed = true;
-        let key = line_of(&proposal);
+        let key = queue_of(&proposal);
         match standing {
             OperationStanding::Running => {
                 assert!(self.running > 0, "an operation that ends was counted when it was started");
@@ -222,10 +228,10 @@ impl MaintenanceScheduler {
                 assert!(was_delayed, "a delayed operation has a time at which it may run");
             }
             OperationStanding::Pending => {
-                let line = self.lines.get_mut(&key).expect(IN_LINE);
-                assert_eq!(line.remove(&number), Some(bucket), "{IN_LINE}");
-                if line.is_empty() {
-                    self.lines.remove(&key);
+                let queue = self.queues.get_mut(&key).expect(IN_QUEUE);
+                assert_eq!(queue.remove(&number), Some(bucket), "{IN_QUEUE}");
+                if queue.is_empty() {
+                    self.queues.remove(&key);
                 }
             }
         }
@@ -233,7 +239,7 @@ impl MaintenanceScheduler {
     }
 }
 
-fn line_of(proposal: &OperationProposal) -> (OperationPriority, Vec<NodeKey>) {
+fn queue_of(proposal: &OperationProposal) -> (OperationPriority, Vec<NodeKey>) {
     let mut nodes = proposal.nodes.clone();
     nodes.sort_unstable();
     nodes.dedup();
@@ -300,16 +306,16 @@ mod tests {
             scheduler.propose(bucket(bits), Some(proposal(OperationPriority::Diverged, &[0, bits as u16])));
         }
         scheduler.propose(bucket(6), Some(proposal(OperationPriority::TooFewReplicas, &[0, 6])));
-        // Operations run in the order of the first request to hasten them; a request without a proposal has
-        // no effect.
-        [4, 5, 4, 9].into_iter().for_each(|bits| scheduler.hasten(bucket(bits)));
+        // Operations run in the order of the first request to prioritize them; a request without a proposal
+        // has no effect.
+        [4, 5, 4, 9].into_iter().for_each(|bits| scheduler.prioritize(bucket(bits)));
         for expected in [6, 4, 5, 1, 2, 3] {
             assert_eq!(started(&mut scheduler, 0), [expected]);
-            scheduler.hasten(bucket(expected));
+            scheduler.prioritize(bucket(expected));
             assert_eq!(started(&mut scheduler, 0), [0_u64; 0], "one at a time");
             scheduler.finish(bucket(expected));
         }
-        assert!(scheduler.lines.is_empty() && scheduler.known.is_empty());
+        assert!(scheduler.queues.is_empty() && scheduler.known.is_empty());
     }
 
     #[test]
@@ -318,6 +324,6 @@ mod tests {
         scheduler.propose(bucket(1), Some(proposal(OperationPriority::Move, &[0, 1])));
         scheduler.propose(bucket(1), None);
         assert_eq!(started(&mut scheduler, 0), [0_u64; 0]);
-        assert!(scheduler.lines.is_empty() && scheduler.known.is_empty());
+        assert!(scheduler.queues.is_empty() && scheduler.known.is_empty());
     }
 }

@@ -307,7 +307,8 @@ impl PreparedSearch {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
-        let filler = SummaryFiller::new(&self.plan, summary, &self.styles)?;
+        let stop = || deadline.ends(SearchStep::PutTogether);
+        let filler = SummaryFiller::new(&self.plan, summary, &self.styles)?.until(&stop);
         let documents: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
         let ranked: Vec<RankedHit> = hits.iter().map(SortedHit::ranked).collect();
         let over = RankedDocuments { plan: &self.plan, view, matches };

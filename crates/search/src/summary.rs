@@ -14,8 +14,10 @@ mod composed;
 mod error;
 mod fill;
 mod highlight;
+mod nearness;
 mod outcomes;
 mod snippet;
+mod terms;
 
 pub use error::SummaryError;
 pub use fill::{HitPosition, SummaryFields, SummaryFiller, fill, shows};

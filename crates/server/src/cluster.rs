@@ -97,7 +97,7 @@ impl ClusterSettings {
 }
 
 /// Maximum time for coordination to answer at the start.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COORDINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause before the next attempt, after a package could not be fetched or activated.
 const RETRY: Duration = Duration::from_secs(2);
@@ -150,13 +150,13 @@ impl ClusterNode {
         let membership = ClusterMembership::join(Arc::new(etcd), own)
             .await
             .map_err(|error| Error::Cluster(error.to_string()))?;
-        node.join(Arc::new(ContentMember::new(membership.clone())));
+        node.set_cluster_member(Arc::new(ContentMember::new(membership.clone())));
         let part = Arc::new(JoinedPart::default());
         let intake = server.intake();
         let port = PeerPort {
             listener,
             trust: server.settings().trust.clone(),
-            handed_on: Box::new(move |connection| intake.take(connection)),
+            forwarded: Box::new(move |connection| intake.take(connection)),
         };
         let tasks = start_tasks(node, &membership, &part, port, settings.transfer_rate_max);
         Ok(ClusterNode { membership, part, warnings: warnings.into(), tasks })
@@ -199,8 +199,8 @@ impl ClusterNode {
         draft: ApplicationDraft,
     ) -> Result<(), Error> {
         // The first state from coordination is complete.
-        let mut pictures = self.membership.pictures();
-        let known = tokio::time::timeout(PATIENCE, pictures.changed()).await;
+        let mut snapshots = self.membership.snapshots();
+        let known = tokio::time::timeout(COORDINATION_TIMEOUT, snapshots.changed()).await;
         if known.is_err() {
             let reason = "coordination does not answer; is etcd running at the address that was given?";
             return Err(Error::Cluster(reason.to_owned()));
@@ -311,7 +311,7 @@ async fn take_part(
                 tracing::warn!("the node has its part in the cluster already");
             }
             let own = joined.own().key;
-            node.joined(joined);
+            node.set_cluster_view(joined);
             follow_placement(&node, &membership, own).await;
         }
         Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
@@ -335,12 +335,12 @@ async fn renew(trust: Arc<NodeTrust>) {
 
 /// Activates every package that is published.
 async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, part: Arc<JoinedPart>) {
-    let mut pictures = membership.pictures();
+    let mut snapshots = membership.snapshots();
     // The application that was active before the node stopped.
     let mut activated = node.generation();
     membership.activated(activated);
     loop {
-        let package = pictures.borrow_and_update().package.clone();
+        let package = snapshots.borrow_and_update().package.clone();
         if let Some(package) = package.filter(|package| package.generation > activated) {
             match activate(&node, &membership, &part, &package).await {
                 Ok(()) => {
@@ -358,7 +358,7 @@ async fn follow_packages(node: Arc<Node>, membership: ClusterMembership, part: A
                 }
             }
         }
-        if pictures.changed().await.is_err() {
+        if snapshots.changed().await.is_err() {
             return;
         }
     }

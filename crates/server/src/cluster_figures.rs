@@ -42,7 +42,7 @@ pub fn figures(node: &Node, membership: &ClusterMembership, part: &JoinedPart) -
 
 fn add_part(figures: &mut NodeFigures, part: &ContentNode) {
     let of_buckets = part.figures();
-    (figures.version, figures.confirmed) = part.standing();
+    (figures.version, figures.confirmed) = part.acting_version();
     figures.buckets.owned = of_buckets.buckets;
     figures.ideal = IdealFigures {
         distance: of_buckets.distance,
@@ -80,7 +80,7 @@ fn operation(view: OperationView) -> OperationFigures {
         bucket: view.bucket.to_string(),
         reason: view.reason,
         progress: progress.to_owned(),
-        trouble: view.trouble,
+        failure_cause: view.failure_cause,
     }
 }
 

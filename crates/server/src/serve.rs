@@ -49,7 +49,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
     let workers = settings.node.threads;
     settings.trust = cluster.as_ref().map(ClusterSettings::trust).transpose()?.flatten();
     if cluster.is_none() {
-        is_nobodys(&settings.node.data_dir)?;
+        check_standalone(&settings.node.data_dir)?;
     }
     let node = Node::open(settings.node.clone())?;
     let package = app.map(|path| StartPackage::read(path, &node)).transpose()?;
@@ -62,8 +62,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
         None => package.map_or(Ok(()), |package| package.deploy(&node)).and_then(|()| {
             membership.block_on(async {
                 let server = bind(&serving, &node, settings).await?;
-                let (of_data, of_config) = alone(&node, &server)?;
-                serve(&serving, server.beside(of_data, of_config), None).await
+                let (of_data, of_config) = standalone_routers(&node, &server)?;
+                serve(&serving, server.with_routes(of_data, of_config), None).await
             })
         }),
         Some(cluster) => membership.block_on(async {
@@ -73,7 +73,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Error> {
                 member.publish_first(&node, path, draft).await?;
             }
             let (of_data, of_config) = member.routers(&node);
-            serve(&serving, server.beside(of_data, of_config), Some(member)).await
+            serve(&serving, server.with_routes(of_data, of_config), Some(member)).await
         }),
     };
     requests.shutdown_timeout(UNHEARD);
@@ -161,7 +161,7 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
 
 /// Endpoints that present a node without a cluster in the way Vespa presents a cluster: of the data port, to
 /// read only, and of the deployment port.
-fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, Router), Error> {
+fn standalone_routers(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, Router), Error> {
     let (data, _) = server.addresses().map_err(Error::Runtime)?;
     let scheme = if server.settings().tls.is_some() { "https" } else { "http" };
     let (of_clusters, of_figures) = (Arc::clone(node), Arc::clone(node));
@@ -183,7 +183,7 @@ fn alone(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, Router), Erro
 }
 
 /// Refuses to serve the data of a cluster's node alone: writes would never reach the other nodes.
-fn is_nobodys(data_dir: &Path) -> Result<(), Error> {
+fn check_standalone(data_dir: &Path) -> Result<(), Error> {
     let directory = data_dir.join(CLUSTER_DIRECTORY);
     if !directory.is_dir() {
         return Ok(());

@@ -453,7 +453,7 @@ impl ServeArguments {
         Ok(LogDetails {
             queries: self.access_log_queries.unwrap_or(defaults.queries),
             trusted_proxies: match &self.trusted_proxies {
-                Some(proxies) => parsed("trusted-proxies", each(proxies))?,
+                Some(proxies) => parsed("trusted-proxies", parse_each(proxies))?,
                 None => defaults.trusted_proxies,
             },
         })
@@ -532,7 +532,7 @@ fn listed(list: Option<Vec<String>>) -> Vec<String> {
 }
 
 /// Parses each entry of a list.
-fn each<T: FromStr>(texts: &[String]) -> Result<Vec<T>, T::Err> {
+fn parse_each<T: FromStr>(texts: &[String]) -> Result<Vec<T>, T::Err> {
     texts.iter().map(|text| text.trim().parse()).collect()
 }
 

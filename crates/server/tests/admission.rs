@@ -27,7 +27,7 @@ const LARGE_BYTES: usize = 8 << 20;
 
 /// Maximum time that a client waits for an answer: far longer than any takes, so that only a missing one
 /// fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 const SCHEMA: &str = "schema note {
   document note {
@@ -430,7 +430,7 @@ fn runtime() -> Runtime {
 /// Requests health, a document, a query and a write, as long as `going` is set; panics on a wrong answer.
 fn watch(url: &str, going: &AtomicBool) -> (usize, Duration) {
     let runtime = runtime();
-    let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address").patient(PATIENCE);
+    let client = NodeClient::new(url, HttpProtocol::Http1).expect("an address").with_timeout(CLIENT_TIMEOUT);
     let (mut rounds, mut longest) = (0, Duration::ZERO);
     while going.load(Ordering::SeqCst) {
         let good = [
@@ -499,7 +499,8 @@ fn no_request_takes_more_than_its_share() {
         let _stop = StopWhenDropped(&going);
         let attack = |hostile: &HostileRequest, runtime: &Runtime| {
             let base = if hostile.to_config { &config } else { &url };
-            let client = NodeClient::new(base, HttpProtocol::Http1).expect("an address").patient(PATIENCE);
+            let client =
+                NodeClient::new(base, HttpProtocol::Http1).expect("an address").with_timeout(CLIENT_TIMEOUT);
             match runtime.block_on(client.send(hostile.request.clone())) {
                 Ok(answer) => {
                     let status = answer.status.as_u16();
@@ -574,7 +575,7 @@ fn send_at_once(url: &str, connections: usize, streams: usize, request: &Outgoin
     runtime().block_on(async {
         let mut answers = tokio::task::JoinSet::new();
         for _ in 0..connections {
-            let client = NodeClient::new(url, protocol).expect("an address").patient(PATIENCE);
+            let client = NodeClient::new(url, protocol).expect("an address").with_timeout(CLIENT_TIMEOUT);
             for _ in 0..streams {
                 let (client, request) = (client.clone(), request.clone());
                 answers.spawn(async move { client.send(request).await });
@@ -670,7 +671,8 @@ fn answers_that_nobody_reads_are_bounded() {
         // Nothing is read outside of this runtime.
         let reading = runtime();
         let silent = reading.block_on(async {
-            let client = NodeClient::new(&url, HttpProtocol::Http2).expect("an address").patient(PATIENCE);
+            let client =
+                NodeClient::new(&url, HttpProtocol::Http2).expect("an address").with_timeout(CLIENT_TIMEOUT);
             let open = |_| {
                 let (client, request) = (client.clone(), OutgoingRequest::new(Method::GET, target));
                 tokio::spawn(async move { client.open(request).await })
@@ -688,7 +690,8 @@ fn answers_that_nobody_reads_are_bounded() {
         let reading = runtime();
         let visit = "/document/v1/n/note/group/big/?stream=true&timeout=600s&wantedDocumentCount=12";
         let silent = reading.block_on(async {
-            let client = NodeClient::new(&url, HttpProtocol::Http2).expect("an address").patient(PATIENCE);
+            let client =
+                NodeClient::new(&url, HttpProtocol::Http2).expect("an address").with_timeout(CLIENT_TIMEOUT);
             let mut silent = Vec::new();
             for _ in 0..100 {
                 silent.push(client.open(OutgoingRequest::new(Method::GET, visit)).await);
@@ -768,7 +771,7 @@ fn connections_that_do_nothing_end() {
                 scope.spawn(move || {
                     let mut stream = TcpStream::connect(address).expect("it listens");
                     stream.write_all(beginning).expect("it is open");
-                    let (has_ended, answer) = ends(stream, PATIENCE);
+                    let (has_ended, answer) = ends(stream, CLIENT_TIMEOUT);
                     assert!(has_ended, "{name} at the {port} port is still open: {answer}");
                     let is_late = name.starts_with("half a body") && port == "data";
                     assert!(!is_late || answer.starts_with("HTTP/1.1 408"), "{name}: {answer}");
@@ -789,7 +792,7 @@ fn a_large_part_of_a_body_earns_no_silence() {
         stream.write_all(head.as_bytes()).expect("it is open");
         // At the minimum rate these would need hours.
         stream.write_all(&vec![b' '; 8 << 20]).expect("it is open");
-        let (has_ended, answer) = ends(stream, PATIENCE);
+        let (has_ended, answer) = ends(stream, CLIENT_TIMEOUT);
         assert!(has_ended, "{target} still waits: {answer}");
         assert!(answer.contains("came too slowly"), "{target}: {answer}");
     }
@@ -830,7 +833,7 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
                         sent.unwrap_or_else(|error| panic!("{line}, {headers}: {error}"));
                         last = Instant::now();
                     }
-                    let (_, answer) = ends(stream, PATIENCE);
+                    let (_, answer) = ends(stream, CLIENT_TIMEOUT);
                     assert!(
                         answer.starts_with(&format!("HTTP/1.1 {status} ")),
                         "{line}, {headers}: {answer}"
@@ -859,7 +862,7 @@ fn a_body_that_makes_progress_may_take_its_time() {
         std::thread::sleep(Duration::from_millis(500));
         stream.write_all(part).expect("it is open");
     }
-    let (_, answer) = ends(stream, PATIENCE);
+    let (_, answer) = ends(stream, CLIENT_TIMEOUT);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 

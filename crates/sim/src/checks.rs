@@ -28,8 +28,8 @@ pub(crate) fn at_rest(world: &SimWorld, away: Option<NodeKey>) -> Result<(), Str
         if active != newest {
             return Err(format!("n{key} has generation {active} of the application active, not {newest}"));
         }
-        if !node.distributor.unheard().is_empty() {
-            return Err(format!("n{key} has not heard from {:?}", node.distributor.unheard()));
+        if !node.distributor.unreported().is_empty() {
+            return Err(format!("n{key} has no report of {:?}", node.distributor.unreported()));
         }
         let figures = node.distributor.figures();
         if figures.unknown + figures.distance + figures.running + figures.requests > 0 {

@@ -18,7 +18,7 @@ use crate::reindexing::body;
 use crate::world::SimWorld;
 
 /// Time after which a client gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) const CLIENT_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl SimWorld {
     /// Sends a client's request to a node.
@@ -53,7 +53,7 @@ impl SimWorld {
     ) -> Option<distributor::DistributorEvent> {
         let intent = self.history.operations[&operation].intent.clone();
         if unfinished.is_none() && !self.knows_type(key, intent.id()) {
-            self.history.hear(self.now, operation, ClientOutcome::NotWritten);
+            self.history.record_outcome(self.now, operation, ClientOutcome::NotWritten);
             return None;
         }
         let floor = self.history.newest(intent.id());
@@ -78,7 +78,7 @@ impl SimWorld {
         };
         let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
         let node = self.nodes.get_mut(&key)?;
-        let deadline = node.now(self.now).monotonic + PATIENCE;
+        let deadline = node.now(self.now).monotonic + CLIENT_TIMEOUT;
         let ticket = RequestTicket(node.name());
         let type_removed = match &unfinished {
             None => node.package.dropped.removed_at(intent.id().document_type()).unwrap_or_default(),
@@ -134,7 +134,7 @@ impl SimWorld {
         }
         self.rewritten(key, ticket, &outcome);
         let rewrites = matches!(self.history.operations[&operation].intent, ClientIntent::Rewrite(_));
-        let heard = match outcome {
+        let known = match outcome {
             Ok(written) if rewrites && !written.changed => ClientOutcome::NotWritten,
             Err(RequestError::Moved { unfinished: None, .. }) if rewrites && hops == 0 => {
                 ClientOutcome::NotWritten
@@ -151,7 +151,7 @@ impl SimWorld {
             ) => ClientOutcome::Unknown,
             Err(_) => ClientOutcome::NotWritten,
         };
-        if let ClientOutcome::Acknowledged(timestamp) = heard
+        if let ClientOutcome::Acknowledged(timestamp) = known
             && timestamp <= type_removed
         {
             let at = (timestamp.0, type_removed.0);
@@ -160,7 +160,7 @@ impl SimWorld {
                 at.0, at.1
             ));
         }
-        self.history.hear(self.now, operation, heard);
+        self.history.record_outcome(self.now, operation, known);
     }
 
     pub fn pass_on(
@@ -193,7 +193,7 @@ impl SimWorld {
             }
             Ok(version) => {
                 let at = version.map(|version| version.timestamp).unwrap_or_default();
-                self.saw(key, under_way.operation, at);
+                self.check_seen(key, under_way.operation, at);
                 if let Some(node) = self.nodes.get_mut(&key) {
                     node.under_way.remove(&ticket);
                 }
@@ -202,8 +202,9 @@ impl SimWorld {
     }
 
     /// Checks the timestamp of a document that an operation has read. It must include every write that was
-    /// acknowledged before the operation began, and that is stored on any node heard by the owner.
-    pub fn saw(&mut self, key: NodeKey, operation: OperationId, seen: Timestamp) {
+    /// acknowledged before the operation began, and that is stored on any node that has reported to the
+    /// owner.
+    pub fn check_seen(&mut self, key: NodeKey, operation: OperationId, seen: Timestamp) {
         let id = self.history.operations[&operation].intent.id().clone();
         self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));
         self.history.reads += 1;
@@ -222,7 +223,7 @@ impl SimWorld {
             holders.contains(&other.key)
                 && state.node_state(other.key).serves()
                 && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
-                && !node.distributor.unheard().contains(&other.key)
+                && !node.distributor.unreported().contains(&other.key)
         });
         if let Some(holder) = holder {
             self.wrong = Some(format!(

@@ -17,7 +17,7 @@ use crate::deployments::SimPackage;
 const LEASE: Duration = Duration::from_millis(5_000);
 
 /// Report of a node that is alive.
-pub(crate) struct NodeBeat {
+pub(crate) struct NodeHeartbeat {
     /// Run of the process.
     pub incarnation: Incarnation,
     /// Version of the state that the node has adopted.
@@ -26,14 +26,14 @@ pub(crate) struct NodeBeat {
     pub out_of_space: bool,
 }
 
-/// Leases, wishes, and the last published state.
+/// Leases, requested states, and the last published state.
 pub(crate) struct SimCoordination {
     controller: Controller,
     configuration: ClusterConfiguration,
     assignments: NodeAssignments,
     /// Registrations by name, each with the end of its lease.
     registrations: BTreeMap<String, (NodeRegistration, Duration)>,
-    wishes: BTreeMap<String, RequestedNodeState>,
+    requested_states: BTreeMap<String, RequestedNodeState>,
     /// Groups reported as too large by any node.
     too_large: BTreeMap<u32, u8>,
     state: Option<Arc<ClusterState>>,
@@ -54,7 +54,7 @@ impl SimCoordination {
             configuration: ClusterConfiguration { bits, redundancy, ..ClusterConfiguration::default() },
             assignments: NodeAssignments::default(),
             registrations: BTreeMap::new(),
-            wishes: BTreeMap::new(),
+            requested_states: BTreeMap::new(),
             too_large: BTreeMap::new(),
             state: None,
             package: Arc::default(),
@@ -80,8 +80,8 @@ impl SimCoordination {
 
     /// Records that a node is alive, and the state that it has adopted. Returns true if its run is the newest
     /// known.
-    pub fn beat(&mut self, node: NodeKey, beat: &NodeBeat, now: Duration) -> bool {
-        let NodeBeat { incarnation, adopted, out_of_space } = *beat;
+    pub fn record_heartbeat(&mut self, node: NodeKey, heartbeat: &NodeHeartbeat, now: Duration) -> bool {
+        let NodeHeartbeat { incarnation, adopted, out_of_space } = *heartbeat;
         let name = name(node);
         let registration = NodeRegistration {
             address: format!("{name}:1"),
@@ -107,8 +107,8 @@ impl SimCoordination {
         true
     }
 
-    pub fn wish(&mut self, node: NodeKey, wish: RequestedNodeState) {
-        self.wishes.insert(name(node), wish);
+    pub fn request_state(&mut self, node: NodeKey, state: RequestedNodeState) {
+        self.requested_states.insert(name(node), state);
     }
 
     /// Records that a group has grown, so that its buckets should use this number of bits.
@@ -116,8 +116,9 @@ impl SimCoordination {
         self.too_large.insert(low, bits);
     }
 
-    pub fn wishes(&self, wish: RequestedNodeState) -> usize {
-        self.wishes.values().filter(|known| **known == wish).count()
+    /// Number of nodes for which this state is requested.
+    pub fn count_requested(&self, state: RequestedNodeState) -> usize {
+        self.requested_states.values().filter(|known| **known == state).count()
     }
 
     /// Returns the next state, if the controller has one.
@@ -134,7 +135,7 @@ impl SimCoordination {
             registrations: &registrations,
             without_documents: &BTreeSet::new(),
             departed: &departed,
-            wishes: &self.wishes,
+            requested_states: &self.requested_states,
             assignments: &self.assignments,
             protocol: PROTOCOL,
         };

@@ -60,7 +60,7 @@ impl SimPackage {
     }
 
     /// The next package, in which the indexing statements of all types are changed if `changes` is set.
-    pub fn reruled(&self, changes: bool) -> SimPackage {
+    pub fn with_changed_rules(&self, changes: bool) -> SimPackage {
         let mut next = SimPackage { generation: self.generation + 1, ..self.clone() };
         let changed = next.rules.values_mut().filter(|_| changes);
         changed.for_each(|rule| *rule = next.generation);
@@ -102,7 +102,7 @@ impl SimWorld {
     }
 
     /// Deploys the removal that a node has begun, once it receives that reindexing is halted.
-    pub fn go_on_removing(&mut self, key: NodeKey, notes: &ReindexNotes) {
+    pub fn continue_removal(&mut self, key: NodeKey, notes: &ReindexNotes) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let Some(begun) = node.removal.filter(|begun| begun.changed != notes.changed) else { return };
         node.removal = None;
@@ -143,7 +143,7 @@ impl SimWorld {
 
     /// Processes the newest package at a node. The node drops removed types at once, and activates the
     /// package later.
-    pub fn package_came(&mut self, key: NodeKey, package: Arc<SimPackage>) {
+    pub fn package_arrived(&mut self, key: NodeKey, package: Arc<SimPackage>) {
         let sabotaged = self.options.sabotage == Some(Sabotage::TypesDroppedLocally);
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if node.activating || node.package.generation >= package.generation {

@@ -14,7 +14,7 @@ use millrace_replication::distributor::{
 };
 
 use crate::Sabotage;
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 use crate::history::{ClientIntent, ClientOutcome, ExaminedDocument, OperationId};
 use crate::node::{RunningOperation, SimNode};
 use crate::world::{SimEvent, SimWorld};
@@ -49,19 +49,21 @@ impl SimWorld {
                 self.pass_on(key, owner, drop.operation, None, drop.hops);
             }
             Ok(route) if route.full && node.distributor.readers(drop.bucket, &route).contains(&key) => {
-                self.examine_later(key, drop, ExaminationStep::Horizon { version: route.version });
+                self.schedule_examination(key, drop, ExaminationStep::Horizon { version: route.version });
             }
             // The documents are removed one by one instead, which is not simulated.
-            Ok(_) | Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
+            Ok(_) | Err(_) => {
+                self.history.record_outcome(self.now, drop.operation, ClientOutcome::NotWritten)
+            }
         }
     }
 
-    fn examine_later(&mut self, key: NodeKey, drop: ExaminedDrop, step: ExaminationStep) {
+    fn schedule_examination(&mut self, key: NodeKey, drop: ExaminedDrop, step: ExaminationStep) {
         let Some(node) = self.nodes.get(&key) else { return };
         let incarnation = node.incarnation;
         let longest = if self.random.permille(100) { 1_500_000 } else { 15_000 };
         let takes = self.random.micros(10, longest);
-        self.at(takes, SimEvent::Examine { node: key, incarnation, drop, step });
+        self.schedule(takes, SimEvent::Examine { node: key, incarnation, drop, step });
     }
 
     /// Executes a step of a drop, unless the process of the node has ended since.
@@ -77,26 +79,30 @@ impl SimWorld {
             return;
         }
         if node.frozen {
-            return self.examine_later(key, drop, step);
+            return self.schedule_examination(key, drop, step);
         }
         match step {
             ExaminationStep::Horizon { version } => {
                 let group = self.history.operations[&drop.operation].intent.id().group();
                 let now = node.now(now);
                 match node.distributor.drop_horizon(drop.bucket, group, now) {
-                    Ok(horizon) => self.examine_later(key, drop, ExaminationStep::Count { version, horizon }),
-                    Err(_) => self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten),
+                    Ok(horizon) => {
+                        self.schedule_examination(key, drop, ExaminationStep::Count { version, horizon })
+                    }
+                    Err(_) => {
+                        self.history.record_outcome(self.now, drop.operation, ClientOutcome::NotWritten)
+                    }
                 }
             }
             ExaminationStep::Count { version, horizon } => {
                 let id = self.history.operations[&drop.operation].intent.id().clone();
                 let until = if blind { Timestamp(u64::MAX) } else { horizon.until };
                 let counted = counts(node, drop.bucket, &id, until);
-                if counted && node.distributor.vouches(version, node.now(now)) {
+                if counted && node.distributor.confirms(version, node.now(now)) {
                     self.note_examined(key, drop, &id);
-                    self.examine_later(key, drop, ExaminationStep::Drop { horizon });
+                    self.schedule_examination(key, drop, ExaminationStep::Drop { horizon });
                 } else {
-                    self.history.hear(self.now, drop.operation, ClientOutcome::NotWritten);
+                    self.history.record_outcome(self.now, drop.operation, ClientOutcome::NotWritten);
                 }
             }
             ExaminationStep::Drop { horizon } => {
@@ -114,7 +120,7 @@ impl SimWorld {
             let acknowledged = self.history.newest_write(&id);
             let has = |other: &SimNode| version_at(other, drop.bucket, &id) == acknowledged;
             let is_there = !self.history.is_dropped(&id)
-                && self.nodes.values().any(|other| is_heard(node, other) && has(other));
+                && self.nodes.values().any(|other| has_reported(node, other) && has(other));
             let out_of_reach = if is_there { Timestamp::default() } else { acknowledged };
             examined.insert(id, ExaminedDocument { found, out_of_reach });
         }
@@ -130,7 +136,7 @@ impl SimWorld {
         };
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let ticket = RequestTicket(node.name());
-        let deadline = node.now(now).monotonic + PATIENCE;
+        let deadline = node.now(now).monotonic + CLIENT_TIMEOUT;
         let running = RunningOperation {
             operation: drop.operation,
             floor: Timestamp::default(),
@@ -148,11 +154,11 @@ impl SimWorld {
 }
 
 /// True if the owner counts on another node, which serves.
-fn is_heard(owner: &SimNode, other: &SimNode) -> bool {
+fn has_reported(owner: &SimNode, other: &SimNode) -> bool {
     owner.state.as_ref().is_some_and(|state| {
         state.node_state(other.key).serves()
             && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
-            && !owner.distributor.unheard().contains(&other.key)
+            && !owner.distributor.unreported().contains(&other.key)
     })
 }
 

@@ -13,7 +13,7 @@ use crate::reindexing::reindexed;
 use crate::world::SimWorld;
 
 /// Starts or ends a fault.
-pub(crate) fn strike(world: &mut SimWorld) {
+pub(crate) fn change_faults(world: &mut SimWorld) {
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     let Some(key) = world.random.pick(&keys) else { return };
     match world.random.below(27) {
@@ -43,13 +43,13 @@ pub(crate) fn strike(world: &mut SimWorld) {
             world.note(|| "links are mended".to_owned());
             world.network.mend();
         }
-        14 => weather(world),
+        14 => change_network(world),
         15 => shift_clock(world, key),
         16 if keys.len() < 7 => {
             let key = world.join();
             world.note(|| format!("n{key} joins"));
         }
-        17 => wish_something(world, key, keys.len()),
+        17 => request_some_state(world, key, keys.len()),
         18 => {
             if let Some(node) = world.nodes.get_mut(&key) {
                 node.slow_disk = !node.slow_disk;
@@ -104,23 +104,25 @@ fn shift_clock(world: &mut SimWorld, key: NodeKey) {
     }
 }
 
-/// Wishes a state for a node that leaves enough of the other nodes.
-fn wish_something(world: &mut SimWorld, key: NodeKey, nodes: usize) {
-    let wish = match world.random.below(5) {
-        0 if world.coordination.wishes(RequestedNodeState::Retired) * 2 < nodes => {
+/// Requests a state for a node that leaves enough of the other nodes.
+fn request_some_state(world: &mut SimWorld, key: NodeKey, nodes: usize) {
+    let requested = match world.random.below(5) {
+        0 if world.coordination.count_requested(RequestedNodeState::Retired) * 2 < nodes => {
             RequestedNodeState::Retired
         }
-        1 if world.coordination.wishes(RequestedNodeState::Maintenance) == 0 => {
+        1 if world.coordination.count_requested(RequestedNodeState::Maintenance) == 0 => {
             RequestedNodeState::Maintenance
         }
-        // The operator's wish confirms that such a node has ended.
-        2 if world.coordination.wishes(RequestedNodeState::Down) == 0 && !world.nodes[&key].alive => {
+        // The operator's request confirms that such a node has ended.
+        2 if world.coordination.count_requested(RequestedNodeState::Down) == 0
+            && !world.nodes[&key].alive =>
+        {
             RequestedNodeState::Down
         }
         _ => RequestedNodeState::Up,
     };
-    world.note(|| format!("n{key} is wished {wish:?}"));
-    world.wish(key, wish);
+    world.note(|| format!("n{key} is requested to be {requested:?}"));
+    world.request_state(key, requested);
 }
 
 /// Fills the disk of a node, or clears a full one.
@@ -175,13 +177,13 @@ fn split(world: &mut SimWorld, keys: &[NodeKey]) {
 }
 
 /// Sets the behaviour of the network from now on.
-fn weather(world: &mut SimWorld) {
+fn change_network(world: &mut SimWorld) {
     world.network.loss = world.random.below(4) * 20;
     world.network.doubled = world.random.below(3) * 50;
     world.network.delayed = world.random.below(3) * 10;
 }
 
-/// Ends all faults, and sets the wish for every node to up.
+/// Ends all faults, and requests every node to be up.
 pub(crate) fn heal(world: &mut SimWorld) {
     world.note(|| "all is well again".to_owned());
     world.network.mend();
@@ -201,7 +203,7 @@ pub(crate) fn heal(world: &mut SimWorld) {
                 node.disk = SimDisk::Works;
             }
         }
-        world.wish(key, RequestedNodeState::Up);
+        world.request_state(key, RequestedNodeState::Up);
     }
     world.unhalt();
 }
@@ -258,13 +260,13 @@ impl SimWorld {
         node.wakes_at = None;
         let backlog = std::mem::take(&mut node.backlog);
         for message in backlog {
-            self.arrive(key, message);
+            self.deliver(key, message);
         }
         self.distribute(key, Vec::new());
         self.reindex(key, Vec::new());
     }
 
-    pub fn wish(&mut self, key: NodeKey, wish: RequestedNodeState) {
-        self.coordination.wish(key, wish);
+    pub fn request_state(&mut self, key: NodeKey, state: RequestedNodeState) {
+        self.coordination.request_state(key, state);
     }
 }

@@ -56,11 +56,11 @@ impl SimWorld {
         let (turn, known, after) = (fetch.turn, fetch.known.clone(), fetch.after);
         let message = SimMessage::Fetch { from: key, incarnation, job, turn, version, bucket, known, after };
         self.send(SimAddress::Node(key), SimAddress::Node(from), message);
-        self.at(FETCH_TIMEOUT, SimEvent::FetchTimeout { node: key, incarnation, job, turn });
+        self.schedule(FETCH_TIMEOUT, SimEvent::FetchTimeout { node: key, incarnation, job, turn });
     }
 
     /// Lays a part aside that has arrived, for its installation; `None` if the source has no replica.
-    pub fn part_came(
+    pub fn part_arrived(
         &mut self,
         key: NodeKey,
         job: KeeperJob,

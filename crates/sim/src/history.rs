@@ -7,7 +7,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::DroppedTypes;
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 
 /// Identifies an operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +73,7 @@ pub(crate) enum ClientOutcome {
 #[derive(Debug, Clone)]
 pub(crate) struct ClientOperation {
     pub intent: ClientIntent,
-    pub heard: ClientOutcome,
+    pub outcome: ClientOutcome,
     /// Last bucket of a drop, which determines the affected documents.
     pub bucket: Option<BucketId>,
 }
@@ -109,8 +109,8 @@ impl AcknowledgedDrop {
 pub(crate) struct ExaminedDocument {
     /// Version that the operation found; 0 if there was none.
     pub found: Timestamp,
-    /// Acknowledged version that could not be found, because no node that is heard had it; 0 if there is
-    /// none.
+    /// Acknowledged version that could not be found, because no node that has reported to the owner had it; 0
+    /// if there is none.
     pub out_of_reach: Timestamp,
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct ClientHistory {
 impl ClientHistory {
     pub fn begin(&mut self, intent: ClientIntent) -> OperationId {
         let id = OperationId(self.operations.len() as u64 + 1);
-        self.operations.insert(id, ClientOperation { intent, heard: ClientOutcome::Nothing, bucket: None });
+        self.operations.insert(id, ClientOperation { intent, outcome: ClientOutcome::Nothing, bucket: None });
         id
     }
 
@@ -184,17 +184,17 @@ impl ClientHistory {
         self.forgotten = self.forgotten.max(before);
     }
 
-    pub fn hear(&mut self, now: Duration, id: OperationId, heard: ClientOutcome) {
+    pub fn record_outcome(&mut self, now: Duration, id: OperationId, outcome: ClientOutcome) {
         let last = OperationId(self.operations.len() as u64);
         let operation = self.operations.get_mut(&id).expect("a client hears of operations that it began");
-        operation.heard = heard;
+        operation.outcome = outcome;
         if let Some(group) = operation.intent.dropped_group()
-            && heard != ClientOutcome::Unknown
+            && outcome != ClientOutcome::Unknown
             && let Some(uncertain) = self.uncertain.get_mut(group)
         {
             uncertain.remove(&id);
         }
-        let ClientOutcome::Acknowledged(timestamp) = heard else { return };
+        let ClientOutcome::Acknowledged(timestamp) = outcome else { return };
         let intent = &operation.intent;
         self.acknowledged_at.insert(id, now);
         let is_clients = !matches!(intent, ClientIntent::Rewrite(_));
@@ -269,7 +269,7 @@ impl ClientHistory {
     /// True if a removal of a document whose outcome is open may take effect, or has.
     pub fn may_be_removed(&self, id: &DocumentId) -> bool {
         let is_open = |operation: &ClientOperation| {
-            matches!(operation.heard, ClientOutcome::Unknown | ClientOutcome::Nothing)
+            matches!(operation.outcome, ClientOutcome::Unknown | ClientOutcome::Nothing)
         };
         let removes =
             |operation: &ClientOperation| matches!(&operation.intent, ClientIntent::Remove(of) if of == id);
@@ -281,9 +281,10 @@ impl ClientHistory {
         self.types.removed_at(document_type).unwrap_or_default()
     }
 
-    /// True if a drop that was acknowledged has removed a version of this time.
-    pub fn dropped_since(&self, id: &DocumentId, timestamp: Timestamp) -> bool {
-        self.newest_drop(id) > timestamp
+    /// True if a drop that was acknowledged has removed a version of this time: a drop has the timestamp of
+    /// the newest version that it was decided on.
+    pub fn is_dropped_version(&self, id: &DocumentId, timestamp: Timestamp) -> bool {
+        self.newest_drop(id) >= timestamp
     }
 
     /// True if a drop with unknown outcome may have removed a document.
@@ -300,8 +301,8 @@ impl ClientHistory {
     /// examined.
     pub fn check_drops(&self) -> Result<(), String> {
         for (dropper, examined) in &self.examined {
-            let ClientOperation { intent, heard, bucket } = &self.operations[dropper];
-            let (ClientOutcome::Acknowledged(until), Some(bucket)) = (*heard, *bucket) else { continue };
+            let ClientOperation { intent, outcome, bucket } = &self.operations[dropper];
+            let (ClientOutcome::Acknowledged(until), Some(bucket)) = (*outcome, *bucket) else { continue };
             let drop = AcknowledgedDrop {
                 bucket,
                 document_type: Some(intent.id().document_type().to_owned()),
@@ -310,9 +311,9 @@ impl ClientHistory {
             // Later operations, and those that are executed much later, may have lower timestamps, if all
             // nodes that know of the drop are away, and the clocks of the others are behind.
             let last = self.last_before[dropper];
-            let late = self.acknowledged_at[dropper] + PATIENCE;
+            let late = self.acknowledged_at[dropper] + CLIENT_TIMEOUT;
             for (writer, written) in self.operations.range(..=last) {
-                let ClientOutcome::Acknowledged(timestamp) = written.heard else { continue };
+                let ClientOutcome::Acknowledged(timestamp) = written.outcome else { continue };
                 if self.acknowledged_at[writer] > late {
                     continue;
                 }
@@ -337,7 +338,7 @@ impl ClientHistory {
     /// Describes a change by a client that a node hid when it wrote the document again, if it did.
     fn hidden_change(&self, id: &DocumentId, writer: OperationId) -> Option<String> {
         let RewrittenVersion { origin, .. } = self.bases.get(&writer)?;
-        let written = match self.operations[origin].heard {
+        let written = match self.operations[origin].outcome {
             ClientOutcome::Acknowledged(timestamp) => timestamp,
             ClientOutcome::Unknown | ClientOutcome::Nothing => return None,
             ClientOutcome::NotWritten => return Some(format!("{id}: {origin:?} was not written")),
@@ -395,15 +396,15 @@ impl ClientHistory {
             let Some(operation) = self.operations.get(&writer) else {
                 return Err(format!("{id}: written by no client"));
             };
-            let fits = match operation.heard {
+            let fits = match operation.outcome {
                 ClientOutcome::Acknowledged(acknowledged) => acknowledged == timestamp,
                 ClientOutcome::NotWritten => false,
                 ClientOutcome::Unknown | ClientOutcome::Nothing => true,
             };
             if !fits || operation.intent.id() != id {
                 return Err(format!(
-                    "{id}: found is {writer:?} at {}, of which the client heard {:?}",
-                    timestamp.0, operation.heard
+                    "{id}: found is {writer:?} at {}, of which the client knows {:?}",
+                    timestamp.0, operation.outcome
                 ));
             }
         }

@@ -33,7 +33,7 @@ use crate::world::{SimEvent, SimWorld};
 
 use self::copies::{IndexCopyFiles, IndexedBody, SimIndexCopy};
 use self::feeding::SimIndexFeed;
-use self::placing::{PlacementPicture, PlacementWrite, SimCopyNews, SimPlacement};
+use self::placing::{PlacementSnapshot, PlacementWrite, SimCopyReports, SimPlacement};
 use self::queries::FreshnessQuestion;
 
 pub(crate) use self::placing::operate;
@@ -83,7 +83,7 @@ pub(crate) enum IndexMessage {
         question: u64,
         position: OwnerPosition,
         /// Nodes whose replicas the owner took into account.
-        heard: Vec<NodeKey>,
+        reported: Vec<NodeKey>,
     },
     /// Requests the files of a ready copy of a slice, for a copy that is made from them.
     AskFiles {
@@ -95,9 +95,9 @@ pub(crate) enum IndexMessage {
         files: IndexCopyFiles,
     },
     /// Reports of a node, to coordination.
-    News(SimCopyNews),
+    Reports(SimCopyReports),
     /// The state of coordination, to a node.
-    Picture(PlacementPicture),
+    Snapshot(PlacementSnapshot),
     /// A table of a leader, to coordination.
     Write(PlacementWrite),
 }
@@ -169,7 +169,7 @@ impl SimWorld {
         if let Some(node) = self.nodes.get(&key).filter(|_| self.options.indexes) {
             node.storage.record_changes();
             let incarnation = node.incarnation;
-            self.at(TICK, SimEvent::Indexes { node: key, incarnation, event: IndexEvent::Tick(1) });
+            self.schedule(TICK, SimEvent::Indexes { node: key, incarnation, event: IndexEvent::Tick(1) });
         }
     }
 
@@ -178,11 +178,11 @@ impl SimWorld {
         let (current, alive, frozen) = (node.incarnation, node.alive, node.frozen);
         if let IndexEvent::Tick(number) = event {
             let next = IndexEvent::Tick(number + 1);
-            self.at(TICK, SimEvent::Indexes { node: key, incarnation: current, event: next });
+            self.schedule(TICK, SimEvent::Indexes { node: key, incarnation: current, event: next });
             if alive && !frozen {
-                self.tend_feed(key, number);
-                self.tend_copies(key);
-                self.tell_news(key);
+                self.maintain_feed(key, number);
+                self.maintain_copies(key);
+                self.send_reports(key);
             }
             return;
         }
@@ -192,7 +192,7 @@ impl SimWorld {
         if frozen {
             // It continues when the process does.
             let again = SimEvent::Indexes { node: key, incarnation, event };
-            return self.at(Duration::from_millis(100), again);
+            return self.schedule(Duration::from_millis(100), again);
         }
         match event {
             IndexEvent::Feed(changes) => self.feed(key, changes),
@@ -224,23 +224,23 @@ impl SimWorld {
                 let effects = node.indexes.follower.cut(from, cut, wall);
                 self.carry_out(key, effects);
             }
-            IndexMessage::Position { incarnation, question, position, heard } => {
+            IndexMessage::Position { incarnation, question, position, reported } => {
                 if incarnation == node.incarnation {
-                    self.position_came(key, from, question, position, heard);
+                    self.position_arrived(key, from, question, position, reported);
                 }
             }
             IndexMessage::AskFiles { copy, slice } => self.send_files(key, from, copy, slice),
-            IndexMessage::Files { copy, files } => self.files_came(key, from, copy, files),
-            IndexMessage::Picture(picture) => self.picture_came(key, picture),
-            IndexMessage::News(_) | IndexMessage::Write(_) => {}
+            IndexMessage::Files { copy, files } => self.files_arrived(key, from, copy, files),
+            IndexMessage::Snapshot(snapshot) => self.snapshot_arrived(key, snapshot),
+            IndexMessage::Reports(_) | IndexMessage::Write(_) => {}
         }
     }
 
     /// Delivers a message about placed indexes to coordination.
     pub fn index_message_to_coordination(&mut self, from: NodeKey, message: IndexMessage) {
         match message {
-            IndexMessage::News(news) => self.news_came(from, news),
-            IndexMessage::Write(write) => self.write_came(from, write),
+            IndexMessage::Reports(reports) => self.reports_arrived(from, reports),
+            IndexMessage::Write(write) => self.write_arrived(from, write),
             _ => {}
         }
     }

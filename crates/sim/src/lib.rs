@@ -18,10 +18,10 @@
 //! - no event of a log is there twice, though it was sent to other partitions after refusals, and none that
 //!   was acknowledged is missing before its partition was to be dropped;
 //! - each ready copy of a placed index has exactly what the documents say, and no query of one missed a write
-//!   that was acknowledged before and that was stored on any node heard by the owner;
+//!   that was acknowledged before and that was stored on any node that had reported to the owner;
 //! - nothing is stuck: no operation runs or waits, no client is without an answer;
 //! - during the run, no read through an owner missed a write that was acknowledged before and that was stored
-//!   on any node heard by the owner.
+//!   on any node that had reported to the owner.
 //!
 //! The same seed gives the same run, event by event. This crate is not part of the product.
 
@@ -89,7 +89,7 @@ pub enum Sabotage {
     /// Buckets are reindexed before their owner has all of them.
     PartialBucketsWalked,
     /// Buckets are reindexed before nodes that have come back have reported their replicas.
-    UnheardNodesPassedOver,
+    UnreportedNodesPassedOver,
     /// Documents are written again as clients modify them: a drop that is being decided does not hold them
     /// up.
     RewrittenLikeClients,
@@ -169,7 +169,7 @@ pub struct SimOutcome {
     /// Number of checked reads.
     pub reads: u64,
     /// Total number of events.
-    pub happenings: u64,
+    pub processed_events: u64,
     /// Number of reindexings that have ended.
     pub reindexings: u64,
     /// Number of documents that were written again.
@@ -192,10 +192,10 @@ pub fn run(seed: u64, options: SimOptions) -> SimOutcome {
     }
     world.pass(Duration::from_secs(4));
     // The probability of faults varies between runs: with constant faults, few operations are attempted.
-    let trouble = [250, 500, 900][world.random.below(3) as usize];
+    let fault_rate = [250, 500, 900][world.random.below(3) as usize];
     for _ in 0..world.options.turns {
-        if world.random.permille(trouble) {
-            faults::strike(&mut world);
+        if world.random.permille(fault_rate) {
+            faults::change_faults(&mut world);
         }
         if world.options.reindexing && world.random.permille(300) {
             reindexing::operate(&mut world);
@@ -244,7 +244,7 @@ pub(crate) fn end(mut world: SimWorld, healed_in: Option<Duration>) -> SimOutcom
         lines: world.take_lines(),
         acknowledgements: world.history.acknowledgements,
         reads: world.history.reads,
-        happenings: world.happenings,
+        processed_events: world.processed_events,
         reindexings: world.reindexings.ends,
         rewritten: world.reindexings.rewritten,
         events: world.logs.events(),

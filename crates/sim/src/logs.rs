@@ -12,7 +12,7 @@ use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId};
 
 use crate::Sabotage;
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 use crate::history::{ClientIntent, ClientOutcome, OperationId};
 use crate::message::SimMessage;
 use crate::network::SimAddress;
@@ -25,7 +25,7 @@ const EVENTS_MAX: usize = 12;
 /// Time after which a closed partition is dropped.
 const RETENTION: Duration = Duration::from_secs(15);
 /// Time after which an answer is not waited for any more: the node has ended.
-const GIVES_UP: Duration = PATIENCE.saturating_add(Duration::from_secs(4));
+const GIVES_UP: Duration = CLIENT_TIMEOUT.saturating_add(Duration::from_secs(4));
 /// Group of the first partition; other clients have lower ones.
 const FIRST_GROUP: u64 = 1_000;
 
@@ -88,7 +88,7 @@ impl LogEventHistory {
 
 /// Lets time pass for the logs: answers are noted, new events are sent, and old partitions are dropped.
 pub(crate) fn operate(world: &mut SimWorld) {
-    hear(world);
+    take_outcomes(world);
     expire(world);
     if world.random.permille(500) {
         let first = world.logs.events.len();
@@ -122,14 +122,14 @@ fn send(world: &mut SimWorld, events: Vec<usize>, refused: BTreeSet<usize>) {
 }
 
 /// Notes the answers to bulks. Events that were certainly not written are sent to another slot.
-fn hear(world: &mut SimWorld) {
+fn take_outcomes(world: &mut SimWorld) {
     let repeats = world.options.sabotage == Some(Sabotage::WrittenEventsAreSentAgain);
     for bulk in std::mem::take(&mut world.logs.bulks) {
         let LogBulk { partition, events, began, mut refused } = bulk;
         let (mut waiting, mut again) = (Vec::new(), Vec::new());
         for event in events {
             let attempt = world.logs.events[event].last().expect("an event of a bulk was sent");
-            match world.history.operations[&attempt.operation].heard {
+            match world.history.operations[&attempt.operation].outcome {
                 ClientOutcome::Nothing if world.now < began + GIVES_UP => waiting.push(event),
                 ClientOutcome::NotWritten => again.push(event),
                 ClientOutcome::Acknowledged(_) if repeats => again.push(event),
@@ -163,7 +163,7 @@ fn expire(world: &mut SimWorld) {
         }
         let is_over = closed_at.is_some_and(|closed_at| world.now >= closed_at + RETENTION);
         let is_dropping =
-            drop.is_some_and(|(operation, began)| match world.history.operations[&operation].heard {
+            drop.is_some_and(|(operation, began)| match world.history.operations[&operation].outcome {
                 ClientOutcome::Acknowledged(_) => true,
                 ClientOutcome::Nothing => world.now < began + GIVES_UP,
                 ClientOutcome::NotWritten | ClientOutcome::Unknown => false,
@@ -212,8 +212,8 @@ pub(crate) fn check(world: &SimWorld) -> Result<(), String> {
             return Err(format!("event {event} is in the partitions {there:?}"));
         }
         let is_lost = |attempt: &&LogAttempt| {
-            let heard = world.history.operations[&attempt.operation].heard;
-            matches!(heard, ClientOutcome::Acknowledged(_))
+            let outcome = world.history.operations[&attempt.operation].outcome;
+            matches!(outcome, ClientOutcome::Acknowledged(_))
                 && world.logs.partitions[attempt.partition].drop.is_none()
                 && !there.contains(&attempt.partition)
         };

@@ -49,7 +49,7 @@ pub(crate) enum SimMessage {
         version: ClusterVersion,
         asked: Duration,
     },
-    Beat {
+    Heartbeat {
         from: NodeKey,
         incarnation: Incarnation,
         adopted: ClusterVersion,

@@ -27,8 +27,8 @@ impl SimRandom {
         self.below(1000) < chance
     }
 
-    pub fn micros(&mut self, least: u64, most: u64) -> Duration {
-        Duration::from_micros(least + self.below(most.saturating_sub(least) + 1))
+    pub fn micros(&mut self, min: u64, max: u64) -> Duration {
+        Duration::from_micros(min + self.below(max.saturating_sub(min) + 1))
     }
 
     /// One of these, if there is any.

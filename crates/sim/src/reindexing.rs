@@ -21,7 +21,7 @@ use millrace_replication::distributor::{
     RequestTicket,
 };
 
-use crate::clients::PATIENCE;
+use crate::clients::CLIENT_TIMEOUT;
 use crate::deployments::SimPackage;
 use crate::history::{ClientIntent, OperationId, RewrittenVersion};
 use crate::message::SimMessage;
@@ -189,7 +189,7 @@ impl SimWorld {
     fn deploy_rule(&mut self, key: NodeKey, changes: bool) {
         let Some(node) = self.nodes.get(&key).filter(|node| node.alive && !node.frozen) else { return };
         let based_on = node.package.generation;
-        let next = Arc::new(node.package.reruled(changes));
+        let next = Arc::new(node.package.with_changed_rules(changes));
         self.note(|| format!("n{key} deploys {next:?}"));
         let message = SimMessage::Publish { based_on, package: next };
         self.send(SimAddress::Node(key), SimAddress::Coordination, message);
@@ -264,7 +264,7 @@ impl SimWorld {
     }
 
     /// Receives notes at a node.
-    pub fn notes_came(&mut self, key: NodeKey, revision: u64, notes: Arc<ReindexNotes>) {
+    pub fn notes_arrived(&mut self, key: NodeKey, revision: u64, notes: Arc<ReindexNotes>) {
         let unnoticed = self.options.sabotage == Some(Sabotage::SecondReindexingUnnoticed);
         let Some(node) = self.nodes.get_mut(&key) else { return };
         if revision < node.notes_revision || node.notes.as_ref() == Some(&notes) {
@@ -272,7 +272,7 @@ impl SimWorld {
         }
         node.notes_revision = revision;
         node.notes = Some(Arc::clone(&notes));
-        self.go_on_removing(key, &notes);
+        self.continue_removal(key, &notes);
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let mut seen = ReindexNotes::clone(&notes);
         if unnoticed {
@@ -310,7 +310,7 @@ impl SimWorld {
             if node.reindexes_at.is_none_or(|known| known <= self.now || known > at) {
                 node.reindexes_at = Some(at);
                 let incarnation = node.incarnation;
-                self.at(after, SimEvent::Reindex { node: key, incarnation, event: None });
+                self.schedule(after, SimEvent::Reindex { node: key, incarnation, event: None });
             }
         }
     }
@@ -322,22 +322,22 @@ impl SimWorld {
                 let message = SimMessage::WriteNotes { from: key, incarnation, job: Some(job), guard, notes };
                 self.send(SimAddress::Node(key), SimAddress::Coordination, message);
                 let event = ReindexEvent::Written { job, outcome: Err(ReindexObstacle::Passing) };
-                self.at(TIMEOUT, SimEvent::Reindex { node: key, incarnation, event: Some(event) });
+                self.schedule(TIMEOUT, SimEvent::Reindex { node: key, incarnation, event: Some(event) });
             }
             ReindexEffect::Inspect { job, bucket } => {
                 let outcome = self.inspect(key, bucket);
                 let event = Some(ReindexEvent::Inspected { job, outcome });
                 let takes = self.random.micros(10, 500);
-                self.at(takes, SimEvent::Reindex { node: key, incarnation, event });
+                self.schedule(takes, SimEvent::Reindex { node: key, incarnation, event });
             }
             ReindexEffect::Walk { job, walk } => {
                 if self.options.sabotage == Some(Sabotage::MarkedBeforeWalked) {
-                    let page = WalkedPage { position: None, holds: true, vouched: true };
+                    let page = WalkedPage { position: None, holds: true, confirmed: true };
                     let event = Some(ReindexEvent::Walked { job, outcome: Ok(page) });
-                    self.at(Duration::ZERO, SimEvent::Reindex { node: key, incarnation, event });
+                    self.schedule(Duration::ZERO, SimEvent::Reindex { node: key, incarnation, event });
                 }
                 let takes = self.random.micros(20, 20_000);
-                self.at(takes, SimEvent::Walk { node: key, incarnation, job, walk });
+                self.schedule(takes, SimEvent::Walk { node: key, incarnation, job, walk });
             }
         }
     }
@@ -350,13 +350,13 @@ impl SimWorld {
         let everything = self.options.sabotage == Some(Sabotage::PartialBucketsWalked);
         let node = self.nodes.get_mut(&key).ok_or(ReindexObstacle::Passing)?;
         let now = node.now(self.now);
-        let unheard_counts = self.options.sabotage == Some(Sabotage::UnheardNodesPassedOver);
+        let unreported_counts = self.options.sabotage == Some(Sabotage::UnreportedNodesPassedOver);
         let holders = node.distributor.holders(bucket, now);
         match (holders, node.distributor.route(bucket, now)) {
             (Ok(holders), Ok(_)) if everything => {
                 Ok(BucketHolders { nodes: vec![key], full: true, ..holders })
             }
-            (Err(_), Ok(route)) if unheard_counts => {
+            (Err(_), Ok(route)) if unreported_counts => {
                 let nodes = node.distributor.readers(bucket, &route);
                 let newest = node.distributor.newest();
                 Ok(BucketHolders { version: route.version, nodes, full: route.full, newest })
@@ -372,7 +372,8 @@ impl SimWorld {
             return;
         }
         if node.frozen {
-            return self.at(Duration::from_millis(100), SimEvent::Reindex { node: key, incarnation, event });
+            return self
+                .schedule(Duration::from_millis(100), SimEvent::Reindex { node: key, incarnation, event });
         }
         match event {
             Some(event) => self.reindex(key, vec![event]),
@@ -391,7 +392,7 @@ impl SimWorld {
         }
         if node.frozen {
             let event = SimEvent::Walk { node: key, incarnation, job, walk };
-            return self.at(Duration::from_millis(100), event);
+            return self.schedule(Duration::from_millis(100), event);
         }
         let rule = node.package.rule(&walk.task.document_type);
         let after = walk.position.clone().unwrap_or_default();
@@ -442,7 +443,7 @@ impl SimWorld {
         let holders = holders.map(|node| node.key).collect();
         let now = self.now;
         let node = self.nodes.get_mut(&key).expect("the node walks");
-        let deadline = node.now(now).monotonic + PATIENCE;
+        let deadline = node.now(now).monotonic + CLIENT_TIMEOUT;
         let ticket = RequestTicket(node.name());
         let type_removed = node.package.dropped.removed_at(id.document_type()).unwrap_or_default();
         let running = RunningOperation { operation, floor, type_removed, holders, hops: 0, part: None };
@@ -496,13 +497,13 @@ impl SimWorld {
         };
         let incarnation = node.incarnation;
         let holds = node.storage.has(walk.bucket);
-        let vouched = node.state.as_ref().is_some_and(|state| state.version() == walk.version)
-            && node.distributor.vouches(walk.version, node.now(now));
-        let page = WalkedPage { position, holds: holds || always, vouched: vouched || always };
+        let confirmed = node.state.as_ref().is_some_and(|state| state.version() == walk.version)
+            && node.distributor.confirms(walk.version, node.now(now));
+        let page = WalkedPage { position, holds: holds || always, confirmed: confirmed || always };
         let outcome = obstacle.filter(|_| !always).map_or(Ok(page), Err);
         let event = Some(ReindexEvent::Walked { job, outcome });
         let takes = self.random.micros(10, 5_000);
-        self.at(takes, SimEvent::Reindex { node: key, incarnation, event });
+        self.schedule(takes, SimEvent::Reindex { node: key, incarnation, event });
     }
 
     /// The cluster state as the reindexer of a node sees it.

@@ -46,7 +46,7 @@ pub fn set_down_while_a_majority_is_cut_off(seed: u64) -> SimOutcome {
     world.network.split(&cut_off, &left);
     busy(&mut world, Duration::from_secs(9));
     world.crash(NodeKey(0));
-    world.wish(NodeKey(0), RequestedNodeState::Down);
+    world.request_state(NodeKey(0), RequestedNodeState::Down);
     busy(&mut world, Duration::from_secs(8));
     let healed_in = rest(&mut world);
     end(world, healed_in)
@@ -66,12 +66,12 @@ pub fn joined_while_one_is_away(seed: u64) -> SimOutcome {
     world.crash(NodeKey(0));
     busy(&mut world, Duration::from_secs(30));
     let joined = world.join();
-    takes_part_soon(&mut world, joined);
+    check_takes_part_soon(&mut world, joined);
     busy(&mut world, Duration::from_secs(20));
     world.crash(NodeKey(1));
     busy(&mut world, Duration::from_secs(30));
     world.restart(NodeKey(1));
-    takes_part_soon(&mut world, NodeKey(1));
+    check_takes_part_soon(&mut world, NodeKey(1));
     world.restart(NodeKey(0));
     let healed_in = rest(&mut world);
     end(world, healed_in)
@@ -79,7 +79,7 @@ pub fn joined_while_one_is_away(seed: u64) -> SimOutcome {
 
 /// Checks that a node which has just started knows within three seconds the contents of its buckets on all
 /// others.
-fn takes_part_soon(world: &mut SimWorld, key: NodeKey) {
+fn check_takes_part_soon(world: &mut SimWorld, key: NodeKey) {
     busy(world, Duration::from_secs(3));
     let now = world.now;
     let Some(node) = world.nodes.get_mut(&key) else { return };
@@ -138,16 +138,16 @@ pub fn disjoint_retired_replicas(seed: u64, sources: u16, documents: u64) -> Sim
             let timestamp = Timestamp(1 + operation.0);
             let body = Some(operation.0.to_le_bytes().as_slice().into());
             rows.push(RowContent::Version(DocumentVersion { id, timestamp, body }));
-            world.history.hear(world.now, operation, ClientOutcome::Acknowledged(timestamp));
+            world.history.record_outcome(world.now, operation, ClientOutcome::Acknowledged(timestamp));
         }
         let bucket = millrace_bucket::BucketId::new(world.options.bits, 3);
         if let Some(node) = world.nodes.get(&NodeKey(source)) {
-            node.storage.plant(bucket, true, &rows);
+            node.storage.create_replica(bucket, true, &rows);
         }
     }
     world.pass(Duration::from_millis(1_200));
     for source in 0..sources {
-        world.wish(NodeKey(source), RequestedNodeState::Retired);
+        world.request_state(NodeKey(source), RequestedNodeState::Retired);
     }
     // During the transfer, one of them is absent for a while.
     let pause = world.random.micros(0, 2_000_000);

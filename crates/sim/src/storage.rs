@@ -339,7 +339,7 @@ impl ModelStorage {
     }
 
     /// Creates a replica, for tests that begin with one.
-    pub(crate) fn plant(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
+    pub(crate) fn create_replica(&self, bucket: BucketId, complete: bool, rows: &[RowContent]) {
         self.inner.borrow_mut().make(bucket, complete);
         self.install(bucket, rows).expect("it was just put there");
     }
@@ -355,6 +355,13 @@ impl ModelStorage {
         let versions = inner.replicas.values().filter_map(|replica| replica.versions.get(id)).cloned();
         let dropped = inner.dropped(id).map(|at| DocumentVersion::removal(id.clone(), at));
         versions.chain(dropped).max_by_key(|version| version.timestamp)
+    }
+
+    /// Newest version of a document, or its removal by a drop, where there is a replica of its bucket: a node
+    /// remembers drops for longer than its replicas.
+    pub(crate) fn newest_in_replicas(&self, id: &DocumentId) -> Option<DocumentVersion> {
+        let is_there = self.inner.borrow().replicas.keys().any(|bucket| bucket.contains(id.location()));
+        if is_there { self.newest_anywhere(id) } else { None }
     }
 
     /// True if there is a replica of the bucket.
@@ -428,8 +435,8 @@ impl ReplicaStorage for ModelStorage {
         self.inner.borrow().newest
     }
 
-    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure> {
-        self.inner.borrow_mut().make(bucket, birth == ReplicaOrigin::Complete);
+    fn create(&self, bucket: BucketId, origin: ReplicaOrigin) -> Result<(), NodeFailure> {
+        self.inner.borrow_mut().make(bucket, origin == ReplicaOrigin::Complete);
         Ok(())
     }
 

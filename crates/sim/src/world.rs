@@ -14,7 +14,7 @@ use millrace_replication::replica::{self, KeeperCall, KeeperJob, StorageWork};
 
 use crate::batches::BatchHistory;
 use crate::clients::outcome_operation;
-use crate::coordination::{NodeBeat, SimCoordination};
+use crate::coordination::{NodeHeartbeat, SimCoordination};
 use crate::deployments::SimPackage;
 use crate::disk::SimDisk;
 use crate::examined_drops::{ExaminationStep, ExaminedDrop};
@@ -39,7 +39,7 @@ pub(crate) enum SimEvent {
     Wake { node: NodeKey, incarnation: Incarnation },
     FetchTimeout { node: NodeKey, incarnation: Incarnation, job: KeeperJob, turn: u64 },
     Lost { node: NodeKey, incarnation: Incarnation, to: NodeKey, number: u64 },
-    Beat { node: NodeKey },
+    Heartbeat { node: NodeKey },
     Publish,
     Active { node: NodeKey, incarnation: Incarnation, package: Arc<SimPackage> },
     GivesUp { node: NodeKey, incarnation: Incarnation },
@@ -68,7 +68,7 @@ pub(crate) struct SimWorld {
     lines: VecDeque<String>,
     /// Violation found during the run, if any.
     pub wrong: Option<String>,
-    pub happenings: u64,
+    pub processed_events: u64,
     /// Time by which all clocks were set forward, in microseconds.
     pub skipped_us: i64,
 }
@@ -93,12 +93,12 @@ impl SimWorld {
             next: 0,
             lines: VecDeque::new(),
             wrong: None,
-            happenings: 0,
+            processed_events: 0,
             skipped_us: 0,
             random,
             options,
         };
-        world.at(Duration::from_millis(500), SimEvent::Publish);
+        world.schedule(Duration::from_millis(500), SimEvent::Publish);
         world
     }
 
@@ -115,7 +115,7 @@ impl SimWorld {
             node.application = Some(Arc::clone(&application));
         }
         self.reindex(key, vec![ReindexEvent::Application(application)]);
-        self.at(Duration::ZERO, SimEvent::Beat { node: key });
+        self.schedule(Duration::ZERO, SimEvent::Heartbeat { node: key });
         self.begin_indexes(key);
         key
     }
@@ -136,9 +136,9 @@ impl SimWorld {
         self.lines.drain(..).collect()
     }
 
-    pub fn at(&mut self, after: Duration, happening: SimEvent) {
+    pub fn schedule(&mut self, after: Duration, event: SimEvent) {
         self.next += 1;
-        self.queue.insert((self.now + after, self.next), happening);
+        self.queue.insert((self.now + after, self.next), event);
     }
 
     /// Breaks a node's disk, which makes nothing durable any more; the node notices, and ends.
@@ -147,7 +147,7 @@ impl SimWorld {
         node.disk = SimDisk::Broken;
         let incarnation = node.incarnation;
         let takes = self.random.micros(1_000, 2_000_000);
-        self.at(takes, SimEvent::GivesUp { node: key, incarnation });
+        self.schedule(takes, SimEvent::GivesUp { node: key, incarnation });
     }
 
     /// Schedules the activation of a package on a node after this time.
@@ -157,7 +157,7 @@ impl SimWorld {
         (node, incarnation): (NodeKey, Incarnation),
         package: Arc<SimPackage>,
     ) {
-        self.at(takes, SimEvent::Active { node, incarnation, package });
+        self.schedule(takes, SimEvent::Active { node, incarnation, package });
     }
 
     /// Processes all events within this time, or until a violation is found.
@@ -167,23 +167,23 @@ impl SimWorld {
             && let Some(first) = self.queue.first_entry()
             && first.key().0 <= end
         {
-            let ((at, _), happening) = first.remove_entry();
+            let ((at, _), event) = first.remove_entry();
             self.now = at;
-            self.happenings += 1;
-            self.happen(happening);
+            self.processed_events += 1;
+            self.process_event(event);
         }
         self.now = end;
     }
 
-    fn happen(&mut self, happening: SimEvent) {
-        match happening {
+    fn process_event(&mut self, event: SimEvent) {
+        match event {
             SimEvent::Arrives { to: SimAddress::Coordination, message } => self.coordinate(message),
             SimEvent::Arrives { to: SimAddress::Node(key), message } => {
                 let Some(node) = self.nodes.get_mut(&key) else { return };
                 if node.frozen {
                     node.backlog.push_back(message);
                 } else if node.alive {
-                    self.arrive(key, message);
+                    self.deliver(key, message);
                 }
             }
             SimEvent::JobDone { node, incarnation, job } => self.job_done(node, incarnation, job),
@@ -216,11 +216,11 @@ impl SimWorld {
                     self.distribute(node, vec![distributor::DistributorEvent::Lost { to, number }]);
                 }
             }
-            SimEvent::Beat { node: key } => {
-                self.at(Duration::from_millis(900), SimEvent::Beat { node: key });
+            SimEvent::Heartbeat { node: key } => {
+                self.schedule(Duration::from_millis(900), SimEvent::Heartbeat { node: key });
                 let Some(node) = self.nodes.get(&key) else { return };
                 if node.alive && !node.frozen {
-                    self.beat(key);
+                    self.send_heartbeat(key);
                 }
             }
             SimEvent::GivesUp { node: key, incarnation } => {
@@ -239,7 +239,7 @@ impl SimWorld {
             SimEvent::Walk { node, incarnation, job, walk } => self.walk((node, incarnation), job, walk),
             SimEvent::Indexes { node, incarnation, event } => self.index_event((node, incarnation), event),
             SimEvent::Publish => {
-                self.at(Duration::from_millis(500), SimEvent::Publish);
+                self.schedule(Duration::from_millis(500), SimEvent::Publish);
                 if let Some(state) = self.coordination.publish(self.now) {
                     self.note(|| format!("state {}", describe(&state)));
                     for key in state.nodes().keys() {
@@ -258,14 +258,14 @@ impl SimWorld {
             delays.truncate(1);
         }
         for delay in delays {
-            self.at(delay, SimEvent::Arrives { to, message: message.clone() });
+            self.schedule(delay, SimEvent::Arrives { to, message: message.clone() });
         }
     }
 
     fn coordinate(&mut self, message: SimMessage) {
-        let (from, asked, generation, beat) = match message {
-            SimMessage::Beat { from, incarnation, adopted, asked, generation, out_of_space } => {
-                (from, asked, generation, NodeBeat { incarnation, adopted, out_of_space })
+        let (from, asked, generation, heartbeat) = match message {
+            SimMessage::Heartbeat { from, incarnation, adopted, asked, generation, out_of_space } => {
+                (from, asked, generation, NodeHeartbeat { incarnation, adopted, out_of_space })
             }
             SimMessage::WriteNotes { from, incarnation, job, guard, notes } => {
                 let written = self.write_notes(guard, notes);
@@ -281,7 +281,7 @@ impl SimWorld {
             }
             _ => return,
         };
-        if !self.coordination.beat(from, &beat, self.now) {
+        if !self.coordination.record_heartbeat(from, &heartbeat, self.now) {
             return;
         }
         let package = Arc::clone(self.coordination.package());
@@ -293,16 +293,17 @@ impl SimWorld {
         }
         let Some(state) = self.coordination.state().cloned() else { return };
         let version = state.version();
-        let lease_lives = state.nodes().get(&from).is_some_and(|entry| entry.incarnation == beat.incarnation);
+        let lease_lives =
+            state.nodes().get(&from).is_some_and(|entry| entry.incarnation == heartbeat.incarnation);
         self.send(SimAddress::Coordination, SimAddress::Node(from), SimMessage::State(state));
         if lease_lives {
-            let confirmed = SimMessage::Confirmed { incarnation: beat.incarnation, version, asked };
+            let confirmed = SimMessage::Confirmed { incarnation: heartbeat.incarnation, version, asked };
             self.send(SimAddress::Coordination, SimAddress::Node(from), confirmed);
         }
     }
 
     /// Delivers a message to a node that can take it.
-    pub fn arrive(&mut self, key: NodeKey, message: SimMessage) {
+    pub fn deliver(&mut self, key: NodeKey, message: SimMessage) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         match message {
             SimMessage::State(state) => {
@@ -333,13 +334,13 @@ impl SimWorld {
                 self.send(SimAddress::Node(key), SimAddress::Node(from), message);
             }
             SimMessage::Fetched { incarnation, job, turn, rows } if incarnation == node.incarnation => {
-                self.part_came(key, job, turn, rows);
+                self.part_arrived(key, job, turn, rows);
             }
-            SimMessage::Notes { revision, notes } => self.notes_came(key, revision, notes),
+            SimMessage::Notes { revision, notes } => self.notes_arrived(key, revision, notes),
             SimMessage::NotesWritten { incarnation, job, written } if incarnation == node.incarnation => {
                 self.reindex(key, vec![ReindexEvent::Written { job, outcome: Ok(written) }]);
             }
-            SimMessage::Package(package) => self.package_came(key, package),
+            SimMessage::Package(package) => self.package_arrived(key, package),
             SimMessage::Client { operation, unfinished, hops } => {
                 self.client(key, operation, unfinished, hops)
             }
@@ -351,7 +352,7 @@ impl SimWorld {
             | SimMessage::Publish { .. }
             | SimMessage::WriteNotes { .. }
             | SimMessage::NotesWritten { .. }
-            | SimMessage::Beat { .. } => {}
+            | SimMessage::Heartbeat { .. } => {}
         }
     }
 
@@ -384,7 +385,7 @@ impl SimWorld {
                 let (from, number) = node.calls.remove(&call).expect("a request is answered once");
                 self.reply(key, from, number, reply);
             }
-            replica::KeeperEffect::FetchState { .. } => self.beat(key),
+            replica::KeeperEffect::FetchState { .. } => self.send_heartbeat(key),
             replica::KeeperEffect::Run { job, work } => {
                 let slow = if node.slow_disk { 100 } else { 1 };
                 let early = self.options.sabotage == Some(Sabotage::EarlyAcknowledgement)
@@ -397,14 +398,14 @@ impl SimWorld {
                         vec![replica::KeeperEvent::Done { job, response: NodeResponse::Applied(Vec::new()) }],
                     );
                 }
-                self.at(takes, SimEvent::JobDone { node: key, incarnation, job });
+                self.schedule(takes, SimEvent::JobDone { node: key, incarnation, job });
             }
             replica::KeeperEffect::Fetch { job, bucket, from, pull } => {
                 self.request_part(key, job, bucket, from, pull);
             }
             replica::KeeperEffect::Install { job, .. } => {
                 let takes = self.random.micros(50, 5_000);
-                self.at(takes, SimEvent::JobDone { node: key, incarnation, job });
+                self.schedule(takes, SimEvent::JobDone { node: key, incarnation, job });
             }
             replica::KeeperEffect::Cancel { job } => {
                 node.fetches.remove(&job);
@@ -419,14 +420,15 @@ impl SimWorld {
         self.send(SimAddress::Node(key), SimAddress::Node(to), message);
     }
 
-    fn beat(&mut self, key: NodeKey) {
+    fn send_heartbeat(&mut self, key: NodeKey) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let MachineTime { monotonic: asked, wall_us } = node.now(self.now);
         node.took_part = wall_us;
         let (incarnation, adopted) = (node.incarnation, node.keeper.adopted());
         let generation = node.package.generation;
         let out_of_space = node.disk.is_full_for_long(self.now);
-        let message = SimMessage::Beat { from: key, incarnation, adopted, asked, generation, out_of_space };
+        let message =
+            SimMessage::Heartbeat { from: key, incarnation, adopted, asked, generation, out_of_space };
         self.send(SimAddress::Node(key), SimAddress::Coordination, message);
     }
 
@@ -437,7 +439,8 @@ impl SimWorld {
         }
         if node.frozen {
             // It continues when the process does.
-            return self.at(Duration::from_millis(100), SimEvent::JobDone { node: key, incarnation, job });
+            return self
+                .schedule(Duration::from_millis(100), SimEvent::JobDone { node: key, incarnation, job });
         }
         let response = match node.jobs.remove(&job) {
             Some(work) => {
@@ -495,7 +498,7 @@ impl SimWorld {
         if node.wakes_at.is_none_or(|known| known <= self.now || known > at) {
             node.wakes_at = Some(at);
             let incarnation = node.incarnation;
-            self.at(after, SimEvent::Wake { node: key, incarnation });
+            self.schedule(after, SimEvent::Wake { node: key, incarnation });
         }
     }
 
@@ -519,15 +522,15 @@ impl SimWorld {
                 if self.queue.len() == before && !long && self.random.permille(300) {
                     let incarnation = self.nodes[&key].incarnation;
                     let after = self.random.micros(500, 20_000);
-                    self.at(after, SimEvent::Lost { node: key, incarnation, to, number });
+                    self.schedule(after, SimEvent::Lost { node: key, incarnation, to, number });
                 }
             }
-            distributor::DistributorEffect::FetchState { .. } => self.beat(key),
+            distributor::DistributorEffect::FetchState { .. } => self.send_heartbeat(key),
             distributor::DistributorEffect::Decide { decision, modify, current } => {
                 let at = current.as_ref().map(|version| version.timestamp).unwrap_or_default();
                 let outcome = (modify.0)(current);
                 if let Some(operation) = outcome_operation(&outcome) {
-                    self.saw(key, operation, at);
+                    self.check_seen(key, operation, at);
                 }
                 self.distribute(key, vec![distributor::DistributorEvent::Decided { decision, outcome }]);
             }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use millrace_column::{CellKind, Column, ColumnForm, ColumnKey, FixedBuilder, ValueBuilder};
-use millrace_document::{DataType, Document, DocumentGroup, DocumentId, DocumentValue};
+use millrace_document::{DataType, Document, DocumentGroup, DocumentId, DocumentValue, EncodedDocument};
 use millrace_store::{DocumentWrite, Store, StoreChange, StoreLayout, StoreOptions, StoreVisit, ViewScope};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 
@@ -21,13 +21,18 @@ impl StoreLayout for FigureLayout {
         Some(vec![ColumnKey::value("number"), ColumnKey::value("text"), ColumnKey::value("vector")])
     }
 
-    fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
+    fn build(
+        &self,
+        document_type: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         let Some(data_type) = self.data_type(document_type, &key.field) else {
-            return Column::Fixed(FixedBuilder::new(CellKind::Bool, 1).finish());
+            return Ok(Column::Fixed(FixedBuilder::new(CellKind::Bool, 1).finish()));
         };
         let mut builder = ValueBuilder::new(&data_type);
-        documents.iter().for_each(|document| builder.push(document.get(&key.field)));
-        builder.finish()
+        documents.iter().try_for_each(|document| builder.push_encoded(document.get(&key.field)))?;
+        Ok(builder.finish())
     }
 
     fn derive(&self, _: &str, _: &ColumnKey, _: &Column) -> Option<Column> {

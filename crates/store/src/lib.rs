@@ -7,8 +7,8 @@
 //!
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
-//! - [`Store::get`], [`Store::visit`] and the drops do as their names say; [`Store::sweep`] is a visit that
-//!   changes the documents it finds.
+//! - [`Store::get`], [`Store::visit`] and the drops do as their names say; [`Store::visit_rows`] is a visit
+//!   that makes no documents, and [`Store::sweep`] one that changes the documents it finds.
 //! - [`Store::apply`] accepts versions with their timestamps, as other replicas have them;
 //!   [`Store::replica_infos`] describes the contents of a bucket, [`Store::export`] and [`Store::import`]
 //!   move it as files.
@@ -57,10 +57,11 @@ pub use erasure::{ErasureHolders, ErasurePartner, GroupErasure};
 pub use error::Error;
 pub use options::StoreOptions;
 pub use read::groups::{StoredGroup, StoredGroupPage};
+pub use read::rows::{VisitedRow, VisitedValue};
 pub use read::slice::VisitSlice;
 pub use read::stored::StoredColumn;
 pub use read::sweep::SweptPage;
-pub use read::visit::{StoreVisit, ViewScope, VisitFilter, VisitPage, VisitedVersion};
+pub use read::visit::{StoreVisit, ViewScope, VisitEnd, VisitFilter, VisitPage, VisitedVersion};
 pub use replica::transfer::{ArrivedSegment, ExportParcel, ParcelBucket, SegmentImport};
 pub use replica::{StoredReplica, VersionKey, VersionPage};
 pub use snapshot::{
@@ -77,4 +78,6 @@ pub use write::backlog::WriterId;
 pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};
 pub use write::rewrites::RewritePause;
-pub use write::{CommittedWrite, DocumentWrite, Modify, StoreChange, StoreModification, WriteDurability};
+pub use write::{
+    CommittedWrite, DocumentWrite, EncodedPut, Modify, StoreChange, StoreModification, WriteDurability,
+};

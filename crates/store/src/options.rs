@@ -53,6 +53,9 @@ pub struct StoreOptions {
     pub segment_format: SegmentFormat,
     /// Merge segments and split buckets in the background. Default: true.
     pub maintenance: bool,
+    /// Make the columns of groups that were just imported, before they are queried, in the background and in
+    /// the cache. Default: true.
+    pub columns_ahead: bool,
     /// Read paths: plain ones use neither caches nor precomputed properties of a group as a whole. Default:
     /// fast.
     pub paths: ExecutionPaths,
@@ -63,6 +66,11 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
+    /// True if columns are made ahead of queries, and there is a cache for them.
+    pub(crate) fn prepares_columns(&self) -> bool {
+        self.columns_ahead && self.paths.is_fast()
+    }
+
     /// The defaults, for this data directory.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         const MB: u64 = 1 << 20;
@@ -82,6 +90,7 @@ impl StoreOptions {
             tuning: StoreTuning::default(),
             segment_format: SegmentFormat::default(),
             maintenance: true,
+            columns_ahead: true,
             paths: ExecutionPaths::Fast,
             clock: Arc::new(SystemClock),
             disk: Arc::new(RealDisk),

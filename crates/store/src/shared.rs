@@ -28,6 +28,7 @@ use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::times::DurationRecorder;
+use crate::upkeep::ahead::FreshGroups;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::seal_times::SealTimes;
 use crate::write::backlog::{self, SealBacklog};
@@ -40,6 +41,17 @@ use crate::{Error, StoreLayout, StoreOptions, StoreTuning};
 /// requests of clients that keep it busy.
 const LULL: Duration = Duration::from_millis(5);
 
+/// Time without a small request after which none is expected.
+const SMALL_LULL: Duration = Duration::from_millis(50);
+
+/// Size of a request, of which small ones are to be answered at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestSize {
+    /// A single write, or a view.
+    Small,
+    Batch,
+}
+
 pub(crate) struct StoreContext {
     pub options: StoreOptions,
     pub tails: Box<dyn TailFactory>,
@@ -48,6 +60,7 @@ pub(crate) struct StoreContext {
     pub health: StoreHealth,
     pub counters: StoreCounters,
     pub backlog: SealBacklog,
+    pub fresh: FreshGroups,
     pub counts: CountCache,
     pub alarm: BackgroundAlarm,
     pub follower: FollowerSlot,
@@ -114,6 +127,8 @@ pub(crate) struct StoreCounters {
     pub last_write_us: AtomicU64,
     /// Time of the last write or read request, in microseconds since the store was opened.
     used_us: AtomicU64,
+    /// The same of the last one that is small: a single write, or a view.
+    small_used_us: AtomicU64,
     /// Rows of the tail that reads of groups came upon, once for the key and once for the content.
     pub tail_reads: AtomicU64,
     /// A view had much to go through in the tail.
@@ -143,6 +158,7 @@ impl StoreContext {
             health: StoreHealth::default(),
             counters: StoreCounters::default(),
             backlog: SealBacklog::default(),
+            fresh: FreshGroups::default(),
             opened: Instant::now(),
             counts: CountCache::default(),
             alarm: BackgroundAlarm::default(),
@@ -163,12 +179,21 @@ impl StoreContext {
         }
     }
 
-    /// Notes a write or read request. Returns the time of it.
-    pub fn note_use(&self) -> Instant {
+    /// Notes a write or read request, which may be small. Returns the time of it.
+    pub fn note_use(&self, size: RequestSize) -> Instant {
         let now = Instant::now();
         let used = now.duration_since(self.opened).as_micros() as u64;
         self.counters.used_us.store(used, Ordering::Relaxed);
+        if size == RequestSize::Small {
+            self.counters.small_used_us.store(used, Ordering::Relaxed);
+        }
         now
+    }
+
+    /// Returns true if there was a small request a moment ago: more of them are likely to come.
+    pub fn has_small_requests(&self) -> bool {
+        let used = self.counters.small_used_us.load(Ordering::Relaxed);
+        used > 0 && self.opened.elapsed() < Duration::from_micros(used) + SMALL_LULL
     }
 
     /// Returns true if a request waits for the store, or did until just now.

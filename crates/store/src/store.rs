@@ -12,16 +12,17 @@ use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
 
 use crate::read::stored::StoredColumn;
-use crate::read::{get, groups, sought, stored, sweep, view, visiting};
-use crate::shared::StoreContext;
+use crate::read::{get, groups, sought, stored, sweep, view};
+use crate::shared::{RequestSize, StoreContext};
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
 use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
+use crate::upkeep::ahead::ColumnPreparer;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::maintenance::StoreMaintenance;
-use crate::upkeep::pace::{of_merging, of_rolling, of_sealing};
+use crate::upkeep::pace::{of_merging, of_preparing, of_rolling, of_sealing};
 use crate::upkeep::rolling::TailRoller;
 use crate::upkeep::sealing::TailSealer;
 use crate::write::batch::RefusedBatch;
@@ -30,7 +31,7 @@ use crate::write::committer::{MODIFIERS, PendingWrites};
 use crate::{
     CommitFollower, CommittedWrite, DocumentWrite, Error, RewritePause, StoreLayout, StoreModification,
     StoreOptions, StoreStatus, StoreTuning, StoreVisit, StoredGroup, StoredGroupPage, SweptPage, ViewScope,
-    VisitPage, WriteDurability, WriteRefusal, WriteTimes, WriterId,
+    WriteDurability, WriteRefusal, WriteTimes, WriterId,
 };
 
 /// The documents of a data directory. Clones share it; when the last one is dropped, it is closed.
@@ -189,7 +190,7 @@ impl Store {
     /// A file cannot be read or is damaged.
     pub fn view(&self, document_type: &str, scope: &ViewScope) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
-        self.inner.shared.note_use();
+        self.inner.shared.note_use(RequestSize::Small);
         view::view(&self.inner.shared, document_type, scope)
     }
 
@@ -205,17 +206,8 @@ impl Store {
         within: Option<&[BucketId]>,
     ) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
-        self.inner.shared.note_use();
+        self.inner.shared.note_use(RequestSize::Small);
         sought::view(&self.inner.shared, document_type, documents, within)
-    }
-
-    /// Returns the next page of a visit.
-    ///
-    /// # Errors
-    /// A file cannot be read or is damaged; the continuation is invalid.
-    pub fn visit(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
-        self.inner.shared.check_open()?;
-        visiting::visit(&self.inner.shared, visit)
     }
 
     /// Returns the groups after `after` that have documents of these types in a scope of buckets, with their
@@ -556,6 +548,14 @@ impl StoreThreads {
         let seal =
             move || background(&of, of_sealing(&of, 1), "seal", || sealer.seal_if_due().map(|()| false));
         threads.background.push(spawn("store-seal", Box::new(seal))?);
+        if shared.options.prepares_columns() {
+            let of = Arc::clone(shared);
+            let preparer = ColumnPreparer::new(Arc::clone(shared));
+            let make = "make columns of imported groups";
+            let prepare =
+                move || background(&of, of_preparing(&of), make, || preparer.tend().map(|()| false));
+            threads.background.push(spawn("store-ahead", Box::new(prepare))?);
+        }
         if shared.options.maintenance {
             let of = Arc::clone(shared);
             let maintenance = StoreMaintenance::new(Arc::clone(shared));
@@ -587,6 +587,8 @@ fn background(shared: &StoreContext, rest: Rest, work: &'static str, run: impl F
         seen = shared.alarm.wait(seen, wait);
     }
 }
+
+mod visits;
 
 #[cfg(test)]
 mod tests;

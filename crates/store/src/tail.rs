@@ -24,7 +24,8 @@ pub(crate) use filter::TailFilter;
 pub(crate) use journal::LogEntry;
 pub(crate) use log_file::{LOG_NAME, LogBatches, LogCut, TailLogFile};
 pub(crate) use row::{
-    KEY_LIMIT, RowKey, TailRow, encode_fields, encode_put, encode_removed, is_removal, row_key,
+    KEY_LIMIT, RowKey, TailRow, TailVersion, damaged_row, encode_fields, encode_put, encode_removed,
+    fields_of, fields_of_put, is_removal, row_key,
 };
 
 use crate::state::marks::DropMark;
@@ -34,13 +35,13 @@ use crate::{CheckFinding, Error};
 pub(crate) type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// Key and value of a row that is to be added.
-pub(crate) type NewRow = (Vec<u8>, RowBytes);
+pub(crate) type NewRow = (RowBytes, RowBytes);
 
 /// Callback for each row of a range: key, value.
 pub(crate) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Error> + 'a;
 
-/// Callback for each row of a generation.
-pub(crate) type SharedRowVisitor<'a> = dyn FnMut(SharedRow) -> Result<(), Error> + 'a;
+/// Callback for each row of a range, to keep without a copy.
+pub(crate) type SharedRowVisitor<'a> = dyn FnMut(SharedRow) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
@@ -76,11 +77,19 @@ pub(crate) enum RowDurability {
 
 /// The rows of a generation at one instant.
 pub(crate) trait TailSnapshot: Sync {
-    /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order.
-    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error>;
+    /// Calls `visit` with the rows from key `from` on, before key `to` (`None`: to the end), in order; they
+    /// can be kept without a copy.
+    fn shared_range(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut SharedRowVisitor<'_>,
+    ) -> Result<(), Error>;
 
-    /// Calls `visit` with all rows, in order, to keep without a copy.
-    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error>;
+    /// Calls `visit` with the same rows.
+    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
+        self.shared_range(from, to, &mut |row| visit(row.key(), row.value()))
+    }
 }
 
 /// Rows could not be added.

@@ -15,7 +15,10 @@ pub(crate) mod timestamps;
 
 use std::fmt;
 
+use millrace_bucket::DocumentSortKey;
 use millrace_document::{Document, DocumentId, Timestamp, WriteRefusal};
+
+use crate::tail::{RowBytes, encode_put, fields_of_put};
 
 /// Durability of a write when it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,10 +39,43 @@ pub struct DocumentWrite {
     pub change: StoreChange,
 }
 
+impl DocumentWrite {
+    /// The same write, of which all is computed that needs nothing of a store: the encoding of a document
+    /// that is put, and its position. Callers whose thread others wait for have it done on another one.
+    #[must_use]
+    pub fn encoded(self) -> Self {
+        let DocumentWrite { id, change } = self;
+        let change = match change {
+            StoreChange::Put(document) => StoreChange::Encoded(EncodedPut {
+                key: DocumentSortKey::new(&id),
+                value: encode_put(&document),
+            }),
+            other => other,
+        };
+        DocumentWrite { id, change }
+    }
+}
+
+/// A document to put, as rows of the tail have it.
+#[derive(Debug)]
+pub struct EncodedPut {
+    pub(crate) key: DocumentSortKey,
+    pub(crate) value: RowBytes,
+}
+
+impl EncodedPut {
+    /// The document's fields in their wire form.
+    pub fn fields(&self) -> &[u8] {
+        fields_of_put(&self.value)
+    }
+}
+
 /// Change of a document.
 pub enum StoreChange {
     /// Replaces the document or creates it. The id inside the document is ignored.
     Put(Document),
+    /// [`StoreChange::Put`] of a document that was encoded: see [`DocumentWrite::encoded`].
+    Encoded(EncodedPut),
     /// Removes the document, if it exists.
     Remove,
     /// Applies a function. It sees the newest version, and no other write of this document comes between; it
@@ -87,6 +123,7 @@ impl fmt::Debug for StoreChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreChange::Put(document) => f.debug_tuple("Put").field(document).finish(),
+            StoreChange::Encoded(put) => f.debug_tuple("Encoded").field(put).finish(),
             StoreChange::Remove => f.write_str("Remove"),
             StoreChange::Modify(_) => f.write_str("Modify(…)"),
             StoreChange::Rewrite { base, .. } => write!(f, "Rewrite({})", base.0),

@@ -1,5 +1,7 @@
 //! Labels and other short texts as numbers.
 
+use std::collections::HashMap;
+
 /// A text of at most 15 bytes as one number, with its length: it is hashed and compared without a loop over
 /// its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -26,13 +28,21 @@ impl ShortText {
                 let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
                 u128::from(first) | u128::from(last) << (8 * (length - 8))
             }
-            _ => match (text.first_chunk(), text.last_chunk()) {
+            // Numbers of 64 bits are shifted by one instruction.
+            _ => u128::from(match (text.first_chunk(), text.last_chunk()) {
                 (Some(first), Some(last)) => {
                     let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-                    u128::from(first) | u128::from(last) << (8 * (length - 4))
+                    u64::from(first) | u64::from(last) << (8 * (length - 4))
                 }
-                _ => text.iter().rev().fold(0, |bytes, byte| bytes << 8 | u128::from(*byte)),
-            },
+                _ => match *text {
+                    [] => 0,
+                    // So few bytes are the first, the middle and the last one, some of them more than once.
+                    [first, ..] => {
+                        let byte = |at: usize| u64::from(text[at]) << (8 * at);
+                        u64::from(first) | byte(length / 2) | byte(length - 1)
+                    }
+                },
+            }),
         };
         Some(ShortText(bytes | (length as u128) << (8 * Self::BYTES_MAX)))
     }
@@ -45,10 +55,16 @@ impl ShortText {
         ((self.0 as u64).wrapping_mul(ODD) ^ (self.0 >> 64) as u64).wrapping_mul(ODD)
     }
 
+    /// True if all of the text is ASCII.
+    #[inline]
+    pub fn is_ascii(self) -> bool {
+        self.0 & HIGHEST_BITS == 0
+    }
+
     /// The text with small letters instead of capital ones; `None` if not all of it is ASCII.
     #[inline]
     pub fn lowercase_ascii(self) -> Option<Self> {
-        if self.0 & HIGHEST_BITS != 0 {
+        if !self.is_ascii() {
             return None;
         }
         // No sum of two bytes below 128 is carried into the next byte.
@@ -64,7 +80,7 @@ impl ShortText {
 /// without a look into a hash table. It decides nothing alone, so that texts that share a bit cost time, and
 /// no answer.
 #[derive(Debug, Clone, Default)]
-pub struct ShortTextFilter {
+struct ShortTextFilter {
     /// A power of two of bits; none without texts.
     bits: Vec<u64>,
     /// Number of the lowest bits of a mixed text that do not number a bit.
@@ -76,7 +92,7 @@ impl ShortTextFilter {
     const BITS: usize = 16;
 
     /// The filter of some texts.
-    pub fn new(texts: impl ExactSizeIterator<Item = ShortText>) -> Self {
+    fn new(texts: impl ExactSizeIterator<Item = ShortText>) -> Self {
         let count = texts.len();
         if count == 0 {
             return ShortTextFilter::default();
@@ -92,7 +108,7 @@ impl ShortTextFilter {
 
     /// False if a text is certainly none of those of the filter.
     #[inline]
-    pub fn may_have(&self, text: ShortText) -> bool {
+    fn may_have(&self, text: ShortText) -> bool {
         let bit = self.bit(text);
         self.bits.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
@@ -103,11 +119,98 @@ impl ShortTextFilter {
     }
 }
 
+/// Values by different short texts, for many look-ups of which most find none, or one by the first look.
+#[derive(Debug, Clone)]
+pub struct ShortTextMap<V> {
+    filter: ShortTextFilter,
+    /// A power of two of slots, and some after them. The value of a text is in one of the [`Self::PROBES`]
+    /// slots from that on which its highest bits number.
+    slots: Vec<(ShortText, Option<V>)>,
+    /// Number of the lowest bits of a mixed text that do not number a slot.
+    shift: u32,
+    /// Texts whose slots were taken: queries may choose them so. Their hash is keyed.
+    others: HashMap<ShortText, V>,
+}
+
+impl<V: Copy> ShortTextMap<V> {
+    /// Number of slots for a text.
+    const SLOTS: usize = 4;
+    /// Number of slots that are looked at.
+    const PROBES: usize = 4;
+
+    /// The map of some texts, each of them once.
+    pub fn new(texts: &[(ShortText, V)]) -> Self {
+        Self::with_slots(texts, (texts.len() * Self::SLOTS).next_power_of_two().max(2))
+    }
+
+    fn with_slots(texts: &[(ShortText, V)], slots: usize) -> Self {
+        let mut map = ShortTextMap {
+            filter: ShortTextFilter::new(texts.iter().map(|(text, _)| *text)),
+            slots: vec![(ShortText::default(), None); slots + Self::PROBES - 1],
+            shift: 64 - slots.trailing_zeros(),
+            others: HashMap::new(),
+        };
+        for (text, value) in texts {
+            let first = map.first(*text);
+            match map.slots[first..first + Self::PROBES].iter_mut().find(|(_, value)| value.is_none()) {
+                Some(slot) => *slot = (*text, Some(*value)),
+                None => {
+                    map.others.insert(*text, *value);
+                }
+            }
+        }
+        map
+    }
+
+    /// The value of a text.
+    #[inline]
+    pub fn get(&self, text: ShortText) -> Option<V> {
+        if !self.filter.may_have(text) {
+            return None;
+        }
+        let first = self.first(text);
+        for (known, value) in &self.slots[first..first + Self::PROBES] {
+            match value {
+                None => return None,
+                Some(value) if *known == text => return Some(*value),
+                Some(_) => {}
+            }
+        }
+        self.others.get(&text).copied()
+    }
+
+    #[inline]
+    fn first(&self, text: ShortText) -> usize {
+        (text.mixed() >> self.shift) as usize
+    }
+}
+
+impl<V: Copy> Default for ShortTextMap<V> {
+    fn default() -> Self {
+        ShortTextMap::new(&[])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
-    use super::{ShortText, ShortTextFilter};
+    use super::{ShortText, ShortTextFilter, ShortTextMap};
+
+    #[test]
+    fn a_map_has_the_values_of_its_texts_and_no_others() {
+        let text = |number: usize| ShortText::new(format!("tag{number}").as_bytes()).expect("it is short");
+        for count in [0, 1, 2, 5, 100, 1000] {
+            let texts: Vec<(ShortText, usize)> = (0..count).map(|number| (text(number), number)).collect();
+            // With few slots most texts are in none of theirs.
+            for map in [ShortTextMap::new(&texts), ShortTextMap::with_slots(&texts, 2)] {
+                for number in 0..count + 1000 {
+                    assert_eq!(map.get(text(number)), (number < count).then_some(number), "{count}");
+                }
+            }
+        }
+        assert_eq!(ShortTextMap::<u8>::default().get(ShortText::default()), None);
+    }
 
     #[test]
     fn a_filter_has_its_texts_and_few_others() {
@@ -140,6 +243,7 @@ mod tests {
             for length in 1..=ShortText::BYTES_MAX {
                 let mut text = vec![b'Q'; length];
                 text[length / 2] = byte;
+                assert_eq!(ShortText::new(&text).map(ShortText::is_ascii), Some(text.is_ascii()));
                 let lower = text.is_ascii().then(|| text.to_ascii_lowercase());
                 let expected = lower.and_then(|lower| ShortText::new(&lower));
                 let found = ShortText::new(&text).and_then(ShortText::lowercase_ascii);

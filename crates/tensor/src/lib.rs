@@ -20,7 +20,7 @@ mod value;
 
 pub use builder::TensorBuilder;
 pub use error::Error;
-pub use label::{ShortText, ShortTextFilter};
+pub use label::{ShortText, ShortTextMap};
 pub use size::TENSOR_BYTES_MAX;
 pub use types::{CellType, DimensionKind, TensorDimension, TensorType, WrittenOrder};
 pub use update::{CellOperation, TensorModify, TensorRemove};

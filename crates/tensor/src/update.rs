@@ -1,6 +1,6 @@
 //! Partial updates: changes to some cells of a tensor.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::size::TensorSize;
 use crate::{Error, Tensor, TensorCells};
@@ -128,12 +128,20 @@ impl Tensor {
         let dense = self.tensor_type().dense_size();
         let mut labels = Vec::new();
         let mut cells = TensorCells::with_capacity(self.tensor_type().cell(), self.cells().len());
+        // The labels of patterns, by the dimensions in which they have some.
+        let mut patterns: HashMap<Vec<bool>, HashSet<Vec<&str>>> = HashMap::new();
+        for pattern in &remove.patterns {
+            let dimensions: Vec<bool> = pattern.iter().map(Option::is_some).collect();
+            let labels = pattern.iter().flatten().map(String::as_str).collect();
+            patterns.entry(dimensions).or_default().insert(labels);
+        }
         for index in 0..self.subspaces() {
             let of = self.labels(index);
-            let fits = |pattern: &Vec<Option<String>>| {
-                pattern.iter().zip(of).all(|(wanted, label)| wanted.as_ref().is_none_or(|w| w == label))
-            };
-            if !remove.patterns.iter().any(fits) {
+            let is_removed = patterns.iter().any(|(dimensions, labels)| {
+                let wanted = dimensions.iter().zip(of).filter(|(is_given, _)| **is_given);
+                labels.contains(&wanted.map(|(_, label)| label.as_str()).collect::<Vec<_>>())
+            });
+            if !is_removed {
                 labels.extend_from_slice(of);
                 (index * dense..(index + 1) * dense).for_each(|at| cells.push(self.cells().get(at)));
             }

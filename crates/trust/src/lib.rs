@@ -38,7 +38,7 @@ pub use system::by_system;
 pub use words::in_words;
 
 /// Timeout of the other side's part of a handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An encrypted connection to another node of the cluster.
 pub type Connection = TlsStream<TcpStream>;
@@ -125,7 +125,7 @@ impl NodeTrust {
         let connector = TlsConnector::from(self.configs().client(purpose));
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let connected = timeout(PATIENCE, connector.connect(name, stream)).await;
+        let connected = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await;
         Ok(connected.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?.into())
     }
 
@@ -152,7 +152,7 @@ impl NodeTrust {
     pub async fn accept(&self, stream: TcpStream) -> io::Result<(ConnectionPurpose, Connection)> {
         stream.set_nodelay(true)?;
         let acceptor = TlsAcceptor::from(Arc::clone(&self.configs().server));
-        let accepted = timeout(PATIENCE, acceptor.accept(stream)).await;
+        let accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
         let connection = accepted.map_err(|_| io::ErrorKind::TimedOut)?.map_err(explained_handshake)?;
         let wanted = connection.get_ref().1.alpn_protocol();
         let purpose = [ConnectionPurpose::Peer, ConnectionPurpose::Http]

@@ -42,7 +42,7 @@ const RUNNING: Duration = Duration::from_secs(1);
 /// Interval between checks whether a case is over.
 const TICK: Duration = Duration::from_millis(20);
 /// Maximum time for a cluster to take requests, or to come to rest.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Metric that the node counts which answers the requests.
 const IGNORED: &str = "millrace_logs_documents_ignored";
 const SPREAD_MIN: f64 = 2.4;
@@ -135,7 +135,7 @@ fn put(cluster: &LocalCluster, name: &str, template: &serde_json::Value) -> Resu
 /// A node that answers neither the clients nor the requests that others forward: those answer for all
 /// partitions, and are not the subject.
 fn victim(cluster: &LocalCluster) -> Result<usize, Error> {
-    cluster.until(PATIENCE, "take templates", |cluster| put_templates(cluster).is_ok())?;
+    cluster.until(SETTLE_TIMEOUT, "take templates", |cluster| put_templates(cluster).is_ok())?;
     let probe = OutgoingRequest::new(Method::POST, "/elastic/logs-probe/_doc");
     cluster.clients(0).ask(probe.body("application/json", br#"{"n":"no number"}"#.as_slice()))?;
     for node in 1..NODES {
@@ -252,7 +252,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
                 let failed = |_| Err(Error::failed("the thread that stops a node ended before its time"));
                 stopping.join().unwrap_or_else(failed).and(measured)
             })?;
-            sound.until(PATIENCE, "come to rest", |cluster| cluster.is_ideal(NODES))?;
+            sound.until(SETTLE_TIMEOUT, "come to rest", |cluster| cluster.is_ideal(NODES))?;
         }
     }
     for (case, rounds) in [

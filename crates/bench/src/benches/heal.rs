@@ -30,7 +30,7 @@ const GROUPS: u64 = 4096;
 /// Number of different bodies; more would not change the result.
 const BODIES: usize = 512;
 const TOGETHER: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(900);
+const HEAL_TIMEOUT: Duration = Duration::from_secs(900);
 /// Bytes of the plain copy.
 const COPIED: u64 = 256 << 20;
 
@@ -44,7 +44,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     };
     let documents = settings.sized(BYTES / TEXT_BYTES as u64);
     feed(&cluster, documents)?;
-    cluster.until(PATIENCE, "settle after they were fed", |cluster| cluster.is_ideal(NODES))?;
+    cluster.until(HEAL_TIMEOUT, "settle after they were fed", |cluster| cluster.is_ideal(NODES))?;
     let case = format!("{documents} documents, {NODES} nodes, {REPLICAS} replicas");
 
     let killed = Instant::now();
@@ -52,13 +52,14 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     cluster.kill(last)?;
     // Transfers of the remaining nodes.
     let before = moved(&cluster);
-    cluster.until(PATIENCE, "find out that one is gone", |cluster| {
+    cluster.until(HEAL_TIMEOUT, "find out that one is gone", |cluster| {
         cluster.state_of(last).is_some_and(|state| state == "down")
     })?;
     let noticed = killed.elapsed();
     // The state is older than its consequences.
-    cluster.until(PATIENCE, "begin to heal", |cluster| !cluster.is_ideal(last) || moved(cluster) > before)?;
-    cluster.until(PATIENCE, "heal", |cluster| cluster.is_ideal(last))?;
+    cluster
+        .until(HEAL_TIMEOUT, "begin to heal", |cluster| !cluster.is_ideal(last) || moved(cluster) > before)?;
+    cluster.until(HEAL_TIMEOUT, "heal", |cluster| cluster.is_ideal(last))?;
     let healed = killed.elapsed();
     // Both ends count.
     let bytes = moved(&cluster).saturating_sub(before) / 2;

@@ -151,7 +151,7 @@ fn compare(index: &IndexCopy, peer: &LsmPeer) -> Result<(), Error> {
     let mut continuation = None;
     loop {
         let page = index.scan(&all, continuation.as_deref(), PAGE).map_err(Error::failed)?;
-        for entry in page.entries {
+        for entry in page.entries.iter() {
             if expected.next().as_deref() != Some(&[entry.key, entry.document].concat()[..]) {
                 return Err(Error::failed("the index and fjall have different entries"));
             }

@@ -1,6 +1,9 @@
 //! Move of one large copy of a placed index between two nodes of a cluster: as a file, beside a plain
 //! transfer of the same bytes with an fsync per file, and beside building it from the documents.
 //!
+//! The keys are as long as most that a key has whole, so that few documents have a copy of a gigabyte: what a
+//! move does once, such as catching up, is to be little beside its bytes.
+//!
 //! The time is that of the node that gets the copy: from when it begins until the copy can be read. The
 //! leader's plans before and after are not in it. The files of the source are not in the page cache when a
 //! move begins. The index was declared and the documents written more than a minute before, or copies would
@@ -16,7 +19,7 @@ use super::moving::plain_speed;
 use super::{Benchmark, Settings};
 use crate::cluster::NO_ETCD;
 use crate::limit::drop_page_cache;
-use crate::placed::{PATIENCE, PlacedIndexBench, PlacedLayout};
+use crate::placed::{PLACEMENT_TIMEOUT, PlacedIndexBench, PlacedLayout};
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
 pub(super) const BENCH: Benchmark = Benchmark {
@@ -30,15 +33,17 @@ const COPY_NODES: usize = 2;
 /// The nodes between which the copy moves.
 const ONE: usize = DATA_NODES;
 const OTHER: usize = DATA_NODES + 1;
-/// Number of documents; five million have a copy of about a gigabyte.
-const DOCUMENTS: u64 = 500_000;
+/// Number of documents; they have a copy of about 800 MB.
+const DOCUMENTS: u64 = 400_000;
+/// Number of words of 16 digits in the key of each.
+const KEY_WORDS: usize = 60;
 const ROUNDS: usize = 2;
 /// Time after which copies know that they have everything from before the index was declared.
 const DECLARED: Duration = Duration::from_secs(80);
 /// Time after which a copy that was just made knows up to which time it has everything.
 const CLOSED: Duration = Duration::from_secs(10);
 /// Interval between looks at the node that gets the copy.
-const TICK: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(20);
 /// Directory of copies below that of a node's data.
 const COPIES: &str = "placed-indexes";
 /// Shortest processor time that the system tells apart.
@@ -51,8 +56,13 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let mut report = BenchReport::new(BENCH.name);
     let directory = settings.workplace()?;
     let documents = settings.counts.documents.unwrap_or_else(|| settings.sized(DOCUMENTS));
-    let layout =
-        PlacedLayout { data_nodes: DATA_NODES, copy_nodes: COPY_NODES, indexes: 1, key: "message_id" };
+    let layout = PlacedLayout {
+        data_nodes: DATA_NODES,
+        copy_nodes: COPY_NODES,
+        indexes: 1,
+        key: "message_id",
+        id_words: KEY_WORDS,
+    };
     let Some(cluster) = PlacedIndexBench::start(settings.program()?, directory.path(), layout)? else {
         report.note(NO_ETCD);
         return Ok(report);
@@ -145,8 +155,8 @@ impl CopyRounds {
 fn until(mut holds: impl FnMut() -> bool) -> Result<(), Error> {
     let began = Instant::now();
     while !holds() {
-        if began.elapsed() > PATIENCE {
-            let seconds = PATIENCE.as_secs();
+        if began.elapsed() > PLACEMENT_TIMEOUT {
+            let seconds = PLACEMENT_TIMEOUT.as_secs();
             return Err(Error::Failed(format!("the copy did not move within {seconds} seconds")));
         }
         std::thread::sleep(TICK);

@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 use super::{Benchmark, Settings};
 use crate::clients::{ClientLatencies, PacedLatencies, PacedRequests, Requests};
 use crate::cluster::NO_ETCD;
-use crate::placed::{PATIENCE, PlacedIndexBench, PlacedLayout, is_balanced, is_refused, mixed, puts, scans};
+use crate::placed::{
+    MESSAGE_ID_WORDS, PLACEMENT_TIMEOUT, PlacedIndexBench, PlacedLayout, is_balanced, is_refused, mixed,
+    puts, scans,
+};
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
 pub(super) const BENCH: Benchmark = Benchmark {
@@ -76,7 +79,13 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
     let directory = settings.workplace()?;
     let indexes = settings.counts.indexes.unwrap_or(INDEXES);
     let documents = settings.counts.documents.unwrap_or_else(|| settings.sized(DOCUMENTS));
-    let layout = PlacedLayout { data_nodes: DATA_NODES, copy_nodes: COPY_NODES, indexes, key: "date" };
+    let layout = PlacedLayout {
+        data_nodes: DATA_NODES,
+        copy_nodes: COPY_NODES,
+        indexes,
+        key: "date",
+        id_words: MESSAGE_ID_WORDS,
+    };
     let Some(cluster) = PlacedIndexBench::start(settings.program()?, directory.path(), layout)? else {
         report.note(NO_ETCD);
         return Ok(report);
@@ -246,7 +255,7 @@ impl<'a> ScaleOutLoad<'a> {
         }
         cluster.change_settings(&json!({ "method": "auto", "transfers-per-node": TRANSFERS_BACK }))?;
         cluster.change_state(NEW, "retired")?;
-        cluster.until(PATIENCE, "empty the node that is retired", |cluster| {
+        cluster.until(PLACEMENT_TIMEOUT, "empty the node that is retired", |cluster| {
             cluster.gauge(NEW, "copies") == Some(0)
         })?;
         cluster.until_settled()?;
@@ -265,7 +274,7 @@ fn watch(cluster: &PlacedIndexBench) -> Result<(SeenMoves, Duration), Error> {
     let (asked, mut moves) = (Instant::now(), SeenMoves::new());
     let mut began: Option<Instant> = None;
     cluster.change_state(NEW, "up")?;
-    while asked.elapsed() < PATIENCE {
+    while asked.elapsed() < PLACEMENT_TIMEOUT {
         if let Some(value) = cluster.rebalance() {
             add_moves(&value, &mut moves);
             match began {
@@ -276,7 +285,7 @@ fn watch(cluster: &PlacedIndexBench) -> Result<(SeenMoves, Duration), Error> {
         }
         std::thread::sleep(TICK);
     }
-    Err(Error::Failed(format!("the rebalance did not end within {} seconds", PATIENCE.as_secs())))
+    Err(Error::Failed(format!("the rebalance did not end within {} seconds", PLACEMENT_TIMEOUT.as_secs())))
 }
 
 /// Adds the moves under way. A copy is under way for longer than the interval between two looks: the leader

@@ -158,7 +158,7 @@ fn scan(index: &IndexCopy, ranges: &[KeyRange]) -> Result<usize, Error> {
 fn compare(index: &IndexCopy, peer: &LsmPeer, ranges: &[KeyRange], entries: u64) -> Result<(), Error> {
     let expected = peer.scan(ranges)?;
     let page = index.scan(ranges, None, usize::MAX).map_err(Error::failed)?;
-    let found = page.entries.iter().map(|entry| [&entry.key[..], &entry.document].concat());
+    let found = page.entries.iter().map(|entry| [entry.key, entry.document].concat());
     if expected.len() as u64 == entries && found.eq(expected.iter().map(|key| key.to_vec())) {
         return Ok(());
     }

@@ -37,7 +37,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         let scheduler = ModelScheduler::new(SchedulerOptions::default()).map_err(Error::failed)?;
         let embedder = embedders::embedder(&model, &scheduler)?;
         let target = TensorType::parse(&format!("tensor<float>(x[{cells}])")).map_err(Error::failed)?;
-        let caller = ModelCaller::patient(SequencePurpose::Query);
+        let caller = ModelCaller::without_deadline(SequencePurpose::Query);
         for length in LENGTHS {
             let text = WORD.repeat(length - AROUND);
             let embed = || embedder.embed(EmbeddedText::One(&text), &target, &[], &caller);

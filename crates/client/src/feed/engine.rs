@@ -77,7 +77,7 @@ pub async fn feed(
     let clients: Vec<NodeClient> = (0..options.connections.clamp(1, CONNECTIONS_MAX))
         .map(|_| NodeClient::new(base, HttpProtocol::Http2))
         .collect::<Result<_, _>>()?;
-    greet(&clients[0]).await?;
+    check_node(&clients[0]).await?;
     let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
     let operations =
         OperationReader::new(stream, start).map_err(|UnreadableOperation { place, reason, .. }| {
@@ -85,13 +85,13 @@ pub async fn feed(
             Error::Feed { input: input.to_owned(), place, reason }
         })?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    let (tell, told) = oneshot::channel();
+    let (first_fault, awaited_fault) = oneshot::channel();
     // Reading may block on a pipe, so it has its own thread, which ends when the receiver is dropped.
     let reading = tokio::task::spawn_blocking(move || {
         let mut operations = operations.peekable();
         let fault = if start == 0 { fault_of(operations.peek()) } else { None };
         let is_feed = fault.is_none();
-        let _ = tell.send(fault);
+        let _ = first_fault.send(fault);
         for next in operations.take_while(|_| is_feed) {
             if sender.blocking_send(next).is_err() {
                 return;
@@ -99,7 +99,7 @@ pub async fn feed(
         }
     });
     // A file of another kind would fail line by line.
-    if let Ok(Some(UnreadableOperation { place, reason, .. })) = told.await {
+    if let Ok(Some(UnreadableOperation { place, reason, .. })) = awaited_fault.await {
         return Err(not_a_feed(input, place, &reason));
     }
     let report = if options.streams && is_streaming(&clients[0]).await {
@@ -150,7 +150,7 @@ pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error))
     let begun = Instant::now();
     let mut waiting = Some(waiting);
     loop {
-        match greet(&client).await {
+        match check_node(&client).await {
             Err(error @ (Error::Unreachable { .. } | Error::Broken { .. })) if begun.elapsed() < patience => {
                 if let Some(waiting) = waiting.take() {
                     waiting(&error);
@@ -164,13 +164,13 @@ pub async fn reach(base: &str, patience: Duration, waiting: impl FnOnce(&Error))
 
 /// Checks that the node responds and has an application, so that a wrong address or a missing deployment is
 /// not reported for each operation.
-pub(super) async fn greet(client: &NodeClient) -> Result<(), Error> {
+pub(super) async fn check_node(client: &NodeClient) -> Result<(), Error> {
     let request = OutgoingRequest::new(Method::GET, "/state/v1/health").timeout(GREETING);
     let answer = client.send(request).await?;
     let health = answer.json();
-    let told = |name: &str| health["status"][name].as_str();
+    let status = |name: &str| health["status"][name].as_str();
     // Any other response shows that it is running; errors of an operation are reported for the operation.
-    match (told("code"), told("message")) {
+    match (status("code"), status("message")) {
         (Some("initializing"), Some(message)) => {
             Err(Error::Refused { status: answer.status.as_u16(), message: message.to_owned() })
         }

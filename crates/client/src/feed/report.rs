@@ -162,7 +162,7 @@ mod tests {
         assert_eq!((latencies.mean(), latencies.max), (5 * MS, 6 * MS));
     }
 
-    /// Of a feed that hardly executed anything, too.
+    /// The times of a feed that executed hardly anything are those of its answers, too.
     #[test]
     fn refused_operations_have_times() {
         let progress = FeedProgress { done: 1, ..FeedProgress::default() };

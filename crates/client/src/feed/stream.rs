@@ -118,7 +118,7 @@ pub(super) struct OpenStream {
     address: String,
     /// Bytes of the answer after its last whole line.
     rest: Vec<u8>,
-    pub(super) heard: Instant,
+    pub(super) last_received: Instant,
 }
 
 /// One request with operations as JSON lines.
@@ -284,12 +284,12 @@ impl<'a> StreamedFeed<'a> {
                 && feed.outgoing.len() < PART_BYTES
                 && self.unanswered_bytes < UNANSWERED_BYTES_MAX;
             let body = feed.stream.body.clone();
-            let silence = feed.stream.heard + self.options.timeout + GRACE;
+            let silence = feed.stream.last_received + self.options.timeout + GRACE;
             tokio::select! {
                 biased;
                 part = feed.stream.answer.recv() => match part {
                     Some(Ok(part)) => {
-                        if let Some(end) = self.hear(&mut feed, &part) {
+                        if let Some(end) = self.receive(&mut feed, &part) {
                             return Ok(end);
                         }
                     }
@@ -310,7 +310,7 @@ impl<'a> StreamedFeed<'a> {
                         }
                         let before = self.unanswered.len();
                         if before == 0 {
-                            feed.stream.heard = Instant::now();
+                            feed.stream.last_received = Instant::now();
                         }
                         self.keep(next);
                         self.unanswered.iter_mut().skip(before).for_each(|unanswered| feed.write(unanswered));
@@ -328,14 +328,14 @@ impl<'a> StreamedFeed<'a> {
     }
 
     /// Takes in a part of the answer. Returns the end of the stream, if it has come.
-    fn hear(&mut self, feed: &mut OpenFeed, part: &[u8]) -> Option<StreamEnd> {
+    fn receive(&mut self, feed: &mut OpenFeed, part: &[u8]) -> Option<StreamEnd> {
         match feed.stream.lines(part) {
-            Ok(lines) => lines.into_iter().find_map(|line| self.hear_line(feed, line)),
+            Ok(lines) => lines.into_iter().find_map(|line| self.receive_line(feed, line)),
             Err(error) => Some(StreamEnd::Lost(error)),
         }
     }
 
-    fn hear_line(&mut self, feed: &mut OpenFeed, line: StreamAnswerLine) -> Option<StreamEnd> {
+    fn receive_line(&mut self, feed: &mut OpenFeed, line: StreamAnswerLine) -> Option<StreamEnd> {
         if let Some(number) = line.operation {
             let at = number.checked_sub(feed.answered + 1).and_then(|at| usize::try_from(at).ok());
             let unanswered = at.and_then(|at| self.unanswered.get_mut(at))?;
@@ -472,12 +472,12 @@ impl OpenStream {
                 }
             }
         });
-        OpenStream { body: Some(body), answer, address, rest: Vec::new(), heard: Instant::now() }
+        OpenStream { body: Some(body), answer, address, rest: Vec::new(), last_received: Instant::now() }
     }
 
     /// Takes in a part of the answer, and returns the lines that have ended.
     pub(super) fn lines(&mut self, part: &[u8]) -> Result<Vec<StreamAnswerLine>, Error> {
-        self.heard = Instant::now();
+        self.last_received = Instant::now();
         self.rest.extend_from_slice(part);
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let rest = self.rest.split_off(whole);

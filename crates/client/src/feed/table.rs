@@ -15,7 +15,7 @@ use millrace_document::json::FeedPosition;
 use tokio::sync::mpsc;
 
 use super::FeedOptions;
-use super::engine::{TICK, greet};
+use super::engine::{TICK, check_node};
 use super::report::{FeedFailure, FeedLatencies, FeedProgress, FeedReport, FeedStop, FeedTimes};
 use super::resume::ResumeFile;
 use super::stream::{
@@ -68,7 +68,7 @@ pub async fn feed_table(
     progress: impl FnMut(&FeedProgress),
 ) -> Result<FeedReport, Error> {
     let client = NodeClient::new(base, HttpProtocol::Http2)?;
-    greet(&client).await?;
+    check_node(&client).await?;
     if !is_streaming(&client).await {
         let reason =
             "the server takes no streams at /feed/v1, which tables need; convert the table to JSON lines";
@@ -220,7 +220,7 @@ impl TableFeed<'_> {
             let unanswered_bytes: usize = self.unanswered.iter().map(|kept| kept.part.bytes.len()).sum();
             let reads = self.is_open && outgoing.is_none() && unanswered_bytes < UNANSWERED_BYTES_MAX;
             let body = table.stream.body.clone();
-            let silence = table.stream.heard + self.options.timeout + GRACE;
+            let silence = table.stream.last_received + self.options.timeout + GRACE;
             tokio::select! {
                 biased;
                 part = table.stream.answer.recv() => match part {
@@ -230,7 +230,7 @@ impl TableFeed<'_> {
                             Err(error) => return Ok(StreamEnd::Lost(error)),
                         };
                         for line in lines {
-                            if let Some(end) = self.hear_line(&mut table, line) {
+                            if let Some(end) = self.receive_line(&mut table, line) {
                                 return Ok(end);
                             }
                         }
@@ -247,19 +247,12 @@ impl TableFeed<'_> {
                 part = self.receiver.recv(), if reads => match part {
                     Some(Ok(part)) => {
                         if self.unanswered.is_empty() {
-                            table.stream.heard = Instant::now();
+                            table.stream.last_received = Instant::now();
                         }
                         self.report.progress.read_bytes = part.read_bytes;
                         self.unanswered.push_back(UnansweredPart { part, read: Instant::now() });
                     }
-                    Some(Err(error)) => {
-                        self.is_open = false;
-                        let rows: u64 = self.unanswered.iter().map(|kept| kept.part.rows).sum();
-                        let (input, place) = (self.input.clone(), row_place(self.done_rows + rows));
-                        let (id, message) = (String::new(), error.to_string());
-                        self.report.fail(FeedFailure { input, place, id, status: 0, message });
-                        self.report.stop = Some(FeedStop::Unreadable(place));
-                    }
+                    Some(Err(error)) => self.stop_reading(error.to_string()),
                     None => self.is_open = false,
                 },
                 _ = tick.tick() => {
@@ -273,7 +266,16 @@ impl TableFeed<'_> {
         }
     }
 
-    fn hear_line(&mut self, table: &mut OpenTable, line: StreamAnswerLine) -> Option<StreamEnd> {
+    /// Stops reading at a row that cannot be read, which becomes a failure of the feed.
+    fn stop_reading(&mut self, message: String) {
+        self.is_open = false;
+        let rows: u64 = self.unanswered.iter().map(|kept| kept.part.rows).sum();
+        let (input, place) = (self.input.clone(), row_place(self.done_rows + rows));
+        self.report.fail(FeedFailure { input, place, id: String::new(), status: 0, message });
+        self.report.stop = Some(FeedStop::Unreadable(place));
+    }
+
+    fn receive_line(&mut self, table: &mut OpenTable, line: StreamAnswerLine) -> Option<StreamEnd> {
         if let Some(number) = line.operation {
             let row = table.first_row + number.saturating_sub(1);
             match line.ignored {

@@ -33,10 +33,10 @@ impl FollowedStates {
                 None => records.get(name).is_none_or(|record| record.adopted(incarnation) <= version),
             });
         }
-        SupersededState::that_matter(&mut earlier);
+        SupersededState::retain_relevant(&mut earlier);
         let stopped = records.iter().filter(|(_, record)| record.stopped());
-        let given_up = inputs.wishes.iter().filter(|(name, wish)| {
-            matches!(wish, RequestedNodeState::Down | RequestedNodeState::Removed)
+        let given_up = inputs.requested_states.iter().filter(|(name, requested)| {
+            matches!(requested, RequestedNodeState::Down | RequestedNodeState::Removed)
                 && !inputs.registrations.contains_key(*name)
         });
         let ended = stopped.map(|(name, _)| name).chain(given_up.map(|(name, _)| name)).cloned().collect();
@@ -45,37 +45,37 @@ impl FollowedStates {
 
     /// Keeps present nodes in service for now, if too many would be taken out of service together. Returns
     /// the names of the nodes that would still be too many.
-    pub(super) fn spare(
+    pub(super) fn keep_enough_in_service(
         &self,
         inputs: &ControllerInputs<'_>,
         previous: Option<&ClusterState>,
-        judged: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
+        proposals: &mut BTreeMap<NodeKey, (String, NodeStateProposal)>,
     ) -> Vec<String> {
-        let there: Vec<NodeKey> = judged
+        let there: Vec<NodeKey> = proposals
             .iter()
-            .filter(|(_, (name, judgement))| inputs.runs(name, judgement.incarnation))
+            .filter(|(_, (name, proposal))| inputs.runs(name, proposal.incarnation))
             .map(|(key, _)| *key)
             .collect();
         for key in there.into_iter().rev() {
-            if self.left_behind(judged, &self.ended).is_empty() {
+            if self.left_behind(proposals, &self.ended).is_empty() {
                 break;
             }
             let before = previous.and_then(|state| state.nodes().get(&key)).map(|entry| entry.state);
-            if let Some((_, judgement)) = judged.get_mut(&key)
+            if let Some((_, proposal)) = proposals.get_mut(&key)
                 && let Some(before) = before.filter(|before| before.serves())
-                && !judgement.state.serves()
+                && !proposal.state.serves()
             {
-                judgement.state = before;
+                proposal.state = before;
             }
         }
-        self.left_behind(judged, &self.ended)
+        self.left_behind(proposals, &self.ended)
     }
 
     /// True if each node that votes may have confirmed has a vote from a serving node that will keep its
     /// promise.
-    pub(super) fn votes_are_kept(&self, judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>) -> bool {
+    pub(super) fn votes_are_kept(&self, proposals: &BTreeMap<NodeKey, (String, NodeStateProposal)>) -> bool {
         // A node that has ended may have voted shortly before.
-        self.left_behind(judged, &BTreeSet::new()).is_empty()
+        self.left_behind(proposals, &BTreeSet::new()).is_empty()
     }
 
     /// True unless too few nodes could vote to confirm an earlier state to the node with this name.
@@ -87,13 +87,13 @@ impl FollowedStates {
     /// they are too few.
     fn left_behind(
         &self,
-        judged: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
+        proposals: &BTreeMap<NodeKey, (String, NodeStateProposal)>,
         ended: &BTreeSet<String>,
     ) -> Vec<String> {
-        let serving = judged.values().filter(|(_, judgement)| judgement.state.serves());
+        let serving = proposals.values().filter(|(_, proposal)| proposal.state.serves());
         let serving: BTreeSet<&str> = serving.map(|(name, _)| &**name).collect();
         let out = |name: &str| !serving.contains(name) && !ended.contains(name);
-        let going_on = self.earlier.iter().find(|earlier| earlier.goes_on(out));
+        let going_on = self.earlier.iter().find(|earlier| earlier.can_continue(out));
         going_on.map_or_else(Vec::new, |earlier| {
             earlier.names().filter(|name| out(name)).map(str::to_owned).collect()
         })

@@ -110,7 +110,7 @@ pub enum RequestedNodeState {
 }
 
 impl RequestedNodeState {
-    /// All wishes with their names.
+    /// All states with their names.
     const NAMES: [(RequestedNodeState, &'static str); 5] = [
         (RequestedNodeState::Up, "up"),
         (RequestedNodeState::Retired, "retired"),
@@ -123,7 +123,7 @@ impl RequestedNodeState {
 impl fmt::Display for RequestedNodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            RequestedNodeState::NAMES.iter().find(|(wish, _)| wish == self).map_or("", |(_, name)| name),
+            RequestedNodeState::NAMES.iter().find(|(state, _)| state == self).map_or("", |(_, name)| name),
         )
     }
 }
@@ -133,7 +133,7 @@ impl FromStr for RequestedNodeState {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = RequestedNodeState::NAMES.iter().find(|(_, name)| *name == text);
-        found.map(|(wish, _)| *wish).ok_or_else(|| crate::Error::Wish(text.to_owned()))
+        found.map(|(state, _)| *state).ok_or_else(|| crate::Error::RequestedState(text.to_owned()))
     }
 }
 
@@ -149,8 +149,8 @@ pub struct ControllerInputs<'a> {
     /// Last reports of nodes that are no longer present, as far as received: so a leader knows of nodes that
     /// left before it led, or between two of its steps.
     pub departed: &'a BTreeMap<String, NodeRegistration>,
-    /// Wishes of operators, by the names of nodes.
-    pub wishes: &'a BTreeMap<String, RequestedNodeState>,
+    /// States requested by operators, by the names of nodes.
+    pub requested_states: &'a BTreeMap<String, RequestedNodeState>,
     /// Keys of all nodes that were ever known.
     pub assignments: &'a NodeAssignments,
     /// The newest protocol spoken by all processes that are not among the registrations: those that only lead
@@ -159,8 +159,8 @@ pub struct ControllerInputs<'a> {
 }
 
 impl ControllerInputs<'_> {
-    pub(super) fn wish(&self, name: &str) -> RequestedNodeState {
-        self.wishes.get(name).copied().unwrap_or_default()
+    pub(super) fn requested_state(&self, name: &str) -> RequestedNodeState {
+        self.requested_states.get(name).copied().unwrap_or_default()
     }
 
     /// True if this run of a node is registered.

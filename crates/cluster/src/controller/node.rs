@@ -1,4 +1,4 @@
-//! The state of one node, as the controller judges it.
+//! The state of one node, as the controller proposes it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ struct NodeRun {
 }
 
 impl NodeRun {
-    fn hear(&mut self, registration: &NodeRegistration) {
+    fn record_report(&mut self, registration: &NodeRegistration) {
         self.stopped |= registration.stopping;
         self.adopted = self.adopted.max(registration.adopted);
     }
@@ -44,7 +44,7 @@ pub fn removed_reason(name: &str) -> String {
 }
 
 /// Reason for which a running node is held back after crashes.
-fn held_back(crashes: u32, run: Incarnation, hold: Duration) -> String {
+fn crash_hold_reason(crashes: u32, run: Incarnation, hold: Duration) -> String {
     let started = jiff::Timestamp::from_microsecond(run.number() as i64).unwrap_or_default();
     let until = started.checked_add(hold).unwrap_or(started);
     format!(
@@ -91,9 +91,9 @@ impl NodeRecord {
 
     /// Updates the record with the last report of its run, which this leader may not have seen while the run
     /// was present.
-    pub(super) fn recall(&mut self, last: &NodeRegistration) {
+    pub(super) fn record_last_report(&mut self, last: &NodeRegistration) {
         if let Some(run) = self.run.as_mut().filter(|run| run.incarnation == last.incarnation) {
-            run.hear(last);
+            run.record_report(last);
         }
     }
 
@@ -108,9 +108,9 @@ impl NodeRecord {
         run.map_or(ClusterVersion::NONE, |run| run.adopted)
     }
 
-    /// Returns the proposed state of the node, regardless of operators' wishes, in a cluster with this
+    /// Returns the proposed state of the node, regardless of operators' requests, in a cluster with this
     /// protocol.
-    pub(super) fn judge(
+    pub(super) fn propose(
         &mut self,
         settings: &Settings,
         turn: &ControllerTurn,
@@ -119,9 +119,9 @@ impl NodeRecord {
     ) -> NodeStateProposal {
         let ControllerTurn { now, began, protocol } = *turn;
         let Some(registration) = registration else { return self.absent(settings, now, began, entry) };
-        let from = self.note(settings, now, registration);
+        let from = self.record_run(settings, now, registration);
         self.seen = true;
-        let judgement = |state, reason: String, wake| NodeStateProposal {
+        let proposal = |state, reason: String, wake| NodeStateProposal {
             state,
             reason,
             address: registration.address.clone(),
@@ -130,24 +130,24 @@ impl NodeRecord {
         };
         if registration.stopping {
             let away = *self.away.get_or_insert(now);
-            let (state, wake) = long_away(settings, now, away, entry);
-            return judgement(state, "it is stopping".to_owned(), wake);
+            let (state, wake) = state_while_away(settings, now, away, entry);
+            return proposal(state, "it is stopping".to_owned(), wake);
         }
         if registration.protocol < protocol {
             let away = *self.away.get_or_insert(now);
-            let (state, wake) = long_away(settings, now, away, entry);
+            let (state, wake) = state_while_away(settings, now, away, entry);
             let reason = format!(
                 "it runs an older version than the cluster, which speaks protocol {protocol}, while it speaks none above {}: upgrade it",
                 registration.protocol
             );
-            return judgement(state, reason, wake);
+            return proposal(state, reason, wake);
         }
         let hold = self.hold(settings);
         if now < from + hold {
             let away = *self.away.get_or_insert(now);
-            let (state, wake) = long_away(settings, now, away, entry);
-            let reason = held_back(self.crashes, registration.incarnation, hold);
-            let held = judgement(state, reason, wake.into_iter().chain([from + hold]).min());
+            let (state, wake) = state_while_away(settings, now, away, entry);
+            let reason = crash_hold_reason(self.crashes, registration.incarnation, hold);
+            let held = proposal(state, reason, wake.into_iter().chain([from + hold]).min());
             // The new process counts only once it is up.
             return match entry {
                 Some(entry) => NodeStateProposal {
@@ -159,15 +159,20 @@ impl NodeRecord {
             };
         }
         self.away = None;
-        judgement(NodeState::Up, String::new(), None)
+        proposal(NodeState::Up, String::new(), None)
     }
 
     /// Records the present process, and a crash of the one before it, if it crashed. Returns the start time
     /// of the present one.
-    fn note(&mut self, settings: &Settings, now: Duration, registration: &NodeRegistration) -> Duration {
+    fn record_run(
+        &mut self,
+        settings: &Settings,
+        now: Duration,
+        registration: &NodeRegistration,
+    ) -> Duration {
         match &mut self.run {
             Some(run) if run.incarnation == registration.incarnation => {
-                run.hear(registration);
+                run.record_report(registration);
                 run.from
             }
             last => {
@@ -207,7 +212,7 @@ impl NodeRecord {
         entry: Option<&NodeEntry>,
     ) -> NodeStateProposal {
         let away = *self.away.get_or_insert(now);
-        let judgement = |state, reason: &str, wake| NodeStateProposal {
+        let proposal = |state, reason: &str, wake| NodeStateProposal {
             state,
             reason: reason.to_owned(),
             address: entry.map_or_else(String::new, |entry| entry.address.clone()),
@@ -224,13 +229,13 @@ impl NodeRecord {
         let away = if self.seen { away } else { away.max(began) };
         match before {
             NodeState::Down if entry.is_none_or(|entry| entry.incarnation == Incarnation::NEVER) => {
-                judgement(NodeState::Down, "it has not registered yet", None)
+                proposal(NodeState::Down, "it has not registered yet", None)
             }
-            NodeState::Down => judgement(NodeState::Down, "it is not registered", None),
-            _ if now < away + grace => judgement(before, "it is not registered", Some(away + grace)),
+            NodeState::Down => proposal(NodeState::Down, "it is not registered", None),
+            _ if now < away + grace => proposal(before, "it is not registered", Some(away + grace)),
             _ => {
-                let (state, wake) = long_away(settings, now, away + grace, entry);
-                judgement(state, "it is not registered", wake)
+                let (state, wake) = state_while_away(settings, now, away + grace, entry);
+                proposal(state, "it is not registered", wake)
             }
         }
     }
@@ -238,7 +243,7 @@ impl NodeRecord {
 
 /// State of a node that has not served since `away`, and the time of its next change. A node that is down
 /// stays down.
-fn long_away(
+fn state_while_away(
     settings: &Settings,
     now: Duration,
     away: Duration,
@@ -252,9 +257,9 @@ fn long_away(
 }
 
 impl NodeStateProposal {
-    /// Applies an operator's wish.
-    pub(super) fn wished(self, wish: RequestedNodeState) -> Self {
-        let (state, reason) = match wish {
+    /// Applies the state that an operator has requested.
+    pub(super) fn with_requested_state(self, requested: RequestedNodeState) -> Self {
+        let (state, reason) = match requested {
             RequestedNodeState::Retired if self.state == NodeState::Up => {
                 (NodeState::Retired, "an operator retired it")
             }
@@ -262,7 +267,7 @@ impl NodeStateProposal {
                 (NodeState::Maintenance, "an operator set it under maintenance")
             }
             RequestedNodeState::Down => (NodeState::Down, "an operator set it down"),
-            // The previous state may be the result of an earlier wish.
+            // The previous state may be the result of an earlier request.
             RequestedNodeState::Up if self.state == NodeState::Retired => (NodeState::Up, ""),
             RequestedNodeState::Up | RequestedNodeState::Removed | RequestedNodeState::Retired => {
                 return self;

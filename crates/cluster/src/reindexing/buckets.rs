@@ -34,12 +34,12 @@ impl ReindexedBuckets {
     /// contained it is. The contents of the bucket of a group that was undivided then may not be: this bucket
     /// says nothing of parts that were elsewhere already.
     pub fn has(&self, bucket: BucketId) -> bool {
-        let least = if bucket.used_bits() > BucketId::GROUP_BITS {
+        let bits_min = if bucket.used_bits() > BucketId::GROUP_BITS {
             BucketId::GROUP_BITS + 1
         } else {
             bucket.used_bits()
         };
-        (least..=bucket.used_bits()).any(|bits| self.0.contains(&BucketId::new(bits, bucket.bits())))
+        (bits_min..=bucket.used_bits()).any(|bits| self.0.contains(&BucketId::new(bits, bucket.bits())))
     }
 }
 

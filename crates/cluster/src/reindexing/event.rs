@@ -110,7 +110,7 @@ pub struct WalkedPage {
     /// True if this node has had a replica of the bucket to the end.
     pub holds: bool,
     /// True if the cluster state still had the version of the walk after that, and was confirmed.
-    pub vouched: bool,
+    pub confirmed: bool,
 }
 
 /// Reason for which an action of the shell has failed.

@@ -219,7 +219,7 @@ impl ReindexPass {
     /// Records a processed page, if it counts: the node had the bucket, and owned it by the state of this
     /// version, from the beginning to the end.
     pub fn walked(&mut self, bucket: BucketId, version: ClusterVersion, page: WalkedPage) -> bool {
-        if self.survey != Some(version) || !page.holds || !page.vouched {
+        if self.survey != Some(version) || !page.holds || !page.confirmed {
             return false;
         }
         match page.position {

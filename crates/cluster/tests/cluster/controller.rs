@@ -18,7 +18,7 @@ struct ControlledCluster {
     /// Nodes that have copies of indexes alone while they are present.
     without: BTreeSet<String>,
     departed: BTreeMap<String, NodeRegistration>,
-    wishes: BTreeMap<String, RequestedNodeState>,
+    requested_states: BTreeMap<String, RequestedNodeState>,
     assignments: NodeAssignments,
     controller: Controller,
     state: Option<ClusterState>,
@@ -72,7 +72,7 @@ impl ControlledCluster {
             registrations: BTreeMap::new(),
             without: BTreeSet::new(),
             departed: BTreeMap::new(),
-            wishes: BTreeMap::new(),
+            requested_states: BTreeMap::new(),
             assignments: NodeAssignments::default(),
             controller: Controller::new(settings()),
             state: None,
@@ -142,7 +142,10 @@ impl ControlledCluster {
                 self.adopt();
             }
             "stopping" => self.registrations.get_mut(name).expect("it is there").stopping = true,
-            wish => drop(self.wishes.insert(name.to_owned(), wish.parse().expect("it is a wish"))),
+            state => {
+                let state = state.parse().expect("it is a state");
+                self.requested_states.insert(name.to_owned(), state);
+            }
         }
     }
 
@@ -152,7 +155,7 @@ impl ControlledCluster {
             registrations: &self.registrations,
             without_documents: &self.without,
             departed: &self.departed,
-            wishes: &self.wishes,
+            requested_states: &self.requested_states,
             assignments: &self.assignments,
             protocol: self.protocol,
         };
@@ -300,7 +303,7 @@ fn nodes_without_documents_have_no_place_in_the_layout() {
 }
 
 #[test]
-fn operators_get_what_they_wish() {
+fn requested_states_are_those_of_nodes() {
     check(
         flat(2),
         "0 start a b\n1 retired a\n2 maintenance a\n3 down a\n4 up a",
@@ -312,7 +315,7 @@ fn operators_get_what_they_wish() {
         "0 start a b\n1 maintenance b\n2 gone b\n100 start b\n101 up b",
         &["0 uu", "1 um", "100 um", "101 uu"],
     );
-    // A wish stays when the node leaves and comes back.
+    // A requested state stays when the node leaves and comes back.
     check(
         flat(2),
         "0 start a b\n1 retired b\n2 gone b\n50\n60 start b",

@@ -127,7 +127,7 @@ impl ReindexingNode {
             ReindexEffect::Walk { job, walk } => {
                 self.lines.push(format!("walk {} {:?}", walk.bucket.bits(), walk.position));
                 let position = walk.position.is_none().then(|| "middle".to_owned());
-                let page = WalkedPage { position, holds: true, vouched: true };
+                let page = WalkedPage { position, holds: true, confirmed: true };
                 ReindexEvent::Walked { job, outcome: Ok(page) }
             }
         }

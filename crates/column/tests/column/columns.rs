@@ -193,6 +193,11 @@ proptest! {
         for (index, value) in values.iter().chain(&values[..1]).enumerate() {
             prop_assert_eq!(column.get(index), value.as_deref());
         }
+        // Also in another order, and more than once.
+        let documents: Vec<u16> = (0..values.len() as u16).rev().chain([0]).collect();
+        let each: Vec<_> = column.get_each(&documents).collect();
+        let expected: Vec<_> = documents.iter().map(|document| values[usize::from(*document)].as_deref()).collect();
+        prop_assert_eq!(each, expected);
     }
 
     #[test]

@@ -76,6 +76,8 @@ proptest! {
             let index = index.index(documents);
             prop_assert_eq!(of_bytes(&blocks).get(index), values[index].as_deref());
         }
+        let all: Vec<u16> = (0..documents as u16).collect();
+        prop_assert!(of_bytes(&blocks).get_each(&all).eq(values.iter().map(|value| value.as_deref())));
         prop_assert_eq!(of_bytes(&blocks).data(), of_bytes(&column).data());
         prop_assert_eq!(of_bytes(&blocks).get(documents / 2), values[documents / 2].as_deref());
         let joined = Column::concat(&[(&blocks, 0..documents), (&column, 0..1)]).expect("both are bytes");

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use millrace_column::{ColumnValue, ValueBuilder, ValueLayout, encoded_values, read_value, value};
 use millrace_document::{
     DataType, DocumentField, DocumentValue, EncodedLeafReader, EncodedLeafValues, StructType, ValueRef,
+    unrecorded_type, wire,
 };
+use millrace_tensor::{CellType, Tensor, TensorBuilder, TensorType};
 use proptest::prelude::*;
 
 fn member(name: &str, data_type: DataType) -> DocumentField {
@@ -265,6 +267,61 @@ proptest! {
             let lies_there =
                 written == DataType::String || millrace_column::layout(&written) == ValueLayout::Encoded;
             prop_assert_eq!(in_place, lies_there, "{:?}", value);
+        }
+    }
+
+    #[test]
+    fn encoded_values_make_the_column_of_decoded_ones((written, read, values) in rows()) {
+        prop_assert!(are_columns_same(&written, &values) && are_columns_same(&read, &values));
+    }
+}
+
+/// True if a column of a type is the same, made of values and made of their wire form.
+fn are_columns_same(data_type: &DataType, values: &[Option<DocumentValue>]) -> bool {
+    let (mut decoded, mut encoded) = (ValueBuilder::new(data_type), ValueBuilder::new(data_type));
+    for value in values {
+        decoded.push(value.as_ref());
+        let bytes = value.as_ref().map(wire::encode_value);
+        encoded.push_encoded(bytes.as_deref()).expect("a value in its wire form");
+    }
+    let (decoded, encoded) = (decoded.finish(), encoded.finish());
+    decoded.encoded()[..] == encoded.encoded()[..]
+}
+
+#[test]
+fn encoded_tensors_make_the_column_of_decoded_ones() {
+    let unrecorded = unrecorded_type(CellType::Float, 2).expect("a type");
+    let unrecorded = DocumentValue::Tensor(TensorBuilder::new(&unrecorded).finish());
+    let types = [
+        "tensor<float>(x[2])",
+        "tensor<float>(x[3])",
+        "tensor<float>(y[2])",
+        "tensor(x[2])",
+        "tensor<float>(k{})",
+    ];
+    let tensors = [
+        "tensor<float>(x[2]):[1,2]",
+        "tensor<float>(x[3]):[1,2,3]",
+        "tensor<float>(y[2]):[3,4]",
+        "tensor(x[2]):[5,6]",
+        "tensor<float>(k{}):{a:7}",
+    ];
+    let tensor = |text: &str| Some(DocumentValue::Tensor(Tensor::parse(text, None).expect("a tensor")));
+    let mut values: Vec<Option<DocumentValue>> = tensors.map(tensor).into();
+    values.extend([None, Some(unrecorded), Some(DocumentValue::String("tensor".to_owned()))]);
+    for text in types {
+        let data_type = DataType::Tensor(TensorType::parse(text).expect("a type"));
+        assert!(are_columns_same(&data_type, &values), "{text}");
+    }
+}
+
+#[test]
+fn bytes_that_are_not_a_value_are_an_error() {
+    let dense = DataType::Tensor(TensorType::parse("tensor<float>(x[2])").expect("a type"));
+    for data_type in [DataType::Long, DataType::String, dense] {
+        let mut builder = ValueBuilder::new(&data_type);
+        for bytes in [&[][..], &[99], &[7, 2, b'a'], &[4, 1]] {
+            assert!(builder.push_encoded(Some(bytes)).is_err(), "{data_type:?} of {bytes:?}");
         }
     }
 }

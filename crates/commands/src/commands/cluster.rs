@@ -16,7 +16,7 @@ use crate::overview::ClusterOverview;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Timeout of one read.
-const PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sets the wanted state of a node. The exit status is 1 if the cluster does not follow.
 pub async fn node(
@@ -31,7 +31,8 @@ pub async fn node(
         NodeCommand::Up(change) => ("up", change),
         NodeCommand::Remove(change) => ("removed", change),
     };
-    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(change.patience.timeout);
+    let client =
+        NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(change.patience.timeout);
     let overview = ClusterOverview::read(&client).await?;
     let path = overview.path_of(&change.name)?;
     let request = match command {
@@ -92,14 +93,14 @@ pub async fn cluster(
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
     match command {
         ClusterCommand::Show(patience) => {
-            let client = client.patient(patience.timeout);
+            let client = client.with_timeout(patience.timeout);
             let mut overview = ClusterOverview::read(&client).await?;
             overview.ask_nodes().await;
             overview.ask_indexes(&client).await;
             output.print(|| overview.text(), &overview.value());
             Ok(ExitCode::SUCCESS)
         }
-        ClusterCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments, output).await,
+        ClusterCommand::Wait(arguments) => wait(&client.with_timeout(READ_TIMEOUT), arguments, output).await,
     }
 }
 
@@ -112,7 +113,7 @@ async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput)
         let (left, away) = match ClusterOverview::read(client).await {
             Ok(mut overview) => {
                 overview.ask_nodes().await;
-                (overview.left(wait.ideal), overview.away())
+                (overview.remaining_work(wait.ideal), overview.away())
             }
             Err(Error::Client(error)) => (Some(error.to_string()), None),
             Err(error) => return Err(error),

@@ -17,7 +17,7 @@ pub async fn run(
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let package = pack(&arguments.application)?;
-    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(arguments.timeout);
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(arguments.timeout);
     let request = OutgoingRequest::new(Method::POST, "/application/v2/tenant/default/prepareandactivate")
         .body("application/zip", package);
     let answer = client.send(request).await?.checked()?.json();

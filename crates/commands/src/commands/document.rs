@@ -126,7 +126,7 @@ fn client(
     within: &GroupArguments,
     patience: &PatienceArguments,
 ) -> Result<NodeClient, Error> {
-    Ok(NodeClient::new(&within.url(node), HttpProtocol::Http1)?.patient(patience.timeout))
+    Ok(NodeClient::new(&within.url(node), HttpProtocol::Http1)?.with_timeout(patience.timeout))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

@@ -17,7 +17,7 @@ pub async fn run(
     patience: &PatienceArguments,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout);
+    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(patience.timeout);
     let request = OutgoingRequest::new(Method::GET, "/state/v1/fields");
     let answer = client.send(request).await?.checked()?.json();
     output.print(|| table(&answer), &answer);

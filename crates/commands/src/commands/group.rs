@@ -201,7 +201,7 @@ fn receipt(erasure: &Value) -> String {
 }
 
 fn client(node: &NodeArguments, patience: &PatienceArguments) -> Result<NodeClient, Error> {
-    Ok(NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout))
+    Ok(NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(patience.timeout))
 }
 
 fn request(method: Method, named: &NamedGroup, action: &str) -> OutgoingRequest {

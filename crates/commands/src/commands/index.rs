@@ -16,11 +16,11 @@ use crate::cli::{IndexCommand, NamedIndex, NodeArguments, WaitIndexes};
 use crate::error::Error;
 use crate::output::CommandOutput;
 
-/// Pause between two looks.
+/// Pause between two reads.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Timeout of one look.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of one read.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Width of a progress bar.
 const BAR: usize = 12;
@@ -34,35 +34,39 @@ pub async fn run(
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
     match command {
         IndexCommand::List(patience) => {
-            let answer = list(&client.patient(patience.timeout)).await?;
+            let answer = list(&client.with_timeout(patience.timeout)).await?;
             output.print(|| table(&answer), &answer);
             Ok(ExitCode::SUCCESS)
         }
         IndexCommand::Show(named) => {
-            let client = client.patient(named.timeout);
+            let client = client.with_timeout(named.timeout);
             let index = find(&client, named).await?;
             output.print(|| details(&index), &index);
             Ok(ExitCode::SUCCESS)
         }
         IndexCommand::Build(named) => ask(&client, named, "build", output).await,
         IndexCommand::Rebuild(named) => ask(&client, named, "rebuild", output).await,
-        IndexCommand::Verify(named) => verify(&client.patient(named.timeout), named, output).await,
-        IndexCommand::Wait(arguments) => wait(&client.patient(PATIENCE), arguments, output).await,
+        IndexCommand::Verify(named) => verify(&client.with_timeout(named.timeout), named, output).await,
+        IndexCommand::Wait(arguments) => wait(&client.with_timeout(READ_TIMEOUT), arguments, output).await,
         IndexCommand::Plan(arguments) => {
-            placed::plan(&client.patient(arguments.patience.timeout), arguments.method.as_deref(), output)
-                .await
+            placed::plan(
+                &client.with_timeout(arguments.patience.timeout),
+                arguments.method.as_deref(),
+                output,
+            )
+            .await
         }
         IndexCommand::Rebalance(patience) => {
-            placed::rebalance(&client.patient(patience.timeout), Method::POST, output).await
+            placed::rebalance(&client.with_timeout(patience.timeout), Method::POST, output).await
         }
         IndexCommand::Stop(patience) => {
-            placed::rebalance(&client.patient(patience.timeout), Method::DELETE, output).await
+            placed::rebalance(&client.with_timeout(patience.timeout), Method::DELETE, output).await
         }
         IndexCommand::Move(moved) => {
-            placed::move_copy(&client.patient(moved.patience.timeout), moved, output).await
+            placed::move_copy(&client.with_timeout(moved.patience.timeout), moved, output).await
         }
         IndexCommand::Settings(changed) => {
-            placed::settings(&client.patient(changed.patience.timeout), changed, output).await
+            placed::settings(&client.with_timeout(changed.patience.timeout), changed, output).await
         }
     }
 }
@@ -169,7 +173,7 @@ async fn wait(client: &NodeClient, wait: &WaitIndexes, output: &CommandOutput) -
             .filter_map(|index| index["name"].as_str().map(str::to_owned))
             .collect();
         if wait.balanced {
-            left.extend(placed::left(client, &bar).await?);
+            left.extend(placed::remaining_work(client, &bar).await?);
         }
         if left.is_empty() {
             bar.clear();
@@ -256,6 +260,11 @@ fn details(index: &Value) -> String {
         })
         .collect();
     let mut lines = vec![line(index), format!("  keys: {}", keys.join(", "))];
+    let stored: Vec<&str> =
+        index["stored"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !stored.is_empty() {
+        lines.push(format!("  stored: {}", stored.join(", ")));
+    }
     lines.extend(index["selection"].as_str().map(|selection| format!("  selection: {selection}")));
     if index["placed"] == true {
         lines.extend(placed::copies(index));

@@ -56,7 +56,7 @@ pub async fn run(
 
 /// Sends a request about snapshots, or about one.
 async fn ask(node: &NodeArguments, method: Method, name: &str, timeout: Duration) -> Result<Value, Error> {
-    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(timeout);
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(timeout);
     let path = format!("/snapshot/v1/{}", millrace_client::encoded(name));
     let request = OutgoingRequest::new(method, path).parameter("timeout", &patience(timeout));
     Ok(client.send(request).await?.checked()?.json())
@@ -78,7 +78,7 @@ async fn create(
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let name = creation.name.clone().unwrap_or_else(|| name_of_time(unix_time()));
-    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(creation.timeout);
+    let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(creation.timeout);
     let request = OutgoingRequest::new(Method::POST, "/snapshot/v1/")
         .parameter("name", &name)
         .parameter("timeout", &patience(creation.timeout));
@@ -204,7 +204,7 @@ async fn restore_group(
     group: &str,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(restoration.timeout);
+    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(restoration.timeout);
     let path = format!("/group/v1/{}/restore", millrace_client::encoded(group));
     let mut request = OutgoingRequest::new(Method::POST, path);
     let mut subject = format!("group {group}");

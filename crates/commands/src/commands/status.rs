@@ -24,7 +24,7 @@ pub async fn run(
     patience: &PatienceArguments,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let config = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.patient(patience.timeout);
+    let config = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(patience.timeout);
     let answer = config.send(OutgoingRequest::new(Method::GET, APPLICATION)).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let cure = "no application is deployed: millrace deploy DIR";
@@ -34,7 +34,7 @@ pub async fn run(
     let generation = answer.checked()?.json()["generation"].clone();
     let path = format!("{APPLICATION}/reindexing");
     let reindexing = config.send(OutgoingRequest::new(Method::GET, path)).await?.checked()?.json();
-    let data = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(patience.timeout);
+    let data = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(patience.timeout);
     let metrics = data.send(OutgoingRequest::new(Method::GET, "/state/v1/metrics")).await?.checked()?.json();
     // The status code says the same as the body.
     let health = data.send(OutgoingRequest::new(Method::GET, "/state/v1/health")).await?.json();
@@ -46,7 +46,7 @@ pub async fn run(
         let value = if metric["values"].get("rate").is_some() { "count" } else { "last" };
         values.insert(name.to_owned(), metric["values"][value].clone());
     }
-    let documents = document_counts::ask(&data).await?;
+    let documents = document_counts::count_documents(&data).await?;
     let overview = match ClusterOverview::read(&config).await {
         Ok(mut overview) => {
             overview.ask_nodes().await;

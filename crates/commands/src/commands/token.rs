@@ -22,7 +22,7 @@ use crate::output::{CommandOutput, note};
 const KEYS: &str = "/access/v1/key";
 
 /// Timeout of a request about them.
-const PATIENCE: Duration = Duration::from_secs(30);
+const KEY_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A key without its hash.
 #[derive(Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub async fn run(
 /// Sends a request about the keys of a cluster.
 async fn ask(node: &NodeArguments, request: OutgoingRequest) -> Result<Value, Error> {
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
-    Ok(client.patient(PATIENCE).send(request).await?.checked()?.json())
+    Ok(client.with_timeout(KEY_REQUEST_TIMEOUT).send(request).await?.checked()?.json())
 }
 
 async fn create(node: &NodeArguments, creation: &TokenCreation, output: &CommandOutput) -> Result<(), Error> {

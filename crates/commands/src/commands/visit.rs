@@ -18,7 +18,7 @@ use crate::table_file::TableOutput;
 
 /// Writes all documents of all clusters, or of one.
 pub async fn run(node: &NodeArguments, arguments: &VisitArguments) -> Result<ExitCode, Error> {
-    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.patient(arguments.timeout);
+    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(arguments.timeout);
     if let Some(document_type) = &arguments.document_type {
         expect_type(&client, document_type).await?;
     }

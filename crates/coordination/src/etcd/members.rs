@@ -14,7 +14,7 @@ use crate::Error;
 const PORT: u16 = 2379;
 
 /// Timeout of a member's answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Header that makes a member answer only while it has a leader, and report when it loses it.
 const NEEDS_LEADER: &str = "grpc-metadata-hasleader";
@@ -87,7 +87,7 @@ impl EtcdMembers {
 
     /// Sends a request to the members in turn until one answers; each is tried once.
     pub(super) async fn call(&self, path: &str, body: &Value, repeat: RepeatPolicy) -> Result<Value, Error> {
-        let request = request(path, body).timeout(PATIENCE);
+        let request = request(path, body).timeout(MEMBER_TIMEOUT);
         let mut reason = String::new();
         for _ in &self.clients {
             let (at, client) = self.current();
@@ -114,7 +114,7 @@ impl EtcdMembers {
     /// Begins a streaming answer at the current member, and returns its index.
     pub(super) async fn open(&self, path: &str, body: &Value) -> Result<(usize, StreamingAnswer), Error> {
         let (at, client) = self.current();
-        let reason = match tokio::time::timeout(PATIENCE, client.open(request(path, body))).await {
+        let reason = match tokio::time::timeout(MEMBER_TIMEOUT, client.open(request(path, body))).await {
             Ok(Ok(answer)) => return Ok((at, answer)),
             Ok(Err(error)) => unanswered(error).reason(),
             Err(_) => "no answer in time".to_owned(),

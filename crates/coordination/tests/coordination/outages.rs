@@ -12,7 +12,7 @@ use millrace_coordination::{
 use tokio::time::timeout;
 
 /// Time limit, longer than any step here takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn client(etcd: &EtcdProcess) -> Arc<dyn Coordination> {
     Arc::new(EtcdCoordination::new(&etcd.address(), None).expect("it is an address"))
@@ -35,7 +35,7 @@ async fn values_until(watch: &mut PrefixWatch, last: &str) -> Vec<String> {
             }
         }
     };
-    timeout(PATIENCE, told).await.expect("it is told in time");
+    timeout(STEP_TIMEOUT, told).await.expect("it is told in time");
     values
 }
 
@@ -135,7 +135,7 @@ async fn a_lease_is_lost_when_etcd_stands_still_for_longer_than_it_lasts() {
     let mut watch = PrefixWatch::new(Arc::clone(&coordination), "leader");
     assert_eq!(values_until(&mut watch, "first").await, ["first"]);
     etcd.freeze();
-    timeout(PATIENCE, lease.lost()).await.expect("it is lost without a word from etcd");
+    timeout(STEP_TIMEOUT, lease.lost()).await.expect("it is lost without a word from etcd");
     assert!(!lease.lives());
     let read = coordination.get("leader").await;
     assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
@@ -144,7 +144,7 @@ async fn a_lease_is_lost_when_etcd_stands_still_for_longer_than_it_lasts() {
     assert_eq!(watch.entries().len(), 1, "what was seen is forgotten");
     etcd.thaw();
     let next = LeaseKeeper::grant(Arc::clone(&coordination), ttl * 10).await.expect("it is granted");
-    let led = timeout(PATIENCE, election.campaign("second", &next)).await.expect("it leads in time");
+    let led = timeout(STEP_TIMEOUT, election.campaign("second", &next)).await.expect("it leads in time");
     assert!(led.expect("it leads") != leadership);
     assert_eq!(values_until(&mut watch, "second").await, ["-leader", "second"]);
 }

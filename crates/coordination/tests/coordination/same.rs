@@ -27,7 +27,7 @@ const CASES: &[(&str, Case)] = &[
 ];
 
 /// Time limit, longer than any step here takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Duration of a lease, longer than a machine under load stands still.
 const TTL: Duration = Duration::from_secs(10);
@@ -36,8 +36,9 @@ async fn check(coordination: Arc<dyn Coordination>) {
     let mut running = JoinSet::new();
     for (name, case) in CASES {
         let case = case(Arc::clone(&coordination));
-        running
-            .spawn(async move { timeout(PATIENCE, case).await.unwrap_or_else(|_| panic!("{name} hangs")) });
+        running.spawn(
+            async move { timeout(STEP_TIMEOUT, case).await.unwrap_or_else(|_| panic!("{name} hangs")) },
+        );
     }
     running.join_all().await;
 }

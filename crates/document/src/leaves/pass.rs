@@ -206,18 +206,21 @@ struct PassLengths {
 }
 
 impl<'a, K: EncodedLeafKind<'a>> LeafPass<'a, K> {
-    pub(super) fn new(root: &LeafShape) -> Self {
+    /// A pass over about as many rows: most have a value, so that the lists grow twice, not a dozen times.
+    pub(super) fn new(root: &LeafShape, rows: usize) -> Self {
         let is_flat = match root {
             LeafShape::Single { is_wanted, .. } => *is_wanted,
             LeafShape::Array(of) | LeafShape::WeightedSet(of) => of.is_wanted(),
             LeafShape::Map(key, value) => key.is_wanted() || value.is_wanted(),
             LeafShape::Struct(_) => false,
         };
+        let is_weighted = matches!(root, LeafShape::WeightedSet(of) if of.is_wanted());
+        let list = || Vec::with_capacity(rows);
         LeafPass {
-            values: Vec::new(),
-            ends: Vec::new(),
-            weights: Vec::new(),
-            elements: (!is_flat).then(LeafElements::default),
+            values: Vec::with_capacity(rows),
+            ends: list(),
+            weights: Vec::with_capacity(if is_weighted { rows } else { 0 }),
+            elements: (!is_flat).then(|| LeafElements { of_values: list(), ends: list() }),
         }
     }
 

@@ -1,9 +1,7 @@
 //! The wire form as described in docs/format.md: files and nodes of other versions contain these bytes, so
 //! they must never change.
 
-use std::sync::Arc;
-
-use millrace_document::{Document, DocumentId, DocumentValue, wire};
+use millrace_document::{Document, DocumentId, DocumentValue, EncodedDocument, wire};
 use millrace_tensor::Tensor;
 
 fn hex(bytes: &[u8]) -> String {
@@ -52,28 +50,47 @@ fn values_are_the_bytes_that_they_ever_were() {
     assert_eq!(hex(&wire::encode_fields(&Document { id, fields })), "020161020101620101");
 }
 
-/// Names of values, those of the values before them, and the names that are shared.
 #[test]
-fn names_are_shared_with_the_values_before() {
-    let named = |names: &str| -> Vec<(Arc<str>, DocumentValue)> {
-        let value = |name: &str| (Arc::from(name), DocumentValue::Byte(name.len() as i8));
-        names.split_whitespace().map(value).collect()
-    };
-    for (names, before, shared) in [
-        ("", "a", ""),
-        ("a b", "", ""),
-        ("a b", "a b", "a b"),
-        ("a b c", "a x", "a"),
-        ("a x c", "a b c", "a c"),
-        ("a b", "b a", ""),
-        ("a", "a b c", "a"),
-        ("ab", "a", ""),
-    ] {
-        let (fields, before) = (named(names), named(before));
-        let read = wire::decode_named_after(&wire::encode_named(&fields), &before).expect("it can be read");
-        assert_eq!(read, fields);
-        let both = read.iter().zip(&before).filter(|((name, _), (known, _))| Arc::ptr_eq(name, known));
-        let found: Vec<&str> = both.map(|((name, _), _)| &**name).collect();
-        assert_eq!(found.join(" "), shared, "{names} after {before:?}");
+fn a_document_is_read_in_place() {
+    let text = "id:n:mail:g=ann:1";
+    let id = DocumentId::parse(text).expect("an id");
+    let fields = vec![
+        ("a".into(), DocumentValue::String("ä".to_owned())),
+        ("b".into(), tensor("tensor(k{}):{a:1,bc:2}")),
+        (
+            "c".into(),
+            DocumentValue::Array(vec![DocumentValue::Struct(vec![("f".into(), DocumentValue::Byte(1))])]),
+        ),
+        ("d".into(), DocumentValue::Map(vec![(DocumentValue::Byte(1), DocumentValue::Bool(false))])),
+        ("e".into(), DocumentValue::WeightedSet(vec![(DocumentValue::Int(1), -3)])),
+    ];
+    let document = Document { id, fields };
+    let bytes = wire::encode_fields(&document);
+    let encoded = EncodedDocument::parse(text, &bytes).expect("it can be read");
+    assert_eq!(encoded.decode().expect("it can be decoded"), document);
+    for (name, value) in &document.fields {
+        assert_eq!(encoded.get(name), Some(&*wire::encode_value(value)), "{name}");
     }
+    assert_eq!(encoded.get("f"), None, "a member is not a field");
+    for (name, found) in [("c", 2), ("c", 2), ("f", 2), ("a", 0), ("e", 4)] {
+        let mut place = 2;
+        assert_eq!(encoded.get_near(name, &mut place), encoded.get(name), "{name}");
+        assert_eq!(place, found, "{name}");
+    }
+    assert_eq!(encoded.encode_some(|_, _| true), Some(bytes.clone()));
+    assert_eq!(encoded.encode_some(|_, _| false), None);
+    let some = encoded.encode_some(|place, name| place != 1 && name != "e").expect("it has others");
+    let expected: Vec<_> =
+        document.fields.iter().filter(|(name, _)| !["b", "e"].contains(&&**name)).cloned().collect();
+    assert_eq!(wire::decode_named(&some).expect("it can be read"), expected);
+    let empty = EncodedDocument::without_fields(text);
+    assert!(empty.get("a").is_none() && empty.decode().is_ok_and(|document| document.fields.is_empty()));
+    // Nothing that is cut or goes on is a document.
+    assert!((0..bytes.len()).all(|end| EncodedDocument::parse(text, &bytes[..end]).is_err()));
+    assert!(EncodedDocument::parse(text, &[&bytes[..], &[0]].concat()).is_err());
+    assert!(EncodedDocument::parse(text, &[0x7f]).is_err(), "a count without fields");
+    // A value is looked at when it is decoded.
+    let not_utf8 = [1, 1, b'a', 7, 1, 0xff];
+    let encoded = EncodedDocument::parse(text, &not_utf8).expect("its fields are found");
+    assert!(encoded.decode().is_err());
 }

@@ -10,7 +10,7 @@ use super::values::{AggregatedValue, FieldSource, ValueForm};
 use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::catalog::now_ms;
-use crate::dates::{DateReading, DateText, floor, span};
+use crate::dates::{DateReading, DateText, common_length, floor, span};
 use crate::evaluation::number_of;
 use crate::query::text_of;
 use crate::search::SearchHit;
@@ -55,6 +55,14 @@ pub(super) struct DateDivision {
     rounding: DateRounding,
     hard: KeyBounds,
     extended: KeyBounds,
+}
+
+impl DateDivision {
+    /// Length in milliseconds of stretches of time, from multiples of it on, that have one interval each;
+    /// `None` if that is not known.
+    pub(super) fn alike_ms(&self) -> Option<i64> {
+        self.rounding.alike_ms()
+    }
 }
 
 impl<'a> BucketAggregation<'a> {
@@ -336,6 +344,21 @@ impl DateRounding {
             floor(&at, self.unit.letter)?.timestamp().as_millisecond()
         };
         start.checked_add(self.offset_ms)
+    }
+
+    /// Length of stretches that have one interval each, if the offset of the zone never changes.
+    fn alike_ms(&self) -> Option<i64> {
+        if self.zone != TimeZone::UTC {
+            return None;
+        }
+        let length = match self.unit.letter {
+            _ if self.is_fixed => self.unit.fixed_ms()?,
+            's' => 1_000,
+            'm' => 60_000,
+            'h' => 3_600_000,
+            _ => 86_400_000,
+        };
+        Some(common_length(length, self.offset_ms))
     }
 
     /// Beginning of the interval after one that begins at `start`.

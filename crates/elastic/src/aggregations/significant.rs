@@ -9,13 +9,13 @@ use super::terms::WantedTerms;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
 use super::{BucketAggregation, BucketContent};
 use crate::Error;
-use crate::evaluation::words_of;
 use crate::few::sort_few;
 use crate::fields::all_at;
 use crate::hit_scan::searched;
-use crate::mapping::field_at;
+use crate::mapping::searched_at;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
+use crate::text_division::TextDivision;
 
 /// Source of the values.
 enum TermSource {
@@ -29,9 +29,12 @@ impl TermSource {
         match self {
             TermSource::Values(source) => source.of(hit),
             TermSource::Words(field) => {
-                let Some((_, place)) = field_at(&hit.index.entry.mappings, field) else { return Vec::new() };
-                let texts = all_at(&hit.document, &place);
-                let words = texts.into_iter().flat_map(|text| words_of(&text_of(text)));
+                let Some((definition, place)) = searched_at(&hit.index.entry.mappings, field) else {
+                    return Vec::new();
+                };
+                let division = TextDivision::of_field(definition);
+                let texts = all_at(hit.searched_members(), &place);
+                let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)));
                 let mut words: Vec<AggregatedValue> = words.map(AggregatedValue::Text).collect();
                 words.sort();
                 words.dedup();

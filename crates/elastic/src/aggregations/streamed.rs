@@ -35,6 +35,7 @@ use super::values::{AggregatedValue, FieldSource};
 use super::{AggregationScope, AskedAggregation, BucketAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
+use crate::hit_scan::RowField;
 use crate::kept_hits::take;
 use crate::query::{self, SearchQuery};
 use crate::search::SearchHit;
@@ -73,6 +74,21 @@ impl<'a> StreamedAggregations<'a> {
     /// There is no memory for one more bucket or value, or the document is not as an aggregation needs it.
     pub(crate) fn add(&mut self, hit: &SearchHit) -> Result<(), Error> {
         add_all(&self.plans, &mut self.states, StreamedHit::whole(hit))
+    }
+
+    /// Fields that the aggregations read of each document; `None` if one needs whole documents.
+    pub(crate) fn row_fields(&self) -> Option<Vec<RowField>> {
+        let mut fields = Vec::new();
+        self.plans.iter().try_for_each(|plan| plan.add_row_fields(&mut fields))?;
+        Some(fields)
+    }
+
+    /// Adds some documents of which the aggregations read the same values.
+    ///
+    /// # Errors
+    /// Those of [`Self::add`].
+    pub(crate) fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
+        add_all(&self.plans, &mut self.states, StreamedHit::several(hit, count))
     }
 
     /// Ends the documents that the query matches. True if an aggregation takes all documents then
@@ -287,6 +303,30 @@ impl<'a> StreamPlan<'a> {
         Ok(inner.map(|inner| StreamPlan { asked, scope, memory, work, inner }))
     }
 
+    /// Adds the fields that the aggregation and those inside read.
+    fn add_row_fields(&self, fields: &mut Vec<RowField>) -> Option<()> {
+        let mut own = Vec::new();
+        let (mut interval_ms, mut is_searched) = (None, false);
+        match &self.work {
+            StreamWork::Filter(query) => {
+                is_searched = true;
+                query.add_fields(&mut own)?;
+            }
+            StreamWork::Filters(queries) => {
+                is_searched = true;
+                queries.iter().try_for_each(|query| query.add_fields(&mut own))?;
+            }
+            StreamWork::Dates(division) => {
+                interval_ms = division.alike_ms();
+                own = self.asked.own_fields()?;
+            }
+            _ => own = self.asked.own_fields()?,
+        }
+        let of_name = |name: &str| RowField { name: name.to_owned(), interval_ms, is_searched };
+        fields.extend(own.into_iter().map(of_name));
+        self.inner.iter().try_for_each(|inner| inner.add_row_fields(fields))
+    }
+
     fn one(&self) -> BucketAggregation<'a> {
         BucketAggregation { asked: self.asked, scope: self.scope, hits: &[] }
     }
@@ -346,7 +386,7 @@ impl<'a> StreamPlan<'a> {
 
     /// Adds a document to a bucket.
     fn fill(&self, bucket: &mut BucketState, hit: StreamedHit<'_>) -> Result<(), Error> {
-        bucket.documents += 1;
+        bucket.documents += hit.count;
         let before = self.memory.taken();
         add_all(&self.inner, &mut bucket.inner, hit)?;
         // What is inside gives back some of its own bytes at most.

@@ -54,6 +54,7 @@ fn hit(index: &OpenIndex) -> SearchHit {
         ordinal: 0,
         stored,
         document: members(document),
+        formed: None,
         score: 1.0,
         matched: Vec::new(),
         sort: Vec::new(),
@@ -102,6 +103,10 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         ("terms", json!({ "field": "t", "min_doc_count": 0 })),
         ("rare_terms", json!({ "field": "t" })),
         ("significant_terms", json!({ "field": "t" })),
+        (
+            "significant_terms",
+            json!({ "field": "t", "background_filter": { "range": { "n": { "gte": 1 } } } }),
+        ),
         ("significant_text", json!({ "field": "w" })),
         ("multi_terms", json!({ "terms": [{ "field": "t" }, { "field": "n" }] })),
         ("histogram", json!({ "field": "n", "interval": 1 })),
@@ -146,6 +151,8 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         let run = |pace: &SearchPace<'_>| run_over(&hits, pace);
         let mut fields = ReadFields::NONE;
         fields.add_aggregations(&indexes[0].entry.mappings, &asked);
+        let reads_all = ["nested", "top_hits"].contains(&kind);
+        assert_eq!(fields == ReadFields::All, reads_all, "{kind}");
         let document = hit.stored.source.members(&fields).expect("a document");
         let by_fields = SearchHit { document, ..hit.clone() };
         let endless_pace = SearchPace::begin(&endless, &here);

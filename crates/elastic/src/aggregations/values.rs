@@ -9,12 +9,13 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::dates::{DateText, zone_of};
-use crate::evaluation::{number_of, words_of};
+use crate::evaluation::number_of;
 use crate::fields::all_at;
 use crate::ignored::ignored;
-use crate::mapping::{field_at, type_of};
+use crate::mapping::{check_doc_values, field_at, is_flag, is_searched, searched_at, type_of};
 use crate::query::text_of;
 use crate::search::SearchHit;
+use crate::text_division::TextDivision;
 
 /// Form of the values of a field over all indexes of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +199,7 @@ impl FieldSource {
             if field_type == "object" {
                 continue;
             }
-            if matches!(field_type, "text" | "match_only_text") && !has_words(definition) {
+            if matches!(field_type, "text" | "match_only_text") && !is_flag(definition, "fielddata") {
                 return Err(Error::IllegalArgument(format!(
                     "Text fields are not optimised for operations that require per-document field data like aggregations and \
                      sorting, so these operations are disabled by default. Please use a keyword field instead. Alternatively, set \
@@ -208,6 +209,7 @@ impl FieldSource {
             let Some(own) = ValueForm::of_type(field_type) else {
                 return Err(wrong_type(field, field_type, kind));
             };
+            check_doc_values(&index.entry.mappings, field)?;
             form = form.with(own);
             own_format = definition.get("format").and_then(Value::as_str).or(own_format);
         }
@@ -346,16 +348,16 @@ impl FieldSource {
             "_seq_no" => return vec![AggregatedValue::Whole(hit.stored.seq_no.into())],
             _ => {}
         }
-        let Some((definition, place)) = field_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, place)) = searched_at(&hit.index.entry.mappings, &self.field) else {
             return Vec::new();
         };
-        let values = all_at(&hit.document, &place);
+        let values = all_at(hit.searched_members(), &place);
         if matches!(type_of(definition), "text" | "match_only_text") {
-            let words = values.iter().flat_map(|value| words_of(&text_of(value)));
+            let division = TextDivision::of_field(definition);
+            let words = values.iter().flat_map(|value| division.words(&text_of(value)));
             return words.map(AggregatedValue::Text).collect();
         }
-        let longest = definition.get("ignore_above").and_then(Value::as_u64);
-        let fits = |value: &&&Value| longest.is_none_or(|most| text_of(value).chars().count() as u64 <= most);
+        let fits = |value: &&&Value| is_searched(definition, value);
         let format = definition.get("format").and_then(Value::as_str);
         values.iter().filter(fits).filter_map(|value| self.parse_as(value, format)).collect()
     }
@@ -370,12 +372,12 @@ impl FieldSource {
         if !matches!(self.form, ValueForm::Span | ValueForm::DateSpan) {
             return self.numbers(hit).into_iter().map(|at| ValueSpan { from: at, to: at }).collect();
         }
-        let Some((definition, place)) = field_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, place)) = searched_at(&hit.index.entry.mappings, &self.field) else {
             return Vec::new();
         };
         let field_type = type_of(definition);
         let format = definition.get("format").and_then(Value::as_str);
-        let spans = all_at(&hit.document, &place).into_iter().filter_map(Value::as_object);
+        let spans = all_at(hit.searched_members(), &place).into_iter().filter_map(Value::as_object);
         spans.map(|span| span_of(span, field_type, format)).collect()
     }
 
@@ -405,10 +407,6 @@ fn wrong_type(field: &str, field_type: &str, kind: &str) -> Error {
     Error::IllegalArgument(format!(
         "Field [{field}] of type [{field_type}] is not supported for aggregation [{kind}]"
     ))
-}
-
-fn has_words(definition: &Map<String, Value>) -> bool {
-    definition.get("fielddata").is_some_and(|flag| *flag == true || *flag == "true")
 }
 
 /// Reads a range as documents have it. Ends that do not belong to it go one step inwards.

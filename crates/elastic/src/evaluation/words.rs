@@ -1,8 +1,92 @@
 //! Words of texts, and the words of a match in them.
 
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
-use crate::query::MatchOptions;
+use serde_json::{Map, Value};
+
+use crate::fields::each_at;
+use crate::query::{MatchOptions, text_of};
+use crate::text_division::TextDivision;
+
+/// Words of the texts of one document, which are split once for all clauses of a query.
+#[derive(Default)]
+pub(crate) struct SearchedWords(RefCell<HashMap<TextDivision, HashMap<String, Rc<PlaceWords>>>>);
+
+impl SearchedWords {
+    /// Words of the texts at a place of the document, always the same one, by their division.
+    pub(super) fn at(&self, source: &Map<String, Value>, place: &str, by: TextDivision) -> Rc<PlaceWords> {
+        let mut known = self.0.borrow_mut();
+        let places = known.entry(by).or_default();
+        if let Some(words) = places.get(place) {
+            return Rc::clone(words);
+        }
+        let mut texts = Vec::new();
+        each_at(source, place, &mut |value| texts.push(by.words(&text_of(value))));
+        let words = Rc::new(PlaceWords { texts, looks: Cell::new(0), counts: OnceCell::new() });
+        places.insert(place.to_owned(), Rc::clone(&words));
+        words
+    }
+}
+
+/// Times that all words are gone through for one of them, after which they are counted: a query may have
+/// thousands of words.
+const LOOKS: usize = 8;
+
+/// Words of the texts at one place of a document.
+pub(super) struct PlaceWords {
+    texts: Vec<Vec<String>>,
+    /// Number of times that all words were gone through.
+    looks: Cell<usize>,
+    /// Number of each word.
+    counts: OnceCell<HashMap<String, usize>>,
+}
+
+impl PlaceWords {
+    /// Number of all words.
+    pub(super) fn length(&self) -> usize {
+        self.texts.iter().map(Vec::len).sum()
+    }
+
+    /// Number of occurrences of a word.
+    pub(super) fn count(&self, wanted: &str) -> usize {
+        let looks = self.looks.replace(self.looks.get() + 1);
+        if looks < LOOKS {
+            return self.texts.iter().flatten().filter(|word| *word == wanted).count();
+        }
+        self.counts().get(wanted).copied().unwrap_or_default()
+    }
+
+    /// Number of occurrences of the words that pass a test.
+    pub(super) fn count_of(&self, test: impl Fn(&str) -> bool) -> usize {
+        self.counts().iter().filter(|(word, _)| test(word)).map(|(_, count)| count).sum()
+    }
+
+    /// True if any word passes a test.
+    pub(super) fn any(&self, test: &mut impl FnMut(&str) -> bool) -> bool {
+        self.texts.iter().flatten().any(|word| test(word))
+    }
+
+    /// True if a phrase of `length` words is in one of the texts, with up to `slop` words between.
+    pub(super) fn has_phrase(&self, length: usize, slop: usize, fits: &impl Fn(usize, &str) -> bool) -> bool {
+        self.texts.iter().any(|words| phrases(words, length, slop, fits).next().is_some())
+    }
+
+    fn counts(&self) -> &HashMap<String, usize> {
+        self.counts.get_or_init(|| {
+            let mut counts = HashMap::new();
+            for word in self.texts.iter().flatten() {
+                match counts.get_mut(word) {
+                    Some(count) => *count += 1,
+                    None => _ = counts.insert(word.clone(), 1),
+                }
+            }
+            counts
+        })
+    }
+}
 
 /// Words of a text as they are searched: lower case, split at what is neither letter nor number.
 pub(crate) fn words_of(text: &str) -> Vec<String> {
@@ -52,13 +136,14 @@ fn add_words(text: &str, part: Range<usize>, spans: &mut Vec<Range<usize>>) {
 }
 
 impl MatchOptions {
-    /// Words of the text of a match.
-    pub(crate) fn words_of(&self, text: &str) -> Vec<String> {
-        match self.analyzer.as_deref() {
-            Some("keyword") => vec![text.to_owned()],
-            Some("whitespace") => text.split_whitespace().map(str::to_owned).collect(),
-            _ => words_of(text),
-        }
+    /// Words of the text of a match in a field whose texts are divided in a way.
+    pub(crate) fn words_of(&self, text: &str, of_field: TextDivision) -> Vec<String> {
+        self.analyzer.unwrap_or(of_field).words(text)
+    }
+
+    /// True if only the word itself fits at a position of those that are wanted.
+    pub(super) fn is_exact(&self, wanted: &[String], at: usize) -> bool {
+        self.fuzziness.is_none() && !(self.is_prefix && at + 1 == wanted.len())
     }
 
     /// True if a word is the one at a position of those that are wanted.
@@ -72,36 +157,33 @@ impl MatchOptions {
     }
 }
 
-/// True if a phrase of `length` words is in a text, with up to `slop` words between.
-pub(super) fn has_phrase(
-    words: &[String],
+/// Beginnings and ends of the places where a phrase of `length` words is in a text, with up to `slop` words
+/// between. A word of the text is compared once with each word of the phrase, however many may be between.
+pub(crate) fn phrases<'w>(
+    words: &'w [String],
     length: usize,
     slop: usize,
-    fits: &impl Fn(usize, &str) -> bool,
-) -> bool {
-    (0..words.len()).any(|start| phrase_end(words, start, length, slop, fits).is_some())
-}
-
-/// End of a phrase that begins at a word of a text.
-pub(crate) fn phrase_end(
-    words: &[String],
-    start: usize,
-    length: usize,
-    slop: usize,
-    fits: &impl Fn(usize, &str) -> bool,
-) -> Option<usize> {
-    let (mut at, mut left) = (start, slop);
-    for number in 0..length {
-        loop {
-            match words.get(at) {
-                Some(word) if fits(number, word) => break,
-                Some(_) if left > 0 && number > 0 => (at, left) = (at + 1, left - 1),
-                _ => return None,
+    fits: &'w impl Fn(usize, &str) -> bool,
+) -> impl Iterator<Item = (usize, usize)> + 'w {
+    // For each word of the phrase, the first place of the text that was not compared, or that fits.
+    let mut next = vec![0; length];
+    (0..words.len()).filter_map(move |start| {
+        let (mut at, mut left) = (start, slop);
+        for (number, next) in next.iter_mut().enumerate() {
+            *next = at.max(*next);
+            let skipped = if number > 0 { left } else { 0 };
+            let last = at.saturating_add(skipped).min(words.len() - 1);
+            while *next <= last && !fits(number, &words[*next]) {
+                *next += 1;
             }
+            if *next > last {
+                return None;
+            }
+            left -= *next - at;
+            at = *next + 1;
         }
-        at += 1;
-    }
-    Some(at)
+        Some((start, at))
+    })
 }
 
 #[cfg(test)]
@@ -120,5 +202,46 @@ mod tests {
         ] {
             assert_eq!(words_of(text).join(" "), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn phrases_have_few_words_between() {
+        #[track_caller]
+        fn check(text: &str, phrase: &str, slop: usize, expected: &[(usize, usize)]) {
+            let (words, wanted) = (words_of(text), words_of(phrase));
+            let fits = |at: usize, word: &str| word == wanted[at];
+            let found: Vec<(usize, usize)> = phrases(&words, wanted.len(), slop, &fits).collect();
+            assert_eq!(found, expected, "{phrase} in {text}, {slop} between");
+        }
+        check("a b a b", "a b", 0, &[(0, 2), (2, 4)]);
+        check("a x b a b", "a b", 0, &[(3, 5)]);
+        check("a x b a b", "a b", 1, &[(0, 3), (3, 5)]);
+        check("a a b", "a b", 1, &[(0, 3), (1, 3)]);
+        check("a x b x c", "a b c", 1, &[]);
+        check("a x b x c", "a b c", 2, &[(0, 5)]);
+        check("a b", "a b c", 9, &[]);
+        check("", "a", 9, &[]);
+        check(&"a ".repeat(200_000), "a z", usize::MAX, &[]);
+    }
+
+    #[test]
+    fn words_are_counted_as_one_by_one() {
+        let text = "b a c a d a e b f";
+        let source = serde_json::json!({ "t": [text, "a z"] });
+        let source = source.as_object().expect("the test's document is an object");
+        let words = SearchedWords::default();
+        for _ in 0..4 {
+            for (word, expected) in [("a", 4), ("b", 2), ("z", 1), ("x", 0)] {
+                assert_eq!(words.at(source, "t", TextDivision::Words).count(word), expected, "{word}");
+            }
+        }
+        assert_eq!(words.at(source, "t", TextDivision::Words).count_of(|word| word < "c"), 6);
+        assert_eq!(
+            (
+                words.at(source, "t", TextDivision::Words).length(),
+                words.at(source, "u", TextDivision::Words).length()
+            ),
+            (11, 0)
+        );
     }
 }

@@ -3,10 +3,14 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::evaluation::{FieldValueKind, phrase_end, word_spans};
+use serde_json::{Map, Value};
+
+use crate::evaluation::{FieldValueKind, kind_of, phrases};
+use crate::mapping::type_of;
 use crate::patterns::{glob, wildcard};
 use crate::query::{MatchOptions, SearchQuery, text_of};
 use crate::query_terms::{FuzzyTerms, TermPattern};
+use crate::text_division::TextDivision;
 
 /// A part of a query that finds words, with the name or the pattern of its field.
 pub(super) struct HighlightedTerm<'q> {
@@ -37,7 +41,9 @@ fn add_terms<'q>(query: &'q SearchQuery, terms: &mut Vec<HighlightedTerm<'q>>) {
         SearchQuery::Best { queries, .. } => queries.iter().for_each(|query| add_terms(query, terms)),
         SearchQuery::Functions(query) => add_terms(&query.query, terms),
         SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_terms(query, terms),
-        SearchQuery::All
+        SearchQuery::Intervals { .. }
+        | SearchQuery::Distance(_)
+        | SearchQuery::All
         | SearchQuery::None
         | SearchQuery::Ids(_)
         | SearchQuery::Range { .. }
@@ -55,6 +61,9 @@ impl HighlightedTerm<'_> {
 /// Finder of the words of some queries in the texts of a field.
 pub(super) struct TermMarks<'q> {
     kind: FieldValueKind,
+    /// Division of the texts of the field, and of those that it is searched for.
+    division: TextDivision,
+    of_search: TextDivision,
     /// Words as they are, and in lower case for those that are compared so.
     exact: HashSet<String>,
     folded: HashSet<String>,
@@ -83,13 +92,18 @@ impl WordTest<'_> {
 }
 
 impl<'q> TermMarks<'q> {
-    /// Creates the finder of the words of these queries in a field with values of a kind.
-    pub(super) fn new<'t>(terms: impl Iterator<Item = &'t HighlightedTerm<'q>>, kind: FieldValueKind) -> Self
+    /// Creates the finder of the words of these queries in a field.
+    pub(super) fn new<'t>(
+        terms: impl Iterator<Item = &'t HighlightedTerm<'q>>,
+        definition: &Map<String, Value>,
+    ) -> Self
     where
         'q: 't,
     {
         let mut marks = TermMarks {
-            kind,
+            kind: kind_of(type_of(definition)),
+            division: TextDivision::of_field(definition),
+            of_search: TextDivision::of_search(definition),
             exact: HashSet::new(),
             folded: HashSet::new(),
             tests: Vec::new(),
@@ -128,7 +142,7 @@ impl<'q> TermMarks<'q> {
 
     fn add_match(&mut self, text: &str, options: &'q MatchOptions) {
         let is_text = self.kind == FieldValueKind::Text;
-        let mut words = if is_text { options.words_of(text) } else { vec![text.to_owned()] };
+        let mut words = if is_text { options.words_of(text, self.of_search) } else { vec![text.to_owned()] };
         if is_text && options.is_phrase && words.len() > 1 {
             self.phrases.push((words, options));
             return;
@@ -158,16 +172,15 @@ impl<'q> TermMarks<'q> {
             let whole = 0..text.len();
             return if !text.is_empty() && self.has(text) { vec![whole] } else { Vec::new() };
         }
-        let spans = word_spans(text);
-        let words: Vec<String> = spans.iter().map(|span| text[span.clone()].to_lowercase()).collect();
+        let spans = self.division.spans(text);
+        let words: Vec<String> =
+            spans.iter().map(|span| self.division.compared(&text[span.clone()])).collect();
         let single = spans.iter().zip(&words).filter(|(_, word)| self.has(word));
         let mut marks: Vec<Range<usize>> = single.map(|(span, _)| span.clone()).collect();
         for (wanted, options) in &self.phrases {
             let fits = |at: usize, word: &str| options.fits(wanted, at, word);
-            let ends = (0..words.len()).filter_map(|start| {
-                Some((start, phrase_end(&words, start, wanted.len(), options.slop, &fits)?))
-            });
-            marks.extend(ends.map(|(start, end)| spans[start].start..spans[end - 1].end));
+            let found = phrases(&words, wanted.len(), options.slop, &fits);
+            marks.extend(found.map(|(start, end)| spans[start].start..spans[end - 1].end));
         }
         marks.sort_by_key(|mark| (mark.start, mark.end));
         let mut apart: Vec<Range<usize>> = Vec::with_capacity(marks.len());

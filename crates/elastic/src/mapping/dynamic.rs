@@ -290,5 +290,5 @@ fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error
     field.entry("type").or_insert("keyword".into());
     let mut fields = Map::new();
     fields.insert("field".to_owned(), Value::Object(field));
-    check_properties(Some(&Value::Object(fields)), 0).or_else(|error| refuse(error.to_string()))
+    check_properties(Some(&Value::Object(fields)), 0, true).or_else(|error| refuse(error.to_string()))
 }

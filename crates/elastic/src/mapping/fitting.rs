@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::dynamic::DynamicRules;
-use super::{DEPTH_MAX, check_value, count_fields, limit_of, type_of};
+use super::{DEPTH_MAX, check_value, count_fields, is_flag, limit_of, type_of};
 use crate::Error;
 use crate::few::sort_few;
 use crate::unread::{has_unread, unread_text};
@@ -284,7 +284,7 @@ impl MappingPass {
                 self.refuse(place.path, error)
             }
             other => {
-                if field.get("ignore_malformed").is_some_and(|ignore| *ignore == true || *ignore == "true") {
+                if is_flag(field, "ignore_malformed") {
                     return Ok(());
                 }
                 let kind = type_of(field);

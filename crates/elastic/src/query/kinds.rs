@@ -8,16 +8,19 @@ use crate::dates::zone_of;
 use crate::evaluation::words_of;
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
+use crate::intervals::IntervalSource;
 use crate::nested::{NestedQuery, NestedScores};
+use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
 use crate::query_members;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::FuzzyTerms;
+use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::query_text::{self, BoostedField};
+use crate::text_division::TextDivision;
 
 /// Kinds of queries whose members stand below the name of a field.
-pub(crate) const OF_ONE_FIELD: [&str; 11] = [
+pub(crate) const OF_ONE_FIELD: [&str; 12] = [
     "term",
     "terms",
     "match",
@@ -29,6 +32,7 @@ pub(crate) const OF_ONE_FIELD: [&str; 11] = [
     "wildcard",
     "regexp",
     "fuzzy",
+    "intervals",
 ];
 
 /// Parses a query of a kind.
@@ -49,6 +53,8 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
         "exists" => exists(&members()?),
         "prefix" | "wildcard" | "regexp" => pattern(kind, members()?, scope),
         "fuzzy" => fuzzy(members()?),
+        "intervals" => intervals(members()?, scope),
+        "distance_feature" => Ok(SearchQuery::Distance(DistanceQuery::parse(&members()?)?)),
         "nested" => nested(&members()?, scope),
         "bool" => bool_query(&members()?, scope),
         "constant_score" => constant_score(&members()?, scope),
@@ -105,6 +111,7 @@ fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
 /// A query for the words of a text.
 fn words(kind: &str, members: Map<String, Value>) -> Result<SearchQuery, Error> {
     let (field, text, rest) = field_of(kind, members, "query")?;
+    check_words(&text_of(&text), 1)?;
     let mut options = match_options(&rest)?;
     options.is_phrase = kind.starts_with("match_phrase");
     options.is_prefix = kind.ends_with("_prefix");
@@ -122,6 +129,9 @@ fn exists(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
 fn pattern(kind: &str, members: Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
     let (field, value, rest) = field_of(kind, members, "value")?;
     let value = text_of(rest.get("wildcard").unwrap_or(&value));
+    if kind == "wildcard" {
+        check_wildcard(&value)?;
+    }
     let ignores_case = ignores_case(&rest);
     Ok(match kind {
         "prefix" => SearchQuery::Prefix { field, value, ignores_case },
@@ -136,6 +146,17 @@ fn fuzzy(members: Map<String, Value>) -> Result<SearchQuery, Error> {
     fuzziness.prefix_length = length_of("prefix_length", rest.get("prefix_length"))?;
     fuzziness.has_swaps = rest.get("transpositions") != Some(&Value::Bool(false));
     Ok(SearchQuery::Fuzzy { field, value: text_of(&value), fuzziness })
+}
+
+fn intervals(mut members: Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
+    members.retain(|name, _| name != "boost" && name != "_name");
+    let mut fields = members.into_iter();
+    match (fields.next(), fields.next()) {
+        (Some((field, Value::Object(source))), None) => {
+            Ok(SearchQuery::Intervals { field, source: Box::new(IntervalSource::parse(&source, scope)?) })
+        }
+        _ => Err(Error::Parsing("[intervals] query needs one field, with an object of one rule".to_owned())),
+    }
 }
 
 fn constant_score(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
@@ -190,7 +211,7 @@ fn match_options(members: &Map<String, Value>) -> Result<MatchOptions, Error> {
             "minimum_should_match" => options.minimum = Some(text_of(value)),
             "fuzziness" => options.fuzziness = Some(FuzzyTerms::parse(Some(value))?),
             "lenient" => options.is_lenient = *value == Value::Bool(true),
-            "analyzer" => options.analyzer = Some(text_of(value)),
+            "analyzer" => options.analyzer = Some(TextDivision::of_analyzer(&text_of(value))?),
             "zero_terms_query" => {
                 options.matches_without_words = match text_of(value).to_ascii_lowercase().as_str() {
                     "all" => true,
@@ -251,6 +272,7 @@ fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     }
     let text = members.get("query").cloned().unwrap_or(Value::Null);
     let fields = members.get("fields").map(names_of).unwrap_or_default();
+    check_words(&text_of(&text), fields.len())?;
     let fields = if fields.is_empty() { vec!["*".to_owned()] } else { fields };
     let fields = fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<Vec<_>, _>>()?;
     let of_text = |text: &Value, options: &MatchOptions| {

@@ -10,6 +10,7 @@ use crate::aggregations::{self, AggregationScope, AskedAggregation, StreamedAggr
 use crate::catalog::OpenIndex;
 use crate::hit_scan::{HitScan, HitSink, VisitedDocument};
 use crate::query::SearchQuery;
+use crate::read_fields::ReadFields;
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
 use crate::service::ElasticService;
@@ -30,12 +31,21 @@ impl HitSink for WholeSink<'_> {
 }
 
 /// Hands all documents of a search to its aggregations.
-struct WholeAggregationSink<'s, 'a>(&'s mut StreamedAggregations<'a>);
+struct WholeAggregationSink<'s, 'a> {
+    asked: &'s [AskedAggregation],
+    streamed: &'s mut StreamedAggregations<'a>,
+}
 
 impl HitSink for WholeAggregationSink<'_, '_> {
     fn add(&mut self, hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
-        self.0.add_of_all(&hit)?;
+        self.streamed.add_of_all(&hit)?;
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn fields(&self, index: &OpenIndex) -> ReadFields {
+        let mut fields = ReadFields::NONE;
+        fields.add_aggregations(&index.entry.mappings, self.asked);
+        fields
     }
 }
 
@@ -75,7 +85,7 @@ pub(super) fn finish_streamed(
 ) -> Result<Value, Error> {
     let mut takes_all = streamed.end_matching()?;
     while takes_all {
-        let mut sink = WholeAggregationSink(&mut streamed);
+        let mut sink = WholeAggregationSink { asked: &request.aggregations, streamed: &mut streamed };
         *is_timed_out |= visit_everything(service, indexes, request, &mut sink)?;
         takes_all = streamed.end_all()?;
     }

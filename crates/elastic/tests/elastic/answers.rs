@@ -61,7 +61,7 @@ fn answers_about_many_indexes_are_bounded() {
     let body = json!({
         "mappings": { "_meta": { "t": text }, "properties": { "n": { "type": "long" } } },
         "aliases": { "a": { "filter": { "term": { "k": text } } } },
-        "settings": { "index.t": text },
+        "settings": { "index.analysis.t": text },
     });
     for number in 0..ITEMS {
         service.get(&format!("PUT /m{number}"), &body.to_string());

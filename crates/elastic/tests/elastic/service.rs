@@ -162,9 +162,9 @@ fn indexes_of_data_streams_are_deleted_but_for_the_one_that_takes_writes() {
     let directory = directory();
     let service = TestService::open(&directory);
     service.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
-    service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":1}\n");
+    service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"@timestamp\":1,\"n\":1}\n");
     service.get("POST /logs-a/_rollover", "");
-    service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":2}\n");
+    service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"@timestamp\":1,\"n\":2}\n");
     let removal = |name: &str| format!(r#"{{"actions":[{{"remove_index":{{"index":"{name}"}}}}]}}"#);
     for name in
         [".ds-logs-a-000002", "logs-a", ".ds-logs-a-000001,logs-a", ".ds-logs-a-000001,.ds-logs-a-000002"]
@@ -182,7 +182,7 @@ fn indexes_of_data_streams_are_deleted_but_for_the_one_that_takes_writes() {
     service.get("POST /_aliases", &removal(".ds-logs-a-000002"));
     drop(service);
     let service = TestService::open(&directory);
-    let answer = service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"n\":3}\n");
+    let answer = service.get("POST /logs-a/_bulk", "{\"create\":{}}\n{\"@timestamp\":1,\"n\":3}\n");
     assert_eq!(answer["errors"], false, "{answer}");
     assert_eq!(service.get("GET /logs-a/_count", "")["count"], 1);
     let stream = service.get("GET /_data_stream/logs-a", "");
@@ -195,8 +195,10 @@ fn aliases_of_a_data_stream_follow_its_indexes() {
     let service = TestService::open(&directory);
     service.get("PUT /_index_template/logs", r#"{"index_patterns":["logs-*"],"data_stream":{}}"#);
     let write = |target: &str, n: u64| {
-        let answer =
-            service.get(&format!("POST /{target}/_bulk"), &format!("{{\"create\":{{}}}}\n{{\"n\":{n}}}\n"));
+        let answer = service.get(
+            &format!("POST /{target}/_bulk"),
+            &format!("{{\"create\":{{}}}}\n{{\"@timestamp\":1,\"n\":{n}}}\n"),
+        );
         assert_eq!(answer["errors"], false, "{target}: {answer}");
         answer["items"][0]["create"]["_index"].as_str().expect("an index").to_owned()
     };
@@ -233,28 +235,28 @@ fn writes_may_demand_a_data_stream() {
     };
     // What exporters of OpenTelemetry send.
     let items = r#"{"create":{"_index":"logs-a"}}
-{"n":1}
+{"@timestamp":1,"n":1}
 {"create":{"_index":"plain"}}
-{"n":1}
+{"@timestamp":1,"n":1}
 {"create":{"_index":"new"}}
-{"n":1}
+{"@timestamp":1,"n":1}
 {"create":{"_index":"plain","require_data_stream":false}}
-{"n":1}
+{"@timestamp":1,"n":1}
 {"create":{"_index":"logs-a","dynamic_templates":{}}}
-{"n":1}
+{"@timestamp":1,"n":1}
 {"create":{"_index":"logs-a","dynamic_templates":{"n":"gauge"}}}
-{"n":1}
+{"@timestamp":1,"n":1}
 "#;
     let answer = service.get("POST /_bulk?require_data_stream=true", items);
     assert_eq!(json!(statuses(answer)), json!([201, 404, 404, 201, 201, 400]));
     let demanding = r#"{"create":{"_index":"plain","require_data_stream":true}}
-{"n":1}
+{"@timestamp":1,"n":1}
 {"create":{"_index":"logs-a","require_data_stream":true}}
-{"n":1}
+{"@timestamp":1,"n":1}
 "#;
     assert_eq!(json!(statuses(service.get("POST /_bulk", demanding))), json!([404, 201]));
     assert_eq!(service.ask("POST /plain/_doc?require_data_stream=true", "{}").0, 404);
-    assert_eq!(service.ask("POST /logs-a/_doc?require_data_stream=true", "{}").0, 201);
+    assert_eq!(service.ask("POST /logs-a/_doc?require_data_stream=true", r#"{"@timestamp":1}"#).0, 201);
     assert_eq!(service.ask("GET /new", "").0, 404, "a refused write makes no index");
 }
 
@@ -541,7 +543,7 @@ fn nothing_in_a_request_is_passed_over() {
         ("PUT /a/_doc/1?ttl=1d", r#"{"t":"two"}"#),
         ("POST /_bulk?batch=1", "{\"delete\":{\"_index\":\"a\",\"_id\":\"1\"}}\n"),
         ("DELETE /a?dry_run=true", ""),
-        ("GET /a/_search?explain=true", ""),
+        ("GET /a/_search?profile=true", ""),
         ("GET /a/_search", r#"{"query":{"term":{"t":{"value":"one","weight":2}}}}"#),
     ] {
         let (status, answer) = service.ask(request, body);

@@ -93,6 +93,11 @@ impl TestService {
         self.service.apply_lifecycles().expect("the lifecycles are applied")
     }
 
+    /// Moves all documents from the tail to segments.
+    pub fn seal(&self) {
+        self.node.store().seal().expect("the tail is sealed");
+    }
+
     /// Value of a counter of the node.
     pub fn metric(&self, name: &str) -> u64 {
         let text = self.node.metrics().prometheus(&[], &[]);

@@ -10,11 +10,11 @@ fn settings_of_indexes_are_shown_as_they_are_asked_for() {
     let service = TestService::open(&directory);
     service.get(
         "PUT /a",
-        r#"{"settings":{"number_of_shards":2,"index":{"routing":{"x":true}},"index.priority":7}}"#,
+        r#"{"settings":{"number_of_shards":2,"index":{"routing":{"allocation":{"x":true}}},"index.priority":7}}"#,
     );
     for (target, pointer, expected) in [
         ("a/_settings", "/a/settings/index/number_of_shards", json!("2")),
-        ("a/_settings", "/a/settings/index/routing", json!({ "x": "true" })),
+        ("a/_settings", "/a/settings/index/routing", json!({ "allocation": { "x": "true" } })),
         ("a/_settings", "/a/defaults", Value::Null),
         ("a/_settings", "/a/settings/index/creation_date_string", Value::Null),
         (
@@ -22,7 +22,7 @@ fn settings_of_indexes_are_shown_as_they_are_asked_for() {
             "/a/settings",
             json!({ "index": { "number_of_shards": "2", "priority": "7" } }),
         ),
-        ("a/_settings?flat_settings=true", "/a/settings/index.routing.x", json!("true")),
+        ("a/_settings?flat_settings=true", "/a/settings/index.routing.allocation.x", json!("true")),
         (
             "a/_settings?include_defaults=true&flat_settings=true",
             "/a/defaults/index.refresh_interval",
@@ -171,4 +171,90 @@ fn blocks_refuse_writes_and_nothing_else() {
     // The write that makes an index is refused, too.
     assert_eq!(service.ask("PUT /t/_doc/1", "{}").0, 403);
     assert_eq!(service.ask("PUT /t/_doc/1", "{}").0, 403);
+}
+
+#[test]
+fn unknown_settings_of_indexes_are_refused_and_others_kept() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /a", "{}");
+    for (setting, is_known) in [
+        ("index.foo", false),
+        ("number_of_shard", false),
+        ("index.translogs.durability", false),
+        ("index.codec", true),
+        ("index.translog.durability", true),
+        ("index.mapping.coerce", true),
+        ("routing.allocation.require.box", true),
+        ("index.lifecycle.name", true),
+        ("index.analysis.analyzer.mine.type", true),
+        ("index.default_pipeline", true),
+    ] {
+        let settings = json!({ setting: "x" });
+        let template = json!({ "settings": settings });
+        let patterns = json!({ "index_patterns": ["t"], "template": template });
+        let legacy = json!({ "index_patterns": ["l"], "settings": settings });
+        let full =
+            if setting.starts_with("index.") { setting.to_owned() } else { format!("index.{setting}") };
+        for (request, body) in [
+            ("PUT /new", &template),
+            ("PUT /a/_settings", &settings),
+            ("PUT /_index_template/t", &patterns),
+            ("PUT /_component_template/c", &json!({ "template": template })),
+            ("PUT /_template/l", &legacy),
+        ] {
+            let (status, answer) = service.ask(request, &body.to_string());
+            assert_eq!(status, if is_known { 200 } else { 400 }, "{request} {body}: {answer}");
+            if !is_known {
+                assert_eq!(
+                    answer["error"]["reason"],
+                    format!(
+                        "unknown setting [{full}] please check that any required plugins are installed, or check the \
+                         breaking changes documentation for removed settings"
+                    ),
+                    "{request}"
+                );
+            }
+        }
+        if is_known {
+            let shown = service.get("GET /new/_settings?flat_settings=true", "");
+            assert_eq!(shown["new"]["settings"][&full], "x", "{setting}");
+            service.get("DELETE /new", "");
+        }
+        // One that is removed may be any.
+        service.get("PUT /a/_settings", &json!({ setting: null }).to_string());
+    }
+}
+
+/// Of several indexes, the one that allows the least counts.
+#[test]
+fn pages_reach_as_far_as_their_indexes_allow() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /a", "{}");
+    service.get("PUT /few", r#"{"settings":{"index.max_result_window":5}}"#);
+    service.get("PUT /many", r#"{"settings":{"index.max_result_window":20000}}"#);
+    for (request, expected) in [
+        ("GET /a/_search?size=10000", ""),
+        ("GET /a/_search?size=10000&from=1", "less than or equal to: [10000] but was [10001]"),
+        ("GET /few/_search?size=3&from=2", ""),
+        ("GET /few/_search?size=3&from=3", "less than or equal to: [5] but was [6]"),
+        ("GET /many/_search?size=20000", ""),
+        ("GET /many/_search?size=20001", "less than or equal to: [20000] but was [20001]"),
+        ("GET /many,a/_search?size=20000", "less than or equal to: [10000] but was [20000]"),
+        ("GET /a/_search?size=9000000000000000000&from=9000000000000000000", "Result window is too large"),
+        (
+            "GET /few/_search?size=6&scroll=1m",
+            "Batch size is too large, size must be less than or equal to: [5]",
+        ),
+        ("GET /few/_search?size=5&scroll=1m", ""),
+    ] {
+        let (status, answer) = service.ask(request, "");
+        let reason = answer["error"]["reason"].as_str().unwrap_or_default();
+        assert_eq!(status, if expected.is_empty() { 200 } else { 400 }, "{request}: {answer}");
+        assert!(reason.contains(expected), "{request}: {reason}");
+    }
+    service.get("PUT /few/_settings", r#"{"index.max_result_window":6}"#);
+    service.get("GET /few/_search?size=6", "");
+    assert_eq!(service.ask("PUT /few/_settings", r#"{"index.max_result_window":0}"#).0, 400);
 }

@@ -79,17 +79,71 @@ fn the_time_field_of_a_data_stream_is_a_date() {
         (r#"{"type":"keyword"}"#, 400),
         (r#"{"properties":{}}"#, 400),
     ] {
-        service.get(
-            "PUT /_index_template/t",
-            &format!(
-                r#"{{"index_patterns":["t"],"data_stream":{{}},"template":{{"mappings":{{"properties":{{"@timestamp":{field}}}}}}}}}"#
-            ),
-        );
-        assert_eq!(service.ask("PUT /_data_stream/t", "").0, expected, "{field}");
+        let mappings = format!(r#"{{"mappings":{{"properties":{{"@timestamp":{field}}}}}}}"#);
+        let template = format!(r#"{{"index_patterns":["t"],"data_stream":{{}},"template":{mappings}}}"#);
+        let (status, answer) = service.ask("PUT /_index_template/t", &template);
+        assert_eq!(status, expected, "{field}: {answer}");
         if expected == 200 {
+            service.get("PUT /_data_stream/t", "");
             service.get("DELETE /_data_stream/t", "");
         }
+        // The same in a part that other templates are composed of, before and after these.
+        let part = format!(r#"{{"template":{mappings}}}"#);
+        let user = r#"{"index_patterns":["u"],"data_stream":{},"composed_of":["part"]}"#;
+        service.ask("DELETE /_index_template/u", "");
+        service.get("PUT /_component_template/part", &part);
+        assert_eq!(service.ask("PUT /_index_template/u", user).0, expected, "{field}");
+        service.get("PUT /_component_template/part", r#"{"template":{}}"#);
+        service.get("PUT /_index_template/u", user);
+        let (status, answer) = service.ask("PUT /_component_template/part", &part);
+        assert_eq!(status, expected, "{field}: {answer}");
+        let reason = answer["error"]["reason"].as_str().unwrap_or_default();
+        let text = "but [date,date_nanos] is expected";
+        assert_eq!(reason.contains(text), expected == 400, "{field}: {reason}");
     }
+}
+
+#[test]
+fn a_document_of_a_data_stream_has_one_time() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/s", r#"{"index_patterns":["s"],"data_stream":{}}"#);
+    service.get(
+        "PUT /_index_template/logs",
+        r#"{"index_patterns":["logs"],"data_stream":{},"template":{"settings":{"index.mode":"logsdb"}}}"#,
+    );
+    for (stream, document, expected) in [
+        ("s", r#"{"@timestamp":1}"#, ""),
+        ("s", r#"{"@timestamp":["2024-01-01"]}"#, ""),
+        ("s", "{}", "data stream timestamp field [@timestamp] is missing"),
+        ("s", r#"{"@timestamp":null}"#, "data stream timestamp field [@timestamp] is missing"),
+        (
+            "s",
+            r#"{"@timestamp":[1,2]}"#,
+            "data stream timestamp field [@timestamp] encountered multiple values",
+        ),
+        ("logs", "{}", ""),
+        ("plain", "{}", ""),
+    ] {
+        let item =
+            service.get(&format!("POST /{stream}/_bulk"), &format!("{{\"create\":{{}}}}\n{document}\n"));
+        let item = &item["items"][0]["create"];
+        if expected.is_empty() {
+            assert_eq!(item["status"], 201, "{stream} {document}: {item}");
+            continue;
+        }
+        let error = &item["error"];
+        assert_eq!(
+            (&item["status"], &error["type"]),
+            (&json!(400), &json!("document_parsing_exception")),
+            "{item}"
+        );
+        assert_eq!(error["reason"], format!("failed to parse: {expected}"), "{document}");
+        assert_eq!(error["caused_by"], json!({ "type": "illegal_argument_exception", "reason": expected }));
+    }
+    let (status, answer) = service.ask("POST /s/_doc", r#"{"n":1}"#);
+    assert_eq!((status, &answer["error"]["type"]), (400, &json!("document_parsing_exception")));
+    assert_eq!(service.get("GET /s/_count", "")["count"], 2);
 }
 
 #[test]
@@ -132,11 +186,13 @@ fn templates_are_simulated_without_making_anything() {
         r#"{"index_patterns":"te*","template":{"settings":{"number_of_shards":2},"mappings":{"properties":{"l":{"type":"long"}}}}}"#,
     );
     let given = r#"{"index_patterns":"te*","priority":5,"composed_of":["part"],"template":{"settings":{"index.blocks.write":true},
-        "aliases":{"also":{}}}}"#;
+        "aliases":{"also":{}},"lifecycle":{"data_retention":"7d"}}}"#;
     let low = json!({ "settings": { "index": { "number_of_shards": "2" } },
         "mappings": { "properties": { "l": { "type": "long" } } }, "aliases": {} });
     let new = json!({ "settings": { "index": { "blocks": { "write": "true" } } },
-        "mappings": { "properties": { "c": { "type": "ip" } } }, "aliases": { "also": {} } });
+        "mappings": { "properties": { "c": { "type": "ip" } } }, "aliases": { "also": {} },
+        "lifecycle": { "enabled": true, "data_retention": "7d", "effective_retention": "7d",
+            "retention_determined_by": "data_stream_configuration" } });
     for (request, body, template, overlapping) in [
         ("POST /_index_template/_simulate_index/test", "", &low, vec!["old"]),
         ("POST /_index_template/_simulate_index/test", given, &new, vec!["old", "low"]),

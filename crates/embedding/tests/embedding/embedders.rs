@@ -74,7 +74,7 @@ fn embed(
     purpose: SequencePurpose,
 ) -> Result<Tensor, Error> {
     let target = TensorType::parse(target).expect("a type");
-    embedder.embed(text, &target, &[], &ModelCaller::patient(purpose))
+    embedder.embed(text, &target, &[], &ModelCaller::without_deadline(purpose))
 }
 
 fn vector(embedder: &TextEmbedder, text: &str) -> Vec<f64> {
@@ -274,7 +274,10 @@ fn an_idle_model_goes_and_comes_back() {
 fn a_caller_without_time_is_told_so() {
     let embedder = tiny("");
     let target = TensorType::parse("tensor<float>(x[16])").expect("a type");
-    let late = ModelCaller { deadline: Some(Instant::now()), ..ModelCaller::patient(SequencePurpose::Query) };
+    let late = ModelCaller {
+        deadline: Some(Instant::now()),
+        ..ModelCaller::without_deadline(SequencePurpose::Query)
+    };
     let error = embedder.embed(EmbeddedText::One("a"), &target, &[], &late).expect_err("no time");
     assert!(matches!(error, Error::Model(ModelError::Deadline { .. })), "{error}");
 }

@@ -56,7 +56,7 @@ fn vectors_come_as_the_tensor_has_them() {
     let check = |quantization: &str, target: &str, expected: Result<&[f64], &str>| {
         let embedder = embedder(&twin, quantization);
         let target = TensorType::parse(target).expect("a type");
-        let caller = ModelCaller::patient(SequencePurpose::Feed);
+        let caller = ModelCaller::without_deadline(SequencePurpose::Feed);
         let found = embedder.embed(EmbeddedText::One("a"), &target, &[], &caller);
         match (found, expected) {
             (Ok(tensor), Ok(first)) => {
@@ -86,7 +86,11 @@ fn vectors_come_as_the_tensor_has_them() {
 
     let target = TensorType::parse("tensor<int8>(chunk{},x[32])").expect("a type");
     let texts = EmbeddedText::Chunks(&["a", "b"]);
-    let tensor =
-        embedder(&twin, "auto").embed(texts, &target, &[], &ModelCaller::patient(SequencePurpose::Feed));
+    let tensor = embedder(&twin, "auto").embed(
+        texts,
+        &target,
+        &[],
+        &ModelCaller::without_deadline(SequencePurpose::Feed),
+    );
     assert_eq!(tensor.expect("it embeds").all_labels(), ["0", "1"]);
 }

@@ -13,6 +13,10 @@ use crate::value::round;
 /// another.
 const CELLS_AT_ONCE: usize = 1 << 12;
 
+/// Maximum number of documents whose sums with all vectors are kept, so that these stay there, too: those of
+/// one document are as many numbers apart.
+const DOCUMENTS_AT_ONCE: usize = 64;
+
 impl<'a> BatchRun<'a> {
     /// The sums of a vector with each vector of a tensor.
     pub fn rows(
@@ -56,7 +60,7 @@ impl<'a> BatchRun<'a> {
         mut each: impl FnMut(usize, &mut [f64]),
     ) -> bool {
         let (Some(shared), Some((cells, rows))) = (shared, self.stored_rows(vectors)) else { return false };
-        let (shared, at_once) = (shared.borrow(), (CELLS_AT_ONCE / dense.width).max(1));
+        let (shared, at_once) = (shared.borrow(), (CELLS_AT_ONCE / dense.width).clamp(1, DOCUMENTS_AT_ONCE));
         let count = shared.len() / dense.width;
         let (mut sums, mut of_document) = (vec![0.0; count * at_once], vec![0.0; count]);
         for (block, rows) in rows.chunks(at_once).enumerate() {
@@ -65,8 +69,8 @@ impl<'a> BatchRun<'a> {
                 dense.sum.apply_to_rows(vector, cells, dense.width, rows, &mut sums[..rows.len()]);
             }
             for at in 0..rows.len() {
-                let of_all = sums.iter().skip(at).step_by(at_once);
-                of_document.iter_mut().zip(of_all).for_each(|(sum, of_all)| *sum = *of_all);
+                let of_all = sums.chunks_exact(at_once);
+                of_document.iter_mut().zip(of_all).for_each(|(sum, of_all)| *sum = of_all[at]);
                 each(block * at_once + at, &mut of_document);
             }
         }

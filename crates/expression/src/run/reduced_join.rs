@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_tensor::{CellType, ShortText, ShortTextFilter};
+use millrace_tensor::{CellType, ShortText, ShortTextMap};
 
 use super::BatchRun;
 use crate::batch::{BatchSpace, SubspaceShape};
@@ -64,34 +64,31 @@ impl BatchRun<'_> {
         let NodeSlot::Operand(at) = &self.slots[each] else { return None };
         let InputFeed::Stored(stored) = self.operands[*at].0 else { return None };
         let view = self.view(shared);
-        // The shared cells by the numbers of their labels.
-        let mut known: Vec<Option<f64>> = Vec::new();
+        // The shared cells by the numbers of their labels, and by the labels if these are short.
+        let (mut known, mut short): (Vec<Option<f64>>, Vec<(ShortText, f64)>) = Default::default();
+        let BatchSpace { labels, left: of_shared, right: of_each, .. } = space;
         for subspace in view.subspaces(0) {
-            let label = view.address(subspace)[0] as usize;
-            if known.len() <= label {
-                known.resize(label + 1, None);
+            let (number, cell) = (view.address(subspace)[0], view.subspace(subspace)[0]);
+            if known.len() <= number as usize {
+                known.resize(number as usize + 1, None);
             }
-            if known[label].replace(view.subspace(subspace)[0]).is_some() {
+            if known[number as usize].replace(cell).is_some() {
                 return None;
             }
+            short.extend(ShortText::new(labels.label(number).as_bytes()).map(|label| (label, cell)));
         }
+        let short = ShortTextMap::new(&short);
         let tensor_type = &self.program.nodes[each].tensor_type;
-        let BatchSpace { labels, left: of_shared, right: of_each, .. } = space;
-        let shared_labels = view.subspaces(0).map(|subspace| labels.label(view.address(subspace)[0]));
-        let short: Vec<ShortText> =
-            shared_labels.filter_map(|label| ShortText::new(label.as_bytes())).collect();
-        let filter = ShortTextFilter::new(short.into_iter());
         of_shared.clear();
         of_each.clear();
         let mut ends = Vec::with_capacity(self.documents);
         for document in self.first..self.first + self.documents {
             let cells = stored.cells(document, tensor_type);
             for (at, label) in stored.labels(document, 1).enumerate() {
-                // Most labels of a document are none of the one tensor.
-                if ShortText::new(label).is_some_and(|label| !filter.may_have(label)) {
-                    continue;
-                }
-                let cell = known.get(labels.find(label) as usize).copied().flatten();
+                let cell: Option<f64> = match ShortText::new(label) {
+                    Some(label) => short.get(label),
+                    None => known.get(labels.find(label) as usize).copied().flatten(),
+                };
                 if let Some(cell) = cell {
                     of_shared.push(cell);
                     cells.append_at(std::iter::once(at), of_each);

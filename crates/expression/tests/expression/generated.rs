@@ -175,7 +175,7 @@ impl DocumentValues {
             DocumentValues::Numbers(numbers) => InputBatch::numbers(numbers),
             DocumentValues::Tensors(tensors) => InputBatch::tensors(tensors),
             DocumentValues::Stored(bytes, tensors, labels) => {
-                InputBatch::stored(StoredTensors { bytes, tensors, labels })
+                InputBatch::stored(StoredTensors { label_bytes: bytes, cell_bytes: bytes, tensors, labels })
             }
             DocumentValues::Rows(cells, rows) => {
                 let cells = match cells {

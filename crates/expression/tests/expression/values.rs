@@ -40,6 +40,8 @@ impl ValuesNames {
             "attribute(m)" => literal("tensor(k{}):{a:1,b:2,c:3}"),
             "attribute(mx)" => literal("tensor<float>(k{},x[3]):{a:[1,0,0],b:[0,2,1]}"),
             "query(mat)" => literal("tensor(x[3],y[2]):[[1,2],[3,4],[5,6]]"),
+            "query(many_x)" => many_labels("x"),
+            "query(many_y)" => many_labels("y"),
             _ => return None,
         })
     }
@@ -57,6 +59,23 @@ impl ExpressionScope for ValuesNames {
         let (_, parameters, body) = self.functions.iter().find(|(known, ..)| *known == name)?;
         Some(FunctionBody { parameters, body })
     }
+}
+
+/// A tensor with so many labels of a dimension that a join with others of its kind would have 400 million
+/// cells.
+fn many_labels(dimension: &str) -> Tensor {
+    let cells: Vec<String> = (0..20_000).map(|label| format!("{label}:1")).collect();
+    Tensor::parse(&format!("tensor<float>({dimension}{{}}):{{{}}}", cells.join(",")), None).expect("a tensor")
+}
+
+#[test]
+fn a_join_of_too_many_cells_ends_and_is_empty() {
+    let joined = evaluate("query(many_x) * query(many_y)").expect("the expression is right");
+    assert_eq!(joined.subspaces(), 0);
+    let concatenated = evaluate("concat(query(many_x), query(many_y), z)").expect("the expression is right");
+    assert_eq!(concatenated.subspaces(), 0);
+    let same = evaluate("query(many_x) + query(many_x)").expect("the expression is right");
+    assert_eq!(same.subspaces(), 20_000);
 }
 
 fn literal(text: &str) -> Tensor {

@@ -43,14 +43,14 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
     let id = percent_decode(path.strip_prefix(PATH).unwrap_or_default().trim_matches('/'));
     let id = id.as_ref();
     let method = request.method().as_str().to_owned();
-    let most = node.settings().limits.parameters_max;
-    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = node.settings().limits.parameters_max;
+    let parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     let timeout = parameters.duration("timeout")?.unwrap_or(TIMEOUT).min(TIMEOUT_MAX);
     let deadline = Instant::now() + timeout;
     let member = member_of(node)?;
     match (id, method.as_str()) {
         ("", "GET") => {
-            let keys: Vec<Value> = shared_file(&*member)?.0.keys.iter().map(shown).collect();
+            let keys: Vec<Value> = shared_file(&*member)?.0.keys.iter().map(key_json).collect();
             Ok(http::json(StatusCode::OK, &json!({ "keys": keys })))
         }
         ("", "POST") => {
@@ -176,7 +176,7 @@ fn pause() -> Duration {
 }
 
 /// A key without its hash.
-fn shown(key: &KeyRecord) -> Value {
+fn key_json(key: &KeyRecord) -> Value {
     json!({
         "id": key.id, "name": key.name, "rights": key.rights, "groups": key.groups, "users": key.users,
         "expires": key.expires, "limits": key.limits,

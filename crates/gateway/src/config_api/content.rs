@@ -135,7 +135,7 @@ pub(super) struct ContentRequest {
 }
 
 impl ContentRequest {
-    pub(super) fn of(
+    pub(super) fn read(
         node: &GatewayState,
         base: String,
         path: &str,

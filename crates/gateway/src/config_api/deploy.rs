@@ -22,7 +22,7 @@ use millrace_node::pool::WorkFlow;
 use millrace_node::{CompiledApplication, Error, reindexing};
 
 /// Maximum time for a published package to become active on the node that published it.
-const PUBLISHED_PATIENCE: Duration = Duration::from_secs(60);
+const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Path of the application in answers.
 const APPLICATION: &str =
@@ -255,8 +255,8 @@ async fn activate_deployment(
         };
         active_here(node, generation).await?;
         // Before the next request can refer to it. If this fails now, it is repeated later.
-        let told = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
-        if let Err(error) = told {
+        let outcome = waiting(node, |node| reindexing::deployed(node, &*node.deployments().current()?)).await;
+        if let Err(error) = outcome {
             tracing::debug!(%error, "what the deployment means for reindexing is not known yet");
         }
         return Ok(());
@@ -269,7 +269,7 @@ async fn activate_deployment(
 
 /// Waits until the published application is active on this node, which it reaches like all others.
 async fn active_here(node: &GatewayState, generation: u64) -> Result<(), Error> {
-    let deadline = Instant::now() + PUBLISHED_PATIENCE;
+    let deadline = Instant::now() + ACTIVATION_TIMEOUT;
     while node.deployments().generation() < generation {
         if Instant::now() >= deadline {
             let reason =

@@ -87,8 +87,8 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
         (IndexTarget::Action { content, name, action }, "POST") => {
             // Each node compares with its own documents, wherever the entries are.
             match action != "verify" && placed::is_placed(node, content, name) {
-                true => placed::act(node, content, name, action, request).await,
-                false => act(node, content, name, action).await,
+                true => placed::execute(node, content, name, action, request).await,
+                false => execute(node, content, name, action).await,
             }
         }
         (IndexTarget::All | IndexTarget::One { .. } | IndexTarget::Plan, _) => not_allowed("GET"),
@@ -129,7 +129,12 @@ fn find(node: &GatewayState, content: &str, name: &str) -> Result<IndexStatus, E
 }
 
 /// Executes an action on an index, on all nodes.
-async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) -> Result<Response, Error> {
+async fn execute(
+    node: &Arc<GatewayState>,
+    content: &str,
+    name: &str,
+    action: &str,
+) -> Result<Response, Error> {
     if !placed::is_placed(node, content, name) {
         find(node, content, name)?;
     }
@@ -152,7 +157,7 @@ async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) 
     let mut answer = match &question {
         IndexQuestion::Verify(_) => compared(name, &answers),
         _ => {
-            let began = answers.told().any(|answer| *answer == IndexAnswer::Began(true));
+            let began = answers.answered().any(|answer| *answer == IndexAnswer::Began(true));
             let message = match (began, action) {
                 (false, _) => "It is built, or being built, already",
                 (true, "rebuild") => "The index was discarded, and its build has begun",
@@ -178,7 +183,7 @@ async fn act(node: &Arc<GatewayState>, content: &str, name: &str, action: &str) 
 
 impl IndexAnswers {
     /// Answers without errors.
-    fn told(&self) -> impl Iterator<Item = &IndexAnswer> {
+    fn answered(&self) -> impl Iterator<Item = &IndexAnswer> {
         let (alone, nodes) = match self {
             IndexAnswers::Alone(answer) => (Some(answer), &[][..]),
             IndexAnswers::Nodes(nodes) => (None, &nodes[..]),
@@ -190,7 +195,7 @@ impl IndexAnswers {
 /// Sum of the comparisons of all nodes.
 fn compared(name: &str, answers: &IndexAnswers) -> Value {
     let mut sum = IndexDifferences::default();
-    for answer in answers.told() {
+    for answer in answers.answered() {
         if let IndexAnswer::Compared(found) = answer {
             sum.documents += found.documents;
             sum.entries += found.entries;
@@ -232,7 +237,7 @@ struct IndexSums {
 const STATES: [&str; 6] = ["failed", "unreachable", "missing", "building", "deferred", "ready"];
 
 impl IndexSums {
-    fn of(state: &NodeIndexState) -> Self {
+    fn new(state: &NodeIndexState) -> Self {
         IndexSums {
             state: state.state.name(),
             progress: state.progress,
@@ -341,13 +346,13 @@ fn declaration(definition: &IndexDefinition) -> Value {
 fn value(status: &IndexStatus, answers: &IndexAnswers) -> Value {
     let mut value = declaration(&status.definition);
     let sums = match answers {
-        IndexAnswers::Alone(answer) => state_in(answer, status).map(IndexSums::of).unwrap_or_default(),
+        IndexAnswers::Alone(answer) => state_in(answer, status).map(IndexSums::new).unwrap_or_default(),
         IndexAnswers::Nodes(nodes) => {
             let mut sums = IndexSums { state: "ready", progress: 1.0, ..IndexSums::default() };
             let mut of_nodes = Vec::with_capacity(nodes.len());
             for (listed, answer) in nodes {
                 let state = answer.as_ref().ok().and_then(|answer| state_in(answer, status));
-                let own = state.map_or_else(|| IndexSums::without(listed, answer), IndexSums::of);
+                let own = state.map_or_else(|| IndexSums::without(listed, answer), IndexSums::new);
                 sums.add(&own, listed);
                 of_nodes.push(node_value(listed, own.value()));
             }

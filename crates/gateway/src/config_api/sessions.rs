@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 const SESSIONS_MAX: usize = 16;
 
 /// Maximum time that a deployment waits until the previous one has released its package from memory.
-const TURN_PATIENCE: Duration = Duration::from_secs(60);
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The open sessions.
 pub(crate) struct UploadSessions {
@@ -38,7 +38,7 @@ pub(crate) struct UploadSessions {
 /// The bytes on disk of all sessions and uploads.
 #[derive(Default)]
 pub(crate) struct SessionDisk {
-    most: u64,
+    bytes_max: u64,
     used: AtomicU64,
 }
 
@@ -79,14 +79,14 @@ impl UploadSession {
 
 impl UploadSessions {
     /// Opens an empty directory without sessions: the files of an earlier process's sessions are deleted.
-    pub(crate) fn open(directory: PathBuf, most: u64) -> std::io::Result<Self> {
+    pub(crate) fn open(directory: PathBuf, bytes_max: u64) -> std::io::Result<Self> {
         match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => std::fs::create_dir_all(&directory)?,
         }
         Ok(UploadSessions {
             directory,
-            disk: Arc::new(SessionDisk { most, used: AtomicU64::new(0) }),
+            disk: Arc::new(SessionDisk { bytes_max, used: AtomicU64::new(0) }),
             open: Mutex::default(),
             turn: Semaphore::new(1),
         })
@@ -112,7 +112,7 @@ impl UploadSessions {
     /// # Errors
     /// [`Error::NoRoom`] after a minute.
     pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
-        match tokio::time::timeout(TURN_PATIENCE, self.turn.acquire()).await {
+        match tokio::time::timeout(TURN_TIMEOUT, self.turn.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
             // The semaphore is never closed.
             _ => Err(Error::NoRoom { setting: "the memory for packages, one at a time", retry_after_s: 10 }),
@@ -207,9 +207,9 @@ impl SessionReservation {
     /// [`Error::SessionsFull`].
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Error> {
         let before = self.of.used.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) > self.of.most {
+        if before.saturating_add(bytes) > self.of.bytes_max {
             self.of.used.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(Error::SessionsFull { most: self.of.most });
+            return Err(Error::SessionsFull { max: self.of.bytes_max });
         }
         self.bytes += bytes;
         Ok(())
@@ -248,7 +248,7 @@ mod tests {
         sessions.create(3, &package(50)).expect("the first leaves");
         assert!(sessions.with(1, |_| ()).is_err() && sessions.with(2, |_| ()).is_ok());
         assert_eq!(sessions.bytes(), 90);
-        assert!(matches!(sessions.create(4, &package(101)), Err(Error::SessionsFull { most: 100 })));
+        assert!(matches!(sessions.create(4, &package(101)), Err(Error::SessionsFull { max: 100 })));
         assert_eq!((sessions.bytes(), std::fs::read_dir(&path).expect("a directory").count()), (0, 0));
     }
 

@@ -33,7 +33,7 @@ enum PackageArchive {
 }
 
 impl PackageArchive {
-    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+    fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let content_type = headers
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
@@ -65,7 +65,7 @@ pub(super) struct PackageUpload {
 /// It is too large, of another format, or arrives too slowly; there is no space for it.
 pub(super) async fn receive(node: &Arc<GatewayState>, request: Request) -> Result<PackageUpload, Error> {
     let (parts, body) = request.into_parts();
-    let archive = PackageArchive::of(&parts.headers)?;
+    let archive = PackageArchive::from_headers(&parts.headers)?;
     let directory = node.sessions().directory().to_owned();
     let file = node.pool().run(move || tempfile::tempfile_in(directory)).await?.map_err(unwritten)?;
     let mut receiving = PackageUpload { archive, file, bytes: 0, disk: node.sessions().disk_share() };

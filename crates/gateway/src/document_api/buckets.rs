@@ -48,9 +48,9 @@ pub(super) struct VisitPosition {
 /// Answer for a bucket.
 pub(super) enum BucketAnswer {
     /// This node answers; its reads count if this holds afterwards.
-    Here(ReadFence),
+    Local(ReadFence),
     /// Answer of another node.
-    There(WholeAnswer),
+    Forwarded(WholeAnswer),
 }
 
 /// Answer of another node with its whole body.
@@ -67,10 +67,10 @@ impl WholeAnswer {
     ///
     /// # Errors
     /// [`Error::Unreachable`]: it breaks off, or is too long.
-    pub(super) async fn of(answer: Response) -> Result<Self, Error> {
+    pub(super) async fn receive(answer: Response) -> Result<Self, Error> {
         let (node, status) = (forwarding::name_of_sender(&answer), answer.status());
         let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
-        let body = body.map_err(|error| forwarding::broke_off(&node, &text_with_causes(&error)))?;
+        let body = body.map_err(|error| forwarding::broken_answer(&node, &text_with_causes(&error)))?;
         Ok(WholeAnswer { node, status, body })
     }
 
@@ -82,7 +82,7 @@ impl WholeAnswer {
 
 impl VisitedBuckets {
     /// Buckets of the cluster of the node; those of one group, if there is one.
-    pub(super) fn of(node: &GatewayState, group: Option<&DocumentGroup>) -> Result<Self, Error> {
+    pub(super) fn new(node: &GatewayState, group: Option<&DocumentGroup>) -> Result<Self, Error> {
         let Some(cluster) = node.cluster().view()? else {
             return Err(Error::Internal("only a node of a cluster looks at other nodes' buckets".to_owned()));
         };
@@ -99,12 +99,12 @@ impl VisitedBuckets {
     }
 
     /// Number of buckets outside of divided groups.
-    fn others(&self) -> usize {
+    fn undivided_count(&self) -> usize {
         self.bits.map_or(0, |bits| 1 << bits)
     }
 
     fn count(&self) -> usize {
-        self.others() + self.divided.len()
+        self.undivided_count() + self.divided.len()
     }
 
     /// Position named by a continuation; the beginning if there is none.
@@ -134,18 +134,18 @@ impl VisitedBuckets {
     /// parts.
     fn number(&self, text: &str) -> Option<usize> {
         let Some((used_bits, bits)) = text.split_once('-') else {
-            return usize::from_str_radix(text, 16).ok().filter(|number| *number < self.others());
+            return usize::from_str_radix(text, 16).ok().filter(|number| *number < self.undivided_count());
         };
         let parts = (used_bits.parse().ok()?, u64::from_str_radix(bits, 16).ok()?);
         let bucket = BucketId::try_from(parts).ok()?;
         let place = self.divided.iter().position(|divided| bucket.covers(*divided))?;
-        Some(self.others() + place)
+        Some(self.undivided_count() + place)
     }
 }
 
 impl VisitPosition {
     pub(super) fn bucket(&self) -> BucketId {
-        let others = self.buckets.others();
+        let others = self.buckets.undivided_count();
         match self.buckets.bits {
             Some(bits) if self.number < others => {
                 // In the order of documents, the lowest bit of a location counts most.
@@ -184,13 +184,13 @@ impl VisitPosition {
     ) -> Result<Option<VisitPosition>, Error> {
         match self.after(inner) {
             Some(next) if next.is_in_divided() == self.is_in_divided() => Ok(Some(next)),
-            _ => Ok(self.next_among(VisitedBuckets::of(node, group)?)),
+            _ => Ok(self.next_among(VisitedBuckets::new(node, group)?)),
         }
     }
 
     /// True if its bucket is one of a divided group.
     fn is_in_divided(&self) -> bool {
-        self.number >= self.buckets.others()
+        self.number >= self.buckets.undivided_count()
     }
 
     /// First bucket of a divided group that is not visited, where these are the buckets now. The visit is at
@@ -200,7 +200,7 @@ impl VisitPosition {
         let is_new = |bucket: &BucketId| !visited.iter().any(|visited| visited.covers(*bucket));
         let new = buckets.divided.iter().position(is_new)?;
         let reached = self.reached.clone();
-        Some(VisitPosition { number: buckets.others() + new, inner: None, reached, buckets })
+        Some(VisitPosition { number: buckets.undivided_count() + new, inner: None, reached, buckets })
     }
 
     /// Request for the rest of this bucket, with other parameters (`None` removes one).
@@ -213,7 +213,7 @@ impl VisitPosition {
     }
 
     /// Forwards the request to the node that has to answer for the bucket.
-    pub(super) async fn hand_on(
+    pub(super) async fn forward_request(
         &self,
         node: &GatewayState,
         access: AccessKind,
@@ -226,20 +226,21 @@ impl VisitPosition {
         let mut backoff = RouteBackoff::until(deadline);
         loop {
             let (kind, asked) = (ForwardKind::Client, request);
-            let answer = match forwarding::hand_on(node, subject, access, &kind, asked, deadline).await? {
-                RoutingOutcome::Here(fence) => return Ok(BucketAnswer::Here(fence)),
-                RoutingOutcome::There(answer) => answer,
-                // Only a whole group can be divided.
-                RoutingOutcome::Divided => {
-                    return Err(Error::Unsettled("a group has been divided".to_owned()));
-                }
-            };
-            match WholeAnswer::of(answer).await {
-                Ok(answer) => return Ok(BucketAnswer::There(answer)),
+            let answer =
+                match forwarding::forward_request(node, subject, access, &kind, asked, deadline).await? {
+                    RoutingOutcome::Local(fence) => return Ok(BucketAnswer::Local(fence)),
+                    RoutingOutcome::Forwarded(answer) => answer,
+                    // Only a whole group can be divided.
+                    RoutingOutcome::Divided => {
+                        return Err(Error::Unsettled("a group has been divided".to_owned()));
+                    }
+                };
+            match WholeAnswer::receive(answer).await {
+                Ok(answer) => return Ok(BucketAnswer::Forwarded(answer)),
                 // The other node may have changed documents, and must not be asked twice.
                 Err(error) if request.method != Method::GET => return Err(error.of_change()),
                 // Reads are asked for again: the node may have been frozen or restarted.
-                Err(error) if !backoff.again().await => return Err(error),
+                Err(error) if !backoff.pause().await => return Err(error),
                 Err(_) => {}
             }
         }
@@ -265,7 +266,7 @@ pub(super) fn request_from(
 
 impl fmt::Display for VisitPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.number < self.buckets.others() {
+        match self.number < self.buckets.undivided_count() {
             true => write!(f, "{:x}", self.number)?,
             // Continuations keep their form from version to version.
             false => {

@@ -100,7 +100,9 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
         Ok(AdmittedFeed::Stream(start)) => start.run(call),
         Ok(AdmittedFeed::Answered(answer)) => {
             call.node.feed_keys().count_repeated();
-            answer_of(answer.into(), true)
+            let mut response = lines_response(answer.into());
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            response
         }
         Err(error) => render(&call, None, &error),
     }
@@ -112,19 +114,16 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
 /// It names none that exists.
 fn columns(call: &mut DocumentCall, request: &Request) -> Result<Vec<u8>, Error> {
     caller_of(request)?.check_right(&[AccessRight::Read, AccessRight::Write])?;
-    let most = call.node.settings().limits.parameters_max;
-    call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), most)?;
+    let parameters_max = call.node.settings().limits.parameters_max;
+    call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), parameters_max)?;
     table::empty_table(call)
 }
 
-/// Returns the response with an answer. `is_replayed` is true if it was kept for a key.
-fn answer_of(body: Body, is_replayed: bool) -> Response {
+/// Returns the response with an answer.
+fn lines_response(body: Body) -> Response {
     let mut response = Response::new(body);
     let content_type = HeaderValue::from_static("application/jsonl;charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, content_type);
-    if is_replayed {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    }
     response
 }
 
@@ -167,7 +166,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     // It covers the groups of the caller; each operation is checked when it is parsed.
     call.permit = caller.permit(WantedGroups::These(&[]))?;
     call.caller = Some(Arc::clone(&caller));
-    call.standing = StandingCredential::of(&call.node, &request);
+    call.standing = StandingCredential::from_request(&call.node, &request);
     call.writer = writer_of(&caller, request.extensions().get());
     let limits = &call.node.settings().limits;
     call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
@@ -184,10 +183,10 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     } else {
         call.hop = forwarding::hop_of(request.headers())?;
     }
-    let format = FeedFormat::of(request.headers(), &call.parameters)?;
-    let form = PackedForm::of(request.headers().get(CONTENT_ENCODING))?;
+    let format = FeedFormat::read(request.headers(), &call.parameters)?;
+    let form = PackedForm::from_header(request.headers().get(CONTENT_ENCODING))?;
     let requested = match call.hop {
-        ForwardKind::Client => RequestedKey::of(request.headers(), &call.parameters)?,
+        ForwardKind::Client => RequestedKey::read(request.headers(), &call.parameters)?,
         // The node that the client sent the stream to keeps its key.
         _ => RequestedKey::None,
     };
@@ -338,7 +337,7 @@ impl FeedStart {
             }
             answer.end();
         });
-        let mut response = answer_of(Body::new(body), false);
+        let mut response = lines_response(Body::new(body));
         // The answers of what was written are sent in any case.
         response.extensions_mut().insert(ChecksCredential);
         response

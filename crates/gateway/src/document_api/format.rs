@@ -17,7 +17,7 @@ pub(super) struct DocumentFormat {
 
 impl DocumentFormat {
     /// Reads the parameters `fieldSet` and `format.tensors`, checked against the deployment.
-    pub(super) fn of(call: &DocumentCall, deployment: &CompiledApplication) -> Result<Self, Error> {
+    pub(super) fn read(call: &DocumentCall, deployment: &CompiledApplication) -> Result<Self, Error> {
         let mut field_set = match call.parameters.get("fieldSet") {
             Some(text) => text.parse()?,
             None => FieldSet::Document,

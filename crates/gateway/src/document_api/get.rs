@@ -35,7 +35,7 @@ pub(super) async fn document(
     if let Some(cluster) = call.parameters.get("cluster") {
         deployment.cluster(cluster)?;
     }
-    let shape = DocumentFormat::of(call, &deployment)?;
+    let shape = DocumentFormat::read(call, &deployment)?;
     let mut answer = call.answer(Some(id));
     let own = WantedGroups::These(std::slice::from_ref(id.group()));
     let (store, wanted) = (call.node.store(&call.permit, own).clone(), id.clone());

@@ -16,7 +16,7 @@ pub(super) enum WriteDestination {
 
 impl WriteDestination {
     /// Reads the parameters of a request.
-    pub(super) fn of(
+    pub(super) fn read(
         call: &DocumentCall,
         deployment: &CompiledApplication,
         kind: &CompiledDocumentType,

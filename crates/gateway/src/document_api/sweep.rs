@@ -188,7 +188,11 @@ struct SweepPortion {
 impl SweepRequest {
     /// Changes the documents of this node, as [`sweep_here`] does; if a whole group is removed, most of it at
     /// once.
-    async fn here(&self, call: &DocumentCall, portion: SweepPortion) -> Result<(u64, Option<String>), Error> {
+    async fn sweep_own(
+        &self,
+        call: &DocumentCall,
+        portion: SweepPortion,
+    ) -> Result<(u64, Option<String>), Error> {
         let SweepPortion { part, from, deadline, fence } = portion;
         let pass = match part {
             Some(bucket) => Arc::new(self.pass.within(bucket)),
@@ -227,28 +231,31 @@ impl SweepRequest {
 /// Changes every addressed document, on any node, until the end or the request's time limit.
 async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Result<Response, Error> {
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
-    let deadline = Instant::now() + chunk.min(call.left());
+    let deadline = Instant::now() + chunk.min(call.time_left());
     call.node.metrics().count(CountedMetric::Visits);
     let Some(request) = &call.spread else {
         let from = going.pass.start();
         let portion = SweepPortion { part: call.hop.part(), from, deadline, fence };
-        let (count, continuation) = going.here(call, portion).await?;
+        let (count, continuation) = going.sweep_own(call, portion).await?;
         return Ok(answer(call, &going.pass, count, continuation));
     };
-    let mut place = VisitedBuckets::of(&call.node, going.pass.group())?.resume(going.pass.start())?;
+    let mut place = VisitedBuckets::new(&call.node, going.pass.group())?.resume(going.pass.start())?;
     let mut count = 0;
     loop {
         let left = format!("{}ms", deadline.saturating_duration_since(Instant::now()).as_millis().max(1));
         let asked = place.request(request, &[("timeChunk", Some(left.as_str()))]);
-        let outcome = match place.hand_on(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
-            Ok(BucketAnswer::Here(fence)) => {
-                let part = Some(place.bucket());
-                going.here(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
-            }
-            Ok(BucketAnswer::There(answer)) if answer.status == StatusCode::OK => swept(&answer.body),
-            Ok(BucketAnswer::There(answer)) => Err(answer.refusal()),
-            Err(error) => Err(error),
-        };
+        let outcome =
+            match place.forward_request(&call.node, AccessKind::Sweep, &asked, call.deadline()).await {
+                Ok(BucketAnswer::Local(fence)) => {
+                    let part = Some(place.bucket());
+                    going.sweep_own(call, SweepPortion { part, from: place.inner(), deadline, fence }).await
+                }
+                Ok(BucketAnswer::Forwarded(answer)) if answer.status == StatusCode::OK => {
+                    parse_answer(&answer.body)
+                }
+                Ok(BucketAnswer::Forwarded(answer)) => Err(answer.refusal()),
+                Err(error) => Err(error),
+            };
         let (changed, inner) = match outcome {
             // Nothing of this bucket was changed: the client continues here, once the cluster has agreed.
             Err(Error::Unsettled(_)) if count > 0 => {
@@ -260,7 +267,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
         // Changed documents must not be changed again, so this error must not restart the request.
         let following = place.following(&call.node, going.pass.group(), inner);
         match following.map_err(|error| Error::Unknown(error.to_string()))? {
-            Some(next) if !is_over(call, deadline) => place = next,
+            Some(next) if !must_end(call, deadline) => place = next,
             next => {
                 let next = next.map(|place| place.to_string());
                 return Ok(answer(call, &going.pass, count, next));
@@ -270,7 +277,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
 }
 
 /// Parses the answer of another node: the number of changed documents, and the continuation.
-fn swept(body: &[u8]) -> Result<(u64, Option<String>), Error> {
+fn parse_answer(body: &[u8]) -> Result<(u64, Option<String>), Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct SweepAnswer {
@@ -316,12 +323,12 @@ async fn sweep_here(
                 BatchChangeOutcome::Unsettled(reason) => return Err(Error::Unsettled(reason)),
             }
             continuation = last.and_then(|last| pass.continuation_after(&last));
-            if ids.peek().is_some() && is_over(call, deadline) {
+            if ids.peek().is_some() && must_end(call, deadline) {
                 return Ok((count, continuation));
             }
         }
         continuation = selected.continuation;
-        if continuation.is_none() || is_over(call, deadline) {
+        if continuation.is_none() || must_end(call, deadline) {
             return Ok((count, continuation));
         }
     }
@@ -329,7 +336,7 @@ async fn sweep_here(
 
 /// True if a request ends here: its time is over, or its credential is not valid any more. Its answer has a
 /// continuation then, with which a valid credential goes on.
-fn is_over(call: &DocumentCall, deadline: Instant) -> bool {
+fn must_end(call: &DocumentCall, deadline: Instant) -> bool {
     Instant::now() >= deadline || call.check_standing().is_err()
 }
 

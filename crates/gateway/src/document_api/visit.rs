@@ -44,16 +44,16 @@ pub(super) async fn documents(
     lines: bool,
 ) -> Result<Response, Error> {
     let pass = VisitPass::new(call, documents)?;
-    let shape = DocumentFormat::of(call, &pass.deployment)?;
+    let shape = DocumentFormat::read(call, &pass.deployment)?;
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
     let wanted =
         wanted.map_or(WANTED_MAX, |wanted| usize::try_from(wanted).unwrap_or(WANTED_MAX).min(WANTED_MAX));
     call.node.metrics().count(CountedMetric::Visits);
-    let deadline = Instant::now() + call.left().saturating_sub(MARGIN);
+    let deadline = Instant::now() + call.time_left().saturating_sub(MARGIN);
     let streams = call.parameters.flag("stream")?.unwrap_or(false);
     let form = if streams && lines { VisitPageFormat::Lines } else { VisitPageFormat::List };
-    let source = PageSource::of(call, &pass, fence, streams);
+    let source = PageSource::new(call, &pass, fence, streams);
     let pages = VisitPages::new(call, pass, shape, form, deadline, source);
     if streams {
         return Ok(stream::answer(call, pages, deadline));

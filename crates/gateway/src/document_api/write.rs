@@ -114,7 +114,7 @@ async fn write(
 ) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     let kind = Arc::clone(deployment.kind(id.document_type())?);
-    let destination = WriteDestination::of(call, &deployment, &kind)?;
+    let destination = WriteDestination::read(call, &deployment, &kind)?;
     if let Some(condition) = call.parameters.get("condition") {
         operation.condition = Some(condition.to_owned());
     }
@@ -135,7 +135,7 @@ async fn write(
             answer.insert("trace".to_owned(), trace);
             http::json(StatusCode::OK, &Value::Object(answer))
         }
-        None => http::json(StatusCode::OK, &call.done(Some(&id))),
+        None => http::json(StatusCode::OK, &call.empty_answer(Some(&id))),
     };
     let mut tell = |name| {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static("true"));
@@ -173,7 +173,7 @@ async fn change(
         OperationAction::Put(document) => OperationAction::Put(indexed(call, kind, document).await?),
         other => other,
     };
-    let (deadline, timeout) = (Instant::now() + call.left(), call.timeout);
+    let (deadline, timeout) = (Instant::now() + call.time_left(), call.timeout);
     Ok(decided(kind, destination, IndexedOperation { action, condition, create, deadline, timeout }))
 }
 
@@ -188,7 +188,7 @@ pub(super) fn change_here(
     operation: DocumentOperation,
 ) -> Result<Option<StoreChange>, Error> {
     assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
-    let destination = WriteDestination::of(call, deployment, kind)?;
+    let destination = WriteDestination::read(call, deployment, kind)?;
     let DocumentOperation { action, condition: text, create, .. } = operation;
     let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
@@ -254,8 +254,10 @@ async fn indexed(
 ) -> Result<Document, Error> {
     let outcome = if kind.scripts.waits() {
         let waits = millrace_node::CancelOnDrop::default();
-        let caller =
-            IndexingCaller { deadline: Some(Instant::now() + call.left()), gone: Arc::clone(&waits.gone) };
+        let caller = IndexingCaller {
+            deadline: Some(Instant::now() + call.time_left()),
+            gone: Arc::clone(&waits.gone),
+        };
         let kind = Arc::clone(kind);
         let run = move || kind.scripts.run(document, &caller);
         call.within(call.node.models().wait(SequencePurpose::Feed, run)).await?
@@ -371,7 +373,7 @@ pub(super) async fn commit(
     let (write, receiver) = BatchedWrite::awaited(permit, write);
     cluster.write(vec![write], deadline);
     match receiver.await {
-        Ok(outcome) => written(outcome),
+        Ok(outcome) => write_outcome(outcome),
         Err(_) => Err(Error::Internal("the cluster dropped a write; see the log".to_owned())),
     }
 }
@@ -417,7 +419,7 @@ pub(super) async fn commit_batch(
                 }
                 let outcomes: Vec<Result<CommittedWrite, millrace_store::Error>> = outcomes
                     .map_err(|_| Error::Internal("the store dropped a batch; see the log".to_owned()))?;
-                let convert = |outcome: Result<_, _>| written(outcome.map_err(ClusterError::Store));
+                let convert = |outcome: Result<_, _>| write_outcome(outcome.map_err(ClusterError::Store));
                 return Ok(outcomes.into_iter().map(convert).collect());
             }
             Err(RefusedBatch { error, writes: refused }) => {
@@ -429,7 +431,7 @@ pub(super) async fn commit_batch(
 }
 
 /// Converts the outcome of a write.
-pub(super) fn written(outcome: Result<CommittedWrite, ClusterError>) -> Result<CommittedWrite, Error> {
+pub(super) fn write_outcome(outcome: Result<CommittedWrite, ClusterError>) -> Result<CommittedWrite, Error> {
     outcome.map_err(|error| match error {
         ClusterError::Store(millrace_store::Error::Refused(refusal)) => refused(refusal),
         other => other.into(),
@@ -467,7 +469,7 @@ mod tests {
         ];
         for (refusal, kind) in refusals {
             let reason = refusal.to_string();
-            let outcome = written(Err(ClusterError::Store(millrace_store::Error::Refused(refusal))));
+            let outcome = write_outcome(Err(ClusterError::Store(millrace_store::Error::Refused(refusal))));
             assert_eq!(outcome.map_err(|error| error.kind()).err(), Some(kind), "{reason}");
         }
         let late = refused(WriteRefusal::new(WriteRefusalKind::Late(LIMIT), "the model"));

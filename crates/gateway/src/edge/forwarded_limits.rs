@@ -17,7 +17,7 @@ pub(super) fn attach(headers: &mut HeaderMap, caller: &RequestCaller) {
         return;
     }
     let [documents, bytes] =
-        [documents, bytes].map(|limit| limit.map_or_else(String::new, |most| most.to_string()));
+        [documents, bytes].map(|limit| limit.map_or_else(String::new, |max| max.to_string()));
     let value = HeaderValue::try_from(format!("{documents},{bytes}"))
         .expect("digits and a comma are valid in a header");
     headers.insert(LIMITS, value);

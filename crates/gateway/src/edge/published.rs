@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(10);
 /// cause them.
 const UNKNOWN_KEY: Duration = Duration::from_secs(60);
 /// Time limit of an attempt. Changed API keys wait for it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a key set, in bytes.
 const BYTES_MAX: usize = 256 << 10;
 
@@ -166,7 +166,7 @@ impl PublishedKeys {
 
     /// Fetches a key set that can be used.
     fn fetch(&self) -> Result<String, KeySetFault> {
-        let text = fetch_text(&self.http, &self.url.url, BYTES_MAX, PATIENCE)?;
+        let text = fetch_text(&self.http, &self.url.url, BYTES_MAX, FETCH_TIMEOUT)?;
         let token_keys = Some(TokenKeySet::Published(text.clone()));
         Keyring::parse(&KeyringSources { token_keys, ..KeyringSources::default() })?;
         Ok(text)

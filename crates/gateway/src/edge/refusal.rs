@@ -18,7 +18,7 @@ pub(super) enum EdgeRefusal {
     #[error(
         "the request is for the host '{}', which is not a name of this server; use an address, localhost or the name that the server \
          advertises, or start the server with --allowed-hosts and this name",
-        shown(.0)
+        shortened(.0)
     )]
     Host(String),
     #[error("the request has several Host headers; send one")]
@@ -26,7 +26,7 @@ pub(super) enum EdgeRefusal {
     #[error(
         "the request comes from a web page of '{}', which is not this server's; if pages of this origin should use the server, start it with \
          --allowed-origins and this origin",
-        shown(.0)
+        shortened(.0)
     )]
     Origin(String),
     #[error(
@@ -149,6 +149,6 @@ impl EdgeRefusal {
     }
 }
 
-fn shown(text: &str) -> String {
+fn shortened(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }

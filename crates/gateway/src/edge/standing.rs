@@ -35,7 +35,7 @@ pub(crate) struct ChecksCredential;
 impl StandingCredential {
     /// The credential of a request; `None` if the request was admitted without one. A request that this
     /// server makes for another one carries the credential of that one.
-    pub(crate) fn of<B>(node: &Arc<GatewayState>, request: &Request<B>) -> Option<Self> {
+    pub(crate) fn from_request<B>(node: &Arc<GatewayState>, request: &Request<B>) -> Option<Self> {
         if let Some(carried) = request.extensions().get::<StandingCredential>() {
             return Some(carried.clone());
         }

@@ -40,7 +40,8 @@ pub(super) struct RequestPlace {
 
 impl RequestPlaces {
     pub(super) fn new() -> Self {
-        let of_clients = |most| SharedPlaces::new(most, |most, _| most - most / LEFT_PART);
+        let of_clients =
+            |capacity| SharedPlaces::new(capacity, |capacity, _| capacity - capacity / LEFT_PART);
         RequestPlaces {
             running: of_clients(RUNNING_MAX),
             searching: SharedPlaces::new(SEARCHES_MAX, |_, free| free),
@@ -64,7 +65,7 @@ impl RequestPlaces {
 /// Places that several owners share: clients, or groups. A free one goes to the request whose owner has the
 /// fewest, and to the first of several such. Requests of an owner that has as many as it may are passed over.
 struct SharedPlaces<K: Clone + Ord> {
-    most: usize,
+    capacity: usize,
     /// Number of places below which an owner gets another one, by the number of all and of free ones.
     below: fn(usize, usize) -> usize,
     state: Mutex<SharedPlacesState<K>>,
@@ -90,9 +91,9 @@ struct SharedPlace<K: Clone + Ord> {
 }
 
 impl<K: Clone + Ord> SharedPlaces<K> {
-    fn new(most: usize, below: fn(usize, usize) -> usize) -> Arc<Self> {
+    fn new(capacity: usize, below: fn(usize, usize) -> usize) -> Arc<Self> {
         let state = SharedPlacesState { taken: 0, owners: BTreeMap::new(), waiting: VecDeque::new() };
-        Arc::new(SharedPlaces { most, below, state: Mutex::new(state) })
+        Arc::new(SharedPlaces { capacity, below, state: Mutex::new(state) })
     }
 
     /// Waits for a place.
@@ -107,14 +108,14 @@ impl<K: Clone + Ord> SharedPlaces<K> {
         owners.dedup();
         let (sender, receiver) = oneshot::channel();
         self.state.lock().waiting.push_back(WaitingRequest { owners: owners.into(), sender });
-        self.hand_out();
+        self.grant_waiting();
         receiver
     }
 
     /// Gives places to requests that wait.
-    fn hand_out(self: &Arc<Self>) {
+    fn grant_waiting(self: &Arc<Self>) {
         loop {
-            let next = self.state.lock().admit_next(self.most, self.below);
+            let next = self.state.lock().admit_next(self.capacity, self.below);
             let Some(WaitingRequest { owners, sender }) = next else { return };
             let place = SharedPlace { places: Arc::clone(self), owners };
             // A request that was given up meanwhile gives its place back.
@@ -125,16 +126,16 @@ impl<K: Clone + Ord> SharedPlaces<K> {
 
 impl<K: Clone + Ord> SharedPlacesState<K> {
     /// The request that gets a place now, which it has from here on.
-    fn admit_next(&mut self, most: usize, below: fn(usize, usize) -> usize) -> Option<WaitingRequest<K>> {
+    fn admit_next(&mut self, capacity: usize, below: fn(usize, usize) -> usize) -> Option<WaitingRequest<K>> {
         self.waiting.retain(|request| !request.sender.is_closed());
-        let free = most.saturating_sub(self.taken);
+        let free = capacity.saturating_sub(self.taken);
         if free == 0 {
             return None;
         }
-        let most_of_one = below(most, free);
+        let own_max = below(capacity, free);
         let places = |owner: &K| self.owners.get(owner).copied().unwrap_or(0);
         let own = |request: &WaitingRequest<K>| request.owners.iter().map(places).max().unwrap_or(0);
-        let waiting = self.waiting.iter().map(own).enumerate().filter(|(_, own)| *own < most_of_one);
+        let waiting = self.waiting.iter().map(own).enumerate().filter(|(_, own)| *own < own_max);
         let (at, _) = waiting.min_by_key(|(_, own)| *own)?;
         let request = self.waiting.remove(at)?;
         self.taken += 1;
@@ -161,7 +162,7 @@ impl<K: Clone + Ord> SharedPlacesState<K> {
 impl<K: Clone + Ord> Drop for SharedPlace<K> {
     fn drop(&mut self) {
         self.places.state.lock().end(&self.owners);
-        self.places.hand_out();
+        self.places.grant_waiting();
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
     struct AskingRequests<K: Clone + Ord>(Vec<oneshot::Receiver<SharedPlace<K>>>);
 
     impl AskingRequests<DocumentGroup> {
-        fn of(places: &Arc<SharedPlaces<DocumentGroup>>, names: &[&str], number: usize) -> Self {
+        fn ask(places: &Arc<SharedPlaces<DocumentGroup>>, names: &[&str], number: usize) -> Self {
             AskingRequests((0..number).map(|_| places.ask(&groups(names))).collect())
         }
     }
@@ -192,13 +193,13 @@ mod tests {
     #[test]
     fn a_group_leaves_places_to_others() {
         let places = SharedPlaces::new(64, |_, free| free);
-        let mut ann = AskingRequests::of(&places, &["ann"], 100);
+        let mut ann = AskingRequests::ask(&places, &["ann"], 100);
         let anns = ann.sent();
         assert_eq!(anns.len(), 32);
-        let mut bob = AskingRequests::of(&places, &["bob"], 1);
+        let mut bob = AskingRequests::ask(&places, &["bob"], 1);
         let bobs = bob.sent();
         assert_eq!(bobs.len(), 1, "it does not wait behind those of another group");
-        let mut both = AskingRequests::of(&places, &["bob", "ann", "bob"], 1);
+        let mut both = AskingRequests::ask(&places, &["bob", "ann", "bob"], 1);
         assert_eq!(both.sent().len(), 0, "a search of several groups is one of each");
         drop(bobs);
         assert_eq!(ann.sent().len(), 0);
@@ -213,12 +214,12 @@ mod tests {
     #[test]
     fn places_of_searches_that_were_given_up_go_to_others() {
         let places = SharedPlaces::new(2, |_, free| free);
-        let mut first = AskingRequests::of(&places, &["ann"], 1);
+        let mut first = AskingRequests::ask(&places, &["ann"], 1);
         let ann = first.sent();
         assert_eq!(ann.len(), 1);
-        let waiting = AskingRequests::of(&places, &["ann"], 3);
-        let sent = AskingRequests::of(&places, &["bob"], 1);
-        let mut last = AskingRequests::of(&places, &["cleo"], 1);
+        let waiting = AskingRequests::ask(&places, &["ann"], 3);
+        let sent = AskingRequests::ask(&places, &["bob"], 1);
+        let mut last = AskingRequests::ask(&places, &["cleo"], 1);
         assert_eq!(last.sent().len(), 0, "both places are taken");
         // One that gave up has its place already, the others wait.
         drop((sent, waiting));

@@ -26,7 +26,7 @@ use millrace_node::Error;
 use millrace_node::cluster::ForwardKind;
 use tokio::time::Instant;
 
-use super::{ElasticApi, PRODUCT, check_right, route, written};
+use super::{ElasticApi, PRODUCT, check_right, http_response, route};
 use crate::document_api::feed::{StreamPlace, StreamUse, writer_of};
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, counted_page};
@@ -40,7 +40,7 @@ const IDLE_BYTES: usize = 256 << 10;
 
 /// Time for which a stream waits for more room. Streams take at most half of all room for bodies, so it comes
 /// free as other requests end.
-const ROOM_PATIENCE: Duration = Duration::from_secs(60);
+const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers a stream of operations.
 ///
@@ -53,15 +53,15 @@ pub(super) async fn answer(
     request: Request,
 ) -> Result<Response, Error> {
     if let Err(error) = ElasticService::check_media_types(shown, !request.body().is_end_stream()) {
-        return Ok(written(ElasticService::refuse_as(shown, error)));
+        return Ok(http_response(ElasticService::refuse_as(shown, error)));
     }
     let caller = caller_of(&request)?;
     check_right(&caller, shown)?;
     let batching = match BulkBatching::of(shown) {
         Ok(batching) => batching,
-        Err(error) => return Ok(written(ElasticService::refuse_as(shown, error))),
+        Err(error) => return Ok(http_response(ElasticService::refuse_as(shown, error))),
     };
-    let standing = StandingCredential::of(&api.node, &request);
+    let standing = StandingCredential::from_request(&api.node, &request);
     let writer = writer_of(&caller, request.extensions().get());
     let (mut parts, body) = request.into_parts();
     if parts.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -196,7 +196,7 @@ impl OperationStream {
     /// # Errors
     /// There was none for a minute.
     async fn reserve(&mut self, read: usize) -> Result<(), Error> {
-        let (needed, until) = (room_for(self.splitter.bytes() + read), Instant::now() + ROOM_PATIENCE);
+        let (needed, until) = (room_for(self.splitter.bytes() + read), Instant::now() + ROOM_TIMEOUT);
         loop {
             match self.room.grow_to(needed).await {
                 Err(Error::NoRoom { .. }) if Instant::now() < until => {}
@@ -263,7 +263,7 @@ impl OperationStream {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        let share = self.api.node.budget().made(line.len());
+        let share = self.api.node.budget().count_answer(line.len());
         self.lines.send_data(counted_page(line, share)).await.map_err(|_| BulkStreamEnd)
     }
 }

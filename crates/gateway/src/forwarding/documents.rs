@@ -2,23 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
-use millrace_access::{CallerLimits, Permit, WantedGroups};
+use millrace_access::{CallerLimits, Permit};
 use millrace_node::cluster::{
     ChangeLimits, ConditionalChange, DocumentsAnswer, DocumentsQuestion, FailedChange, RemoteNode,
     own_documents,
 };
 use millrace_node::{Error, ErrorKind};
 
-use super::message::MessageProtocol;
+use super::question::NodeQuestion;
 use super::{NodeForwarder, question};
 use crate::GatewayState;
-use crate::edge::caller_of;
 use crate::quota::UncommittedSize;
-
-/// Path at which a node writes, drops and reads documents for others.
-pub(crate) const DOCUMENTS_PATH: &str = "/state/v1/cluster/documents";
 
 /// Asks a node for documents.
 ///
@@ -30,18 +24,8 @@ pub(super) async fn ask(
     remote: &RemoteNode,
     question: DocumentsQuestion,
 ) -> Result<DocumentsAnswer, Error> {
-    // Documents that are written elsewhere after an answer was lost would be there twice.
-    let unread = match &question {
-        DocumentsQuestion::Write { .. }
-        | DocumentsQuestion::Drop { .. }
-        | DocumentsQuestion::Change { .. } => Error::Unknown,
-        DocumentsQuestion::Get { .. }
-        | DocumentsQuestion::Exist { .. }
-        | DocumentsQuestion::Page { .. }
-        | DocumentsQuestion::BucketPage { .. } => Error::Unsettled,
-    };
     let is_drop = matches!(question, DocumentsQuestion::Drop { .. });
-    let answer = question::ask_or(forwarder, remote, DOCUMENTS_PATH, &question, unread).await;
+    let answer = question::ask(forwarder, remote, &question).await;
     answer.map_err(|error| refused(error, is_drop))
 }
 
@@ -56,30 +40,42 @@ fn refused(error: Error, is_drop: bool) -> Error {
     }
 }
 
-/// Answers another node about documents of this one.
-pub(crate) async fn tell_documents(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let protocol = MessageProtocol::of_request(request.headers());
-    question::respond(protocol, answer(&node, request).await)
-}
+impl NodeQuestion for DocumentsQuestion {
+    const PATH: &'static str = "/state/v1/cluster/documents";
 
-async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<DocumentsAnswer, Error> {
-    let permit = caller_of(&request)?.permit(WantedGroups::All)?;
-    match question::read(node, request).await? {
-        DocumentsQuestion::Change { changes, limits, patience } => {
-            let AdmittedChanges { admitted, refused, sizes } =
-                AdmittedChanges::of(node, permit, changes, limits).await?;
-            let question = DocumentsQuestion::Change { changes: admitted, limits, patience };
-            let answer = own_documents(node.node(), question).await?;
-            drop(sizes);
-            let DocumentsAnswer::Changed(outcomes) = answer else { return Ok(answer) };
-            let mut outcomes = outcomes.into_iter();
-            let of_change = |refused: Option<FailedChange>| match refused {
-                Some(refused) => Some(Err(refused)),
-                None => outcomes.next(),
-            };
-            Ok(DocumentsAnswer::Changed(refused.into_iter().filter_map(of_change).collect()))
+    type Answer = DocumentsAnswer;
+
+    async fn answer(self, node: &Arc<GatewayState>, permit: Permit) -> Result<DocumentsAnswer, Error> {
+        match self {
+            DocumentsQuestion::Change { changes, limits, patience } => {
+                let AdmittedChanges { admitted, refused, sizes } =
+                    AdmittedChanges::admit(node, permit, changes, limits).await?;
+                let question = DocumentsQuestion::Change { changes: admitted, limits, patience };
+                let answer = own_documents(node.node(), question).await?;
+                drop(sizes);
+                let DocumentsAnswer::Changed(outcomes) = answer else { return Ok(answer) };
+                let mut outcomes = outcomes.into_iter();
+                let of_change = |refused: Option<FailedChange>| match refused {
+                    Some(refused) => Some(Err(refused)),
+                    None => outcomes.next(),
+                };
+                Ok(DocumentsAnswer::Changed(refused.into_iter().filter_map(of_change).collect()))
+            }
+            question => own_documents(node.node(), question).await,
         }
-        question => own_documents(node.node(), question).await,
+    }
+
+    /// A document that is written elsewhere after an answer was lost would be there twice.
+    fn unread(&self) -> fn(String) -> Error {
+        match self {
+            DocumentsQuestion::Write { .. }
+            | DocumentsQuestion::Drop { .. }
+            | DocumentsQuestion::Change { .. } => Error::Unknown,
+            DocumentsQuestion::Get { .. }
+            | DocumentsQuestion::Exist { .. }
+            | DocumentsQuestion::Page { .. }
+            | DocumentsQuestion::BucketPage { .. } => Error::Unsettled,
+        }
     }
 }
 
@@ -97,7 +93,7 @@ impl AdmittedChanges {
     ///
     /// # Errors
     /// The thread for the files of the groups panics.
-    async fn of(
+    async fn admit(
         node: &Arc<GatewayState>,
         permit: Permit,
         changes: Vec<ConditionalChange>,
@@ -144,6 +140,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::forwarding::message::MessageProtocol;
 
     #[test]
     fn a_question_that_is_refused_as_a_whole_has_changed_nothing() {
@@ -176,7 +173,7 @@ mod tests {
             (
                 DocumentsQuestion::Write {
                     version,
-                    documents: vec![SentDocument::of(&document, true)],
+                    documents: vec![SentDocument::new(&document, true)],
                     patience,
                 },
                 "0007010c69643a613a623a6e3d373a63050101780101010200",
@@ -258,7 +255,7 @@ mod tests {
             (DocumentsAnswer::Document(None), "0200"),
             (DocumentsAnswer::Exist(vec![true, false]), "03020100"),
             (
-                DocumentsAnswer::Page(vec![SentVersion::of(&document, Timestamp(9))], None),
+                DocumentsAnswer::Page(vec![SentVersion::new(&document, Timestamp(9))], None),
                 "04010c69643a613a623a6e3d373a630501017801010900",
             ),
             (
@@ -266,7 +263,7 @@ mod tests {
                     Ok(SettledChange::Done { timestamp: Timestamp(9), existed: true }),
                     Ok(SettledChange::Conflict(ConflictingState::Absent)),
                     Ok(SettledChange::Conflict(ConflictingState::Version(Timestamp(9)))),
-                    Ok(SettledChange::Conflict(ConflictingState::Document(SentVersion::of(
+                    Ok(SettledChange::Conflict(ConflictingState::Document(SentVersion::new(
                         &document,
                         Timestamp(9),
                     )))),

@@ -13,7 +13,7 @@ use millrace_trust::{ConnectionPurpose, NodeTrust};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
-use super::forward::CONNECT_PATIENCE;
+use super::forward::CONNECT_TIMEOUT;
 
 /// Connects to trusted nodes only.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl Service<Uri> for TrustedConnector {
         Box::pin(async move {
             let address = uri.authority().map_or("", |authority| authority.as_str());
             let connecting = trust.connect(address, ConnectionPurpose::Http);
-            let connected = tokio::time::timeout(CONNECT_PATIENCE, connecting).await;
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
             Ok(TokioIo::new(EncryptedConnection(connected.map_err(|_| io::ErrorKind::TimedOut)??)))
         })
     }

@@ -3,21 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
+use millrace_access::Permit;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_node::Error;
-use millrace_node::cluster::{ErasureQuestion, RemoteNode, own_erasures};
+use millrace_node::cluster::{ErasureQuestion, own_erasures};
 use millrace_store::{ErasureHolders, GroupErasure};
 use serde::{Deserialize, Serialize};
 
 use super::group_sizes::group_of_key;
-use super::message::MessageProtocol;
-use super::{NodeForwarder, question};
+use super::question::NodeQuestion;
 use crate::GatewayState;
-
-/// Path at which a node reports its erasures.
-pub(crate) const ERASURES_PATH: &str = "/state/v1/cluster/erasures";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ErasureQuestionMessage {
@@ -43,7 +38,7 @@ struct ErasureMessage {
 }
 
 impl ErasureQuestionMessage {
-    fn of(ErasureQuestion { group, within }: ErasureQuestion) -> Self {
+    pub(super) fn new(ErasureQuestion { group, within }: ErasureQuestion) -> Self {
         let within_us = within.map(|within| u64::try_from(within.as_micros()).unwrap_or(u64::MAX));
         ErasureQuestionMessage { group: group.map(|group| group.key()), within_us }
     }
@@ -55,7 +50,7 @@ impl ErasureQuestionMessage {
 }
 
 impl ErasureAnswerMessage {
-    fn of(erasures: Vec<GroupErasure>) -> Self {
+    fn new(erasures: Vec<GroupErasure>) -> Self {
         let message = |GroupErasure { group, dropped, due, erased, holders }: GroupErasure| {
             let ErasureHolders { files, logs, elsewhere } = holders;
             let erased = erased.map(|erased| erased.0);
@@ -87,30 +82,15 @@ impl ErasureAnswerMessage {
     }
 }
 
-/// Asks a node for its erasures.
-///
-/// # Errors
-/// The node cannot be reached, or is of an older version without the question.
-pub(super) async fn ask(
-    forwarder: &NodeForwarder,
-    remote: &RemoteNode,
-    question: ErasureQuestion,
-) -> Result<Vec<GroupErasure>, Error> {
-    let message = ErasureQuestionMessage::of(question);
-    let answer: ErasureAnswerMessage = question::ask(forwarder, remote, ERASURES_PATH, &message).await?;
-    answer.erasures()
-}
+impl NodeQuestion for ErasureQuestionMessage {
+    const PATH: &'static str = "/state/v1/cluster/erasures";
 
-/// Reports to another node the erasures of this one.
-pub(crate) async fn tell_erasures(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let protocol = MessageProtocol::of_request(request.headers());
-    question::respond(protocol, answer(&node, request).await)
-}
+    type Answer = ErasureAnswerMessage;
 
-async fn answer(node: &GatewayState, request: Request) -> Result<ErasureAnswerMessage, Error> {
-    let message: ErasureQuestionMessage = question::read(node, request).await?;
-    let erasures = own_erasures(node.node(), message.question()?).await?;
-    Ok(ErasureAnswerMessage::of(erasures))
+    async fn answer(self, node: &Arc<GatewayState>, _: Permit) -> Result<ErasureAnswerMessage, Error> {
+        let erasures = own_erasures(node.node(), self.question()?).await?;
+        Ok(ErasureAnswerMessage::new(erasures))
+    }
 }
 
 #[cfg(test)]
@@ -128,13 +108,13 @@ mod tests {
         );
         let group = DocumentGroup::Name("ann".to_owned());
         let question = ErasureQuestion { group: Some(group.clone()), within: Some(Duration::from_secs(1)) };
-        let message = ErasureQuestionMessage::of(question.clone());
+        let message = ErasureQuestionMessage::new(question.clone());
         check_kept(&message, [QUESTION, "010467616e6e01c0843d"]);
         assert_eq!(message.question().unwrap(), question);
         let holders = ErasureHolders { files: 3, logs: 2, elsewhere: true };
         let erasures =
             vec![GroupErasure { group, dropped: Timestamp(7), due: Timestamp(9), erased: None, holders }];
-        let message = ErasureAnswerMessage::of(erasures.clone());
+        let message = ErasureAnswerMessage::new(erasures.clone());
         check_kept(&message, [ANSWER, "010467616e6e070900030201"]);
         assert_eq!(message.erasures().unwrap(), erasures);
     }

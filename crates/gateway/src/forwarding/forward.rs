@@ -26,7 +26,7 @@ use millrace_node::cluster::{ForwardKind, RemoteNode};
 const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];
 
 /// Maximum time until a node accepts a connection.
-pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request that can be sent, several times if necessary.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl ForwardedRequest {
     ///
     /// # Errors
     /// The body exceeds its bounds, or breaks off.
-    pub(crate) async fn of(
+    pub(crate) async fn read(
         node: &GatewayState,
         request: axum::extract::Request,
         bounds: BodyBounds,
@@ -72,10 +72,10 @@ impl ForwardedRequest {
 /// Connections to other nodes, kept open: to their data ports, or, if nodes have certificates, to the ports
 /// for communication between nodes.
 pub(crate) struct NodeForwarder {
-    /// For answers that this node reads itself, and for those to writes, which are short.
+    /// Connections for answers that this node reads itself, and for those to writes, which are short.
     own: ForwardWays,
-    /// For answers that are passed on to clients. One that its client does not read keeps a place among the
-    /// requests of its connection: many of them stop only requests of their kind.
+    /// Connections for answers that are passed on to clients. An answer that its client does not read keeps a
+    /// place among the requests of its connection: many such answers stop only requests of their kind.
     passed_on: ForwardWays,
 }
 
@@ -133,7 +133,7 @@ impl NodeForwarder {
             None => {
                 let mut connector = HttpConnector::new();
                 connector.set_nodelay(true);
-                connector.set_connect_timeout(Some(CONNECT_PATIENCE));
+                connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
                 ForwardWay::Plain(builder.build(connector))
             }
         };
@@ -186,7 +186,7 @@ impl NodeForwarder {
             ForwardWay::Encrypted(client) => client.request(outgoing).await,
         };
         let answer = answer.map_err(|error| {
-            let sent = !error.is_connect() && !was_left_alone(&error);
+            let sent = !error.is_connect() && !was_not_processed(&error);
             unreachable(millrace_env::text_with_causes(&error), sent)
         })?;
         Ok(answer.map(|body| Body::new(body.map_err(axum::Error::new))))
@@ -200,7 +200,7 @@ fn is_passed_on(method: &Method, target: &str, stage: &ForwardKind) -> bool {
 
 /// True if the other node has reported that it has not processed the request: it is stopping, or has too many
 /// at a time. Such a request of any kind can be sent to another node.
-fn was_left_alone(error: &(dyn std::error::Error + 'static)) -> bool {
+fn was_not_processed(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(|error| {
         let stops = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);

@@ -8,7 +8,7 @@ use super::erasures::{ErasureAnswerMessage, ErasureQuestionMessage};
 use super::group_sizes::{SizesAnswerMessage, SizesQuestionMessage};
 use super::indexes::{IndexAnswerMessage, IndexQuestionMessage};
 use super::message::MessageProtocol;
-use super::readers::AnswerMessage;
+use super::readers::ReadersAnswerMessage;
 use super::share::ShareBegin;
 
 /// Decodes bytes as every kind of message of every protocol.
@@ -18,7 +18,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _ = protocol.decode::<ShareBegin>(bytes);
         let _ = protocol.decode::<ShareRequest>(bytes);
         let _ = protocol.decode::<ReadersQuestion>(bytes);
-        let _ = protocol.decode::<AnswerMessage>(bytes);
+        let _ = protocol.decode::<ReadersAnswerMessage>(bytes);
         let _ = protocol.decode(bytes).map(SizesQuestionMessage::question);
         let _ = protocol.decode(bytes).map(SizesAnswerMessage::page);
         let _ = protocol.decode(bytes).map(ErasureQuestionMessage::question);

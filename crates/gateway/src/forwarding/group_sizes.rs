@@ -2,22 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
+use millrace_access::Permit;
 use millrace_bucket::BucketId;
 use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_node::Error;
-use millrace_node::cluster::{GroupSizesQuestion, RemoteNode, WantedSizes, own_group_sizes};
+use millrace_node::cluster::{GroupSizesQuestion, WantedSizes, own_group_sizes};
 use millrace_store::{StoredGroup, StoredGroupPage};
 use serde::{Deserialize, Serialize};
 
-use super::message::MessageProtocol;
-use super::{NodeForwarder, question};
+use super::question::NodeQuestion;
 use crate::GatewayState;
-
-/// Path at which a node reports the sizes of groups in its buckets.
-pub(crate) const GROUP_SIZES_PATH: &str = "/state/v1/cluster/groups";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SizesQuestionMessage {
@@ -48,7 +43,7 @@ pub(super) fn group_of_key(key: &str) -> Result<DocumentGroup, Error> {
 }
 
 impl SizesQuestionMessage {
-    fn of(GroupSizesQuestion { version, buckets, wanted }: GroupSizesQuestion) -> Self {
+    pub(super) fn new(GroupSizesQuestion { version, buckets, wanted }: GroupSizesQuestion) -> Self {
         let (groups, after, count) = match wanted {
             WantedSizes::These(groups) => (Some(groups.iter().map(DocumentGroup::key).collect()), None, 0),
             WantedSizes::Page { after, count } => (None, after.map(|group| group.key()), count as u64),
@@ -71,7 +66,7 @@ impl SizesQuestionMessage {
 }
 
 impl SizesAnswerMessage {
-    fn of(StoredGroupPage { groups, continuation }: StoredGroupPage) -> Self {
+    fn new(StoredGroupPage { groups, continuation }: StoredGroupPage) -> Self {
         let size = |StoredGroup { group, documents, bytes, last_write }: StoredGroup| GroupSizeMessage {
             key: group.key(),
             documents,
@@ -93,30 +88,15 @@ impl SizesAnswerMessage {
     }
 }
 
-/// Asks a node for the sizes of groups in buckets that it has.
-///
-/// # Errors
-/// The node cannot be reached, does not have the buckets, or is of an older version without the question.
-pub(super) async fn ask(
-    forwarder: &NodeForwarder,
-    remote: &RemoteNode,
-    question: GroupSizesQuestion,
-) -> Result<StoredGroupPage, Error> {
-    let message = SizesQuestionMessage::of(question);
-    let answer: SizesAnswerMessage = question::ask(forwarder, remote, GROUP_SIZES_PATH, &message).await?;
-    answer.page()
-}
+impl NodeQuestion for SizesQuestionMessage {
+    const PATH: &'static str = "/state/v1/cluster/groups";
 
-/// Reports to another node the sizes of groups in buckets of this one.
-pub(crate) async fn tell_group_sizes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let protocol = MessageProtocol::of_request(request.headers());
-    question::respond(protocol, answer(&node, request).await)
-}
+    type Answer = SizesAnswerMessage;
 
-async fn answer(node: &GatewayState, request: Request) -> Result<SizesAnswerMessage, Error> {
-    let message: SizesQuestionMessage = question::read(node, request).await?;
-    let page = own_group_sizes(node.node(), message.question()?).await?;
-    Ok(SizesAnswerMessage::of(page))
+    async fn answer(self, node: &Arc<GatewayState>, _: Permit) -> Result<SizesAnswerMessage, Error> {
+        let page = own_group_sizes(node.node(), self.question()?).await?;
+        Ok(SizesAnswerMessage::new(page))
+    }
 }
 
 #[cfg(test)]
@@ -149,13 +129,13 @@ mod tests {
             (WantedSizes::Page { after: Some(seven.clone()), count: 100 }, [PAGE, "07010a050001026e3764"]),
         ] {
             let question = GroupSizesQuestion { version, buckets: buckets.clone(), wanted };
-            let message = SizesQuestionMessage::of(question.clone());
+            let message = SizesQuestionMessage::new(question.clone());
             check_kept(&message, kept);
             assert_eq!(message.question().unwrap(), question);
         }
         let size = StoredGroup { group: ann, documents: 2, bytes: 300, last_write: Timestamp(9) };
         let page = StoredGroupPage { groups: vec![size], continuation: Some(seven) };
-        let message = SizesAnswerMessage::of(page.clone());
+        let message = SizesAnswerMessage::new(page.clone());
         check_kept(&message, [ANSWER, "010467616e6e02ac020901026e37"]);
         assert_eq!(message.page().unwrap(), page);
         assert!(group_of_key("x").is_err());

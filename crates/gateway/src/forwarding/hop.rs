@@ -68,7 +68,7 @@ pub(super) fn mark(headers: &mut HeaderMap, remote: &RemoteNode, stage: &Forward
 /// Response to a request of a node that is for another process, or cannot be read: the sender looks for the
 /// run that it wants, or waits for the cluster state that names this one. A sender may know an earlier run
 /// of this node, or a node of another cluster that had this address.
-pub(crate) fn misdirected(cluster: Option<&dyn ClusterView>, headers: &HeaderMap) -> Option<Response> {
+pub(crate) fn refuse_misdirected(cluster: Option<&dyn ClusterView>, headers: &HeaderMap) -> Option<Response> {
     let message = match header_of(headers) {
         Ok(Some(HopHeader::Request { recipient: Some(recipient), .. })) => {
             let own = cluster.map(|cluster| cluster.own().incarnation);
@@ -92,13 +92,14 @@ fn is_json(headers: &HeaderMap) -> bool {
     headers.get(HOP).and_then(|value| value.to_str().ok()).is_some_and(|text| text.starts_with(JSON_STARTS))
 }
 
-/// True if a request has the words of protocol 1: its answer needs them, too, see [`answer_in_words`].
-pub(crate) fn is_in_words(headers: &HeaderMap) -> bool {
+/// True if a request has the header of protocol 1: its answer needs that, too, see
+/// [`write_protocol_1_header`].
+pub(crate) fn is_of_protocol_1(headers: &HeaderMap) -> bool {
     headers.contains_key(HOP) && !is_json(headers)
 }
 
 /// Writes the header of an answer in the words of protocol 1.
-pub(crate) fn answer_in_words(headers: &mut HeaderMap) {
+pub(crate) fn write_protocol_1_header(headers: &mut HeaderMap) {
     if let Ok(Some(header)) = header_of(headers) {
         headers.remove(HOP);
         protocol_1::write(headers, &header);
@@ -121,7 +122,7 @@ pub(super) fn ask_others(headers: &mut HeaderMap, version: ClusterVersion, reade
 }
 
 /// The version and the readers of a redirection, if an answer is one.
-pub(super) fn others(headers: &HeaderMap) -> Option<(ClusterVersion, BucketReaders)> {
+pub(super) fn redirection(headers: &HeaderMap) -> Option<(ClusterVersion, BucketReaders)> {
     match header_of(headers) {
         Ok(Some(HopHeader::Readers { version, readers })) => Some((version, readers)),
         _ => None,
@@ -179,10 +180,10 @@ mod tests {
             mark(&mut headers, &remote(2), &stage);
             assert_eq!(headers[HOP], text);
             assert_eq!(hop_of(&headers).unwrap(), stage);
-            assert!(!is_in_words(&headers));
+            assert!(!is_of_protocol_1(&headers));
             let mut words = HeaderMap::new();
             mark(&mut words, &remote(1), &stage);
-            assert!(is_in_words(&words));
+            assert!(is_of_protocol_1(&words));
             assert_eq!(hop_of(&words).unwrap(), stage);
         }
         assert_eq!(hop_of(&HeaderMap::new()).unwrap(), ForwardKind::Client);
@@ -205,20 +206,20 @@ mod tests {
         ask_others(&mut headers, ClusterVersion::new(7), &readers);
         let text = r#"{"readers":{"version":7,"readers":{"bucket":"BucketId(0x2800000000000005)","nodes":[2,0],"full":false,"documents":0}}}"#;
         assert_eq!(headers[HOP], text);
-        assert_eq!(others(&headers), Some((ClusterVersion::new(7), readers.clone())));
+        assert_eq!(redirection(&headers), Some((ClusterVersion::new(7), readers.clone())));
         assert!(!is_unsettled(&headers));
-        answer_in_words(&mut headers);
+        write_protocol_1_header(&mut headers);
         assert_eq!(headers[HOP], "readers 7 10.5 2,0 some");
-        assert_eq!(others(&headers), Some((ClusterVersion::new(7), readers)));
+        assert_eq!(redirection(&headers), Some((ClusterVersion::new(7), readers)));
         unsettled(&mut headers);
         assert!(is_unsettled(&headers));
         assert_eq!(headers[HOP], r#""unsettled""#);
-        assert_eq!(others(&headers), None);
-        answer_in_words(&mut headers);
+        assert_eq!(redirection(&headers), None);
+        write_protocol_1_header(&mut headers);
         assert_eq!(headers[HOP], "unsettled");
         assert!(is_unsettled(&headers));
         let mut plain = HeaderMap::new();
-        answer_in_words(&mut plain);
+        write_protocol_1_header(&mut plain);
         assert!(plain.is_empty());
     }
 
@@ -226,11 +227,11 @@ mod tests {
     fn a_header_that_cannot_be_read_or_names_another_run_is_refused() {
         let refused = |text| {
             let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(text))]);
-            misdirected(None, &headers).is_some_and(|answer| is_unsettled(answer.headers()))
+            refuse_misdirected(None, &headers).is_some_and(|answer| is_unsettled(answer.headers()))
         };
         assert!(refused(r#"{"request":{"stage":"share","recipient":7}}"#));
         assert!(refused(r#"{"request":{"stage":"later","recipient":7}}"#));
         assert!(!refused("share") && !refused("later"));
-        assert!(misdirected(None, &HeaderMap::new()).is_none());
+        assert!(refuse_misdirected(None, &HeaderMap::new()).is_none());
     }
 }

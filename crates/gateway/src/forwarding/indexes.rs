@@ -2,21 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
+use millrace_access::Permit;
 use millrace_node::Error;
-use millrace_node::cluster::{
-    IndexAnswer, IndexName, IndexQuestion, NodeIndexState, RemoteNode, own_indexes,
-};
+use millrace_node::cluster::{IndexAnswer, IndexName, IndexQuestion, NodeIndexState, own_indexes};
 use millrace_node::indexes::{IndexDifferences, IndexState};
 use serde::{Deserialize, Serialize};
 
-use super::message::MessageProtocol;
-use super::{NodeForwarder, question};
+use super::question::NodeQuestion;
 use crate::GatewayState;
-
-/// Path at which a node answers about its indexes.
-pub(crate) const INDEXES_PATH: &str = "/state/v1/cluster/indexes";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct IndexQuestionMessage {
@@ -59,7 +52,7 @@ pub(super) struct IndexStateMessage {
 }
 
 impl IndexQuestionMessage {
-    fn of(question: IndexQuestion) -> Self {
+    pub(super) fn new(question: IndexQuestion) -> Self {
         let of = |action, IndexName { content, name }| (action, Some((content, name)));
         let (action, index) = match question {
             IndexQuestion::States => (IndexActionMessage::States, None),
@@ -83,7 +76,7 @@ impl IndexQuestionMessage {
 }
 
 impl IndexStateMessage {
-    fn of(of: NodeIndexState) -> Self {
+    fn new(of: NodeIndexState) -> Self {
         IndexStateMessage {
             content: of.index.content,
             name: of.index.name,
@@ -119,10 +112,10 @@ impl IndexStateMessage {
 }
 
 impl IndexAnswerMessage {
-    fn of(answer: IndexAnswer) -> Self {
+    fn new(answer: IndexAnswer) -> Self {
         match answer {
             IndexAnswer::States(states) => {
-                IndexAnswerMessage::States(states.into_iter().map(IndexStateMessage::of).collect())
+                IndexAnswerMessage::States(states.into_iter().map(IndexStateMessage::new).collect())
             }
             IndexAnswer::Began(began) => IndexAnswerMessage::Began(began),
             IndexAnswer::Compared(IndexDifferences { documents, entries, differences, examples }) => {
@@ -145,32 +138,15 @@ impl IndexAnswerMessage {
     }
 }
 
-/// Asks a node about its indexes.
-///
-/// # Errors
-/// The node cannot be reached, refuses, or is of an older version without the question.
-pub(super) async fn ask(
-    forwarder: &NodeForwarder,
-    remote: &RemoteNode,
-    question: IndexQuestion,
-) -> Result<IndexAnswer, Error> {
-    let message = IndexQuestionMessage::of(question);
-    let answer: IndexAnswerMessage = question::ask(forwarder, remote, INDEXES_PATH, &message).await?;
-    answer.answer()
-}
+impl NodeQuestion for IndexQuestionMessage {
+    const PATH: &'static str = "/state/v1/cluster/indexes";
 
-/// Answers another node about the indexes of this one.
-pub(crate) async fn tell_indexes(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let protocol = MessageProtocol::of_request(request.headers());
-    question::respond(protocol, answer(&node, request).await)
-}
+    type Answer = IndexAnswerMessage;
 
-async fn answer(node: &GatewayState, request: Request) -> Result<IndexAnswerMessage, Error> {
-    if node.cluster().is_alone() {
-        return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
+    async fn answer(self, node: &Arc<GatewayState>, _: Permit) -> Result<IndexAnswerMessage, Error> {
+        let answer = own_indexes(node.node(), self.question()?).await?;
+        Ok(IndexAnswerMessage::new(answer))
     }
-    let message: IndexQuestionMessage = question::read(node, request).await?;
-    Ok(IndexAnswerMessage::of(own_indexes(node.node(), message.question()?).await?))
 }
 
 #[cfg(test)]
@@ -198,7 +174,7 @@ mod tests {
                 ["a266616374696f6e6676657269667965696e64657882616363647565", "0301016303647565"],
             ),
         ] {
-            let message = IndexQuestionMessage::of(question.clone());
+            let message = IndexQuestionMessage::new(question.clone());
             check_kept(&message, kept);
             assert_eq!(message.question().unwrap(), question);
         }
@@ -242,7 +218,7 @@ mod tests {
                 ],
             ),
         ] {
-            let message = IndexAnswerMessage::of(answer.clone());
+            let message = IndexAnswerMessage::new(answer.clone());
             check_kept(&message, kept);
             assert_eq!(message.answer().unwrap(), answer);
         }

@@ -8,7 +8,7 @@ use millrace_search::{FirstShareReply, ShareReply};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::is_in_words;
+use super::is_of_protocol_1;
 
 /// Protocol of a request, and of its answer.
 ///
@@ -22,7 +22,7 @@ pub(super) enum MessageProtocol {
 
 impl MessageProtocol {
     /// Protocol of requests to a node.
-    pub(super) fn of(remote: &RemoteNode) -> Self {
+    pub(super) fn for_node(remote: &RemoteNode) -> Self {
         match remote.protocol < SERIALIZED_MESSAGES {
             true => MessageProtocol::First,
             false => MessageProtocol::Second,
@@ -30,8 +30,8 @@ impl MessageProtocol {
     }
 
     /// Protocol of a request with these headers: the form of the one between nodes tells it.
-    pub(super) fn of_request(headers: &HeaderMap) -> Self {
-        if is_in_words(headers) { MessageProtocol::First } else { MessageProtocol::Second }
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
+        if is_of_protocol_1(headers) { MessageProtocol::First } else { MessageProtocol::Second }
     }
 
     /// Type of the media of an answer.

@@ -1,10 +1,12 @@
 //! Questions of a node to another: one message each way, over HTTP.
 
+use std::sync::Arc;
+
 use axum::body::to_bytes;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{HeaderMap, Method, StatusCode};
-use millrace_access::WantedGroups;
+use millrace_access::{Permit, WantedGroups};
 use millrace_node::Error;
 use millrace_node::cluster::{ForwardKind, RemoteNode};
 use serde::Serialize;
@@ -22,37 +24,47 @@ use crate::{GatewayState, http};
 /// groups as a credential has.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Sends a question to a path of a node, and reads its answer.
-///
-/// # Errors
-/// [`Error::Unsettled`] where the node says so, or its answer cannot be read; [`Error::Remote`] for another
-/// refusal, also that of an older version, which does not have the path.
-pub(super) async fn ask<Q: Serialize, A: DeserializeOwned>(
-    forwarder: &NodeForwarder,
-    remote: &RemoteNode,
-    path: &str,
-    question: &Q,
-) -> Result<A, Error> {
-    ask_or(forwarder, remote, path, question, Error::Unsettled).await
+/// Question of a node to another, in the form in which it is sent.
+pub(super) trait NodeQuestion: Serialize + DeserializeOwned {
+    /// Path at which nodes answer it.
+    const PATH: &'static str;
+
+    /// Answer, in the form in which it is sent.
+    type Answer: Serialize + DeserializeOwned;
+
+    /// Makes the answer of this node, which is one of a cluster, with the permit of the asking node for all
+    /// groups.
+    ///
+    /// # Errors
+    /// The question has a value that is not one, or cannot be answered now.
+    fn answer(
+        self,
+        node: &Arc<GatewayState>,
+        permit: Permit,
+    ) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+
+    /// Returns the error for an answer that cannot be read: the node may have done what it was asked.
+    fn unread(&self) -> fn(String) -> Error {
+        Error::Unsettled
+    }
 }
 
-/// [`ask`], with another error where the answer cannot be read: the node may have done what it was asked.
+/// Sends a question to a node, and reads its answer.
 ///
 /// # Errors
-/// Those of [`ask`].
-pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
+/// [`Error::Unsettled`] where the node says so; [`NodeQuestion::unread`] where its answer cannot be read;
+/// [`Error::Remote`] for another refusal, also that of an older version, which does not have the path.
+pub(super) async fn ask<Q: NodeQuestion>(
     forwarder: &NodeForwarder,
     remote: &RemoteNode,
-    path: &str,
     question: &Q,
-    unread: fn(String) -> Error,
-) -> Result<A, Error> {
-    let protocol = MessageProtocol::of(remote);
+) -> Result<Q::Answer, Error> {
+    let (protocol, unread) = (MessageProtocol::for_node(remote), question.unread());
     let request = ForwardedRequest {
         method: Method::POST,
-        target: path.to_owned(),
+        target: Q::PATH.to_owned(),
         headers: HeaderMap::new(),
-        body: written(protocol, question)?.into(),
+        body: encode(protocol, question)?.into(),
         room: None,
     };
     let answer = forwarder.send(remote, request, &ForwardKind::Share).await?;
@@ -71,23 +83,14 @@ pub(super) async fn ask_or<Q: Serialize, A: DeserializeOwned>(
         .map_err(|error| unread(format!("the answer of node {remote} cannot be read: {error}")))
 }
 
-/// Reads the question of another node. It may be about the documents of any group, so a credential for some
-/// groups does not suffice, with any right.
-///
-/// # Errors
-/// The caller may not use all groups; the body is too long or breaks off, memory is short, or it is not a
-/// question of this kind.
-pub(super) async fn read<Q: DeserializeOwned>(node: &GatewayState, request: Request) -> Result<Q, Error> {
-    caller_of(&request)?.permit(WantedGroups::All)?;
-    let protocol = MessageProtocol::of_request(request.headers());
-    let bounds = BodyBounds { bytes: BYTES_MAX, is_question: true, ..node.body_bounds() };
-    let body = http::collect(node, request.into_body(), bounds).await?;
-    protocol.decode(&body).map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))
-}
-
-/// Response in this protocol with an answer to another node, or with the reason for which there is none.
-pub(super) fn respond<A: Serialize>(protocol: MessageProtocol, answer: Result<A, Error>) -> Response {
-    match answer.and_then(|answer| written(protocol, &answer)) {
+/// Responds to the question of another node, in its protocol.
+pub(super) async fn respond<Q: NodeQuestion>(
+    State(node): State<Arc<GatewayState>>,
+    request: Request,
+) -> Response {
+    let protocol = MessageProtocol::from_headers(request.headers());
+    let answer = answer::<Q>(&node, request, protocol).await;
+    match answer.and_then(|answer| encode(protocol, &answer)) {
         Ok(body) => http::answer(StatusCode::OK, protocol.media_type(), body),
         Err(error) => {
             let mut response = (error.status(), error.to_string()).into_response();
@@ -99,6 +102,35 @@ pub(super) fn respond<A: Serialize>(protocol: MessageProtocol, answer: Result<A,
     }
 }
 
-fn written(protocol: MessageProtocol, message: &impl Serialize) -> Result<Vec<u8>, Error> {
+/// Answers the question of another node. It may be about the documents of any group, so a credential for some
+/// groups does not suffice, with any right.
+async fn answer<Q: NodeQuestion>(
+    node: &Arc<GatewayState>,
+    request: Request,
+    protocol: MessageProtocol,
+) -> Result<Q::Answer, Error> {
+    let permit = caller_of(&request)?.permit(WantedGroups::All)?;
+    if node.cluster().is_alone() {
+        return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
+    }
+    let question: Q = read(node, request, protocol).await?;
+    question.answer(node, permit).await
+}
+
+/// Reads a question.
+///
+/// # Errors
+/// The body is too long or breaks off, memory is short, or it is not a question of this kind.
+async fn read<Q: NodeQuestion>(
+    node: &GatewayState,
+    request: Request,
+    protocol: MessageProtocol,
+) -> Result<Q, Error> {
+    let bounds = BodyBounds { bytes: BYTES_MAX, is_question: true, ..node.body_bounds() };
+    let body = http::collect(node, request.into_body(), bounds).await?;
+    protocol.decode(&body).map_err(|error| Error::BadRequest(format!("the question cannot be read: {error}")))
+}
+
+fn encode(protocol: MessageProtocol, message: &impl Serialize) -> Result<Vec<u8>, Error> {
     protocol.append(Vec::new(), message).map_err(|error| Error::Internal(error.to_string()))
 }

@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
-use serde::{Deserialize, Serialize};
-
-use super::message::MessageProtocol;
-use super::{NodeForwarder, question};
-use crate::GatewayState;
+use millrace_access::Permit;
 use millrace_node::Error;
 use millrace_node::cluster::{BucketReaders, ReadersQuestion, RemoteNode, own_readers};
+use serde::{Deserialize, Serialize};
 
-/// Path at which a node reports the readers of the buckets that it owns.
-pub(crate) const READERS_PATH: &str = "/state/v1/cluster/readers";
+use super::question::NodeQuestion;
+use super::{NodeForwarder, question};
+use crate::GatewayState;
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct AnswerMessage {
+pub(super) struct ReadersAnswerMessage {
     readers: Vec<BucketReaders>,
 }
 
@@ -29,8 +25,7 @@ pub(super) async fn ask(
     remote: &RemoteNode,
     question: ReadersQuestion,
 ) -> Result<Vec<BucketReaders>, Error> {
-    let answer = question::ask(forwarder, remote, READERS_PATH, &question).await;
-    let answer: AnswerMessage = answer.map_err(|error| match error {
+    let answer = question::ask(forwarder, remote, &question).await.map_err(|error| match error {
         // The owner may be starting, or of an older version: the readers are looked for again.
         Error::Remote { message, .. } => Error::Unsettled(message),
         error => error,
@@ -38,19 +33,19 @@ pub(super) async fn ask(
     Ok(answer.readers)
 }
 
-/// Reports to another node the readers of the buckets that this one owns.
-pub(crate) async fn tell_readers(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let protocol = MessageProtocol::of_request(request.headers());
-    question::respond(protocol, answer(&node, request).await)
-}
+impl NodeQuestion for ReadersQuestion {
+    const PATH: &'static str = "/state/v1/cluster/readers";
 
-async fn answer(node: &GatewayState, request: Request) -> Result<AnswerMessage, Error> {
-    let Some(cluster) = node.cluster().view()? else {
-        return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
-    };
-    let ReadersQuestion { version, near, buckets } = question::read(node, request).await?;
-    let readers = own_readers(cluster, version, buckets.as_deref(), near)?;
-    Ok(AnswerMessage { readers })
+    type Answer = ReadersAnswerMessage;
+
+    async fn answer(self, node: &Arc<GatewayState>, _: Permit) -> Result<ReadersAnswerMessage, Error> {
+        let Some(cluster) = node.cluster().view()? else {
+            return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
+        };
+        let ReadersQuestion { version, near, buckets } = self;
+        let readers = own_readers(cluster, version, buckets.as_deref(), near)?;
+        Ok(ReadersAnswerMessage { readers })
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +68,6 @@ mod tests {
         let (bucket, nodes) = (BucketId::new(40, 5), vec![NodeKey(2), NodeKey(0)]);
         let told = BucketReaders { bucket, nodes, full: true, soon: true, documents: 300 };
         let kept = "a1677265616465727381a4666275636b657482182805656e6f6465738202006466756c6cf569646f63756d656e747319012c";
-        check_kept(&AnswerMessage { readers: vec![told] }, [kept, "01280502020001ac02"]);
+        check_kept(&ReadersAnswerMessage { readers: vec![told] }, [kept, "01280502020001ac02"]);
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn refused_part(node: &str, status: StatusCode, body: &[u8]) -> Error
 }
 
 /// Error for an answer of a node of which only a part has come.
-pub(crate) fn broke_off(node: &str, reason: &str) -> Error {
+pub(crate) fn broken_answer(node: &str, reason: &str) -> Error {
     let reason = format!("its answer broke off: {reason}");
     Error::Unreachable { address: node.to_owned(), reason, sent: true }
 }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_broke_off_can_be_asked_for_again() {
-        let error = broke_off("b:1", "reset");
+        let error = broken_answer("b:1", "reset");
         assert_eq!(error.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(error.retry_after().is_some() && !error.changed_nothing(), "{error}");
         assert_eq!(

@@ -55,12 +55,12 @@ pub(super) async fn open(
     remote: RemoteNode,
     ShareStart { parameters, buckets, version, ask, memory, observer }: ShareStart,
 ) -> Result<OpenedShare, Error> {
-    let protocol = MessageProtocol::of(&remote);
+    let protocol = MessageProtocol::for_node(&remote);
     let begin = ShareBegin { parameters, buckets, version, ask };
     let (mut asks, body) = Channel::<Bytes, Infallible>::new(1);
     let first =
         frame(|out| protocol.append(out, &begin)).map_err(|fault| Error::Internal(fault.to_string()))?;
-    asks.send_data(first).await.map_err(|_| broke_off(&remote, "it was not asked"))?;
+    asks.send_data(first).await.map_err(|_| broken_answer(&remote, "it was not asked"))?;
     let mut headers = HeaderMap::new();
     spans::continue_in(&mut headers, observer.map(|observer| observer.header()));
     let answer = forwarder
@@ -72,7 +72,7 @@ pub(super) async fn open(
     let status = answer.status();
     if status != StatusCode::OK {
         let body = to_bytes(answer.into_body(), REFUSAL_BYTES_MAX).await;
-        let body = body.map_err(|error| broke_off(&remote, &error.to_string()))?;
+        let body = body.map_err(|error| broken_answer(&remote, &error.to_string()))?;
         return Err(refused_part(&remote.address, status, &body));
     }
     let replies = BodyMessageReader::new(
@@ -98,11 +98,11 @@ impl HttpShareConversation {
     async fn reply(&mut self) -> Result<ShareReply, Error> {
         let reply = self.replies.next().await.map_err(|fault| match self.memory.refused() {
             Some(refused) => Error::Memory(refused),
-            None => broke_off(&self.remote, &fault.to_string()),
+            None => broken_answer(&self.remote, &fault.to_string()),
         })?;
-        let reply = reply.ok_or_else(|| broke_off(&self.remote, "it ended"))?;
+        let reply = reply.ok_or_else(|| broken_answer(&self.remote, "it ended"))?;
         let reply = self.protocol.decode_reply(&reply);
-        let reply = reply.map_err(|error| broke_off(&self.remote, &error.to_string()))?;
+        let reply = reply.map_err(|error| broken_answer(&self.remote, &error.to_string()))?;
         if let ShareReply::Refused { is_overload, message } = reply {
             return Err(match is_overload {
                 true => Error::Remote {
@@ -122,14 +122,14 @@ impl ShareConversation for HttpShareConversation {
         Box::pin(async move {
             let bytes = frame(|out| self.protocol.append(out, &ask))
                 .map_err(|fault| Error::Internal(fault.to_string()))?;
-            self.asks.send_data(bytes).await.map_err(|_| broke_off(&self.remote, "it has left"))?;
+            self.asks.send_data(bytes).await.map_err(|_| broken_answer(&self.remote, "it has left"))?;
             self.reply().await
         })
     }
 }
 
-fn broke_off(remote: &RemoteNode, reason: &str) -> Error {
-    refusal::broke_off(&remote.address, reason)
+fn broken_answer(remote: &RemoteNode, reason: &str) -> Error {
+    refusal::broken_answer(&remote.address, reason)
 }
 
 /// Answers the gathering node.
@@ -147,7 +147,7 @@ pub(crate) async fn answer_share(
     }
     // The gathering node looks for another node, or waits: this one may run an older version.
     let unreadable = |reason: String| Error::Unsettled(format!("the question cannot be read: {reason}"));
-    let protocol = MessageProtocol::of_request(request.headers());
+    let protocol = MessageProtocol::from_headers(request.headers());
     let observer = spans::observer_of(&request);
     let mut asks = BodyMessageReader::new(
         request.into_body(),

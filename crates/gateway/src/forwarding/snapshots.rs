@@ -2,25 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::response::Response;
+use millrace_access::Permit;
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_node::Error;
 use millrace_node::cluster::{
-    GroupMoment, ListedSnapshot, RemoteNode, SnapshotAnswer, SnapshotFigures, SnapshotQuestion,
-    SnapshotVersion, SnapshotVersionPage, own_snapshots,
+    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
+    SnapshotVersionPage, own_snapshots,
 };
 use millrace_store::{DropOfGroup, SnapshotName, SnapshotSpace};
 use serde::{Deserialize, Serialize};
 
 use super::group_sizes::group_of_key;
-use super::message::MessageProtocol;
-use super::{NodeForwarder, question};
+use super::question::NodeQuestion;
 use crate::GatewayState;
-
-/// Path at which a node answers about its snapshots.
-pub(crate) const SNAPSHOTS_PATH: &str = "/state/v1/cluster/snapshots";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,7 +78,7 @@ pub(super) struct VersionMessage {
 }
 
 impl SnapshotQuestionMessage {
-    fn of(question: SnapshotQuestion) -> Self {
+    pub(super) fn new(question: SnapshotQuestion) -> Self {
         match question {
             SnapshotQuestion::List => SnapshotQuestionMessage::List,
             SnapshotQuestion::Create(name, time) => {
@@ -96,10 +91,10 @@ impl SnapshotQuestionMessage {
             }
             SnapshotQuestion::Reaching(until) => SnapshotQuestionMessage::Reaching { until: until.0 },
             SnapshotQuestion::Drops(moment, after) => {
-                SnapshotQuestionMessage::Drops { moment: MomentMessage::of(&moment), after }
+                SnapshotQuestionMessage::Drops { moment: MomentMessage::new(&moment), after }
             }
             SnapshotQuestion::Moment(moment, after) => {
-                SnapshotQuestionMessage::Moment { moment: MomentMessage::of(&moment), after }
+                SnapshotQuestionMessage::Moment { moment: MomentMessage::new(&moment), after }
             }
         }
     }
@@ -128,7 +123,7 @@ impl SnapshotQuestionMessage {
 }
 
 impl MomentMessage {
-    fn of(moment: &GroupMoment) -> Self {
+    fn new(moment: &GroupMoment) -> Self {
         let GroupMoment { snapshot, time, group, until } = moment;
         MomentMessage { snapshot: snapshot.to_string(), time: time.0, group: group.key(), until: until.0 }
     }
@@ -145,7 +140,7 @@ impl MomentMessage {
 }
 
 impl DropMessage {
-    fn of(drop: DropOfGroup) -> Self {
+    fn new(drop: DropOfGroup) -> Self {
         let part = drop.part.map(|part| (part.used_bits(), part.bits()));
         DropMessage { document_type: drop.document_type, part, timestamp: drop.timestamp.0 }
     }
@@ -158,7 +153,7 @@ impl DropMessage {
 }
 
 impl SnapshotMessage {
-    fn of(ListedSnapshot { name, path, figures, fault }: ListedSnapshot) -> Self {
+    fn new(ListedSnapshot { name, path, figures, fault }: ListedSnapshot) -> Self {
         let SnapshotFigures { time, documents, bytes, files, application } = figures;
         SnapshotMessage { name: name.to_string(), path, fault, time, documents, bytes, files, application }
     }
@@ -171,15 +166,15 @@ impl SnapshotMessage {
 }
 
 impl SnapshotAnswerMessage {
-    fn of(answer: SnapshotAnswer) -> Self {
+    fn new(answer: SnapshotAnswer) -> Self {
         match answer {
             SnapshotAnswer::Listed(snapshots, space) => SnapshotAnswerMessage::Listed {
-                snapshots: snapshots.into_iter().map(SnapshotMessage::of).collect(),
+                snapshots: snapshots.into_iter().map(SnapshotMessage::new).collect(),
                 held_bytes: space.held_bytes,
                 log_bytes: space.log_bytes,
             },
             SnapshotAnswer::Created(snapshot) => {
-                SnapshotAnswerMessage::Created(SnapshotMessage::of(snapshot))
+                SnapshotAnswerMessage::Created(SnapshotMessage::new(snapshot))
             }
             SnapshotAnswer::Deleted(was_there) => SnapshotAnswerMessage::Deleted(was_there),
             SnapshotAnswer::Holding(names) => {
@@ -195,12 +190,13 @@ impl SnapshotAnswerMessage {
                 }
             }
             SnapshotAnswer::Reaching(snapshots, logs_since) => SnapshotAnswerMessage::Reaching {
-                snapshots: snapshots.into_iter().map(SnapshotMessage::of).collect(),
+                snapshots: snapshots.into_iter().map(SnapshotMessage::new).collect(),
                 logs_since: logs_since.map(|since| since.0),
             },
-            SnapshotAnswer::Drops(drops, next) => {
-                SnapshotAnswerMessage::Drops { drops: drops.into_iter().map(DropMessage::of).collect(), next }
-            }
+            SnapshotAnswer::Drops(drops, next) => SnapshotAnswerMessage::Drops {
+                drops: drops.into_iter().map(DropMessage::new).collect(),
+                next,
+            },
         }
     }
 
@@ -238,32 +234,15 @@ impl SnapshotAnswerMessage {
     }
 }
 
-/// Asks a node about its snapshots.
-///
-/// # Errors
-/// The node cannot be reached, refuses, or is of an older version without the question.
-pub(super) async fn ask(
-    forwarder: &NodeForwarder,
-    remote: &RemoteNode,
-    question: SnapshotQuestion,
-) -> Result<SnapshotAnswer, Error> {
-    let message = SnapshotQuestionMessage::of(question);
-    let answer: SnapshotAnswerMessage = question::ask(forwarder, remote, SNAPSHOTS_PATH, &message).await?;
-    answer.answer()
-}
+impl NodeQuestion for SnapshotQuestionMessage {
+    const PATH: &'static str = "/state/v1/cluster/snapshots";
 
-/// Answers another node about the snapshots of this one.
-pub(crate) async fn tell_snapshots(State(node): State<Arc<GatewayState>>, request: Request) -> Response {
-    let protocol = MessageProtocol::of_request(request.headers());
-    question::respond(protocol, answer(&node, request).await)
-}
+    type Answer = SnapshotAnswerMessage;
 
-async fn answer(node: &GatewayState, request: Request) -> Result<SnapshotAnswerMessage, Error> {
-    if node.cluster().is_alone() {
-        return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
+    async fn answer(self, node: &Arc<GatewayState>, _: Permit) -> Result<SnapshotAnswerMessage, Error> {
+        let answer = own_snapshots(node.node(), self.question()?).await?;
+        Ok(SnapshotAnswerMessage::new(answer))
     }
-    let message: SnapshotQuestionMessage = question::read(node, request).await?;
-    Ok(SnapshotAnswerMessage::of(own_snapshots(node.node(), message.question()?).await?))
 }
 
 #[cfg(test)]
@@ -320,7 +299,7 @@ mod tests {
                 ],
             ),
         ] {
-            let message = SnapshotQuestionMessage::of(question.clone());
+            let message = SnapshotQuestionMessage::new(question.clone());
             check_kept(&message, kept);
             assert_eq!(message.question().unwrap(), question);
         }
@@ -388,7 +367,7 @@ mod tests {
                 ],
             ),
         ] {
-            let message = SnapshotAnswerMessage::of(answer.clone());
+            let message = SnapshotAnswerMessage::new(answer.clone());
             check_kept(&message, kept);
             assert_eq!(message.answer().unwrap(), answer);
         }

@@ -11,7 +11,7 @@ use millrace_node::cluster::{self, ErasureQuestion, SnapshotAnswer, SnapshotQues
 use millrace_store::{GroupErasure, SnapshotName};
 use serde_json::{Map, Value, json};
 
-use super::{GroupCall, shown};
+use super::{GroupCall, group_name};
 use crate::http;
 
 /// Interval at which an erasure is looked at that a request waits for.
@@ -23,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Returns the bound of a deletion, if the request has one. One that is lower than that of the node requires
 /// the right to administer: files of other groups are rewritten for it.
 pub(super) fn requested(call: &GroupCall) -> Result<Option<Duration>, Error> {
-    let most = call.node.node().settings().erase_within;
+    let within_max = call.node.node().settings().erase_within;
     let within = match (call.parameters.flag("erase")?, call.parameters.get("within")) {
         (Some(true), None) => Duration::ZERO,
         (_, None) => return Ok(None),
@@ -35,12 +35,12 @@ pub(super) fn requested(call: &GroupCall) -> Result<Option<Duration>, Error> {
             Error::parameter("within", format!("{expected}; got '{text}'"))
         })?,
     };
-    if within > most {
-        let most = most.as_secs();
-        let reason = format!("a longer time than the node's own; send at most {most}s (--erase-within-s)");
+    if within > within_max {
+        let seconds = within_max.as_secs();
+        let reason = format!("a longer time than the node's own; send at most {seconds}s (--erase-within-s)");
         return Err(Error::parameter("within", reason));
     }
-    if within < most {
+    if within < within_max {
         call.caller.check_right(&[AccessRight::Admin])?;
     }
     Ok(Some(within))
@@ -64,7 +64,7 @@ fn duration(text: &str) -> Option<Duration> {
 
 /// Lowers the bound of the erasure of a group on all nodes. If it is zero, waits until the erasure ends, for
 /// a while.
-pub(super) async fn bring_forward(
+pub(super) async fn lower_erasure_bound(
     call: &GroupCall,
     group: &DocumentGroup,
     within: Duration,
@@ -151,14 +151,14 @@ pub(super) async fn of_group(call: &GroupCall, group: &DocumentGroup) -> Result<
     let mut nodes = Vec::new();
     for NodeErasures { node, erasures } in found {
         let Some(node) = node else {
-            let mut value = erasures?.first().map(|erasure| receipt(erasure, true)).unwrap_or_default();
+            let mut value = erasures?.first().map(receipt_with_holders).unwrap_or_default();
             value.extend(holding_of(None));
             return Ok(Some(Value::Object(value)));
         };
         let mut value = Map::from_iter([("node".to_owned(), json!(node))]);
         match erasures {
             Ok(erasures) => match erasures.first() {
-                Some(erasure) => value.extend(receipt(erasure, true)),
+                Some(erasure) => value.extend(receipt_with_holders(erasure)),
                 None => continue,
             },
             Err(error) => drop(value.insert("error".to_owned(), json!(error.message()))),
@@ -198,28 +198,35 @@ pub(super) async fn list(call: &GroupCall) -> Result<Response, Error> {
         for erasure in erasures.iter().filter(|erasure| is_own(erasure)) {
             let name = match &erasure.group {
                 DocumentGroup::Number(number) => ("number".to_owned(), json!(number)),
-                group => ("name".to_owned(), json!(shown(group))),
+                group => ("name".to_owned(), json!(group_name(group))),
             };
             let mut value: Map<String, Value> = [name].into_iter().chain(node()).collect();
-            value.extend(receipt(erasure, false));
+            value.extend(receipt(erasure));
             all.push(Value::Object(value));
         }
     }
     Ok(http::json(StatusCode::OK, &json!({ "erasures": all })))
 }
 
-/// Times of an erasure in microseconds since 1970, and what still has bytes of it if that was looked for.
-fn receipt(erasure: &GroupErasure, has_holders: bool) -> Map<String, Value> {
-    let GroupErasure { dropped, due, erased, holders, .. } = erasure;
-    let mut value = Map::new();
-    value.insert("dropped".to_owned(), json!(dropped.0));
-    value.insert("eraseBy".to_owned(), json!(due.0));
-    value.insert("erased".to_owned(), json!(erased.map(|erased| erased.0)));
-    if has_holders && erased.is_none() {
+/// Times of an erasure in microseconds since 1970, and what still has bytes of it.
+fn receipt_with_holders(erasure: &GroupErasure) -> Map<String, Value> {
+    let mut value = receipt(erasure);
+    if erasure.erased.is_none() {
+        let holders = &erasure.holders;
         value.insert("files".to_owned(), json!(holders.files));
         value.insert("logs".to_owned(), json!(holders.logs));
         value.insert("indexes".to_owned(), json!(holders.elsewhere));
     }
+    value
+}
+
+/// Times of an erasure in microseconds since 1970.
+fn receipt(erasure: &GroupErasure) -> Map<String, Value> {
+    let GroupErasure { dropped, due, erased, .. } = erasure;
+    let mut value = Map::new();
+    value.insert("dropped".to_owned(), json!(dropped.0));
+    value.insert("eraseBy".to_owned(), json!(due.0));
+    value.insert("erased".to_owned(), json!(erased.map(|erased| erased.0)));
     value
 }
 

@@ -188,7 +188,7 @@ impl GroupExport {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| ExportEnd::Failed(error.to_string()))?;
                 let Ok(page) = frame.into_data() else { continue };
-                let found = self.found(&mut lines, page).await;
+                let found = self.format_page(&mut lines, page).await;
                 let documents = found.map_err(|error| ExportEnd::Failed(error.message()))?;
                 for part in documents {
                     sender.send_data(part).await.map_err(|_| ExportEnd::Left)?;
@@ -213,10 +213,10 @@ impl GroupExport {
 
     /// Finds the documents of a page, in the format of the export. Large pages are work for a thread of the
     /// pool.
-    async fn found(&mut self, lines: &mut ExportLines, page: Bytes) -> Result<Vec<Bytes>, Error> {
+    async fn format_page(&mut self, lines: &mut ExportLines, page: Bytes) -> Result<Vec<Bytes>, Error> {
         if page.len() < POOLED_BYTES_MIN {
             let documents = lines.push(page);
-            return self.written(documents).await;
+            return self.format_lines(documents).await;
         }
         let mut taken = std::mem::take(lines);
         let push = move || {
@@ -225,11 +225,11 @@ impl GroupExport {
         };
         let (pushed, documents) = self.node.pool().run(push).await?;
         *lines = pushed;
-        self.written(documents).await
+        self.format_lines(documents).await
     }
 
     /// Documents in the format of the export, made by a thread of the pool.
-    async fn written(&mut self, lines: Vec<Bytes>) -> Result<Vec<Bytes>, Error> {
+    async fn format_lines(&mut self, lines: Vec<Bytes>) -> Result<Vec<Bytes>, Error> {
         let mut table = match self.format.take() {
             Some(ExportFormat::Table(table)) if !lines.is_empty() => table,
             format => {
@@ -250,7 +250,7 @@ impl GroupExport {
         let mut counted = Vec::with_capacity(batches.len());
         for batch in batches {
             let batch = batch.map_err(table_error)?;
-            let share = self.node.budget().made(batch.len());
+            let share = self.node.budget().count_answer(batch.len());
             counted.push(counted_page(batch, share));
         }
         Ok(counted)
@@ -384,7 +384,7 @@ mod tests {
             return_memory: || {},
         };
         let budget = RequestBudget::new(bounds);
-        let page = counted_page(PAGE.as_bytes().to_vec(), budget.made(PAGE.len()));
+        let page = counted_page(PAGE.as_bytes().to_vec(), budget.count_answer(PAGE.len()));
         let mut documents = ExportLines::default().push(page);
         assert_eq!(documents.len(), 2);
         documents.pop();

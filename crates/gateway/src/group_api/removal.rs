@@ -64,7 +64,7 @@ pub(super) async fn answer(
         }
     }
     if let Some(within) = within {
-        erasure::bring_forward(call, &group, within).await?;
+        erasure::lower_erasure_bound(call, &group, within).await?;
     }
     let erasure = erasure::of_group(call, &group).await?;
     let after = call.one(&group).await?;

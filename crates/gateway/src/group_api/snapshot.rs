@@ -38,17 +38,17 @@ const PAGE_BYTES: usize = 4 << 20;
 
 /// Time for which a page waits for room. Answers that are not read give theirs back before, with the default
 /// of `connection-idle-s`.
-const PAGE_PATIENCE: Duration = Duration::from_secs(600);
+const PAGE_ROOM_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Existing documents of the group.
 #[derive(Default)]
 enum LiveDocuments {
-    /// They are not looked at: the documents are exported.
+    /// Existing documents are ignored: those of the snapshot are exported.
     #[default]
     Ignored,
-    /// Those that the snapshot lacks are removed at the end.
+    /// Existing documents that the snapshot lacks are removed at the end.
     Replaced(HashSet<String>),
-    /// They stay as they are.
+    /// Existing documents stay as they are.
     Kept(HashSet<String>),
 }
 
@@ -177,7 +177,7 @@ async fn sources(call: &GroupCall, group: &DocumentGroup, needed: NeededNodes) -
     call.caller.check_right(&[AccessRight::Admin])?;
     call.caller.permit(WantedGroups::These(std::slice::from_ref(group)))?;
     let name = call.parameters.get("snapshot").map(SnapshotName::parse).transpose()?;
-    match (moment::wanted(&call.parameters)?, name) {
+    match (moment::requested_time(&call.parameters)?, name) {
         (Some(until), name) => moment::sources(call, group, name.as_ref(), until, needed).await,
         (None, Some(name)) => {
             let nodes = nodes_with(call, &name, needed).await?;
@@ -196,14 +196,14 @@ async fn nodes_with(
     let node = call.node.node();
     let Some(cluster) = call.node.cluster().view()? else {
         let there = node.store().snapshot(name)?;
-        return there.map(|_| vec![NodeAddress::Here]).ok_or_else(|| missing(name));
+        return there.map(|_| vec![NodeAddress::Local]).ok_or_else(|| missing(name));
     };
     let mut sources = Vec::new();
     for (listed, answer) in snapshots_of_all(node, cluster, &SnapshotQuestion::List, call.deadline).await? {
         match answer {
             Ok(SnapshotAnswer::Listed(snapshots, _)) => {
                 if snapshots.iter().any(|snapshot| snapshot.name == *name) {
-                    sources.push(cluster.place(listed.key)?);
+                    sources.push(cluster.address(listed.key)?);
                 }
             }
             Ok(_) => return Err(Error::Internal("a list of snapshots has another form".to_owned())),
@@ -250,7 +250,7 @@ impl SnapshotFeed {
                     FeedSubject::Moment(moment) => SnapshotQuestion::Moment(moment, after),
                 };
                 // Before the page is in memory.
-                let room = self.node.budget().page(PAGE_BYTES, Instant::now() + PAGE_PATIENCE).await;
+                let room = self.node.budget().page(PAGE_BYTES, Instant::now() + PAGE_ROOM_TIMEOUT).await;
                 let Some(room) = room else {
                     return Err(FeedEnd::Failed("no room for a page; raise --answers-bytes-max".to_owned()));
                 };
@@ -276,7 +276,7 @@ impl SnapshotFeed {
                 remove(&mut lines, id);
             }
         }
-        let room = self.node.budget().made(lines.len());
+        let room = self.node.budget().count_answer(lines.len());
         send(sender, lines, room).await
     }
 

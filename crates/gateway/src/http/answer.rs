@@ -101,19 +101,19 @@ impl AsRef<[u8]> for CountedPage {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UncountedAnswer;
 
-/// Returns the response with its share of the memory of answers, if it has `least` bytes and is in memory;
-/// 429 if there is no room for a large one. A client that does not read its answer holds this share until the
-/// answer ends early ([`super::unread`]).
-pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response, least: u64) -> Response {
+/// Returns the response with its share of the memory of answers, if it has `bytes_min` bytes and is in
+/// memory; 429 if there is no room for a large one. A client that does not read its answer holds this share
+/// until the answer ends early ([`super::unread`]).
+pub(crate) async fn counted(budget: &Arc<RequestBudget>, response: Response, bytes_min: u64) -> Response {
     if response.extensions().get::<UncountedAnswer>().is_some() {
         return response;
     }
-    let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes >= least) else {
+    let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes >= bytes_min) else {
         return response;
     };
     let is_small = bytes < COUNTED_BYTES_MIN;
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let share = if is_small { Ok(budget.made(bytes)) } else { budget.answer(bytes).await };
+    let share = if is_small { Ok(budget.count_answer(bytes)) } else { budget.answer(bytes).await };
     match share {
         Ok(share) => response.map(|body| Body::new(CountedAnswer { body, left: Bytes::new(), share })),
         Err(error) => {
@@ -160,7 +160,7 @@ impl HttpBody for CountedAnswer {
         let piece = self.left.len().min(PIECE_BYTES);
         // A copy: a part of the whole would keep all of it in memory for as long as the connection has it.
         let piece = self.left.split_to(piece).to_vec();
-        let share = self.share.beside(piece.len());
+        let share = self.share.count_more(piece.len());
         Poll::Ready(Some(Ok(Frame::data(counted_page(piece, share)))))
     }
 

@@ -159,11 +159,11 @@ async fn append(
     bounds: BodyBounds,
 ) -> Result<(), Error> {
     let needed = bytes.len() + data.len();
-    let most = exact.unwrap_or(bounds.bytes).max(needed);
+    let capacity_max = exact.unwrap_or(bounds.bytes).max(needed);
     // Room is reserved in steps, so that it is one addition for many parts.
-    share.grow_to(needed.next_power_of_two().max(FIRST_STEP).min(most)).await?;
+    share.grow_to(needed.next_power_of_two().max(FIRST_STEP).min(capacity_max)).await?;
     if needed > bytes.capacity() {
-        let capacity = needed.saturating_mul(GROWTH).max(FIRST_STEP).min(most);
+        let capacity = needed.saturating_mul(GROWTH).max(FIRST_STEP).min(capacity_max);
         bytes.reserve_exact(capacity - bytes.len());
     }
     bytes.extend_from_slice(data);
@@ -181,13 +181,13 @@ impl BodyBounds {
 }
 
 /// The pace of a body: time spent waiting for its sender, against the time that its bytes need at the minimum
-/// rate. Bytes earn time, but no more than `most` is ever left, so that this bounds each silence, however
+/// rate. Bytes earn time, but no more than `left_max` is ever left, so that this bounds each silence, however
 /// much came before. Time spent on anything else, such as waiting for room, does not count.
 struct BodyPace {
     /// Minimum rate, in bytes a second.
     rate: usize,
     /// Maximum of `left`.
-    most: Duration,
+    left_max: Duration,
     /// Remaining time for waiting, if no data arrives.
     left: Duration,
     waited: Duration,
@@ -197,10 +197,10 @@ struct BodyPace {
 }
 
 impl BodyPace {
-    fn new(rate: usize, most: Duration, bounds: BodyBounds) -> Self {
+    fn new(rate: usize, left_max: Duration, bounds: BodyBounds) -> Self {
         BodyPace {
             rate: rate.max(1),
-            most: most.max(bounds.patience),
+            left_max: left_max.max(bounds.patience),
             left: bounds.patience,
             waited: Duration::ZERO,
             received: 0,
@@ -217,7 +217,7 @@ impl BodyPace {
         self.received += bytes;
         let rate = if self.is_kept { self.rate.max(self.received / KEPT_S) } else { self.rate };
         let earned = Duration::from_secs_f64(bytes as f64 / rate as f64);
-        self.left = self.left.saturating_add(earned).min(self.most);
+        self.left = self.left.saturating_add(earned).min(self.left_max);
     }
 
     /// Next data of the body; `None` at its end.
@@ -274,8 +274,8 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
     let size = match stated {
         Ok(size) => size,
         Err(refusal) => {
-            let class = BodySizeClass::of_document(most_unpacked(bytes.len(), bounds));
-            let judge = share.held_by(move || judged(&bytes, bounds, refusal));
+            let class = BodySizeClass::of_document(max_unpacked(bytes.len(), bounds));
+            let judge = share.held_by(move || refusal_by_trailer(&bytes, bounds, refusal));
             return Err(node.pool().run_sized(class, judge).await?.0);
         }
     };
@@ -321,16 +321,16 @@ pub(crate) fn check_ratio(packed: usize, unpacked: usize) -> Result<(), Error> {
 }
 
 /// Size that a body of `packed` bytes may unpack to.
-fn most_unpacked(packed: usize, bounds: BodyBounds) -> usize {
+fn max_unpacked(packed: usize, bounds: BodyBounds) -> usize {
     packed.saturating_mul(RATIO_MAX).max(RATIO_FREE).min(bounds.bytes)
 }
 
 /// The reason to refuse a body whose trailer says that it unpacks to too much: that it does, or that it is
 /// not gzip, or damaged, so that its last bytes are no trailer. Nothing of it is kept in memory.
-fn judged(packed: &[u8], bounds: BodyBounds, refusal: Error) -> Error {
-    let most = most_unpacked(packed.len(), bounds) as u64;
-    match io::copy(&mut GzDecoder::new(packed).take(most + 1), &mut io::sink()) {
-        Ok(unpacked) if unpacked > most => refusal,
+fn refusal_by_trailer(packed: &[u8], bounds: BodyBounds, refusal: Error) -> Error {
+    let unpacked_max = max_unpacked(packed.len(), bounds) as u64;
+    match io::copy(&mut GzDecoder::new(packed).take(unpacked_max + 1), &mut io::sink()) {
+        Ok(unpacked) if unpacked > unpacked_max => refusal,
         Ok(_) | Err(_) => not_gzip(),
     }
 }
@@ -380,7 +380,7 @@ mod tests {
     fn whole(packed: &[u8], bounds: BodyBounds) -> Result<Vec<u8>, Error> {
         match unpacked_size(packed, bounds) {
             Ok(size) => gunzip(packed, size),
-            Err(refusal) => Err(judged(packed, bounds, refusal)),
+            Err(refusal) => Err(refusal_by_trailer(packed, bounds, refusal)),
         }
     }
 
@@ -452,7 +452,7 @@ mod tests {
         assert!(matches!(whole(b"", BOUNDS), Err(Error::BadRequest(_))));
     }
 
-    /// Its last bytes may say any size.
+    /// The last bytes of a truncated body may give any size.
     #[test]
     fn a_body_that_breaks_off_is_damaged() {
         let mut number = 1_u32;

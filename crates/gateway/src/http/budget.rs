@@ -11,8 +11,8 @@
 //! an answer holds room for answers only. Large requests wait for work in a line, so
 //! that smaller ones do not overtake them for ever; the largest run one after another.
 
+mod counted;
 mod heads;
-mod made;
 mod questions;
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const SMALL_BYTES_MAX: usize = 64 << 10;
 const SMALL_PART: usize = 32;
 
 /// Maximum time that a package waits for room.
-const PACKAGE_PATIENCE: Duration = Duration::from_secs(60);
+const PACKAGE_ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Fraction of the memory for work, as a divisor, that stays free for small requests: the largest take the
 /// rest.
@@ -135,9 +135,9 @@ impl ByteLedger {
         self.take_within(bytes, self.capacity)
     }
 
-    /// Reserves `bytes` if all reserved ones are at most `most` with them.
-    fn take_within(&self, bytes: usize, most: usize) -> bool {
-        let fits = |reserved: usize| reserved.checked_add(bytes).filter(|sum| *sum <= most);
+    /// Reserves `bytes` if all reserved ones are at most `limit` with them.
+    fn take_within(&self, bytes: usize, limit: usize) -> bool {
+        let fits = |reserved: usize| reserved.checked_add(bytes).filter(|sum| *sum <= limit);
         self.reserved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
     }
 
@@ -163,8 +163,8 @@ impl ByteLedger {
         self.take_within_by(bytes, self.capacity, until).await
     }
 
-    /// [`ByteLedger::take_by`] within `most`.
-    async fn take_within_by(&self, bytes: usize, most: usize, until: Instant) -> Result<(), Error> {
+    /// [`ByteLedger::take_by`] within `limit`.
+    async fn take_within_by(&self, bytes: usize, limit: usize, until: Instant) -> Result<(), Error> {
         let _waiter = BudgetWaiter::new(self, bytes);
         let (began, returned) = (Instant::now(), self.given_back.load(Ordering::Relaxed));
         loop {
@@ -172,7 +172,7 @@ impl ByteLedger {
             tokio::pin!(freed);
             // Any release after this wakes it.
             freed.as_mut().enable();
-            if self.take_within(bytes, most) {
+            if self.take_within(bytes, limit) {
                 return Ok(());
             }
             // Other requests may be woken and take the free room, again and again: time passes all the same.
@@ -241,7 +241,7 @@ impl RequestBudget {
     /// # Errors
     /// [`Error::NoRoom`] if there was none for a minute.
     pub(crate) async fn package(self: &Arc<Self>, bytes: usize) -> Result<BudgetReservation, Error> {
-        let until = Instant::now() + PACKAGE_PATIENCE;
+        let until = Instant::now() + PACKAGE_ROOM_TIMEOUT;
         let mut share = self.share();
         let half = bytes.min(self.bodies.capacity / 2);
         self.bodies.take_by(half, until).await?;
@@ -268,17 +268,17 @@ impl RequestBudget {
     }
 
     /// Reserves the bytes of a page of a streamed answer before it is made, as soon as there is room; `None`
-    /// if there is none until `until`. It has `most` bytes, or less where other answers have most of the
+    /// if there is none until `until`. It has `bytes_max` bytes, or less where other answers have most of the
     /// room: clients that do not read theirs must not stop all others. [`AnswerShare::settle`] corrects its
     /// size.
-    pub(crate) async fn page(self: &Arc<Self>, most: usize, until: Instant) -> Option<AnswerShare> {
+    pub(crate) async fn page(self: &Arc<Self>, bytes_max: usize, until: Instant) -> Option<AnswerShare> {
         let answers = &self.answers;
-        let most = most.min(answers.capacity);
-        let least = most.min(PAGE_BYTES_MIN);
+        let bytes_max = bytes_max.min(answers.capacity);
+        let bytes_min = bytes_max.min(PAGE_BYTES_MIN);
         let free = answers.capacity.saturating_sub(answers.reserved.load(Ordering::Relaxed));
-        let mut bytes = (free / PAGE_PART).clamp(least, most);
+        let mut bytes = (free / PAGE_PART).clamp(bytes_min, bytes_max);
         if !answers.take(bytes) {
-            bytes = least;
+            bytes = bytes_min;
             answers.take_by(bytes, until).await.ok()?;
         }
         Some(AnswerShare { budget: Arc::clone(self), bytes })
@@ -315,17 +315,17 @@ impl BudgetReservation {
     /// than the whole budget.
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         let bodies = &self.budget.bodies;
-        let most = match self.bytes.saturating_add(bytes) {
+        let limit = match self.bytes.saturating_add(bytes) {
             _ if self.is_question => questions::bodies_max(bodies.capacity),
             ..=SMALL_BYTES_MAX => bodies.capacity,
             _ => bodies.capacity - bodies.capacity / SMALL_PART,
         };
-        if self.bytes.saturating_add(bytes) > most {
+        if self.bytes.saturating_add(bytes) > limit {
             bodies.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Error::OverBudget { budget: most });
+            return Err(Error::OverBudget { budget: limit });
         }
-        if !bodies.take_within(bytes, most) {
-            bodies.take_within_by(bytes, most, Instant::now() + self.budget.patience).await?;
+        if !bodies.take_within(bytes, limit) {
+            bodies.take_within_by(bytes, limit, Instant::now() + self.budget.patience).await?;
         }
         self.bytes += bytes;
         Ok(())

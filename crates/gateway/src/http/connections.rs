@@ -22,19 +22,20 @@ const ANSWER_BYTES_MIN: usize = 256;
 
 /// The open client connections of a port.
 pub(crate) struct OpenConnections {
-    most: usize,
-    most_of_address: usize,
+    connections_max: usize,
+    per_address_max: usize,
     by_address: Mutex<HashMap<IpAddr, usize>>,
     open: AtomicUsize,
     refused: AtomicU64,
 }
 
 impl OpenConnections {
-    /// Creates the count, with up to `most` connections, of which `most_of_address` may be of one address.
-    pub(crate) fn new(most: usize, most_of_address: usize) -> Arc<Self> {
+    /// Creates the count, with up to `connections_max` connections, of which `per_address_max` may be of one
+    /// address.
+    pub(crate) fn new(connections_max: usize, per_address_max: usize) -> Arc<Self> {
         Arc::new(OpenConnections {
-            most,
-            most_of_address,
+            connections_max,
+            per_address_max,
             by_address: Mutex::default(),
             open: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
@@ -46,7 +47,7 @@ impl OpenConnections {
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let mut by_address = self.lock();
         let of_address = by_address.get(&address).copied().unwrap_or(0);
-        if self.open.load(Ordering::Relaxed) >= self.most || of_address >= self.most_of_address {
+        if self.open.load(Ordering::Relaxed) >= self.connections_max || of_address >= self.per_address_max {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
@@ -117,7 +118,7 @@ impl ConnectionActivity {
     }
 
     /// Returns true if the client may still be sending the body of the latest request.
-    pub(crate) fn may_receive_a_body(&self) -> bool {
+    pub(crate) fn may_be_receiving_body(&self) -> bool {
         self.has_body.load(Ordering::Relaxed)
     }
 
@@ -160,11 +161,11 @@ impl Drop for InFlightRequest {
 }
 
 impl InFlightRequest {
-    /// Returns the response, with which the request ends if it is in memory and has fewer than `least` bytes:
-    /// its writing is noted separately.
+    /// Returns the response, with which the request ends if it is in memory and has fewer than `bytes_min`
+    /// bytes: its writing is noted separately.
     /// A stream, which may be silent for long, is in flight whenever the client waits for the server.
-    pub(crate) fn until_answered(self, response: Response, least: u64) -> Response {
-        if response.body().size_hint().exact().is_some_and(|bytes| bytes < least) {
+    pub(crate) fn until_answered(self, response: Response, bytes_min: u64) -> Response {
+        if response.body().size_hint().exact().is_some_and(|bytes| bytes < bytes_min) {
             return response;
         }
         response.map(|body| self.0.answers.send(body, Arc::clone(&self.0)))
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
 
     /// Size of the answers that are watched.
-    const LEAST: u64 = 1000;
+    const BYTES_MIN: u64 = 1000;
 
     #[test]
     fn an_address_has_its_share_and_all_have_their_number() {
@@ -271,11 +272,11 @@ mod tests {
     async fn a_stream_is_under_way_while_its_client_waits() {
         let activity = Arc::new(ConnectionActivity::default());
         let under_way = || activity.under_way.load(Ordering::Relaxed);
-        let in_memory = activity.begin().until_answered(Response::new(Body::from("answer")), LEAST);
+        let in_memory = activity.begin().until_answered(Response::new(Body::from("answer")), BYTES_MIN);
         assert_eq!(under_way(), 0);
         let (mut sender, stream) =
             http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
-        let mut streamed = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
+        let mut streamed = activity.begin().until_answered(Response::new(Body::new(stream)), BYTES_MIN);
         assert_eq!(under_way(), 0, "the client has not asked for anything of it");
         let silent = tokio::time::timeout(Duration::from_millis(1), streamed.body_mut().frame()).await;
         assert!(silent.is_err());
@@ -294,7 +295,7 @@ mod tests {
         let _other = activity.begin();
         let (mut sender, stream) =
             http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
-        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
+        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), BYTES_MIN);
         let maker = async { while sender.send_data(Bytes::from("part")).await.is_ok() {} };
         tokio::select! {
             () = activity.idle(first, idle, || false) => panic!("a request is under way"),
@@ -308,7 +309,7 @@ mod tests {
         let activity = Arc::new(ConnectionActivity::default());
         let _other = activity.begin();
         let (_sender, stream) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
-        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), LEAST);
+        let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), BYTES_MIN);
         let is_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
         assert!(is_idle.is_err(), "another request is under way");
         activity.idle(first, idle, || true).await;

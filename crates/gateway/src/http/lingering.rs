@@ -104,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringConnection<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         if self.closing.is_none() {
             std::task::ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
-            if !self.activity.may_receive_a_body() {
+            if !self.activity.may_be_receiving_body() {
                 return Poll::Ready(Ok(()));
             }
         }

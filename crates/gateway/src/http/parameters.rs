@@ -16,19 +16,19 @@ impl RequestParameters {
     /// Parses a query string or a form: `name=value` joined by `&`, percent-encoded, `+` for a space.
     ///
     /// # Errors
-    /// [`Error::TooManyParameters`] beyond `most`; no more are parsed then.
-    pub(crate) fn parse(text: &str, most: usize) -> Result<Self, Error> {
-        RequestParameters::default().and(text, most)
+    /// [`Error::TooManyParameters`] beyond `max`; no more are parsed then.
+    pub(crate) fn parse(text: &str, max: usize) -> Result<Self, Error> {
+        RequestParameters::default().and(text, max)
     }
 
     /// Appends the parameters of another text.
     ///
     /// # Errors
-    /// [`Error::TooManyParameters`] beyond `most` together.
-    pub(crate) fn and(mut self, text: &str, most: usize) -> Result<Self, Error> {
+    /// [`Error::TooManyParameters`] beyond `max` together.
+    pub(crate) fn and(mut self, text: &str, max: usize) -> Result<Self, Error> {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            if self.0.len() == most {
-                return Err(Error::TooManyParameters { most });
+            if self.0.len() == max {
+                return Err(Error::TooManyParameters { max });
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             self.0.push((form_decode(name), form_decode(value)));
@@ -67,14 +67,14 @@ impl RequestParameters {
             .transpose()
     }
 
-    /// Value of a parameter as a whole number from `least` to `most`.
-    pub(crate) fn number(&self, name: &'static str, least: u64, most: u64) -> Result<Option<u64>, Error> {
+    /// Value of a parameter as a whole number from `min` to `max`.
+    pub(crate) fn number(&self, name: &'static str, min: u64, max: u64) -> Result<Option<u64>, Error> {
         let Some(text) = self.get(name) else { return Ok(None) };
         match text.parse::<u64>() {
-            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
             _ => Err(Error::parameter(
                 name,
-                format!("expected a whole number from {least} to {most}, got '{text}'"),
+                format!("expected a whole number from {min} to {max}, got '{text}'"),
             )),
         }
     }
@@ -144,7 +144,7 @@ mod tests {
         let text = |count: usize| "a=1&".repeat(count);
         assert_eq!(RequestParameters::parse(&text(1000), 1000).expect("not too many").len(), 1000);
         let error = RequestParameters::parse(&text(1001), 1000).expect_err("one too many");
-        assert!(matches!(error, Error::TooManyParameters { most: 1000 }), "{error}");
+        assert!(matches!(error, Error::TooManyParameters { max: 1000 }), "{error}");
         let half = || RequestParameters::parse(&text(500), 1000).expect("not too many");
         assert_eq!(half().and(&text(500), 1000).expect("not too many").len(), 1000);
         assert!(half().and(&text(501), 1000).is_err(), "line and form count together");

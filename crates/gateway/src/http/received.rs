@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 const DISCARDED_BYTES_MAX: u64 = 16 << 10;
 
 /// Time for which the rest of a small body is awaited before a refusal over HTTP/2.
-const REST_PATIENCE: Duration = Duration::from_millis(500);
+const REST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Knowledge about the body of a request when its response begins.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ pub(super) struct BodyReception {
 type UnreceivedBody = Arc<Mutex<Option<Incoming>>>;
 
 impl BodyReception {
-    pub(super) fn of(request: &Request<Incoming>) -> Self {
+    pub(super) fn new(request: &Request<Incoming>) -> Self {
         let body = request.body();
         let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= DISCARDED_BYTES_MAX);
         let is_whole = Arc::new(AtomicBool::new(is_small || body.is_end_stream()));
@@ -79,7 +79,7 @@ impl BodyReception {
         let Some(mut body) = self.rest.as_ref().and_then(|rest| rest.lock().take()) else { return };
         let received = async { while let Some(Ok(_)) = body.frame().await {} };
         // The refusal is sent in any case.
-        let _ = tokio::time::timeout(REST_PATIENCE, received).await;
+        let _ = tokio::time::timeout(REST_TIMEOUT, received).await;
     }
 }
 

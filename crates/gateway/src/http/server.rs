@@ -260,8 +260,8 @@ async fn connection(
         let under_way = noted.begin();
         noted.expect_body(!request.body().is_end_stream());
         request.extensions_mut().insert(peer);
-        let reception = BodyReception::of(&request);
-        let least = if peer.is_node { COUNTED_BYTES_MIN } else { counted_bytes_min(request.version()) };
+        let reception = BodyReception::new(&request);
+        let bytes_min = if peer.is_node { COUNTED_BYTES_MIN } else { counted_bytes_min(request.version()) };
         let head = if peer.is_node { Ok(None) } else { admit_head(budget.as_ref(), &request) };
         let request = request.map(|body| reception.note(body));
         let (answer, head) = match head {
@@ -278,10 +278,10 @@ async fn connection(
             reception.announce_close(&mut answer);
             reception.receive_rest(answer.status()).await;
             let answer = match &budget {
-                Some(budget) => counted(budget, answer, least).await,
+                Some(budget) => counted(budget, answer, bytes_min).await,
                 None => answer,
             };
-            Ok::<_, Infallible>(under_way.until_answered(answer, least))
+            Ok::<_, Infallible>(under_way.until_answered(answer, bytes_min))
         }
     });
     let builder = protocols(&limits, peer.is_node);

@@ -73,7 +73,8 @@ impl RenewedCertificate {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         // Read before the certificate is loaded: a replacement in between is then seen as new.
         let read = FileContents::read(&files).map_err(|fault| PortError::Tls(fault.to_string()))?;
-        let current = certified(&files, &provider).map_err(|fault| PortError::Tls(fault.to_string()))?;
+        let current =
+            load_certificate(&files, &provider).map_err(|fault| PortError::Tls(fault.to_string()))?;
         Ok(Arc::new(RenewedCertificate {
             current: ArcSwap::from_pointee(current),
             read: Mutex::new(read),
@@ -105,7 +106,7 @@ impl RenewedCertificate {
         if *read == found {
             return Ok(false);
         }
-        let renewed = certified(&self.files, &self.provider)?;
+        let renewed = load_certificate(&self.files, &self.provider)?;
         // Only once the files are valid: the warning is repeated while they are not, such as between the two
         // renames of a renewal.
         *read = found;
@@ -121,7 +122,7 @@ impl ResolvesServerCert for RenewedCertificate {
 }
 
 /// Loads the certificate and key in the files, which must match.
-fn certified(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, ServerTlsFault> {
+fn load_certificate(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, ServerTlsFault> {
     let (certificates, key) = millrace_trust::certificate_and_key(&files.certificate, &files.key)?;
     CertifiedKey::from_der(certificates, key, provider).map_err(|error| ServerTlsFault::Pair {
         certificate: files.certificate.clone(),
@@ -155,7 +156,7 @@ impl PortTls {
     ///
     /// The two kinds of connections have a configuration each, and so sessions of their own: one that began
     /// without a certificate is not resumed where one is asked for.
-    pub(crate) fn asking(
+    pub(crate) fn requesting_certificates(
         &self,
         certificate: &Arc<RenewedCertificate>,
         is_wanted: Arc<dyn Fn() -> bool + Send + Sync>,

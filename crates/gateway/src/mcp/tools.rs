@@ -114,25 +114,26 @@ pub(super) async fn call(
 ) -> Result<Value, RpcRefusal> {
     let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
     let parameters = parameters.unwrap_or(Bytes::from_static(b"null"));
-    let most = node.settings().limits.parameters_max;
+    let parameters_max = node.settings().limits.parameters_max;
     let size = BodySizeClass::of_query(parameters.len());
     let held = Arc::clone(room);
     let read = move || {
         let _held = held;
-        ReadCall::read(&parameters, most)
+        ReadCall::read(&parameters, parameters_max)
     };
     let read = node.pool().run_sized(size, read).await;
     match read.map_err(|error| RpcRefusal::new(RpcRefusal::INTERNAL, error.to_string()))?? {
         ReadCall::Schemas(names) => {
             let deployment = node.deployments().current().map_err(|error| wrong(error.to_string()))?;
             let schemas = schemas(&deployment.application.schemas, names);
-            Ok(content(&schemas.to_string(), false))
+            Ok(answer_content(&schemas.to_string()))
         }
-        ReadCall::Examples => Ok(content(&json!(examples::TEXT).to_string(), false)),
-        ReadCall::Faulty(fault) => Ok(content(&fault, true)),
+        ReadCall::Examples => Ok(answer_content(&json!(examples::TEXT).to_string())),
+        ReadCall::Faulty(fault) => Ok(fault_content(&fault)),
         ReadCall::Query(body) => match query(node, body, room, caller).await {
-            Ok((answer, is_error)) => Ok(content(&answer, is_error)),
-            Err(fault @ ToolFault::NoJson) => Ok(content(&fault.to_string(), true)),
+            Ok((answer, false)) => Ok(answer_content(&answer)),
+            Ok((answer, true)) => Ok(fault_content(&answer)),
+            Err(fault @ ToolFault::NoJson) => Ok(fault_content(&fault.to_string())),
             Err(fault) => Err(RpcRefusal::new(RpcRefusal::INTERNAL, fault.to_string())),
         },
     }
@@ -151,7 +152,7 @@ enum ReadCall {
 }
 
 impl ReadCall {
-    fn read(parameters: &[u8], most: usize) -> Result<Self, RpcRefusal> {
+    fn read(parameters: &[u8], parameters_max: usize) -> Result<Self, RpcRefusal> {
         let wrong = |message: String| RpcRefusal::new(RpcRefusal::WRONG_PARAMETERS, message);
         let ToolCall { name, arguments } = serde_json::from_slice(parameters)
             .map_err(|error| wrong(format!("a call has the name of a tool and its arguments: {error}")))?;
@@ -164,7 +165,7 @@ impl ReadCall {
             "readQueryExamples" => {
                 read_arguments::<NoArguments>(arguments, "{}").map(|NoArguments {}| ReadCall::Examples)
             }
-            "executeQuery" => query_body(arguments, most).map(ReadCall::Query),
+            "executeQuery" => query_body(arguments, parameters_max).map(ReadCall::Query),
             other => return Err(wrong(format!("no tool '{other}'; there are {NAMES}"))),
         };
         Ok(read.unwrap_or_else(|fault| ReadCall::Faulty(fault.to_string())))
@@ -185,8 +186,14 @@ fn argument_object<'a>(arguments: Option<&'a RawValue>, example: &'static str) -
     if arguments.starts_with('{') { Ok(arguments) } else { Err(ToolFault::NoArguments(example)) }
 }
 
-fn content(answer: &str, is_error: bool) -> Value {
-    json!({ "content": [{ "type": "text", "text": answer }], "isError": is_error })
+/// Result of a tool that has answered.
+fn answer_content(answer: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": answer }], "isError": false })
+}
+
+/// Result of a tool that has failed.
+fn fault_content(fault: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": fault }], "isError": true })
 }
 
 /// Fault of the arguments of a tool, or of the answer of executeQuery.
@@ -239,23 +246,23 @@ fn schemas(schemas: &BTreeMap<Arc<str>, Arc<Schema>>, wanted: Option<BTreeSet<St
 type Arguments<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Entries of an object, at most as many as a request may have parameters.
-fn entries<'a>(object: &'a str, most: usize) -> Result<Arguments<'a>, ToolFault> {
+fn entries<'a>(object: &'a str, parameters_max: usize) -> Result<Arguments<'a>, ToolFault> {
     let commas = object.bytes().filter(|byte| *byte == b',').count();
     // Each entry but the first follows a comma; those in lists and texts are excluded only if there are
     // many.
-    if commas >= most {
-        millrace_query::flatten(object.as_bytes(), most)?;
+    if commas >= parameters_max {
+        millrace_query::flatten(object.as_bytes(), parameters_max)?;
     }
     Ok(serde_json::from_str(object)?)
 }
 
 /// Body of the request to `/search/` with these arguments of executeQuery.
-fn query_body(arguments: Option<&RawValue>, most: usize) -> Result<Vec<u8>, ToolFault> {
+fn query_body(arguments: Option<&RawValue>, parameters_max: usize) -> Result<Vec<u8>, ToolFault> {
     let example = r#"{"yql": "select * from sources * where true"}"#;
-    let mut arguments = entries(argument_object(arguments, example)?, most)?;
+    let mut arguments = entries(argument_object(arguments, example)?, parameters_max)?;
     let mut asked = match arguments.remove("parameters").map(RawValue::get) {
         None => Arguments::new(),
-        Some(parameters) if parameters.starts_with('{') => entries(parameters, most)?,
+        Some(parameters) if parameters.starts_with('{') => entries(parameters, parameters_max)?,
         Some(_) => return Err(ToolFault::NoObject),
     };
     for (argument, parameter) in

@@ -62,7 +62,7 @@ const fn config(method: &'static str, path: &'static str, summary: &'static str)
 }
 
 /// Creates an operation at both ports.
-const fn both(method: &'static str, path: &'static str, summary: &'static str) -> ApiOperation {
+const fn at_both_ports(method: &'static str, path: &'static str, summary: &'static str) -> ApiOperation {
     ApiOperation::new(&[Data, Config], method, path, summary)
 }
 
@@ -443,10 +443,11 @@ const ACCESS: &[ApiOperation] = &[
 ];
 
 const CLUSTER: &[ApiOperation] = &[
-    both("GET", "/cluster/v2/", "Lists the content clusters").takes(&["recursive"]),
-    both("GET", "/cluster/v2/{cluster}", "Describes a content cluster").takes(&["recursive"]),
-    both("GET", "/cluster/v2/{cluster}/{service}", "Lists the nodes of a service").takes(&["recursive"]),
-    both("GET", "/cluster/v2/{cluster}/{service}/{node}", "Describes a node").takes(&["recursive"]),
+    at_both_ports("GET", "/cluster/v2/", "Lists the content clusters").takes(&["recursive"]),
+    at_both_ports("GET", "/cluster/v2/{cluster}", "Describes a content cluster").takes(&["recursive"]),
+    at_both_ports("GET", "/cluster/v2/{cluster}/{service}", "Lists the nodes of a service")
+        .takes(&["recursive"]),
+    at_both_ports("GET", "/cluster/v2/{cluster}/{service}/{node}", "Describes a node").takes(&["recursive"]),
     config("PUT", "/cluster/v2/{cluster}/{service}/{node}", "Sets the state wanted of a node").body(JSON),
     config("DELETE", "/cluster/v2/{cluster}/{service}/{node}", "Forgets a node that is gone")
         .takes(&["force"]),
@@ -479,24 +480,28 @@ const CLUSTER: &[ApiOperation] = &[
 ];
 
 const STATUS: &[ApiOperation] = &[
-    both("GET", "/state/v1/health", "Returns 200 if the node can answer requests, and 503 otherwise"),
-    both("GET", "/status.html", "Returns 200 if the node can answer requests, and 503 otherwise")
+    at_both_ports(
+        "GET",
+        "/state/v1/health",
+        "Returns 200 if the node can answer requests, and 503 otherwise",
+    ),
+    at_both_ports("GET", "/status.html", "Returns 200 if the node can answer requests, and 503 otherwise")
         .answers(HTML),
-    both("GET", "/state/v1/", "Lists the resources of the state"),
-    both("GET", "/state/v1/config", "Returns the generation of the application"),
-    both("GET", "/state/v1/version", "Returns the version"),
-    both("GET", "/state/v1/metrics", "Returns the metrics with their descriptions"),
-    both(
+    at_both_ports("GET", "/state/v1/", "Lists the resources of the state"),
+    at_both_ports("GET", "/state/v1/config", "Returns the generation of the application"),
+    at_both_ports("GET", "/state/v1/version", "Returns the version"),
+    at_both_ports("GET", "/state/v1/metrics", "Returns the metrics with their descriptions"),
+    at_both_ports(
         "GET",
         "/state/v1/fields",
         "Returns the bytes on the node's disk by document type, field and form, the time that sealing took for them, and the uses of each field by queries",
     ),
-    both("GET", "/metrics/v1/values", "Returns the metrics by service"),
-    both("GET", "/metrics/v2/values", "Returns the metrics by node"),
-    both("GET", "/metrics", "Returns the metrics for Prometheus").answers(TEXT),
-    both("GET", "/prometheus/v1/values", "Returns the metrics for Prometheus").answers(TEXT),
-    both("GET", "/ApplicationStatus", "Describes the application and the handlers"),
-    both("GET", "/openapi.json", "Returns the description of all operations over HTTP"),
+    at_both_ports("GET", "/metrics/v1/values", "Returns the metrics by service"),
+    at_both_ports("GET", "/metrics/v2/values", "Returns the metrics by node"),
+    at_both_ports("GET", "/metrics", "Returns the metrics for Prometheus").answers(TEXT),
+    at_both_ports("GET", "/prometheus/v1/values", "Returns the metrics for Prometheus").answers(TEXT),
+    at_both_ports("GET", "/ApplicationStatus", "Describes the application and the handlers"),
+    at_both_ports("GET", "/openapi.json", "Returns the description of all operations over HTTP"),
 ];
 
 const PAGE: &[ApiOperation] = &[

@@ -24,7 +24,7 @@ pub(super) struct TokenBuckets<K> {
 struct RateAllowance {
     left: f64,
     at: Instant,
-    /// When it has all, at the quota that it was last asked with.
+    /// Time at which the whole allowance is there again, by the quota of the last request.
     full: Instant,
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     const DEBT: Duration = Duration::from_secs(60);
 
-    fn at(start: Instant, millis: u64) -> Instant {
+    fn after(start: Instant, millis: u64) -> Instant {
         start + Duration::from_millis(millis)
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn an_allowance_is_spent_and_fills_again() {
         let (mut table, start) = (TokenBuckets::new(100, DEBT), Instant::now());
         let mut takes = |key: &str, quota: f64, cost: f64, millis: u64| {
-            table.take(&key.to_owned(), quota, cost, at(start, millis))
+            table.take(&key.to_owned(), quota, cost, after(start, millis))
         };
         assert_eq!([0, 0, 0].map(|millis| takes("a", 2.0, 1.0, millis)), [true, true, false]);
         assert!(takes("b", 2.0, 1.0, 0), "another key has its own");
@@ -127,11 +127,11 @@ mod tests {
         assert_eq!(table.until_left(&key, 100.0, start), Duration::ZERO);
         assert!(table.take(&key, 100.0, 1_100.0, start));
         for (millis, left) in [(0, 10_001), (4_000, 6_001), (10_001, 0), (90_000, 0)] {
-            let until = table.until_left(&key, 100.0, at(start, millis)).as_secs_f64();
+            let until = table.until_left(&key, 100.0, after(start, millis)).as_secs_f64();
             assert_eq!((until * 1e3).round() as u64, left, "after {millis} ms");
         }
-        assert!(!table.take(&key, 100.0, 1.0, at(start, 9_999)));
-        assert!(table.take(&key, 100.0, 1.0, at(start, 10_001)));
+        assert!(!table.take(&key, 100.0, 1.0, after(start, 9_999)));
+        assert!(table.take(&key, 100.0, 1.0, after(start, 10_001)));
     }
 
     #[test]
@@ -148,9 +148,9 @@ mod tests {
         }
         assert_eq!(spend(&mut table, "greedy", 50), 0, "it was not forgotten");
         for number in 0..100 {
-            table.take(&format!("later{number}"), 10.0, 1.0, at(start, 5_000));
+            table.take(&format!("later{number}"), 10.0, 1.0, after(start, 5_000));
         }
-        table.take(&"last".to_owned(), 10.0, 1.0, at(start, 9_000));
+        table.take(&"last".to_owned(), 10.0, 1.0, after(start, 9_000));
         assert!(table.left.len() < 100, "keys that have all of their allowance are forgotten");
     }
 }

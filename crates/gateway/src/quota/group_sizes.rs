@@ -165,7 +165,7 @@ impl GroupSizeLimits {
             ("bytes", size.bytes, own.bytes, "limits.bytes of the credential"),
         ]
         .into_iter()
-        .find_map(|(what, stored, limit, flag)| Some((what, limit.filter(|most| stored >= *most)?, flag)))
+        .find_map(|(what, stored, limit, flag)| Some((what, limit.filter(|max| stored >= *max)?, flag)))
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct SearchPhases {
 }
 
 impl SearchPhases {
-    pub(super) fn of(found: &SearchOutcome) -> Self {
+    pub(super) fn of_outcome(found: &SearchOutcome) -> Self {
         let traces: Vec<SearchTrace> = found.traces.iter().map(|(_, trace)| *trace).collect();
         SearchPhases { plan: found.planned, ..SearchPhases::of_share(&traces) }
     }
@@ -70,7 +70,7 @@ impl SearchPhases {
     }
 
     /// Parts that took any time, in order.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+    pub(crate) fn nonzero_times(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let parts = [
             ("plan", self.plan),
             ("select", self.select),
@@ -85,7 +85,7 @@ impl SearchPhases {
     /// Seconds of each part that took any.
     pub(super) fn logged(&self) -> Value {
         Value::Object(
-            self.taken().map(|(name, time)| (name.to_owned(), seconds(time))).collect::<Map<_, _>>(),
+            self.nonzero_times().map(|(name, time)| (name.to_owned(), seconds(time))).collect::<Map<_, _>>(),
         )
     }
 }
@@ -98,7 +98,7 @@ pub(super) struct RequestedFigures {
 }
 
 impl RequestedFigures {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         RequestedFigures {
             figures: headers.contains_key("x-yahoo-vespa-benchmarkdata"),
             coverage: headers.contains_key("x-yahoo-vespa-benchmarkdata-coverage"),

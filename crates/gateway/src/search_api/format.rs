@@ -28,7 +28,7 @@ pub(super) enum ResultFormat {
 impl ResultFormat {
     /// Reads `presentation.format`, or else the preference of the request's headers. A format is also known
     /// by the id that its renderer has in Vespa.
-    pub(super) fn of(parameters: &BTreeMap<String, String>, headers: &HeaderMap) -> Result<Self, Error> {
+    pub(super) fn read(parameters: &BTreeMap<String, String>, headers: &HeaderMap) -> Result<Self, Error> {
         match value_of(parameters, "presentation.format").unwrap_or_default().trim() {
             "" | "default" if prefers_cbor(headers) => Ok(ResultFormat::Cbor),
             "" | "default" | "json" | "JsonRenderer" => Ok(ResultFormat::Json),

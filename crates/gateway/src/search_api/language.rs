@@ -25,7 +25,7 @@ const BUILT_IN: &[&str] = &["default", "vespa", "native"];
 /// Header with the API key of the service.
 const KEY_HEADER: &str = "X-LLM-API-KEY";
 /// Minimum timeout until the begin of an answer; the query's timeout applies if it is longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT_MIN: Duration = Duration::from_secs(60);
 /// Query of a request that searches nothing, so that its other parameters are read like all others.
 const NOTHING: &str = "select * from sources * where false";
 /// Parameters that define a search.
@@ -49,12 +49,12 @@ impl PromptRequest {
     ///
     /// # Errors
     /// There is no such chain, there is no prompt, or a parameter of the model is invalid.
-    pub(super) fn of(
+    pub(super) fn read(
         deployment: &CompiledApplication,
         parameters: &mut BTreeMap<String, String>,
         headers: &HeaderMap,
     ) -> Result<Option<Self>, Error> {
-        let Some(asking) = asking(deployment, parameters)? else { return Ok(None) };
+        let Some(asking) = model_settings(deployment, parameters)? else { return Ok(None) };
         let language = deployment.language(&asking.model)?;
         let own = ChainParameters { parameters, prefix: &asking.prefix };
         let query = value_of(parameters, "model.queryString").unwrap_or_default().trim().to_owned();
@@ -107,7 +107,7 @@ impl PromptRequest {
             inference: self.inference.clone(),
             streams: self.asking.streams,
             secret: self.secret.clone(),
-            patience: PATIENCE.max(query.timeout),
+            patience: ANSWER_TIMEOUT_MIN.max(query.timeout),
         };
         let pieces = self.language.model().ask(asked).map_err(Error::Language)?;
         let source = self.language.config().id.clone();
@@ -118,7 +118,7 @@ impl PromptRequest {
 }
 
 /// Language model settings of the chain that the request names; `None` if it asks no model.
-fn asking(
+fn model_settings(
     deployment: &CompiledApplication,
     parameters: &BTreeMap<String, String>,
 ) -> Result<Option<LanguageChain>, Error> {

@@ -46,12 +46,12 @@ pub(super) async fn read(
     let settings = &node.settings().limits;
     // Anyone can write the hop header; without other nodes there is no legitimate reason to.
     let is_of_node = *hop != ForwardKind::Client && !node.cluster().is_alone();
-    let (bounds, most) = match is_of_node {
+    let (bounds, parameters_max) = match is_of_node {
         false => (node.query_bounds(), settings.parameters_max),
         true => (node.body_bounds(), settings.parameters_max.saturating_mul(NODE_FACTOR)),
     };
     let text = parts.uri.query().unwrap_or("");
-    let line = RequestParameters::parse(text, most)?;
+    let line = RequestParameters::parse(text, parameters_max)?;
     let kind = WorkKind::Query(deployment.input_block);
     let reserved = parts.extensions.remove::<Arc<BudgetReservation>>();
     let bounds = BodyBounds { is_reserved: reserved.is_some(), ..bounds };
@@ -65,7 +65,7 @@ pub(super) async fn read(
             parameters.extend(line.into_pairs());
         }
         Method::POST => {
-            let media = BodyMedia::of(&parts.headers)?;
+            let media = BodyMedia::from_headers(&parts.headers)?;
             let (body, mut share) = http::read_body(node, &parts.headers, body, bounds).await?.into_parts();
             let size = body.len();
             room = match reserved {
@@ -78,7 +78,7 @@ pub(super) async fn read(
             let held = Arc::clone(&room);
             let read = move || {
                 let _held = held;
-                media.parameters(line, &body, most)
+                media.parameters(line, &body, parameters_max)
             };
             parameters = node.pool().run_sized(BodySizeClass::of_query(size), read).await??;
         }
@@ -94,7 +94,7 @@ pub(super) async fn read(
 }
 
 /// Refuses parameters of a client that only query profiles may have, also if they are given for one source.
-/// Parameters that a node hands on to another contain the values of query profiles and are not checked.
+/// Parameters that a node forwards to another contain the values of query profiles and are not checked.
 fn check(parameters: &BTreeMap<String, String>) -> Result<(), Error> {
     parameters.keys().try_for_each(|name| check_is_for_requests(name))
 }
@@ -120,7 +120,7 @@ enum BodyMedia {
 }
 
 impl BodyMedia {
-    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+    fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or("").trim();
         // Media types are names in any letter case.
@@ -138,10 +138,10 @@ impl BodyMedia {
         &self,
         line: RequestParameters,
         body: &[u8],
-        most: usize,
+        parameters_max: usize,
     ) -> Result<BTreeMap<String, String>, Error> {
         if matches!(self, BodyMedia::Json) {
-            let mut parameters = millrace_query::flatten(body, most.saturating_sub(line.len()))?;
+            let mut parameters = millrace_query::flatten(body, parameters_max.saturating_sub(line.len()))?;
             parameters.extend(line.into_pairs());
             return Ok(parameters);
         }
@@ -152,7 +152,7 @@ impl BodyMedia {
                 "the request body is JSON, but came as a form; send it with 'Content-Type: application/json'";
             return Err(Error::BadRequest(reason.to_owned()));
         }
-        Ok(line.and(text, most)?.into_pairs().collect())
+        Ok(line.and(text, parameters_max)?.into_pairs().collect())
     }
 }
 
@@ -175,8 +175,8 @@ fn fill_in(
     let is_built_in = |name: &str| is_parameter(name) || name.starts_with("streaming.");
     for value in profiles.values(parameters, &is_built_in)? {
         match value.name.as_str() {
-            "maxHits" => limits.max_hits = most("maxHits", &value.value)?,
-            "maxOffset" => limits.max_offset = most("maxOffset", &value.value)?,
+            "maxHits" => limits.max_hits = limit("maxHits", &value.value)?,
+            "maxOffset" => limits.max_offset = limit("maxOffset", &value.value)?,
             name if value.overridable && value_of(parameters, name).is_some() => {}
             name => {
                 parameters.retain(|given, _| !is_same_parameter(given, name));
@@ -195,7 +195,7 @@ fn max_timeout(node: &GatewayState, deployment: &CompiledApplication) -> Duratio
     allowed.unwrap_or(node.settings().limits.query_timeout_max)
 }
 
-fn most(name: &'static str, text: &str) -> Result<usize, Error> {
+fn limit(name: &'static str, text: &str) -> Result<usize, Error> {
     text.trim()
         .parse()
         .map_err(|_| Error::parameter(name, format!("expected a whole number, found '{text}'")))

@@ -21,7 +21,7 @@ pub(super) fn result(
 ) -> (Vec<u8>, QueryFigures) {
     let errors = beside_hits(found);
     let timing = query.presentation.timing.then(|| timing(found, started));
-    let trace = trace::of(query, found, started);
+    let trace = trace::query_step(query, found, started);
     let options = RenderOptions {
         tensors: query.presentation.tensors.unwrap_or_default(),
         maps_as_lists: query.presentation.maps_as_lists,
@@ -61,7 +61,7 @@ pub(super) fn result(
         search_ms: started.elapsed().as_millis(),
         fill_ms: found.traces.iter().map(|(_, trace)| trace.summary.as_millis()).sum(),
         coverage: found.result.coverage,
-        phases: SearchPhases::of(found),
+        phases: SearchPhases::of_outcome(found),
     };
     (body, figures)
 }

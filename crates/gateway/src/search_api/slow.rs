@@ -55,7 +55,7 @@ pub(super) struct QueryNotes {
 }
 
 impl QueryNotes {
-    pub(super) fn of<B>(request: &hyper::Request<B>) -> Self {
+    pub(super) fn new<B>(request: &hyper::Request<B>) -> Self {
         let caller = request.extensions().get::<Arc<RequestCaller>>();
         QueryNotes {
             caller: caller.map(|caller| Arc::clone(&caller.name)),

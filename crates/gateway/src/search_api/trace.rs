@@ -17,7 +17,7 @@ use millrace_node::search::{PlanTrace, SearchOutcome};
 const PLANS_LEVEL: u8 = 2;
 
 /// The trace of a finished query; `None` if none is wanted.
-pub(super) fn of(query: &Query, found: &SearchOutcome, started: Instant) -> Option<TraceStep> {
+pub(super) fn query_step(query: &Query, found: &SearchOutcome, started: Instant) -> Option<TraceStep> {
     let mut children: Vec<TraceStep> = found.rule_trace.iter().cloned().map(step).collect();
     if let Some(plans) = &found.plans {
         children.extend(of_run(query, found, plans, started));

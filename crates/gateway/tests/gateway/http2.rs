@@ -18,7 +18,7 @@ use tokio::sync::watch;
 const STILL: usize = 16;
 
 /// Time after which a request that is stopped fails the test.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Connects to a server with these endpoints. It ends when the sender is dropped.
 async fn connected(endpoints: Router) -> (SendRequest<Bytes>, watch::Sender<bool>) {
@@ -57,7 +57,7 @@ async fn bodies_that_stand_still_do_not_stop_others_of_their_connection() {
     let request = Request::post("http://localhost/read").body(()).expect("its address is valid");
     let (answer, mut body) = client.send_request(request, false).expect("it is sent");
     body.send_data(Bytes::from(vec![0; 40_000]), true).expect("it is queued");
-    let answer = tokio::time::timeout(PATIENCE, answer).await.expect("the others do not stop it");
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer).await.expect("the others do not stop it");
     let mut answer = answer.expect("it is answered").into_body();
     let length = answer.data().await.expect("the answer has a body").expect("it comes");
     assert_eq!(length, "40000");

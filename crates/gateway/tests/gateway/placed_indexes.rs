@@ -26,7 +26,7 @@ const INDEXES: &str = "<index-service placed='true' copies='1' slices='4'>
 
 /// Lets the nodes do what the table says, and the leader plan, until nothing is left to do.
 fn settle(nodes: &TestNodes) {
-    let wanted = nodes.nodes[0].placed_indexes().news().wanted().borrow().indexes.clone();
+    let wanted = nodes.nodes[0].placed_indexes().reporter().wanted().borrow().indexes.clone();
     let mut overview = nodes.world.placement.lock();
     overview.wanted = wanted;
     let node = |key: u16| IndexNode {

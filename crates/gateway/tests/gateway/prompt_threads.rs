@@ -32,7 +32,7 @@ const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Time after which a test fails if something does not happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server with one thread for requests, and one place for work.
 struct SmallServer {
@@ -81,7 +81,7 @@ impl SmallServer {
                 };
                 node.pool().run(wait).await
             });
-            begun.recv_timeout(PATIENCE).expect("the place is free");
+            begun.recv_timeout(STEP_TIMEOUT).expect("the place is free");
             open
         });
         places.collect()
@@ -134,8 +134,8 @@ fn wrong_at_the_end() -> Vec<(&'static str, OutgoingRequest)> {
     ]
 }
 
-/// Nothing here depends on a time, except for the failure after [`PATIENCE`]: a body that a serving thread
-/// parses is answered although the pool is occupied.
+/// Nothing here depends on a time, except for the failure after [`STEP_TIMEOUT`]: a body that a serving
+/// thread parses is answered although the pool is occupied.
 #[test]
 fn what_clients_send_is_unpacked_and_parsed_in_the_pool() {
     let server = SmallServer::start();
@@ -150,7 +150,7 @@ fn what_clients_send_is_unpacked_and_parsed_in_the_pool() {
     let sent = all.into_iter().map(|(name, url, request)| {
         let (client, answers) = (server.client(url), Arc::clone(&answers));
         server.runtime.spawn(async move {
-            let answer = client.send(request.timeout(PATIENCE)).await.expect("an answer");
+            let answer = client.send(request.timeout(STEP_TIMEOUT)).await.expect("an answer");
             answers.lock().push((name, answer.status.as_u16()));
         })
     });
@@ -159,7 +159,7 @@ fn what_clients_send_is_unpacked_and_parsed_in_the_pool() {
     while server.node.pool().waiting() < count {
         let answered = answers.lock().clone();
         assert!(answered.is_empty(), "answered without the pool: {answered:?}");
-        assert!(began.elapsed() < PATIENCE, "{} of {count} wait", server.node.pool().waiting());
+        assert!(began.elapsed() < STEP_TIMEOUT, "{} of {count} wait", server.node.pool().waiting());
         std::thread::sleep(Duration::from_millis(2));
     }
     let prober = server.client(&server.url);

@@ -109,7 +109,7 @@ fn is_one_away(nodes: &TestNodes, is_away: bool) {
 }
 
 /// Number of documents with the computed field, by owner.
-fn made(nodes: &TestNodes) -> BTreeMap<usize, usize> {
+fn computed(nodes: &TestNodes) -> BTreeMap<usize, usize> {
     let mut made = BTreeMap::new();
     for group in 0..GROUPS {
         let group = format!("g{group}");
@@ -126,20 +126,20 @@ fn made(nodes: &TestNodes) -> BTreeMap<usize, usize> {
 }
 
 fn all(nodes: &TestNodes) -> bool {
-    made(nodes).values().sum::<usize>() == GROUPS as usize * 3
+    computed(nodes).values().sum::<usize>() == GROUPS as usize * 3
 }
 
 #[test]
 fn a_node_that_has_an_older_application_waits_for_the_newer_one() {
     let nodes = with_notes();
-    let none = made(&nodes);
+    let none = computed(&nodes);
     assert!(none.len() == 3 && none.values().all(|count| *count == 0), "{none:?}");
     begin(&nodes, &[0, 1], &shouting());
     until("the others do theirs", &true, || is_clean(&nodes, 0) && is_clean(&nodes, 1));
     let looked = || nodes.world.notes_read.lock().get(&2).copied().unwrap_or_default();
     let before = looked();
     until("the third has seen what is to be done", &true, || looked() > before + 4);
-    let made = made(&nodes);
+    let made = computed(&nodes);
     assert!(made[&0] > 0 && made[&1] > 0 && made[&2] == 0, "{made:?}");
     assert_eq!((mark(&nodes, 2), state(&nodes, 2)), (None, "running".to_owned()));
     nodes.deploy(2, &shouting());
@@ -177,7 +177,7 @@ fn nothing_is_done_while_a_node_is_away_that_may_have_newer_documents() {
     until("all have looked", &true, || looked() > before + 6);
     let note = status(&nodes, 0)["ready"]["note"].clone();
     assert_eq!((&note["state"], &note["progress"]), (&json!("running"), &json!(0.0)));
-    assert!(made(&nodes).values().all(|count| *count == 0));
+    assert!(computed(&nodes).values().all(|count| *count == 0));
     is_one_away(&nodes, false);
     until("it ends", &"successful".to_owned(), || state(&nodes, 1));
     assert!(all(&nodes));

@@ -56,7 +56,7 @@ pub struct TestCluster {
     /// Number of checks for which the cluster state will have changed.
     pub doubts: AtomicUsize,
     /// Number of checks of the cluster state.
-    pub vouched: AtomicUsize,
+    pub confirmed: AtomicUsize,
     /// Protocol of the cluster state.
     pub protocol: AtomicU16,
     /// Nodes that the cluster does not count on.
@@ -248,13 +248,13 @@ impl ClusterView for TestMember {
         Ok(Arc::new(self.world.state()))
     }
 
-    fn place(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
+    fn address(&self, node: NodeKey) -> Result<NodeAddress, ClusterError> {
         if node.0 == self.me {
-            return Ok(NodeAddress::Here);
+            return Ok(NodeAddress::Local);
         }
         let address = self.world.addresses.lock()[usize::from(node.0)].clone();
         let protocol = self.world.protocol.load(Ordering::Relaxed);
-        Ok(NodeAddress::At(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
+        Ok(NodeAddress::Remote(RemoteNode { address, incarnation: incarnation_of(node), protocol }))
     }
 
     fn readers(
@@ -284,8 +284,8 @@ impl ClusterView for TestMember {
         Ok(BucketHolders { version, nodes: readers.nodes, full: readers.full, newest })
     }
 
-    fn vouches(&self, version: ClusterVersion) -> bool {
-        self.world.vouched.fetch_add(1, Ordering::SeqCst);
+    fn confirms(&self, version: ClusterVersion) -> bool {
+        self.world.confirmed.fetch_add(1, Ordering::SeqCst);
         let doubt = |doubts: usize| doubts.checked_sub(1);
         if self.world.doubts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, doubt).is_ok() {
             self.world.version.fetch_add(1, Ordering::SeqCst);
@@ -450,7 +450,7 @@ impl TestNodes {
             split: Mutex::default(),
             version: AtomicU64::new(1),
             doubts: AtomicUsize::new(0),
-            vouched: AtomicUsize::new(0),
+            confirmed: AtomicUsize::new(0),
             away: Mutex::default(),
             departed: Mutex::default(),
             protocol: AtomicU16::new(PROTOCOL),
@@ -493,8 +493,8 @@ impl TestNodes {
         for (node, me) in nodes.iter().zip(0u16..) {
             let stores = Mutex::new(nodes.clone());
             let member = Arc::new(TestMember { world: Arc::clone(&world), me, stores });
-            node.join(Arc::clone(&member) as Arc<dyn ClusterMember>);
-            node.joined(Arc::clone(&member) as Arc<dyn ClusterView>);
+            node.set_cluster_member(Arc::clone(&member) as Arc<dyn ClusterMember>);
+            node.set_cluster_view(Arc::clone(&member) as Arc<dyn ClusterView>);
             members.push(member);
         }
         for server in servers {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use millrace_column::{Column, ColumnKey};
 use millrace_document::json::{self, ParseOptions};
 use millrace_document::{
-    DataType, Document, DocumentField, DocumentId, DocumentValue, FieldSet, OperationAction, OperationKind,
-    StructType,
+    DataType, Document, DocumentField, DocumentId, DocumentValue, EncodedDocument, FieldSet, OperationAction,
+    OperationKind, StructType, wire,
 };
 use millrace_env::ManualClock;
 use millrace_indexing::{
@@ -504,8 +504,11 @@ fn columns_are_built_from_documents() {
     let keys = columns.columns("music").unwrap();
     assert!(keys.contains(&ColumnKey::tokens("title")) && keys.is_sorted());
     assert_eq!(columns.columns("book"), None);
-    let documents = [document(&schema, r#"{"title":"The Cafés"}"#), document(&schema, r#"{"year":4}"#)];
-    let documents: Vec<&Document> = documents.iter().collect();
+    let rows = [r#"{"title":"The Cafés"}"#, r#"{"year":4}"#]
+        .map(|fields| wire::encode_fields(&document(&schema, fields)));
+    let documents: Vec<EncodedDocument<'_>> =
+        rows.iter().map(|row| EncodedDocument::parse("id:n:music::1", row).expect("a row")).collect();
+    let build = |key: &ColumnKey| columns.build("music", key, &documents).expect("the rows can be read");
     let words = |column: &Column| match column {
         Column::Tokens(tokens) => (0..tokens.len())
             .map(|at| {
@@ -518,17 +521,17 @@ fn columns_are_built_from_documents() {
             .collect::<Vec<Vec<String>>>(),
         _ => panic!("tokens are tokens"),
     };
-    let built = columns.build("music", &ColumnKey::tokens("title"), &documents);
+    let built = build(&ColumnKey::tokens("title"));
     assert_eq!(words(&built), [vec!["the", "cafes"], vec![]]);
     let Column::Tokens(tokens) = &built else { panic!("tokens are tokens") };
     let mut of_stem = Vec::new();
     tokens.stemmed(b"cafe", |number| of_stem.push(tokens.word(number).to_vec()));
     assert_eq!(of_stem, [b"cafes"]);
-    let values = columns.build("music", &ColumnKey::value("title"), &documents);
+    let values = build(&ColumnKey::value("title"));
     let derived = columns.derive("music", &ColumnKey::tokens("title"), &values).unwrap();
     assert_eq!(words(&derived), words(&built));
     assert_eq!(columns.data_type("music", "year"), Some(DataType::Int));
-    assert_eq!(columns.build("music", &ColumnKey::value("nowhere"), &documents).len(), 2);
+    assert_eq!(build(&ColumnKey::value("nowhere")).len(), 2);
 }
 
 /// The language of a text is the last one set by `set_language` before its statement: a constant, or the
@@ -543,11 +546,11 @@ fn words_are_stemmed_by_the_language_that_was_set() {
         let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
         let application =
             millrace_schema::Application::from_files(files.into()).expect("the application is right");
-        let document = self::document(&application.schemas["d"], document);
+        let row = wire::encode_fields(&self::document(&application.schemas["d"], document));
+        let document = EncodedDocument::parse("id:n:d::1", &row).expect("a row");
         let columns = millrace_indexing::DocumentColumns::new(&application);
-        let Column::Tokens(tokens) = columns.build("d", &ColumnKey::tokens(field), &[&document]) else {
-            panic!("tokens are tokens")
-        };
+        let built = columns.build("d", &ColumnKey::tokens(field), &[document]);
+        let Ok(Column::Tokens(tokens)) = built else { panic!("tokens are tokens") };
         let mut found = 0;
         tokens.stemmed(stem.as_bytes(), |_| found += 1);
         found

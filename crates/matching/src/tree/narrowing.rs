@@ -168,10 +168,21 @@ impl ChunkPass<'_, '_> {
                 |leaf: &LeafId| self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
             let here: Vec<&[u32]> = all.iter().map(of).collect();
             let not: Vec<&[u32]> = excluded.iter().map(of).collect();
-            let spans: Vec<(u32, u32)> = near.spans(&here, &not, tokens.document(document)).collect();
+            let mut spans: Vec<(u32, u32)> = near.spans(&here, &not, tokens.document(document)).collect();
+            spans.sort_unstable();
+            // Parts of the text that spans cover, apart from each other.
+            spans.dedup_by(|next, kept| {
+                let meets = next.0 <= kept.1;
+                if meets {
+                    kept.1 = kept.1.max(next.1);
+                }
+                meets
+            });
+            let inside = |place: &&u32| {
+                let next = spans.get(spans.partition_point(|(_, last)| last < *place));
+                next.is_some_and(|(first, _)| first <= *place)
+            };
             for (leaf, kept) in leaves.iter().zip(&mut kept) {
-                let inside =
-                    |position: &&u32| spans.iter().any(|(first, last)| (first..=last).contains(position));
                 kept.push(document, of(leaf).iter().filter(inside).copied());
             }
         }

@@ -1,6 +1,7 @@
 //! Matching from outside: predicates over views of documents, to matches.
 
 mod conditions;
+mod costs;
 mod elements;
 mod reference;
 mod twin;

@@ -38,19 +38,19 @@ const LOGGED_MAX: usize = 20;
 
 /// Publishes plans, until another node leads.
 pub(crate) async fn lead(shared: &MembershipShared, leadership: &Leadership) {
-    let mut pictures = shared.pictures();
+    let mut snapshots = shared.snapshots();
     let mut declared = shared.placement.declared.subscribe();
     let mut leader = PlacementLeader::default();
     loop {
-        let picture = Arc::clone(&pictures.borrow_and_update());
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
         let wanted = Arc::clone(&declared.borrow_and_update());
         let began = Instant::now();
-        let interval = match leader.turn(shared, leadership, &picture, &wanted).await {
+        let interval = match leader.turn(shared, leadership, &snapshot, &wanted).await {
             Ok(TurnOutcome::Deposed) => return,
             Ok(TurnOutcome::Settled) => interval_after(began.elapsed()),
             Err(error) => {
                 tracing::debug!(%error, "publishing the table of copies of indexes");
-                pictures.mark_changed();
+                snapshots.mark_changed();
                 INTERVALS.1
             }
         };
@@ -58,12 +58,12 @@ pub(crate) async fn lead(shared: &MembershipShared, leadership: &Leadership) {
             // Answers that nobody takes are deleted.
             tokio::select! {
                 () = tokio::time::sleep(ANSWER_KEPT) => {}
-                changed = pictures.changed() => if changed.is_err() { return },
+                changed = snapshots.changed() => if changed.is_err() { return },
                 changed = declared.changed() => if changed.is_err() { return },
             }
         } else {
             tokio::select! {
-                changed = pictures.changed() => if changed.is_err() { return },
+                changed = snapshots.changed() => if changed.is_err() { return },
                 changed = declared.changed() => if changed.is_err() { return },
             }
         }
@@ -122,35 +122,35 @@ impl PlacementLeader {
         &mut self,
         shared: &MembershipShared,
         leadership: &Leadership,
-        picture: &CoordinationSnapshot,
+        snapshot: &CoordinationSnapshot,
         declared: &DeclaredIndexes,
     ) -> Result<TurnOutcome, Error> {
         let now = Instant::now();
-        self.note_answers(picture, now);
-        // The picture may be older than the own publication.
-        if (picture.history, picture.revision) < self.published {
+        self.note_answers(snapshot, now);
+        // The snapshot may be older than the own publication.
+        if (snapshot.history, snapshot.revision) < self.published {
             return Ok(TurnOutcome::Settled);
         }
-        let requests = open_requests(picture);
+        let requests = open_requests(snapshot);
         let known = shared.placement.known();
-        let is_used = known.is_some() || picture.placement.changed.is_some() || !declared.indexes.is_empty();
+        let is_used = known.is_some() || snapshot.placement.changed.is_some() || !declared.indexes.is_empty();
         if !is_used && requests.is_empty() && self.answered.is_empty() {
             return Ok(TurnOutcome::Settled);
         }
-        let reports = shared.placement.reports.lock().of(picture);
+        let reports = shared.placement.reports.lock().of(snapshot);
         let mut write = Transaction::new().when(leadership.guard());
         let stale = self.stale_answers(now);
         let mut deletions: Vec<String> = stale.map(|id| shared.keys.placement_request(id)).collect();
         let mut steps = Vec::new();
-        if let Some(reason) = hindrance(picture, declared, &shared.settings.name) {
+        if let Some(reason) = hindrance(snapshot, declared, &shared.settings.name) {
             let refused = refusal(&reason);
             write = answered(shared, write, &requests, &vec![refused; requests.len()]);
             self.hold_up(reason, is_used);
         } else {
             self.held_up = None;
-            let base = newest(picture.placement.table(), known);
-            let nodes = situation::nodes(picture, &reports, Some(&base));
-            let gone = notes_of_gone_nodes(picture, &nodes);
+            let base = newest(snapshot.placement.table(), known);
+            let nodes = situation::nodes(snapshot, &reports, Some(&base));
+            let gone = notes_of_gone_nodes(snapshot, &nodes);
             deletions.extend(gone.iter().map(|name| shared.keys.note(name)));
             let inputs = PlanInputs {
                 table: Arc::clone(&base),
@@ -161,7 +161,7 @@ impl PlacementLeader {
             let Some(planned) = planned_in_background(inputs).await else { return Ok(TurnOutcome::Deposed) };
             self.warn_without_room(&planned.plan.without_room);
             write = answered(shared, write, &requests, &planned.answers);
-            let there = picture.placement.table();
+            let there = snapshot.placement.table();
             let version = next_version(there.map(|table| &**table), &base, &planned.plan.table, &reports);
             if let Some(version) = version {
                 let Some(value) = value_of(planned.plan.table, version) else {
@@ -177,7 +177,7 @@ impl PlacementLeader {
         if write.then.is_empty() {
             return Ok(TurnOutcome::Settled);
         }
-        self.publish(shared, leadership, picture, write, &steps).await
+        self.publish(shared, leadership, snapshot, write, &steps).await
     }
 
     /// Writes, provided that the table is as it was read.
@@ -185,18 +185,18 @@ impl PlacementLeader {
         &mut self,
         shared: &MembershipShared,
         leadership: &Leadership,
-        picture: &CoordinationSnapshot,
+        snapshot: &CoordinationSnapshot,
         write: Transaction,
         steps: &[PlacementStep],
     ) -> Result<TurnOutcome, Error> {
-        let unchanged = match picture.placement.changed {
+        let unchanged = match snapshot.placement.changed {
             Some(at) => KeyCondition::Changed(shared.keys.placement(), at),
             None => KeyCondition::Absent(shared.keys.placement()),
         };
         let write = write.when(unchanged).otherwise(KeyOperation::get(shared.keys.leader()));
         let outcome = shared.coordination.transact(write).await?;
         if outcome.held {
-            self.published = (picture.history, outcome.revision);
+            self.published = (snapshot.history, outcome.revision);
             log(steps);
             return Ok(TurnOutcome::Settled);
         }
@@ -210,9 +210,9 @@ impl PlacementLeader {
     }
 
     /// Remembers since when requests are answered.
-    fn note_answers(&mut self, picture: &CoordinationSnapshot, now: Instant) {
-        self.answered.retain(|id, _| picture.placement_requests.contains_key(id));
-        for (id, entry) in &picture.placement_requests {
+    fn note_answers(&mut self, snapshot: &CoordinationSnapshot, now: Instant) {
+        self.answered.retain(|id, _| snapshot.placement_requests.contains_key(id));
+        for (id, entry) in &snapshot.placement_requests {
             if entry.answer.is_some() {
                 self.answered.entry(id.clone()).or_insert(now);
             }
@@ -245,8 +245,8 @@ impl PlacementLeader {
 }
 
 /// Requests without an answer, the oldest first.
-fn open_requests(picture: &CoordinationSnapshot) -> Vec<OpenRequest> {
-    let open = picture.placement_requests.iter().filter(|(_, entry)| entry.answer.is_none());
+fn open_requests(snapshot: &CoordinationSnapshot) -> Vec<OpenRequest> {
+    let open = snapshot.placement_requests.iter().filter(|(_, entry)| entry.answer.is_none());
     let open = open.map(|(id, entry)| OpenRequest {
         id: id.clone(),
         changed: entry.changed,
@@ -260,14 +260,14 @@ fn open_requests(picture: &CoordinationSnapshot) -> Vec<OpenRequest> {
 
 /// Reason for which a leader cannot plan now.
 pub(super) fn hindrance(
-    picture: &CoordinationSnapshot,
+    snapshot: &CoordinationSnapshot,
     declared: &DeclaredIndexes,
     own: &str,
 ) -> Option<String> {
-    if let Some(unread) = &picture.placement.unread {
+    if let Some(unread) = &snapshot.placement.unread {
         return Some(unread.to_string());
     }
-    let Some(state) = &picture.state else {
+    let Some(state) = &snapshot.state else {
         return Some("the cluster has no state yet; deploy an application first".to_owned());
     };
     if state.protocol() < PLACED_INDEXES {
@@ -276,7 +276,7 @@ pub(super) fn hindrance(
                 .to_owned(),
         );
     }
-    let Some(published) = picture.package.as_ref().map(|package| package.generation) else {
+    let Some(published) = snapshot.package.as_ref().map(|package| package.generation) else {
         return Some("coordination has no application; deploy it again".to_owned());
     };
     if declared.generation != published {
@@ -404,13 +404,13 @@ fn answered(
 }
 
 /// Notes with reports of nodes that are not in the cluster any more.
-fn notes_of_gone_nodes(picture: &CoordinationSnapshot, nodes: &[IndexNode]) -> Vec<String> {
+fn notes_of_gone_nodes(snapshot: &CoordinationSnapshot, nodes: &[IndexNode]) -> Vec<String> {
     let names: BTreeSet<&str> = nodes.iter().map(|node| &*node.name).collect();
     let is_gone = |name: &&String| {
         let node = reports::node_of(name);
-        node.is_some_and(|node| !names.contains(node) && !picture.members.contains_key(node))
+        node.is_some_and(|node| !names.contains(node) && !snapshot.members.contains_key(node))
     };
-    picture.notes.keys().filter(is_gone).cloned().collect()
+    snapshot.notes.keys().filter(is_gone).cloned().collect()
 }
 
 /// Logs the steps of a plan.

@@ -31,7 +31,7 @@ const WORKING_PAUSE: Duration = Duration::from_secs(2);
 const QUIET_PAUSE: Duration = Duration::from_secs(30);
 
 /// Pause after a failure of coordination.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Value of a note.
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,17 +60,17 @@ pub(super) struct NodeReports {
 /// Notes with reports that were read, so that each is parsed once.
 #[derive(Default)]
 pub(super) struct ReadReports {
-    /// By the names of the notes: the revision, and the content if it could be read.
+    /// Revision of each note, by name, with its content if it could be read.
     notes: BTreeMap<String, (u64, Option<Arc<SharedReports>>)>,
 }
 
 impl ReadReports {
     /// Reports of all nodes, by their names. Those of an earlier run of a process do not count once the node
     /// runs again.
-    pub fn of(&mut self, picture: &CoordinationSnapshot) -> BTreeMap<String, NodeReports> {
-        self.notes.retain(|name, _| picture.notes.contains_key(name));
+    pub fn of(&mut self, snapshot: &CoordinationSnapshot) -> BTreeMap<String, NodeReports> {
+        self.notes.retain(|name, _| snapshot.notes.contains_key(name));
         let mut all: BTreeMap<String, NodeReports> = BTreeMap::new();
-        for (name, note) in &picture.notes {
+        for (name, note) in &snapshot.notes {
             let Some(node) = node_of(name) else { continue };
             let known = self.notes.get(name).filter(|(changed, _)| *changed == note.changed);
             let reports = match known {
@@ -86,7 +86,7 @@ impl ReadReports {
                 }
             };
             let Some(reports) = reports else { continue };
-            let runs = picture.members.get(node).map(|member| member.registration.incarnation);
+            let runs = snapshot.members.get(node).map(|member| member.registration.incarnation);
             if runs.is_some_and(|runs| runs != reports.run) {
                 continue;
             }
@@ -155,28 +155,28 @@ impl ClusterMembership {
     /// Publishes the reports of this node about its copies as they change, until the node leaves. A node that
     /// never had a copy publishes nothing.
     pub async fn publish_copy_reports(&self, mut reports: watch::Receiver<Arc<NodeCopyReports>>) {
-        let mut pictures = self.pictures();
+        let mut snapshots = self.snapshots();
         // The last publication: its beginning, the time until the next one, and the reports.
         let mut published: Option<(Instant, Duration, Arc<NodeCopyReports>)> = None;
         loop {
             let next = Arc::clone(&reports.borrow_and_update());
-            let picture = Arc::clone(&pictures.borrow_and_update());
+            let snapshot = Arc::clone(&snapshots.borrow_and_update());
             let mut wait = None;
-            if let Some(notes) = self.unpublished(&picture, &next) {
+            if let Some(notes) = self.unpublished(&snapshot, &next) {
                 let due = published.as_ref().map_or(Duration::ZERO, |(began, interval, published)| {
                     pause(published, &next).max(*interval).saturating_sub(began.elapsed())
                 });
                 wait = Some(due);
                 if due.is_zero() {
                     let began = Instant::now();
-                    match self.write_notes(&picture, notes).await {
+                    match self.write_notes(&snapshot, notes).await {
                         Ok(()) => {
                             published = Some((began, interval_after(began.elapsed()), next));
                             continue;
                         }
                         Err(error) => {
                             tracing::debug!(%error, "publishing reports about copies of indexes");
-                            wait = Some(AGAIN);
+                            wait = Some(RETRY_PAUSE);
                         }
                     }
                 }
@@ -190,8 +190,8 @@ impl ClusterMembership {
             tokio::select! {
                 () = waited => {}
                 changed = reports.changed() => if changed.is_err() { return },
-                changed = pictures.changed() => if changed.is_err() { return },
-                () = self.shared().left() => return,
+                changed = snapshots.changed() => if changed.is_err() { return },
+                () = self.shared().wait_until_left() => return,
             }
         }
     }
@@ -199,25 +199,25 @@ impl ClusterMembership {
     /// Notes that differ from those of coordination; `None` values are to be deleted.
     fn unpublished(
         &self,
-        picture: &CoordinationSnapshot,
+        snapshot: &CoordinationSnapshot,
         reports: &NodeCopyReports,
     ) -> Option<Vec<(String, Option<Vec<u8>>)>> {
         let node = &*self.settings().name;
-        let own = picture.notes.keys().filter(|name| node_of(name) == Some(node));
+        let own = snapshot.notes.keys().filter(|name| node_of(name) == Some(node));
         let own: Vec<&String> = own.collect();
         // Before coordination has answered, it is not known what it has.
-        if (reports.copies.is_empty() && own.is_empty()) || !picture.members.contains_key(node) {
+        if (reports.copies.is_empty() && own.is_empty()) || !snapshot.members.contains_key(node) {
             return None;
         }
         let known = self.shared().placement.known().map_or(0, |table| table.version());
-        let there = picture.placement.table().map_or(0, |table| table.version());
+        let there = snapshot.placement.table().map_or(0, |table| table.version());
         let table = if known > there { known } else { 0 };
         let values = values(self.incarnation(), table, reports);
         let names: Vec<String> = (0..values.len()).map(|part| note_name(node, part)).collect();
         let gone = own.into_iter().filter(|name| !names.contains(name)).map(|name| (name.clone(), None));
         let written = names.iter().cloned().zip(values.into_iter().map(Some));
         let differs = |(name, value): &(String, Option<Vec<u8>>)| {
-            picture.notes.get(name).map(|note| &*note.value) != value.as_deref()
+            snapshot.notes.get(name).map(|note| &*note.value) != value.as_deref()
         };
         let notes: Vec<_> = written.chain(gone).filter(differs).collect();
         (!notes.is_empty()).then_some(notes)
@@ -225,11 +225,11 @@ impl ClusterMembership {
 
     async fn write_notes(
         &self,
-        picture: &CoordinationSnapshot,
+        snapshot: &CoordinationSnapshot,
         notes: Vec<(String, Option<Vec<u8>>)>,
     ) -> Result<(), Error> {
         for (name, value) in notes {
-            let changed = picture.notes.get(&name).map(|note| note.changed);
+            let changed = snapshot.notes.get(&name).map(|note| note.changed);
             // If it was changed meanwhile, the next round sees it.
             self.note(&name, changed, &[(name.clone(), value)]).await?;
         }
@@ -276,23 +276,23 @@ mod tests {
             (note_name("n0", part), NodeNote { value: value.into(), changed: part as u64 + 1 })
         };
         let notes = values.into_iter().enumerate().map(note);
-        let picture = CoordinationSnapshot { notes: notes.collect(), ..CoordinationSnapshot::default() };
+        let snapshot = CoordinationSnapshot { notes: notes.collect(), ..CoordinationSnapshot::default() };
         let mut read = ReadReports::default();
         for _ in 0..2 {
-            let found = read.of(&picture);
+            let found = read.of(&snapshot);
             assert_eq!(
                 found,
                 BTreeMap::from([("n0".to_owned(), NodeReports { table: 3, copies: all.clone() })])
             );
         }
         // A note that is none is left out, and others count.
-        let mut picture = picture;
+        let mut snapshot = snapshot;
         let wrong = NodeNote { value: b"{}".as_slice().into(), changed: 99 };
-        picture.notes.insert(note_name("n0", 0), wrong);
-        let left = read.of(&picture)["n0"].copies.copies.len();
+        snapshot.notes.insert(note_name("n0", 0), wrong);
+        let left = read.of(&snapshot)["n0"].copies.copies.len();
         assert!(left > 0 && left < 20_000, "{left}");
-        picture.notes.clear();
-        assert!(read.of(&picture).is_empty() && read.notes.is_empty());
+        snapshot.notes.clear();
+        assert!(read.of(&snapshot).is_empty() && read.notes.is_empty());
     }
 
     #[test]

@@ -63,9 +63,9 @@ impl ClusterMembership {
         patience: Duration,
     ) -> Result<PlacementAnswer, Error> {
         let shared = self.shared();
-        let mut pictures = self.pictures();
+        let mut snapshots = self.snapshots();
         let is_open = |entry: &&PlacementRequestEntry| entry.answer.is_none();
-        let waiting = pictures.borrow().placement_requests.values().filter(is_open).count();
+        let waiting = snapshots.borrow().placement_requests.values().filter(is_open).count();
         if waiting >= REQUESTS_MAX {
             return Err(Error::RequestsFull(waiting));
         }
@@ -81,9 +81,9 @@ impl ClusterMembership {
             return Err(Error::AnswerUnknown { reason: error.to_string() });
         }
         let answer = |entry: Option<&PlacementRequestEntry>| entry.and_then(|entry| entry.answer.clone());
-        let answered = pictures.wait_for(|picture| answer(picture.placement_requests.get(&id)).is_some());
+        let answered = snapshots.wait_for(|snapshot| answer(snapshot.placement_requests.get(&id)).is_some());
         let answered = match tokio::time::timeout(patience, answered).await {
-            Ok(Ok(picture)) => answer(picture.placement_requests.get(&id)),
+            Ok(Ok(snapshot)) => answer(snapshot.placement_requests.get(&id)),
             _ => None,
         };
         // An answer is not bound to the lease, so that this withdraws a request without one only.
@@ -101,7 +101,7 @@ impl ClusterMembership {
             return Ok(answer);
         }
         let seconds = patience.as_secs_f64();
-        let leader = match &pictures.borrow().leader {
+        let leader = match &snapshots.borrow().leader {
             Some(leader) => format!("the leader, {leader}, has not answered within {seconds} s"),
             None => format!("the cluster has had no leader for {seconds} s"),
         };

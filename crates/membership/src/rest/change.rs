@@ -16,19 +16,19 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The body of a `PUT`.
 #[derive(Deserialize)]
-struct WishBody {
-    state: WishStates,
+struct StateRequestBody {
+    state: StateRequestStates,
     #[serde(default)]
-    condition: WishCondition,
+    condition: StateRequestCondition,
 }
 
 #[derive(Deserialize)]
-struct WishStates {
-    user: WishUser,
+struct StateRequestStates {
+    user: StateRequestUser,
 }
 
 #[derive(Deserialize)]
-struct WishUser {
+struct StateRequestUser {
     state: String,
     #[serde(default)]
     reason: String,
@@ -37,7 +37,7 @@ struct WishUser {
 /// Condition under which a state is set.
 #[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
-enum WishCondition {
+enum StateRequestCondition {
     /// Unconditionally.
     #[default]
     Force,
@@ -52,28 +52,28 @@ pub(super) async fn set(
     request: Request,
 ) -> Result<Value, RestRefusal> {
     const EXAMPLE: &str = r#"{"state": {"user": {"state": "retired", "reason": "it is replaced"}}}"#;
-    let picture = operated.picture();
-    let (key, name) = node(operated, &picture, path)?;
+    let snapshot = operated.snapshot();
+    let (key, name) = node(operated, &snapshot, path)?;
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
     let bytes = body.map_err(|error| RestRefusal::wrong(format!("the body: {error}")))?.to_bytes();
-    let body: WishBody = serde_json::from_slice(&bytes)
+    let body: StateRequestBody = serde_json::from_slice(&bytes)
         .map_err(|error| RestRefusal::wrong(format!("the body: {error}; expected {EXAMPLE}")))?;
-    let wish = match body.state.user.state.parse() {
+    let requested = match body.state.user.state.parse() {
         Ok(RequestedNodeState::Removed) => {
             return Err(RestRefusal::wrong("to remove a node, send DELETE instead of PUT"));
         }
-        Ok(wish) => wish,
+        Ok(state) => state,
         Err(error) => return Err(RestRefusal::wrong(format!("{error}"))),
     };
-    if body.condition == WishCondition::Safe
-        && matches!(wish, RequestedNodeState::Maintenance | RequestedNodeState::Down)
-        && let Some(other) = not_serving(&picture, key)
+    if body.condition == StateRequestCondition::Safe
+        && matches!(requested, RequestedNodeState::Maintenance | RequestedNodeState::Down)
+        && let Some(other) = not_serving(&snapshot, key)
     {
         let reason =
             format!("not safe: {other} does not serve either; wait until it does, or set condition to FORCE");
         return Ok(json!({ "wasModified": false, "reason": reason }));
     }
-    let modified = operated.wish(name, wish, body.state.user.reason).await?;
+    let modified = operated.request_state(name, requested, body.state.user.reason).await?;
     Ok(json!({ "wasModified": modified, "reason": "ok" }))
 }
 
@@ -84,20 +84,20 @@ pub(super) async fn remove(
     path: &str,
     query: Option<&str>,
 ) -> Result<Value, RestRefusal> {
-    let picture = operated.picture();
-    let (key, name) = node(operated, &picture, path)?;
+    let snapshot = operated.snapshot();
+    let (key, name) = node(operated, &snapshot, path)?;
     let forced = query.unwrap_or("").split('&').any(|pair| pair == "force=true");
-    if !forced && let Some(reason) = needed(operated, &picture, key) {
+    if !forced && let Some(reason) = needed(operated, &snapshot, key) {
         return Ok(json!({ "wasModified": false, "reason": reason }));
     }
-    let modified = operated.wish(name, RequestedNodeState::Removed, String::new()).await?;
+    let modified = operated.request_state(name, RequestedNodeState::Removed, String::new()).await?;
     Ok(json!({ "wasModified": modified, "reason": "ok" }))
 }
 
 /// The node of a path.
 fn node(
     operated: &dyn OperatedCluster,
-    picture: &CoordinationSnapshot,
+    snapshot: &CoordinationSnapshot,
     path: &str,
 ) -> Result<(NodeKey, String), RestRefusal> {
     let place = RestPath::parse(path, operated)?;
@@ -109,20 +109,20 @@ fn node(
             "distributors do what their nodes do: set the state of the node under storage",
         ));
     }
-    let name = picture.name_of(key).ok_or_else(|| RestTree::new(operated).absent(key))?;
+    let name = snapshot.name_of(key).ok_or_else(|| RestTree::new(operated).absent(key))?;
     Ok((key, name.to_owned()))
 }
 
 /// Another node that does not serve.
-fn not_serving(picture: &CoordinationSnapshot, key: NodeKey) -> Option<String> {
-    let nodes = picture.state.iter().flat_map(|state| state.nodes());
+fn not_serving(snapshot: &CoordinationSnapshot, key: NodeKey) -> Option<String> {
+    let nodes = snapshot.state.iter().flat_map(|state| state.nodes());
     let mut others = nodes.filter(|(other, _)| **other != key);
     others.find(|(_, entry)| !entry.state.serves()).map(|(_, entry)| entry.name.clone())
 }
 
 /// Reason why a node cannot be removed yet.
-fn needed(operated: &dyn OperatedCluster, picture: &CoordinationSnapshot, key: NodeKey) -> Option<String> {
-    let state = picture.state.as_ref()?;
+fn needed(operated: &dyn OperatedCluster, snapshot: &CoordinationSnapshot, key: NodeKey) -> Option<String> {
+    let state = snapshot.state.as_ref()?;
     const CURE: &str = "or remove it with force, and lose what no other node has";
     match state.node_state(key) {
         NodeState::Up => Some(format!("the node is up: retire it first, {CURE}")),

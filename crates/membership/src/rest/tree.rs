@@ -26,12 +26,12 @@ pub(super) fn depth(query: Option<&str>) -> Result<usize, RestRefusal> {
 /// The tree, as of one moment.
 pub(super) struct RestTree<'a> {
     operated: &'a dyn OperatedCluster,
-    picture: Arc<CoordinationSnapshot>,
+    snapshot: Arc<CoordinationSnapshot>,
 }
 
 impl<'a> RestTree<'a> {
     pub(super) fn new(operated: &'a dyn OperatedCluster) -> Self {
-        RestTree { operated, picture: operated.picture() }
+        RestTree { operated, snapshot: operated.snapshot() }
     }
 
     pub(super) fn root(&self, depth: usize) -> Value {
@@ -52,27 +52,27 @@ impl<'a> RestTree<'a> {
 
     /// Error for a node that does not exist.
     pub(super) fn absent(&self, node: NodeKey) -> RestRefusal {
-        let known = self.picture.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
+        let known = self.snapshot.keys().iter().map(NodeKey::to_string).collect::<Vec<_>>().join(", ");
         RestRefusal::absent(format!("no node {node}; there are: {known}"))
     }
 
     fn cluster(&self, cluster: &str, depth: usize) -> Value {
         let serving = |state: &Arc<ClusterState>| state.nodes().values().any(|node| node.state.serves());
-        let (state, reason) = match self.picture.state.as_ref().map(serving) {
+        let (state, reason) = match self.snapshot.state.as_ref().map(serving) {
             Some(true) => ("up", ""),
             Some(false) => ("down", "no node serves"),
-            None if self.picture.configuration.is_none() => ("down", "no application is deployed"),
+            None if self.snapshot.configuration.is_none() => ("down", "no application is deployed"),
             None => ("down", "too few nodes have come up yet"),
         };
         let services = SERVICES.into_iter().map(|service| {
             let link = format!("/cluster/v2/{cluster}/{service}");
             (service.to_owned(), linked(depth, link, |depth| self.service(cluster, service, depth)))
         });
-        let version = self.picture.state.as_ref().map_or(0, |state| state.version().number());
+        let version = self.snapshot.state.as_ref().map_or(0, |state| state.version().number());
         let mut cluster = json!({
             "state": { "generated": { "state": state, "reason": reason } },
             "version": version,
-            "leader": self.picture.leader,
+            "leader": self.snapshot.leader,
             "service": services.collect::<Map<_, _>>(),
         });
         if self.operated.is_alone() {
@@ -82,7 +82,7 @@ impl<'a> RestTree<'a> {
     }
 
     fn service(&self, cluster: &str, service: &str, depth: usize) -> Value {
-        let nodes = self.picture.keys().into_iter().map(|key| {
+        let nodes = self.snapshot.keys().into_iter().map(|key| {
             let link = format!("/cluster/v2/{cluster}/{service}/{key}");
             let child = linked(depth, link, |_| self.node(service, key).unwrap_or(Value::Null));
             (key.to_string(), child)
@@ -91,11 +91,11 @@ impl<'a> RestTree<'a> {
     }
 
     fn node(&self, service: &str, key: NodeKey) -> Option<Value> {
-        let picture = &*self.picture;
-        let name = picture.name_of(key)?;
-        let member = picture.members.get(name);
-        let wish = picture.wishes.get(name);
-        let entry = picture.state.as_ref().and_then(|state| state.nodes().get(&key));
+        let snapshot = &*self.snapshot;
+        let name = snapshot.name_of(key)?;
+        let member = snapshot.members.get(name);
+        let requested = snapshot.requested_states.get(name);
+        let entry = snapshot.state.as_ref().and_then(|state| state.nodes().get(&key));
         let generated = entry.map_or(NodeState::Down, |entry| entry.state);
         let generated = match service {
             // A node that does not serve owns nothing, for any reason.
@@ -118,11 +118,11 @@ impl<'a> RestTree<'a> {
                 "generation": member.map(|member| member.generation),
             },
             "state": {
-                "generated": stated(generated, picture.reasons.get(name).map_or("", String::as_str)),
+                "generated": stated(generated, snapshot.reasons.get(name).map_or("", String::as_str)),
                 "unit": stated(unit, if member.is_none() { "it is not registered" } else { "" }),
                 "user": stated(
-                    &wish.map_or_else(|| "up".to_owned(), |record| record.wish.to_string()),
-                    wish.map_or("", |record| &record.reason),
+                    &requested.map_or_else(|| "up".to_owned(), |record| record.state.to_string()),
+                    requested.map_or("", |record| &record.reason),
                 ),
             },
         });
@@ -138,11 +138,11 @@ impl<'a> RestTree<'a> {
 
     /// Names of the groups that a node is in; their keys for a node that is not listed.
     fn group(&self, key: NodeKey) -> String {
-        let listed = self.picture.configuration.as_ref().and_then(|listed| listed.nodes.get(&key));
+        let listed = self.snapshot.configuration.as_ref().and_then(|listed| listed.nodes.get(&key));
         if let Some(node) = listed {
             return node.group.clone();
         }
-        let layout = self.picture.state.as_ref().map(|state| &state.distribution().layout);
+        let layout = self.snapshot.state.as_ref().map(|state| &state.distribution().layout);
         let leaves = layout.map(|layout| layout.leaves()).unwrap_or_default();
         let path = leaves.into_iter().find(|(_, nodes)| nodes.contains(&key)).map(|(path, _)| path);
         path.unwrap_or_default().iter().map(u16::to_string).collect::<Vec<_>>().join(".")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_coordination::KeyOperation;
 use millrace_membership::{ClusterMembership, Error, PackagePublication};
 
-use crate::support::{MemberCluster, PATIENCE, configuration, sees};
+use crate::support::{MemberCluster, STEP_TIMEOUT, configuration, sees};
 
 /// Microseconds since 1970 at this number of days ago.
 fn days_ago(days: u64) -> u64 {
@@ -62,7 +62,7 @@ async fn whoever_leads_writes_down_that_the_cluster_is_active() {
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a"])))
         .await
         .expect("it is published");
-    sees(&a, |picture| picture.leader.is_some()).await;
+    sees(&a, |snapshot| snapshot.leader.is_some()).await;
     let recorded = async {
         loop {
             let entry = cluster.coordination.get("/millrace/activity").await.expect("it answers");
@@ -72,6 +72,6 @@ async fn whoever_leads_writes_down_that_the_cluster_is_active() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let spans = tokio::time::timeout(PATIENCE, recorded).await.expect("it is recorded");
+    let spans = tokio::time::timeout(STEP_TIMEOUT, recorded).await.expect("it is recorded");
     assert!(spans.len() == 1 && spans[0].0 > days_ago(1), "{spans:?}");
 }

@@ -12,7 +12,7 @@ use millrace_membership::{
 };
 use tokio::time::timeout;
 
-use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees, shown};
+use crate::support::{MemberCluster, STEP_TIMEOUT, configuration, reaches, sees, shown};
 
 /// Joins a node that, when it leads, has absent nodes under maintenance for this time.
 async fn join_with(cluster: &MemberCluster, name: &str, transition: Duration) -> ClusterMembership {
@@ -55,7 +55,7 @@ async fn nodes_join_stop_and_are_missed() {
 async fn another_leads_when_the_leader_is_gone() {
     let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
+    sees(&a, |snapshot| snapshot.leader.as_deref() == Some("a")).await;
     a.publish(PackagePublication::unconditional(b"package", &configuration([])))
         .await
         .expect("it is published");
@@ -71,7 +71,7 @@ async fn another_leads_when_the_leader_is_gone() {
     let before = reaches(&gateway, "a:up b:up").await;
     assert_eq!(gateway.key(), None);
     a.leave().await;
-    sees(&gateway, |picture| picture.leader.as_deref() == Some("b")).await;
+    sees(&gateway, |snapshot| snapshot.leader.as_deref() == Some("b")).await;
     let after = reaches(&gateway, "a:down b:up").await;
     assert!(after.version() > before.version());
 }
@@ -87,9 +87,10 @@ async fn others_know_what_a_node_has_adopted_and_that_its_lease_has_ended() {
     let all = reaches(&a, "a:up b:up c:up").await;
     assert!(all.nodes().values().all(|node| !node.lease_ended));
     b.adopted(all.version());
-    let adopted =
-        |picture: &Arc<millrace_membership::CoordinationSnapshot>| picture.members["b"].registration.adopted;
-    sees(&a, |picture| adopted(picture) == all.version()).await;
+    let adopted = |snapshot: &Arc<millrace_membership::CoordinationSnapshot>| {
+        snapshot.members["b"].registration.adopted
+    };
+    sees(&a, |snapshot| adopted(snapshot) == all.version()).await;
     // It only stops responding; its lease ends by itself.
     drop(b);
     let without = reaches(&c, "a:up b:maintenance c:up").await;
@@ -108,7 +109,7 @@ async fn groups_that_a_node_sees_to_be_too_large_are_divided_for_all() {
     let groups = [(7, 39), (u32::MAX, 40)].map(DividedGroup::from);
     a.too_large(groups.into());
     let divided = |state: &ClusterState| state.spread().groups().eq(groups);
-    sees(&b, |picture| picture.state.as_deref().is_some_and(divided)).await;
+    sees(&b, |snapshot| snapshot.state.as_deref().is_some_and(divided)).await;
 }
 
 #[tokio::test]
@@ -126,7 +127,7 @@ async fn a_node_that_cannot_take_documents_is_replaced() {
     b.abandon().await;
     let missed = reaches(&c, "a:up b:down c:up").await;
     assert!(missed.version() > retired.version());
-    assert!(b.pictures().borrow().state.is_some(), "it is still there");
+    assert!(b.snapshots().borrow().state.is_some(), "it is still there");
 }
 
 #[tokio::test]
@@ -137,15 +138,16 @@ async fn operators_wishes_reach_the_state() {
         .await
         .expect("it is published");
     reaches(&b, "a:up b:up").await;
-    let wish = async |wish| b.wish("a", wish, "for the test").await.expect("it is wished");
-    assert!(wish(RequestedNodeState::Retired).await);
+    let request = async |state| b.request_state("a", state, "for the test").await.expect("it is known");
+    assert!(request(RequestedNodeState::Retired).await);
     reaches(&a, "a:retired b:up").await;
-    assert!(!wish(RequestedNodeState::Retired).await);
-    assert!(wish(RequestedNodeState::Removed).await);
+    assert!(!request(RequestedNodeState::Retired).await);
+    assert!(request(RequestedNodeState::Removed).await);
     reaches(&a, "b:up").await;
-    assert!(wish(RequestedNodeState::Up).await);
+    assert!(request(RequestedNodeState::Up).await);
     reaches(&a, "a:up b:up").await;
-    let refused = b.wish("c", RequestedNodeState::Up, "").await.expect_err("there is none").to_string();
+    let refused =
+        b.request_state("c", RequestedNodeState::Up, "").await.expect_err("there is none").to_string();
     assert_eq!(refused, "no node 'c'; the cluster has a, b");
 }
 
@@ -158,19 +160,19 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
         .expect("it is published");
     reaches(&a, "a:up b:up").await;
     b.leave().await;
-    a.wish("b", RequestedNodeState::Removed, "").await.expect("it is removed");
+    a.request_state("b", RequestedNodeState::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
 
     // It has data: an operator has to decide.
     let b = cluster.join("b").await;
     let cure = "millrace node up b";
-    let picture =
-        sees(&a, |picture| picture.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
-    assert_eq!(picture.state.as_deref().map(shown).as_deref(), Some("a:up"));
-    sees(&b, |picture| picture.state.is_some() && !picture.wishes.is_empty()).await;
+    let snapshot =
+        sees(&a, |snapshot| snapshot.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
+    assert_eq!(snapshot.state.as_deref().map(shown).as_deref(), Some("a:up"));
+    sees(&b, |snapshot| snapshot.state.is_some() && !snapshot.requested_states.is_empty()).await;
     assert!(b.serves().is_err_and(|reason| reason.to_string().contains(cure)));
     b.leave().await;
-    sees(&a, |picture| !picture.members.contains_key("b")).await;
+    sees(&a, |snapshot| !snapshot.members.contains_key("b")).await;
 
     // It has no data: it counts as a new node.
     let empty = Settings { is_empty: true, ..cluster.settings("b") };
@@ -178,18 +180,18 @@ async fn a_node_that_was_removed_comes_back_by_itself_only_with_nothing() {
     reaches(&b, "a:up b:up").await;
     assert_eq!(b.serves(), Ok(()));
     // Removed while it runs, it stays out.
-    a.wish("b", RequestedNodeState::Removed, "").await.expect("it is removed");
+    a.request_state("b", RequestedNodeState::Removed, "").await.expect("it is removed");
     reaches(&a, "a:up").await;
-    sees(&b, |picture| picture.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
+    sees(&b, |snapshot| snapshot.reasons.get("b").is_some_and(|reason| reason.contains(cure))).await;
     assert!(b.serves().is_err());
-    assert!(a.pictures().borrow().wishes.contains_key("b"));
+    assert!(a.snapshots().borrow().requested_states.contains_key("b"));
 }
 
 #[tokio::test]
 async fn a_name_is_one_directorys() {
     let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    sees(&a, |picture| picture.members.contains_key("a")).await;
+    sees(&a, |snapshot| snapshot.members.contains_key("a")).await;
     let mut settings = cluster.settings("a");
     settings.directory = cluster.directory("elsewhere");
     let refused = ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await;
@@ -199,7 +201,7 @@ async fn a_name_is_one_directorys() {
     drop(a);
     let again = cluster.join("a").await;
     let incarnation = |member: &RegisteredNode| member.registration.incarnation;
-    sees(&again, |picture| picture.members.get("a").is_some_and(|a| incarnation(a) > before)).await;
+    sees(&again, |snapshot| snapshot.members.get("a").is_some_and(|a| incarnation(a) > before)).await;
     for name in ["", "a/b", "ü", &"x".repeat(101)] {
         let refused =
             ClusterMembership::join(Arc::clone(&cluster.coordination), cluster.settings(name)).await;
@@ -237,15 +239,15 @@ async fn another_state_is_confirmed_at_once() {
         .await
         .expect("it is published");
     let b = cluster.join("b").await;
-    for (wish, expected) in
+    for (state, expected) in
         [(RequestedNodeState::Up, "a:up b:up"), (RequestedNodeState::Retired, "a:up b:retired")]
     {
-        sees(&b, |picture| picture.names().contains("b")).await;
-        b.wish("b", wish, "a test").await.expect("it is wished");
+        sees(&b, |snapshot| snapshot.names().contains("b")).await;
+        b.request_state("b", state, "a test").await.expect("it is known");
         let version = reaches(&a, expected).await.version();
         let mut confirmations = a.confirmations();
         let it = |confirmation: &Option<ConfirmedState>| confirmation.is_some_and(|it| it.version == version);
-        let _ = timeout(PATIENCE, confirmations.wait_for(it)).await.expect("it is confirmed");
+        let _ = timeout(STEP_TIMEOUT, confirmations.wait_for(it)).await.expect("it is confirmed");
     }
 }
 
@@ -286,21 +288,23 @@ async fn notes_are_written_while_what_was_read_is_true_and_known_to_all() {
     let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
     let note = |name: &str, value: &str| (name.to_owned(), Some(value.as_bytes().to_vec()));
-    let text = |picture: &CoordinationSnapshot, name: &str| {
-        picture.notes.get(name).map(|note| String::from_utf8_lossy(&note.value).into_owned())
+    let text = |snapshot: &CoordinationSnapshot, name: &str| {
+        snapshot.notes.get(name).map(|note| String::from_utf8_lossy(&note.value).into_owned())
     };
     let first = [note("plan", "one"), note("plan/a", "begun")];
     assert!(a.note("plan", None, &first).await.expect("it is answered"));
     // The writer knows it at once.
-    assert_eq!(text(&a.pictures().borrow(), "plan/a").as_deref(), Some("begun"));
+    assert_eq!(text(&a.snapshots().borrow(), "plan/a").as_deref(), Some("begun"));
     assert!(!b.note("plan", None, &[note("plan", "two")]).await.expect("it is answered"));
-    let known = Arc::clone(&b.pictures().borrow());
+    let known = Arc::clone(&b.snapshots().borrow());
     assert_eq!(text(&known, "plan").as_deref(), Some("one"), "what there was is known after a refusal");
     let changed = known.notes["plan"].changed;
     let second = [note("plan", "two"), ("plan/a".to_owned(), None)];
     assert!(b.note("plan", Some(changed), &second).await.expect("it is answered"));
-    sees(&a, |picture| text(picture, "plan").as_deref() == Some("two") && text(picture, "plan/a").is_none())
-        .await;
+    sees(&a, |snapshot| {
+        text(snapshot, "plan").as_deref() == Some("two") && text(snapshot, "plan/a").is_none()
+    })
+    .await;
     assert!(!a.note("plan", Some(changed), &[note("plan/a", "late")]).await.expect("it is answered"));
-    assert_eq!(text(&a.pictures().borrow(), "plan/a"), None);
+    assert_eq!(text(&a.snapshots().borrow(), "plan/a"), None);
 }

@@ -9,7 +9,7 @@ use millrace_coordination::{Coordination, EtcdCoordination, KeyOperation};
 use millrace_membership::{ClusterMembership, NodeRole, PackagePublication, Settings};
 
 use crate::etcd_process::EtcdProcess;
-use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees, shown};
+use crate::support::{MemberCluster, STEP_TIMEOUT, configuration, reaches, sees, shown};
 
 /// Waits until a node's newest state is confirmed once more.
 async fn confirmed(node: &ClusterMembership) {
@@ -74,7 +74,7 @@ async fn losing_etcd_takes_no_node_out() {
         confirmed(node).await;
     }
     assert_eq!(c.states().borrow().as_deref(), Some(&*before), "states were made without need");
-    sees(&c, |picture| picture.leader.is_some()).await;
+    sees(&c, |snapshot| snapshot.leader.is_some()).await;
 
     // A node that starts while etcd is away has its last known state.
     c.leave().await;
@@ -102,27 +102,27 @@ async fn nodes_go_on_when_etcd_is_restored_from_a_backup() {
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
         .await
         .expect("it is published");
-    sees(&b, |picture| picture.package.is_some()).await;
+    sees(&b, |snapshot| snapshot.package.is_some()).await;
     etcd.kill();
     let backup = etcd.backup();
     etcd.restart().await;
     let c = join("c").await;
     let before = reaches(&c, "a:up b:up c:up").await;
-    a.wish("b", RequestedNodeState::Retired, "to have one more state").await.expect("it is known");
+    a.request_state("b", RequestedNodeState::Retired, "to have one more state").await.expect("it is known");
     reaches(&c, "a:up b:retired c:up").await;
 
     etcd.kill();
     etcd.bring_back(backup);
     etcd.restart().await;
     let late = join("d").await;
-    // The wish is forgotten, and all running nodes take part.
+    // The requested state is forgotten, and all running nodes take part.
     let after = reaches(&a, "a:up b:up c:up d:up").await;
     assert!(after.version() > before.version(), "{} {}", after.version(), before.version());
     for node in [&a, &b, &c, &late] {
         reaches(node, "a:up b:up c:up d:up").await;
         confirmed(node).await;
         let everybody = ["a", "b", "c", "d"];
-        sees(node, |picture| everybody.iter().all(|name| picture.members.contains_key(*name))).await;
+        sees(node, |snapshot| everybody.iter().all(|name| snapshot.members.contains_key(*name))).await;
     }
 }
 
@@ -149,7 +149,7 @@ async fn operators_are_warned_of_an_older_application_in_a_restored_backup() {
     };
     assert_eq!(publish(b"first", 1, 0).await, 1);
     let seen = async |node: &ClusterMembership, wanted: u64| {
-        sees(node, |picture| picture.package.as_ref().is_some_and(|package| package.generation == wanted))
+        sees(node, |snapshot| snapshot.package.as_ref().is_some_and(|package| package.generation == wanted))
             .await;
     };
     // Coordination counts as away until it has answered again.
@@ -214,7 +214,7 @@ async fn of_two_states_of_one_number_none_stays() {
                 .as_ref()
                 .is_some_and(|state| state.version() > before.version() && shown(state) == "a:up b:up")
         };
-        let reached = tokio::time::timeout(PATIENCE, states.wait_for(newer)).await;
+        let reached = tokio::time::timeout(STEP_TIMEOUT, states.wait_for(newer)).await;
         reached.expect("it goes by a newer one").expect("the node is there");
         confirmed(node).await;
     }
@@ -247,7 +247,7 @@ async fn whoever_knows_a_newer_state_brings_it_back() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, now).await.expect("it is brought back");
+    tokio::time::timeout(STEP_TIMEOUT, now).await.expect("it is brought back");
     confirmed(&a).await;
 }
 
@@ -265,6 +265,6 @@ async fn clusters_share_an_etcd_by_their_prefixes() {
         .await
         .expect("it is published");
     reaches(&a, "a:up").await;
-    sees(&b, |picture| picture.members.contains_key("b")).await;
+    sees(&b, |snapshot| snapshot.members.contains_key("b")).await;
     assert!(b.package().is_none() && b.states().borrow().is_none());
 }

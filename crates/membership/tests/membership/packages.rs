@@ -25,11 +25,11 @@ async fn a_package_reaches_all_nodes_and_those_that_come_later() {
             .await
             .expect("it is published");
         assert_eq!(published.generation, generation);
-        let seen = sees(&b, |picture| picture.package.as_ref() == Some(&published)).await;
+        let seen = sees(&b, |snapshot| snapshot.package.as_ref() == Some(&published)).await;
         assert_eq!(seen.configuration.as_deref(), Some(&configuration(["a", "b"])));
         assert!(b.fetch(&published).await.expect("it is fetched") == archive);
         b.activated(generation);
-        sees(&a, |picture| picture.members.get("b").is_some_and(|b| b.generation == generation)).await;
+        sees(&a, |snapshot| snapshot.members.get("b").is_some_and(|b| b.generation == generation)).await;
     }
     // Generations that a node has counted by itself are skipped.
     let published = b
@@ -41,7 +41,7 @@ async fn a_package_reaches_all_nodes_and_those_that_come_later() {
         .expect("it is published");
     assert_eq!(published.generation, 40);
     let c = cluster.join("c").await;
-    let seen = sees(&c, |picture| picture.package.is_some()).await;
+    let seen = sees(&c, |snapshot| snapshot.package.is_some()).await;
     assert_eq!(c.fetch(seen.package.as_ref().expect("it is there")).await.expect("it is fetched"), b"last");
     // No parts of earlier packages remain.
     let left = cluster.coordination.list("/millrace/packages/").await.expect("they are listed").1;
@@ -87,7 +87,7 @@ async fn what_is_not_what_was_published_is_refused() {
         .publish(PackagePublication::unconditional(&vec![0; PACKAGE_BYTES_MAX + 1], &configuration([])))
         .await;
     assert!(matches!(too_large, Err(Error::PackageSize { .. })));
-    assert_eq!(Arc::clone(&a.pictures().borrow()).package.as_ref(), Some(&published));
+    assert_eq!(Arc::clone(&a.snapshots().borrow()).package.as_ref(), Some(&published));
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn the_list_of_removed_types_only_grows() {
     record.as_object_mut().expect("an object").remove("dropped");
     cluster.coordination.apply(KeyOperation::put(key, record.to_string())).await.expect("it is put");
     let seen =
-        sees(&a, |picture| picture.package.as_ref().is_some_and(|package| package.dropped.is_none())).await;
+        sees(&a, |snapshot| snapshot.package.as_ref().is_some_and(|package| package.dropped.is_none())).await;
     assert_eq!(seen.package.as_ref().map(|package| package.generation), Some(4));
     assert_eq!(publish(&[("memo", 9)]).await, "memo:9");
 }

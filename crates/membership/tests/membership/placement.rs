@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::support::{MemberCluster, PATIENCE, configuration, reaches, sees};
+use crate::support::{MemberCluster, STEP_TIMEOUT, configuration, reaches, sees};
 
 /// Time limit of requests that are answered.
 const LONG: Duration = Duration::from_secs(60);
@@ -82,7 +82,7 @@ async fn placed(node: &ClusterMembership, expected: &[(u16, usize)]) -> Arc<Plac
                 && table.all_copies().all(|(_, copy)| copy.is_ready())
         })
     };
-    let reached = match timeout(PATIENCE, tables.wait_for(is_placed)).await {
+    let reached = match timeout(STEP_TIMEOUT, tables.wait_for(is_placed)).await {
         Ok(table) => table.expect("the node is there").clone(),
         Err(_) => None,
     };
@@ -150,7 +150,7 @@ async fn a_node_that_comes_is_filled_and_one_without_the_role_is_not() {
     settings.roles = vec![NodeRole::Content];
     let c = ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
     reaches(&b, "a:up b:up c:up").await;
-    let registered = sees(&b, |picture| picture.members.contains_key("c")).await;
+    let registered = sees(&b, |snapshot| snapshot.members.contains_key("c")).await;
     assert!(!registered.members["c"].indexes && registered.members["a"].indexes);
     let d = cluster.join("d").await;
     let _work = works(&d);
@@ -163,7 +163,7 @@ async fn a_node_that_comes_is_filled_and_one_without_the_role_is_not() {
 async fn the_next_leader_goes_on_with_the_table() {
     let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
+    sees(&a, |snapshot| snapshot.leader.as_deref() == Some("a")).await;
     let b = cluster.join("b").await;
     let generation = published(&a, ["a", "b"]).await;
     reaches(&b, "a:up b:up").await;
@@ -173,7 +173,7 @@ async fn the_next_leader_goes_on_with_the_table() {
     work_a.abort();
     a.leave().await;
     // The next leader does not know the application yet: it leaves the copies as they are.
-    sees(&b, |picture| picture.leader.as_deref() == Some("b")).await;
+    sees(&b, |snapshot| snapshot.leader.as_deref() == Some("b")).await;
     let answer = b.ask_leader(PlacementRequest::Stop, LONG).await.expect("an answer");
     let PlacementAnswer::Refused { kind: RefusalKind::Unavailable, reason } = answer else {
         panic!("{answer:?}");
@@ -188,7 +188,7 @@ async fn the_next_leader_goes_on_with_the_table() {
 async fn requests_are_answered_by_the_leader_whichever_node_is_asked() {
     let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
-    sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
+    sees(&a, |snapshot| snapshot.leader.as_deref() == Some("a")).await;
     let b = cluster.join("b").await;
     let generation = published(&a, ["a", "b"]).await;
     reaches(&b, "a:up b:up").await;
@@ -238,7 +238,7 @@ async fn a_request_that_no_leader_answers_is_withdrawn() {
     let mut settings = cluster.settings("g");
     settings.roles = vec![NodeRole::Gateway];
     let g = ClusterMembership::join(Arc::clone(&cluster.coordination), settings).await.expect("it joins");
-    sees(&g, |picture| picture.members.contains_key("g")).await;
+    sees(&g, |snapshot| snapshot.members.contains_key("g")).await;
     let outcome = g.ask_leader(PlacementRequest::Stop, Duration::from_millis(200)).await;
     let error = outcome.expect_err("nobody leads");
     assert!(matches!(error, Error::Unanswered { .. }), "{error}");
@@ -265,7 +265,8 @@ async fn a_table_that_coordination_forgets_comes_back_under_a_higher_version() {
     let newer = |table: &Option<Arc<PlacementTable>>| {
         table.as_ref().is_some_and(|table| table.version() > before.version())
     };
-    let after = timeout(PATIENCE, tables.wait_for(newer)).await.expect("in time").expect("the node is there");
+    let after =
+        timeout(STEP_TIMEOUT, tables.wait_for(newer)).await.expect("in time").expect("the node is there");
     assert_eq!(copies(after.as_deref().expect("a table")), copies(&before), "no copy is made again");
 }
 
@@ -278,7 +279,7 @@ async fn a_table_of_a_newer_program_is_not_touched() {
     let newer = r#"{"format":2,"copies":"elsewhere"}"#;
     let put = KeyOperation::put("/millrace/v1/indexes/copies", newer);
     cluster.coordination.apply(put).await.expect("it is put");
-    sees(&a, |picture| picture.leader.is_some()).await;
+    sees(&a, |snapshot| snapshot.leader.is_some()).await;
     a.declare_indexes(declared(generation, 1));
     let answer = a.ask_leader(PlacementRequest::Stop, LONG).await.expect("an answer");
     let PlacementAnswer::Refused { kind: RefusalKind::Unavailable, reason } = answer else {
@@ -288,5 +289,5 @@ async fn a_table_of_a_newer_program_is_not_touched() {
     let there = cluster.coordination.get("/millrace/v1/indexes/copies").await.expect("it is read");
     assert_eq!(&*there.expect("it is there").value, newer.as_bytes());
     // The node is as good a leader of the cluster as before.
-    assert_eq!(a.pictures().borrow().leader.as_deref(), Some("a"));
+    assert_eq!(a.snapshots().borrow().leader.as_deref(), Some("a"));
 }

@@ -39,20 +39,20 @@ fn has_all(value: &Value, of: &Value) -> bool {
     }
 }
 
-/// Value of a key in a picture, as it is written.
-fn written(picture: &CoordinationSnapshot, key: &str) -> Value {
+/// Value of a key in a snapshot, as it is written.
+fn written(snapshot: &CoordinationSnapshot, key: &str) -> Value {
     let value = match key.strip_prefix("/millrace/v1/").expect("it is followed").split_once('/') {
-        Some(("nodes", name)) => serde_json::to_value(&picture.members[name]),
-        Some(("wishes", name)) => serde_json::to_value(&picture.wishes[name]),
+        Some(("nodes", name)) => serde_json::to_value(&snapshot.members[name]),
+        Some(("wishes", name)) => serde_json::to_value(&snapshot.requested_states[name]),
         _ => match key.rsplit('/').next() {
             Some("state") => {
-                let state = picture.state.as_ref().expect("it can be read");
+                let state = snapshot.state.as_ref().expect("it can be read");
                 serde_json::from_slice(&state.to_json())
             }
-            Some("configuration") => serde_json::to_value(picture.configuration.as_deref()),
-            Some("assignments") => serde_json::to_value(&picture.assignments),
-            Some("package") => serde_json::to_value(&picture.package),
-            Some("reasons") => serde_json::to_value(&picture.reasons),
+            Some("configuration") => serde_json::to_value(snapshot.configuration.as_deref()),
+            Some("assignments") => serde_json::to_value(&snapshot.assignments),
+            Some("package") => serde_json::to_value(&snapshot.package),
+            Some("reasons") => serde_json::to_value(&snapshot.reasons),
             _ => panic!("what is {key}?"),
         },
     };
@@ -68,7 +68,7 @@ async fn what_nodes_have_agreed_on_is_read_and_written_as_ever() {
     let mut settings = cluster.settings("z");
     settings.roles = vec![NodeRole::Gateway];
     let z = ClusterMembership::join(cluster.coordination.clone(), settings).await.expect("it joins");
-    let seen = sees(&z, |picture| picture.members.contains_key("z")).await;
+    let seen = sees(&z, |snapshot| snapshot.members.contains_key("z")).await;
     for (key, value) in kept() {
         let again = written(&seen, key);
         assert!(has_all(&again, &value), "{key}: others know\n{value}\nand are told\n{again}");
@@ -85,10 +85,10 @@ async fn nodes_write_where_they_ever_did() {
         .await
         .expect("it is published");
     reaches(&b, "a:up b:up").await;
-    for (name, wish) in [("a", RequestedNodeState::Maintenance), ("b", RequestedNodeState::Retired)] {
-        a.wish(name, wish, "").await.expect("it is known");
+    for (name, state) in [("a", RequestedNodeState::Maintenance), ("b", RequestedNodeState::Retired)] {
+        a.request_state(name, state, "").await.expect("it is known");
     }
-    sees(&b, |picture| !picture.reasons.is_empty()).await;
+    sees(&b, |snapshot| !snapshot.reasons.is_empty()).await;
     let entries = cluster.coordination.list("/millrace/").await.expect("they are listed").1;
     let keys: BTreeSet<&str> = entries.iter().map(|entry| &*entry.key).collect();
     for (key, _) in kept().filter(|(key, _)| !key.ends_with("wishes/c") && !key.ends_with("wishes/d")) {
@@ -106,7 +106,7 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
         .await
         .expect("it is published");
     let own = reaches(&a, "a:up").await;
-    sees(&a, |picture| picture.leader.is_some()).await;
+    sees(&a, |snapshot| snapshot.leader.is_some()).await;
     // The others have taken over, and all speak the next protocol.
     let mut newer: Value = serde_json::from_slice(&own.to_json()).expect("it is JSON");
     newer["version"] = json!(own.version().number() + 5);
@@ -114,12 +114,12 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
     newer["nodes"]["0"]["state"] = json!("something of its own");
     let put = KeyOperation::put("/millrace/v1/state", newer.to_string());
     let put = cluster.coordination.apply(put).await.expect("it is put").revision;
-    sees(&a, |picture| picture.leader.is_none()).await;
+    sees(&a, |snapshot| snapshot.leader.is_none()).await;
     assert_eq!(a.states().borrow().as_ref().map(|state| state.version()), Some(own.version()));
     // After a restart, it knows the last state that it could read.
     drop(a);
     let a = cluster.join("a").await;
-    sees(&a, |picture| picture.members.contains_key("a")).await;
+    sees(&a, |snapshot| snapshot.members.contains_key("a")).await;
     assert_eq!(a.confirmation(), None);
     // The values of the others are unchanged. Once all values can be read, the node continues.
     newer["protocol"] = json!(PROTOCOL);
@@ -128,7 +128,7 @@ async fn an_older_program_neither_follows_nor_leads_a_newer_cluster() {
         .when(KeyCondition::Changed("/millrace/v1/state".to_owned(), put))
         .then(KeyOperation::put("/millrace/v1/state", newer.to_string()));
     assert!(cluster.coordination.transact(readable).await.expect("it is asked").held, "it was overwritten");
-    sees(&a, |picture| picture.leader.as_deref() == Some("a")).await;
+    sees(&a, |snapshot| snapshot.leader.as_deref() == Some("a")).await;
     let next = reaches(&a, "a:up").await;
     assert!(next.version().number() >= own.version().number() + 5, "{}", next.version());
 }

@@ -45,8 +45,8 @@ async fn a_node_that_is_alone_has_a_tree_of_its_own() {
     let path = "/cluster/v2/music/storage/0";
     assert_eq!(&ask(&router, Method::GET, path, "").await.1, node);
     assert_eq!(ask(&router, Method::GET, "/cluster/v2/music/storage/1", "").await.0, StatusCode::NOT_FOUND);
-    let wish = r#"{"state": {"user": {"state": "maintenance"}}}"#;
-    let (status, refused) = ask(&router, Method::PUT, path, wish).await;
+    let request = r#"{"state": {"user": {"state": "maintenance"}}}"#;
+    let (status, refused) = ask(&router, Method::PUT, path, request).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(refused["message"].as_str().is_some_and(|message| message.contains("in no cluster")));
 }
@@ -107,7 +107,7 @@ async fn the_tree_and_the_states() {
     let (_, some) = get("/cluster/v2/?recursive=2").await;
     assert_eq!(some["cluster"]["music"]["service"]["storage"], get("/cluster/v2/music/storage").await.1);
 
-    // An operator's wish, and its effect.
+    // A state that an operator requests, and its effect.
     let state = |state: &str, more: &str| {
         format!(r#"{{"state": {{"user": {{"state": "{state}", "reason": "it is replaced"}}}}{more}}}"#)
     };

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 /// Time limit, longer than any step here takes.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub struct MemberCluster {
     pub coordination: Arc<dyn Coordination>,
@@ -82,7 +82,7 @@ pub fn shown(state: &ClusterState) -> String {
 pub async fn reaches(node: &ClusterMembership, expected: &str) -> Arc<ClusterState> {
     let mut states = node.states();
     let wait = states.wait_for(|state| state.as_ref().is_some_and(|state| shown(state) == expected));
-    let reached = match timeout(PATIENCE, wait).await {
+    let reached = match timeout(STEP_TIMEOUT, wait).await {
         Ok(state) => state.expect("the node is there").clone(),
         Err(_) => None,
     };
@@ -90,12 +90,12 @@ pub async fn reaches(node: &ClusterMembership, expected: &str) -> Arc<ClusterSta
     reached.unwrap_or_else(|| panic!("{expected} is not reached, but {known:?}"))
 }
 
-/// Waits until a node's picture satisfies a condition.
+/// Waits until a node's snapshot satisfies a condition.
 pub async fn sees(
     node: &ClusterMembership,
     what: impl FnMut(&Arc<CoordinationSnapshot>) -> bool,
 ) -> Arc<CoordinationSnapshot> {
-    let mut pictures = node.pictures();
-    let picture = timeout(PATIENCE, pictures.wait_for(what)).await.expect("it is seen in time");
-    Arc::clone(&picture.expect("the node is there"))
+    let mut snapshots = node.snapshots();
+    let snapshot = timeout(STEP_TIMEOUT, snapshots.wait_for(what)).await.expect("it is seen in time");
+    Arc::clone(&snapshot.expect("the node is there"))
 }

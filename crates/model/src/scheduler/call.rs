@@ -149,6 +149,11 @@ impl RunGrant {
         RunGrant { spread, ..RunGrant::default() }
     }
 
+    /// Creates the permissions of a run that may spread over idle cores.
+    pub fn spreading() -> Self {
+        RunGrant::new(true)
+    }
+
     /// True if the run may spread over idle cores.
     pub fn spreads(&self) -> bool {
         self.spread
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_run_can_end_while_the_caller_is_asked_if_it_still_waits() {
-        let call = SequenceCall::new(1, &ModelCaller::patient(SequencePurpose::Query));
+        let call = SequenceCall::new(1, &ModelCaller::without_deadline(SequencePurpose::Query));
         let stop = || {
             assert!(call.progress.try_lock().is_some(), "a run that ends now would wait for the caller");
             call.finish(0, Ok(SequenceStates::default()));

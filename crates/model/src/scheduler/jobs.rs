@@ -53,7 +53,8 @@ impl ModelJobs {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let call = Arc::new(SequenceCall::new(jobs.len(), &ModelCaller::patient(SequencePurpose::Query)));
+        let call =
+            Arc::new(SequenceCall::new(jobs.len(), &ModelCaller::without_deadline(SequencePurpose::Query)));
         let found: Vec<Arc<Mutex<Option<T>>>> = jobs.iter().map(|_| Arc::default()).collect();
         let work = jobs.into_iter().zip(&found).map(|(job, found)| {
             let found = Arc::clone(found);

@@ -119,8 +119,9 @@ fn behind_a_held_slot(model: &Arc<RecordingModel>, waiting: &[(SequencePurpose, 
         let call = |purpose, length| {
             let lane = Arc::clone(&lane);
             scope.spawn(move || {
-                let states =
-                    lane.run(vec![sequence(length)], &ModelCaller::patient(purpose)).expect("it runs");
+                let states = lane
+                    .run(vec![sequence(length)], &ModelCaller::without_deadline(purpose))
+                    .expect("it runs");
                 assert_eq!(states, [sum(&sequence(length))]);
             });
         };
@@ -163,11 +164,12 @@ fn the_sequences_of_one_call_come_back_in_their_order() {
     let model = Arc::new(RecordingModel::default());
     let (_scheduler, lane) = one_slot(&model);
     let ids = [7_i64, 3, 9, 1, 5];
-    let states =
-        lane.run(ids.map(of).to_vec(), &ModelCaller::patient(SequencePurpose::Feed)).expect("it runs");
+    let states = lane
+        .run(ids.map(of).to_vec(), &ModelCaller::without_deadline(SequencePurpose::Feed))
+        .expect("it runs");
     assert_eq!(states, ids.map(|id| sum(&of(id))));
     assert_eq!(
-        lane.run(Vec::new(), &ModelCaller::patient(SequencePurpose::Feed)).expect("nothing to do"),
+        lane.run(Vec::new(), &ModelCaller::without_deadline(SequencePurpose::Feed)).expect("nothing to do"),
         []
     );
     assert_eq!(lane.usage().tokens, 5);
@@ -183,7 +185,7 @@ fn a_poison_fails_alone() {
             let call = |id| {
                 scope.spawn({
                     let lane = Arc::clone(&lane);
-                    move || lane.run(vec![of(id)], &ModelCaller::patient(SequencePurpose::Query))
+                    move || lane.run(vec![of(id)], &ModelCaller::without_deadline(SequencePurpose::Query))
                 })
             };
             let first = call(1);
@@ -209,7 +211,8 @@ fn too_many_are_refused_and_the_others_still_run() {
         let _open = model.open_at_the_end();
         for waiting in 0..9 {
             scope.spawn(|| {
-                lane.run(vec![sequence(4)], &ModelCaller::patient(SequencePurpose::Query)).expect("it runs")
+                lane.run(vec![sequence(4)], &ModelCaller::without_deadline(SequencePurpose::Query))
+                    .expect("it runs")
             });
             // The first must have the slot before the others arrive.
             until(|| {
@@ -217,7 +220,7 @@ fn too_many_are_refused_and_the_others_still_run() {
                 begun == 1 && scheduler.waiting().0 == waiting
             });
         }
-        let refused = lane.run(vec![sequence(4)], &ModelCaller::patient(SequencePurpose::Query));
+        let refused = lane.run(vec![sequence(4)], &ModelCaller::without_deadline(SequencePurpose::Query));
         assert!(matches!(refused, Err(Error::Overloaded { waiting: 8, .. })), "{refused:?}");
         model.open();
     });
@@ -228,16 +231,18 @@ fn too_many_are_refused_and_the_others_still_run() {
 fn what_nobody_waits_for_is_never_begun() {
     let model = RecordingModel::closed();
     let (scheduler, lane) = one_slot(&model);
-    let gone = ModelCaller::patient(SequencePurpose::Query);
+    let gone = ModelCaller::without_deadline(SequencePurpose::Query);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
         scope.spawn(|| {
-            lane.run(vec![sequence(1)], &ModelCaller::patient(SequencePurpose::Query)).expect("it runs")
+            lane.run(vec![sequence(1)], &ModelCaller::without_deadline(SequencePurpose::Query))
+                .expect("it runs")
         });
         until(|| model.begun.load(Ordering::SeqCst) == 1);
         let left = scope.spawn(|| lane.run(vec![sequence(2)], &gone));
         let soon = Instant::now() + Duration::from_millis(20);
-        let late = ModelCaller { deadline: Some(soon), ..ModelCaller::patient(SequencePurpose::Query) };
+        let late =
+            ModelCaller { deadline: Some(soon), ..ModelCaller::without_deadline(SequencePurpose::Query) };
         let late = lane.run(vec![sequence(3)], &late);
         assert!(matches!(late, Err(Error::Deadline { .. })), "{late:?}");
         until(|| scheduler.waiting().0 == 2);
@@ -257,12 +262,14 @@ fn a_run_that_hangs_is_interrupted_at_the_deadline_of_its_last_caller() {
     // On a busy machine the deadline can pass before the run starts; the attempt is then repeated.
     until(|| {
         let soon = Instant::now() + Duration::from_millis(20);
-        let caller = ModelCaller { deadline: Some(soon), ..ModelCaller::patient(SequencePurpose::Query) };
+        let caller =
+            ModelCaller { deadline: Some(soon), ..ModelCaller::without_deadline(SequencePurpose::Query) };
         let hung = lane.run(vec![of(HANG)], &caller);
         assert!(matches!(hung, Err(Error::Deadline { .. })), "{hung:?}");
         model.interrupted.load(Ordering::SeqCst)
     });
-    lane.run(vec![of(4)], &ModelCaller::patient(SequencePurpose::Query)).expect("the slot is free again");
+    lane.run(vec![of(4)], &ModelCaller::without_deadline(SequencePurpose::Query))
+        .expect("the slot is free again");
 }
 
 #[test]
@@ -275,7 +282,7 @@ fn several_free_slots_share_what_waits() {
         let _open = model.open_at_the_end();
         scope.spawn(|| {
             let sequences = (0..40).map(|_| sequence(10)).collect();
-            lane.run(sequences, &ModelCaller::patient(SequencePurpose::Query)).expect("they run");
+            lane.run(sequences, &ModelCaller::without_deadline(SequencePurpose::Query)).expect("they run");
         });
         until(|| model.begun.load(Ordering::SeqCst) == 4);
         model.open();
@@ -290,7 +297,7 @@ fn a_run_takes_no_more_than_its_slots_part_of_what_waits_and_runs() {
     let options = SchedulerOptions { slots: 2, batch_tokens: 1000, waiting_max: 100 };
     let scheduler = ModelScheduler::new(options).expect("threads");
     let lane = scheduler.lane("recorder", Arc::clone(&model) as Arc<dyn SequenceModel>);
-    let patient = ModelCaller::patient(SequencePurpose::Query);
+    let patient = ModelCaller::without_deadline(SequencePurpose::Query);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
         let hung = scope.spawn(|| lane.run(vec![of(HANG)], &patient));
@@ -327,7 +334,7 @@ fn under_stress_every_caller_gets_its_own_answer_and_no_more_runs_than_slots_go_
                     let length = 1 + (thread * 31 + round * 7) % 40;
                     let id = (thread * 1000 + round) as i64;
                     let deadline = (round % 10 == 3).then(Instant::now);
-                    let caller = ModelCaller { deadline, ..ModelCaller::patient(purpose) };
+                    let caller = ModelCaller { deadline, ..ModelCaller::without_deadline(purpose) };
                     let given = TokenizedText { ids: vec![id; length], ..TokenizedText::default() };
                     match lane.run(vec![given.clone()], &caller) {
                         Ok(states) => assert_eq!(states, [sum(&given)]),
@@ -350,17 +357,17 @@ fn a_scheduler_that_goes_refuses_what_waits() {
     let (scheduler, lane) = one_slot(&model);
     std::thread::scope(|scope| {
         let _open = model.open_at_the_end();
-        scope.spawn(|| lane.run(vec![sequence(1)], &ModelCaller::patient(SequencePurpose::Query)));
+        scope.spawn(|| lane.run(vec![sequence(1)], &ModelCaller::without_deadline(SequencePurpose::Query)));
         until(|| model.begun.load(Ordering::SeqCst) == 1);
-        let waiting =
-            scope.spawn(|| lane.run(vec![sequence(2)], &ModelCaller::patient(SequencePurpose::Query)));
+        let waiting = scope
+            .spawn(|| lane.run(vec![sequence(2)], &ModelCaller::without_deadline(SequencePurpose::Query)));
         until(|| scheduler.waiting().0 == 1);
         drop(scheduler);
         assert!(matches!(waiting.join().expect("no panic"), Err(Error::Closed)));
         model.open();
     });
     assert!(matches!(
-        lane.run(vec![sequence(1)], &ModelCaller::patient(SequencePurpose::Query)),
+        lane.run(vec![sequence(1)], &ModelCaller::without_deadline(SequencePurpose::Query)),
         Err(Error::Closed)
     ));
 }
@@ -382,7 +389,7 @@ fn only_a_query_that_is_alone_spreads_over_idle_cores() {
             for (number, &purpose) in calls.iter().enumerate() {
                 let lane = &lane;
                 scope.spawn(move || {
-                    lane.run(vec![sequence(3)], &ModelCaller::patient(purpose)).expect("it runs")
+                    lane.run(vec![sequence(3)], &ModelCaller::without_deadline(purpose)).expect("it runs")
                 });
                 until(|| model.begun.load(Ordering::SeqCst) == number + 1);
             }

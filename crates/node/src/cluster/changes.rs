@@ -122,7 +122,7 @@ pub struct FailedChange {
 
 impl From<Error> for FailedChange {
     fn from(error: Error) -> Self {
-        let (failure, reason) = SentFailure::of(error);
+        let (failure, reason) = SentFailure::from_error(error);
         FailedChange { failure, reason }
     }
 }
@@ -164,7 +164,7 @@ impl ConflictingState {
     ///
     /// # Errors
     /// It is wanted, and too large.
-    fn of(
+    fn from_stored(
         stored: Option<(Document, Timestamp)>,
         is_shown: bool,
         room: &AtomicUsize,
@@ -173,7 +173,7 @@ impl ConflictingState {
         if !is_shown || room.load(Ordering::Relaxed) == 0 {
             return Ok(ConflictingState::Version(timestamp));
         }
-        let sent = SentVersion::of(&document, timestamp);
+        let sent = SentVersion::new(&document, timestamp);
         check_size(&document.id, sent.bytes())?;
         let take = |room: usize| (room > 0).then(|| room.saturating_sub(sent.bytes()));
         Ok(match room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
@@ -242,7 +242,7 @@ impl ConditionalChange {
         let change = StoreChange::Modify(Box::new(move |stored| {
             let timestamp = stored.as_ref().map(|(_, timestamp)| *timestamp);
             if !condition.holds(timestamp) {
-                let state = ConflictingState::of(stored, shows_stored, &room);
+                let state = ConflictingState::from_stored(stored, shows_stored, &room);
                 *decided.lock() = Some(ChangeDecision::Refused(state));
                 return Ok(StoreModification::Nothing);
             }
@@ -417,15 +417,15 @@ async fn ask_owner(
         _ => Err(Error::Internal("another node answers changes of documents with something else".to_owned())),
     };
     match owner {
-        NodeAddress::Here => {
-            let OwnChanges { admitted, is_admitted } = OwnChanges::of(changes);
+        NodeAddress::Local => {
+            let OwnChanges { admitted, is_admitted } = OwnChanges::new(changes);
             let outcomes = match admitted.is_empty() {
                 true => Vec::new(),
                 false => changed(own_documents(node, question(admitted)).await?)?,
             };
             Ok(OwnChanges::outcomes(is_admitted, outcomes))
         }
-        NodeAddress::At(remote) => changed(ask_remote(node, remote, question(changes), deadline).await?),
+        NodeAddress::Remote(remote) => changed(ask_remote(node, remote, question(changes), deadline).await?),
     }
 }
 
@@ -481,7 +481,7 @@ pub async fn stored_version(
                 return Err(Error::Internal("the owner of a document does not show it".to_owned()));
             }
         };
-        if !backoff.again().await {
+        if !backoff.pause().await {
             return Err(error);
         }
     }
@@ -518,13 +518,17 @@ mod tests {
         };
         let room = AtomicUsize::new(1000);
         let is_shown = |bytes: usize| {
-            matches!(ConflictingState::of(document(bytes), true, &room), Ok(ConflictingState::Document(_)))
+            matches!(
+                ConflictingState::from_stored(document(bytes), true, &room),
+                Ok(ConflictingState::Document(_))
+            )
         };
         assert_eq!([400, 400, 4000, 1, 1].map(is_shown), [true, true, true, false, false]);
-        let state = ConflictingState::of(document(1), false, &AtomicUsize::new(1000));
+        let state = ConflictingState::from_stored(document(1), false, &AtomicUsize::new(1000));
         assert_eq!(state, Ok(ConflictingState::Version(Timestamp(9))), "it is not wanted");
-        assert_eq!(ConflictingState::of(None, true, &room), Ok(ConflictingState::Absent));
-        let too_large = ConflictingState::of(document(DOCUMENT_BYTES_MAX), true, &AtomicUsize::new(1));
+        assert_eq!(ConflictingState::from_stored(None, true, &room), Ok(ConflictingState::Absent));
+        let too_large =
+            ConflictingState::from_stored(document(DOCUMENT_BYTES_MAX), true, &AtomicUsize::new(1));
         let failed = too_large.expect_err("an answer has no room for it");
         assert_eq!(failed.failure, SentFailure::Invalid, "{}", failed.reason);
     }

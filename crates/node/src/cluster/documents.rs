@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 
 use super::{
     BatchedWrite, ChangeLimits, ClusterView, ConditionalChange, FailedChange, GroupDropRequest,
-    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, changes, check_held, pages, readers_of_all,
+    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, SilentOwners, changes, check_held, pages,
+    readers_of_all,
 };
 use crate::{Error, ErrorKind, Node};
 
@@ -173,7 +174,7 @@ pub enum SentFailure {
 
 impl SentDocument {
     /// Prepares a document for its way. If `is_only_new`, it is written only where there is none of its id.
-    pub fn of(document: &Document, is_only_new: bool) -> Self {
+    pub fn new(document: &Document, is_only_new: bool) -> Self {
         SentDocument { id: document.id.clone(), fields: wire::encode_fields(document), is_only_new }
     }
 
@@ -192,7 +193,7 @@ impl SentDocument {
 
 impl SentVersion {
     /// Prepares a document for its way.
-    pub fn of(document: &Document, timestamp: Timestamp) -> Self {
+    pub fn new(document: &Document, timestamp: Timestamp) -> Self {
         SentVersion { id: document.id.clone(), fields: wire::encode_fields(document), timestamp }
     }
 
@@ -222,7 +223,7 @@ impl SentVersion {
 
 impl SentFailure {
     /// Kind of an error, and its reason for [`SentFailure::error`].
-    pub(super) fn of(error: Error) -> (Self, String) {
+    pub(super) fn from_error(error: Error) -> (Self, String) {
         let failure = match (&error, error.kind()) {
             (Error::Unsettled(reason), _) => return (SentFailure::Unsettled, reason.clone()),
             (Error::Unknown(reason), _) => return (SentFailure::Unknown, reason.clone()),
@@ -254,7 +255,7 @@ impl SentFailure {
 
 impl SentOutcome {
     fn of_error(error: Error) -> Self {
-        let (failure, reason) = SentFailure::of(error);
+        let (failure, reason) = SentFailure::from_error(error);
         SentOutcome::Failed(failure, reason)
     }
 
@@ -294,7 +295,7 @@ pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Res
             let read = move |node: &Node| {
                 let found = node.store().get(&id)?;
                 Ok(DocumentsAnswer::Document(
-                    found.map(|(document, timestamp)| SentVersion::of(&document, timestamp)),
+                    found.map(|(document, timestamp)| SentVersion::new(&document, timestamp)),
                 ))
             };
             read_here(node, held.version, from_ref(&held.bucket), read).await
@@ -440,9 +441,9 @@ async fn ask_owner(
     if buckets.len() != 1 {
         return Err(Error::Unsettled(format!("group {group} is divided")));
     }
-    match cluster.place(*owner)? {
-        NodeAddress::Here => own_documents(node, question).await,
-        NodeAddress::At(remote) => {
+    match cluster.address(*owner)? {
+        NodeAddress::Local => own_documents(node, question).await,
+        NodeAddress::Remote(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
             match tokio::time::timeout_at((deadline + GRACE).into(), asked).await {
                 Ok(answer) => answer.map_err(Error::of_change),
@@ -464,13 +465,13 @@ pub async fn read_bucket(
     question: impl Fn(HeldBucket) -> DocumentsQuestion,
     deadline: Instant,
 ) -> Result<Option<DocumentsAnswer>, Error> {
-    let mut looks = RouteBackoff::until(deadline);
+    let mut backoff = RouteBackoff::until(deadline);
     loop {
         let error = match read_once(node, group, bucket, &question, deadline).await {
             Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
             outcome => return outcome,
         };
-        if !looks.again().await {
+        if !backoff.pause().await {
             return Err(error);
         }
     }
@@ -485,7 +486,7 @@ async fn read_once(
 ) -> Result<Option<DocumentsAnswer>, Error> {
     let cluster = node.cluster().view()?;
     let cluster = cluster.ok_or_else(|| Error::NotFound("this node is not one of a cluster".to_owned()))?;
-    let found = readers_of_all(node, cluster, Some(from_ref(group)), deadline, false).await?;
+    let found = readers_of_all(node, cluster, Some(from_ref(group)), deadline, SilentOwners::Fail).await?;
     if !cluster.buckets_of(group)?.contains(&bucket) {
         return Err(Error::Unsettled(NO_SUCH_BUCKET.to_owned()));
     }
@@ -503,7 +504,7 @@ async fn read_once(
     let mut nodes = readers.nodes.clone();
     nodes.sort_by_key(|reader| *reader != me);
     for reader in nodes {
-        match ask_reader(node, cluster.place(reader)?, question(held), deadline).await {
+        match ask_reader(node, cluster.address(reader)?, question(held), deadline).await {
             Ok(answer) => {
                 check_read(cluster, found.version)?;
                 return Ok(Some(answer));
@@ -522,8 +523,8 @@ pub(super) async fn ask_reader(
     deadline: Instant,
 ) -> Result<DocumentsAnswer, Error> {
     match reader {
-        NodeAddress::Here => own_documents(node, question).await,
-        NodeAddress::At(remote) => {
+        NodeAddress::Local => own_documents(node, question).await,
+        NodeAddress::Remote(remote) => {
             let asked = node.transport()?.documents(remote.clone(), question);
             tokio::time::timeout_at(deadline.into(), asked).await.unwrap_or_else(|_| {
                 let reason = "it has not answered in time".to_owned();
@@ -535,7 +536,7 @@ pub(super) async fn ask_reader(
 
 /// Checks after a read that no other owner has come between.
 pub(super) fn check_read(cluster: &dyn ClusterView, version: ClusterVersion) -> Result<(), Error> {
-    match cluster.vouches(version) {
+    match cluster.confirms(version) {
         true => Ok(()),
         false => {
             Err(Error::Unsettled("the cluster state has changed while the documents were read".to_owned()))
@@ -576,12 +577,12 @@ mod tests {
             (Error::BadRequest(text()), false, false),
         ] {
             let shown = error.to_string();
-            let (failure, reason) = SentFailure::of(error);
+            let (failure, reason) = SentFailure::from_error(error);
             let received = failure.error(reason);
             assert_eq!(matches!(received, Error::Unknown(_)), is_unknown, "{shown}: {received}");
             assert_eq!(received.changed_nothing(), changed_nothing, "{shown}: {received}");
         }
-        let (failure, reason) = SentFailure::of(Error::PartlyFull(text()));
+        let (failure, reason) = SentFailure::from_error(Error::PartlyFull(text()));
         let partly = failure.error(reason);
         assert!(matches!(partly, Error::PartlyFull(_)) && !partly.changed_nothing(), "{partly}");
     }

@@ -55,8 +55,8 @@ pub async fn erasures_of_all(
         let (node, question) = (Arc::clone(node), question.clone());
         async move {
             match address {
-                NodeAddress::Here => own_erasures(&node, question).await,
-                NodeAddress::At(remote) => node.transport()?.erasures(remote, question).await,
+                NodeAddress::Local => own_erasures(&node, question).await,
+                NodeAddress::Remote(remote) => node.transport()?.erasures(remote, question).await,
             }
         }
     };

@@ -68,7 +68,7 @@ where
             answers.push((listed, Err(Error::Unsettled(reason))));
             continue;
         }
-        let address = match cluster.place(listed.key) {
+        let address = match cluster.address(listed.key) {
             Ok(address) => address,
             Err(error) => {
                 answers.push((listed, Err(error.into())));
@@ -77,8 +77,8 @@ where
         };
         let silent = Error::Unreachable {
             address: match &address {
-                NodeAddress::Here => listed.name.clone(),
-                NodeAddress::At(remote) => remote.address.clone(),
+                NodeAddress::Local => listed.name.clone(),
+                NodeAddress::Remote(remote) => remote.address.clone(),
             },
             reason: format!("it does not answer about {} in time", words.subject),
             sent: true,

@@ -9,7 +9,7 @@ use millrace_document::DocumentGroup;
 use millrace_store::{Store, StoredGroupPage, ViewScope};
 use tokio::task::JoinSet;
 
-use super::{ClusterView, NodeAddress, PATIENCE, ReadFence, check_held, readers_of_all};
+use super::{ClusterView, NodeAddress, RETRY_PAUSE, ReadFence, SilentOwners, check_held, readers_of_all};
 use crate::{Error, Node};
 
 /// Groups whose sizes are requested.
@@ -142,8 +142,10 @@ pub async fn group_sizes(
             outcome => outcome,
         };
         match outcome {
-            Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
-                tokio::time::sleep(PATIENCE).await;
+            Err(Error::Unsettled(_) | Error::Unreachable { .. })
+                if Instant::now() + RETRY_PAUSE < deadline =>
+            {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             outcome => return outcome,
         }
@@ -164,17 +166,18 @@ impl SizesAttempt<'_> {
             WantedSizes::Page { .. } => None,
             WantedSizes::These(groups) => Some(&groups[..]),
         };
-        let found = readers_of_all(self.node, self.cluster, groups, self.deadline, false).await?;
+        let found =
+            readers_of_all(self.node, self.cluster, groups, self.deadline, SilentOwners::Fail).await?;
         let mut asked = JoinSet::new();
         for (reader, buckets) in found.assigned(&|_| false).0 {
             let question =
                 GroupSizesQuestion { version: found.version, buckets, wanted: self.wanted.clone() };
-            let (node, place) = (Arc::clone(self.node), self.cluster.place(reader)?);
+            let (node, place) = (Arc::clone(self.node), self.cluster.address(reader)?);
             let deadline = self.deadline;
             asked.spawn(async move {
                 match place {
-                    NodeAddress::Here => own_group_sizes(&node, question).await,
-                    NodeAddress::At(remote) => {
+                    NodeAddress::Local => own_group_sizes(&node, question).await,
+                    NodeAddress::Remote(remote) => {
                         let silent = || Error::Unreachable {
                             address: remote.address.clone(),
                             reason: "it does not count its groups in time".to_owned(),

@@ -9,13 +9,13 @@ use crate::indexes::{IndexDifferences, IndexState, IndexStatus};
 use crate::{Error, Node};
 
 /// Time for the states of the indexes of a node.
-const STATES_PATIENCE: Duration = Duration::from_secs(5);
+const STATES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for the beginning of a build.
-const BUILD_PATIENCE: Duration = Duration::from_secs(60);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for a comparison of an index with the documents of a node.
-const VERIFY_PATIENCE: Duration = Duration::from_secs(3600);
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Action on the indexes of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,15 +80,15 @@ pub enum IndexAnswer {
 impl IndexQuestion {
     fn patience(&self) -> Duration {
         match self {
-            IndexQuestion::States => STATES_PATIENCE,
-            IndexQuestion::Build(_) | IndexQuestion::Rebuild(_) => BUILD_PATIENCE,
-            IndexQuestion::Verify(_) => VERIFY_PATIENCE,
+            IndexQuestion::States => STATES_TIMEOUT,
+            IndexQuestion::Build(_) | IndexQuestion::Rebuild(_) => BUILD_TIMEOUT,
+            IndexQuestion::Verify(_) => VERIFY_TIMEOUT,
         }
     }
 }
 
 impl NodeIndexState {
-    fn of(status: &IndexStatus) -> Self {
+    fn from_status(status: &IndexStatus) -> Self {
         let content = status.definition.content.to_string();
         NodeIndexState {
             index: IndexName { content, name: status.definition.name().to_owned() },
@@ -132,7 +132,7 @@ pub async fn own_indexes(node: &Arc<Node>, question: IndexQuestion) -> Result<In
         };
         Ok(match question {
             IndexQuestion::States => {
-                IndexAnswer::States(indexes.statuses().iter().map(NodeIndexState::of).collect())
+                IndexAnswer::States(indexes.statuses().iter().map(NodeIndexState::from_status).collect())
             }
             IndexQuestion::Build(index) => {
                 known(&index)?;
@@ -167,8 +167,8 @@ pub async fn indexes_of_all(
         let (node, question) = (Arc::clone(node), question.clone());
         async move {
             match address {
-                NodeAddress::Here => own_indexes(&node, question).await,
-                NodeAddress::At(remote) => node.transport()?.indexes(remote, question).await,
+                NodeAddress::Local => own_indexes(&node, question).await,
+                NodeAddress::Remote(remote) => node.transport()?.indexes(remote, question).await,
             }
         }
     };

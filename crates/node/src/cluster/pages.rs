@@ -15,7 +15,9 @@ use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
 use tokio::task::JoinSet;
 
 use super::documents::{ask_reader, check_read};
-use super::{ClusterView, DocumentsAnswer, DocumentsQuestion, RouteBackoff, SentVersion, readers_of_all};
+use super::{
+    ClusterView, DocumentsAnswer, DocumentsQuestion, RouteBackoff, SentVersion, SilentOwners, readers_of_all,
+};
 use crate::{Error, Node};
 
 /// Bytes of documents after which a page ends, and those of all nodes together. With many nodes, the pages of
@@ -45,7 +47,7 @@ pub(super) fn page(
         let step = node.store().visit(&pass)?;
         for visited in step.visited {
             let VisitedVersion::Document(document, timestamp) = visited else { continue };
-            let sent = SentVersion::of(&document, timestamp);
+            let sent = SentVersion::new(&document, timestamp);
             bytes += sent.memory_bytes();
             documents.push(sent);
             // Those after it may be much larger than the ones before.
@@ -113,7 +115,7 @@ struct ScanPlace {
 }
 
 impl ScanPlace {
-    fn of(id: &DocumentId) -> Self {
+    fn new(id: &DocumentId) -> Self {
         ScanPlace { is_grouped: *id.group() != DocumentGroup::None, key: DocumentSortKey::new(id) }
     }
 }
@@ -130,7 +132,8 @@ impl NodePages {
 
     /// Takes its next page.
     fn add(&mut self, documents: Vec<SentVersion>, next: Option<String>) {
-        self.documents.extend(documents.into_iter().map(|document| (ScanPlace::of(document.id()), document)));
+        self.documents
+            .extend(documents.into_iter().map(|document| (ScanPlace::new(document.id()), document)));
         self.has_more = next.is_some();
         self.after = next;
     }
@@ -153,14 +156,14 @@ impl ClusterScan {
     /// # Errors
     /// Until the deadline, some documents are on no node that answers; this node is not one of a cluster.
     pub async fn next(&mut self, node: &Arc<Node>, deadline: Instant) -> Result<Vec<SentVersion>, Error> {
-        let mut looks = RouteBackoff::until(deadline);
+        let mut backoff = RouteBackoff::until(deadline);
         loop {
             let error = match self.read(node, deadline).await {
                 Ok(()) => return Ok(self.take()),
                 Err(error @ (Error::Unsettled(_) | Error::Unreachable { .. })) => error,
                 Err(error) => return Err(error),
             };
-            if !looks.again().await {
+            if !backoff.pause().await {
                 return Err(error);
             }
         }
@@ -207,7 +210,7 @@ impl ScanReaders {
         after: Option<&str>,
         deadline: Instant,
     ) -> Result<Self, Error> {
-        let found = readers_of_all(node, cluster, None, deadline, false).await?;
+        let found = readers_of_all(node, cluster, None, deadline, SilentOwners::Fail).await?;
         if !found.is_full() {
             return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
         }
@@ -254,7 +257,7 @@ impl ScanReaders {
                 after: pages.after.clone(),
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             };
-            let (node, reader) = (Arc::clone(node), cluster.place(pages.node)?);
+            let (node, reader) = (Arc::clone(node), cluster.address(pages.node)?);
             asked.spawn(async move { (number, ask_reader(&node, reader, question, deadline).await) });
         }
         while let Some(answer) = asked.join_next().await {
@@ -276,7 +279,7 @@ mod tests {
     use super::*;
 
     fn sent(id: &DocumentId) -> SentVersion {
-        SentVersion::of(&Document { id: id.clone(), fields: Vec::new() }, Timestamp(1))
+        SentVersion::new(&Document { id: id.clone(), fields: Vec::new() }, Timestamp(1))
     }
 
     fn pages(node: u16) -> NodePages {
@@ -293,7 +296,7 @@ mod tests {
     fn pages_of_nodes_are_merged_as_far_as_all_are_known() {
         let names = ["g=b:1", "n=7:1", ":2", "g=a:2", "g=a:1", ":1", "n=8:1", "g=c:1"];
         let mut ids = names.map(|name| DocumentId::parse(&format!("id:note:note:{name}")).expect("an id"));
-        ids.sort_by_key(ScanPlace::of);
+        ids.sort_by_key(ScanPlace::new);
         assert!(
             ids.iter().map(|id| *id.group() == DocumentGroup::None).is_sorted_by(|one, other| one >= other)
         );

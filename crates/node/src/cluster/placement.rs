@@ -23,7 +23,7 @@ impl dyn ClusterView + '_ {
     pub fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
         let state = self.state()?;
         let owner = state.owner(state.bucket(location));
-        self.place(owner.ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
+        self.address(owner.ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
     }
 
     /// Returns the node that orders the writes in this bucket. Not every location with the bits of the bucket
@@ -36,7 +36,7 @@ impl dyn ClusterView + '_ {
         if !state.has_bucket(bucket) {
             return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
         }
-        self.place(state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
+        self.address(state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
     }
 
     /// Returns the nodes that own the buckets of these groups, or all buckets.

@@ -14,7 +14,7 @@ use crate::{Error, Node};
 
 /// Readers of the documents of a query.
 pub struct ReaderAssignment {
-    /// Version of the cluster state for which this holds: a read counts if the cluster vouches for it
+    /// Version of the cluster state for which this holds: a read counts if the cluster confirms it
     /// afterwards.
     pub version: ClusterVersion,
     /// Readers of each bucket that has documents.
@@ -23,8 +23,16 @@ pub struct ReaderAssignment {
     pub silent: Vec<NodeKey>,
 }
 
-/// Asks the owners for the readers of these groups, or of all. If `partial` is set, an owner that cannot be
-/// reached, or does not answer until `until`, is skipped.
+/// Treatment of an owner that cannot be reached, or does not answer in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SilentOwners {
+    /// It is an error.
+    Fail,
+    /// The other owners are enough.
+    Skip,
+}
+
+/// Asks the owners for the readers of these groups, or of all, until `until`.
 ///
 /// # Errors
 /// Some owner cannot be reached, or the nodes do not agree yet.
@@ -33,18 +41,18 @@ pub(crate) async fn readers_of_all(
     cluster: &dyn ClusterView,
     groups: Option<&[DocumentGroup]>,
     until: Instant,
-    partial: bool,
+    silent: SilentOwners,
 ) -> Result<ReaderAssignment, Error> {
     let owners = cluster.owners(groups)?;
     let near = cluster.own().key;
     let mut found = ReaderAssignment { version: owners.version, readers: Vec::new(), silent: Vec::new() };
     let mut asked = JoinSet::new();
     for (owner, buckets) in owners.nodes {
-        match cluster.place(owner)? {
-            NodeAddress::Here => {
+        match cluster.address(owner)? {
+            NodeAddress::Local => {
                 found.readers.extend(own_readers(cluster, owners.version, buckets.as_deref(), near)?)
             }
-            NodeAddress::At(remote) => {
+            NodeAddress::Remote(remote) => {
                 let (node, version) = (Arc::clone(node), owners.version);
                 asked.spawn(async move {
                     let question = ReadersQuestion { version, near, buckets };
@@ -61,7 +69,9 @@ pub(crate) async fn readers_of_all(
     while let Some(answer) = asked.join_next().await {
         match answer.map_err(|error| Error::Internal(error.to_string()))? {
             (_, Ok(readers)) => found.readers.extend(readers),
-            (owner, Err(Error::Unreachable { .. })) if partial => found.silent.push(owner),
+            (owner, Err(Error::Unreachable { .. })) if silent == SilentOwners::Skip => {
+                found.silent.push(owner)
+            }
             (_, Err(error)) => return Err(error),
         }
     }

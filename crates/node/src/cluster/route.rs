@@ -50,7 +50,7 @@ impl AccessKind {
 }
 
 /// Pause between two checks while a request waits for the cluster to agree on the node that answers it.
-pub const PATIENCE: Duration = Duration::from_millis(20);
+pub const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Additional time after the deadline of a request for the answer of another node: its results up to then
 /// must be written and transmitted.
@@ -68,11 +68,11 @@ pub struct RouteBackoff {
 impl RouteBackoff {
     /// Creates the pauses of a request that can be answered until `deadline`.
     pub fn until(deadline: Instant) -> Self {
-        RouteBackoff { next: PATIENCE, deadline }
+        RouteBackoff { next: RETRY_PAUSE, deadline }
     }
 
     /// Waits for the next pause. Returns false, without waiting, if there is no time for another attempt.
-    pub async fn again(&mut self) -> bool {
+    pub async fn pause(&mut self) -> bool {
         let pause = self.next;
         if Instant::now() + pause >= self.deadline {
             return false;
@@ -86,9 +86,9 @@ impl RouteBackoff {
 /// Node that answers a request.
 pub enum RoutingDecision<A> {
     /// This node; its reads count if the fence holds afterwards.
-    Here(ReadFence),
+    Local(ReadFence),
     /// Another node, which has answered.
-    There(A),
+    Forwarded(A),
     /// These nodes, by this version of the cluster state: the node that forwarded the request asks them.
     Readers(ClusterVersion, BucketReaders),
     /// No single node: the requested group is divided.
@@ -135,7 +135,7 @@ impl ReadFence {
     /// It does not hold: the reads must be repeated.
     pub fn check(self, node: &Node) -> Result<(), Error> {
         let Some(cluster) = node.cluster().view()? else { return Ok(()) };
-        if self.version.is_some_and(|version| !cluster.vouches(version)) {
+        if self.version.is_some_and(|version| !cluster.confirms(version)) {
             return Err(Error::Unsettled(
                 "the cluster state has changed while the documents were read".to_owned(),
             ));
@@ -162,7 +162,7 @@ pub(crate) fn check_held(cluster: &dyn ClusterView, buckets: &[BucketId]) -> Res
 ///
 /// # Errors
 /// No node could answer in time.
-pub async fn hand_on<R: ForwardableRequest>(
+pub async fn forward_request<R: ForwardableRequest>(
     node: &Node,
     subject: RouteSubject<'_>,
     access: AccessKind,
@@ -171,7 +171,7 @@ pub async fn hand_on<R: ForwardableRequest>(
     deadline: Instant,
 ) -> Result<RoutingDecision<R::Answer>, Error> {
     let Some(cluster) = node.cluster().view()? else {
-        return Ok(RoutingDecision::Here(ReadFence::default()));
+        return Ok(RoutingDecision::Local(ReadFence::default()));
     };
     let RouteSubject { location, group, part } = subject;
     let asked = RoutedRequest { node, cluster, location, access, hop, part, request, deadline };
@@ -187,18 +187,18 @@ pub async fn hand_on<R: ForwardableRequest>(
                 _ => Err(Error::Unsettled("the group that is asked for has been divided".to_owned())),
             };
         }
-        let way = match access {
-            AccessKind::Search if *hop == ForwardKind::Client => asked.way_within(half).await,
-            _ => asked.way().await,
+        let routed = match access {
+            AccessKind::Search if *hop == ForwardKind::Client => asked.route_within(half).await,
+            _ => asked.route().await,
         };
-        let error = match way {
-            Ok(way) => return Ok(way),
+        let error = match routed {
+            Ok(decision) => return Ok(decision),
             Err(error) => error,
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only the node that the client asked tries again: the others' answers come back to it.
         let may_look_again = *hop == ForwardKind::Client && (!may_have_arrived || access.repeats());
-        if !(may_look_again && backoff.again().await) {
+        if !(may_look_again && backoff.pause().await) {
             return Err(if access.changes() { error.of_change() } else { error });
         }
     }
@@ -217,7 +217,7 @@ struct RoutedRequest<'a, R> {
 }
 
 impl<R: ForwardableRequest> RoutedRequest<'_, R> {
-    async fn way(&self) -> Result<RoutingDecision<R::Answer>, Error> {
+    async fn route(&self) -> Result<RoutingDecision<R::Answer>, Error> {
         let RoutedRequest { cluster, location, hop, .. } = *self;
         if let ForwardKind::Reader(all, part) = hop {
             // The forwarding node has decided.
@@ -226,22 +226,22 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                 None => (self.bucket()?, None),
             };
             let partial = *all == ReplicaCompleteness::Perhaps;
-            return Ok(RoutingDecision::Here(ReadFence { version, bucket: Some(bucket), partial }));
+            return Ok(RoutingDecision::Local(ReadFence { version, bucket: Some(bucket), partial }));
         }
         let owner = match self.part.or(hop.part()) {
             Some(bucket) => cluster.owner_of(bucket),
             None => cluster.owner(location),
         };
         match (owner?, hop) {
-            (NodeAddress::Here, _) => self.as_owner().await,
-            (NodeAddress::At(remote), ForwardKind::Client) => {
+            (NodeAddress::Local, _) => self.as_owner().await,
+            (NodeAddress::Remote(remote), ForwardKind::Client) => {
                 let me = cluster.own().key;
                 match self.send(&remote, &ForwardKind::Owner(me, self.part)).await? {
                     SentAnswer::Readers(version, readers) => self.read_at(Some(version), &readers).await,
-                    SentAnswer::Answer(answer) => Ok(RoutingDecision::There(answer)),
+                    SentAnswer::Answer(answer) => Ok(RoutingDecision::Forwarded(answer)),
                 }
             }
-            (NodeAddress::At(_), _) => {
+            (NodeAddress::Remote(_), _) => {
                 Err(Error::Unsettled("the nodes do not agree yet who owns the documents".to_owned()))
             }
         }
@@ -254,7 +254,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
     /// Routes the request with this node as the owner.
     async fn as_owner(&self) -> Result<RoutingDecision<R::Answer>, Error> {
         if self.access.is_of_owner() {
-            return Ok(RoutingDecision::Here(ReadFence::default()));
+            return Ok(RoutingDecision::Local(ReadFence::default()));
         }
         let me = self.cluster.own().key;
         let (near, part) = match self.hop {
@@ -265,10 +265,10 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         let (version, readers) = self.cluster.readers(Some(&[bucket]), near)?;
         let Some(readers) = readers.into_iter().find(|readers| !readers.nodes.is_empty()) else {
             // An empty answer can be given here.
-            return Ok(RoutingDecision::Here(ReadFence::of_version(version)));
+            return Ok(RoutingDecision::Local(ReadFence::of_version(version)));
         };
         if self.access == AccessKind::Get && !readers.full {
-            return Ok(RoutingDecision::Here(ReadFence {
+            return Ok(RoutingDecision::Local(ReadFence {
                 version: Some(version),
                 bucket: None,
                 partial: true,
@@ -284,7 +284,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
             readers.nodes.first() == Some(&me)
         };
         match self.hop {
-            _ if is_here => Ok(RoutingDecision::Here(ReadFence {
+            _ if is_here => Ok(RoutingDecision::Local(ReadFence {
                 version: Some(version),
                 bucket: Some(bucket),
                 partial: !readers.full,
@@ -299,18 +299,18 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
 
     /// Routes the request. If there is no route after half of the time, or no answer, the answer of another
     /// node is used if that comes first.
-    async fn way_within(&self, half: Instant) -> Result<RoutingDecision<R::Answer>, Error> {
-        let mut way = pin!(self.way());
-        if let Ok(outcome) = tokio::time::timeout_at(half.into(), &mut way).await {
+    async fn route_within(&self, half: Instant) -> Result<RoutingDecision<R::Answer>, Error> {
+        let mut routed = pin!(self.route());
+        if let Ok(outcome) = tokio::time::timeout_at(half.into(), &mut routed).await {
             return match outcome {
-                Err(error) if Instant::now() >= half => self.another().await.map_err(|_| error),
+                Err(error) if Instant::now() >= half => self.read_at_any_replica().await.map_err(|_| error),
                 outcome => outcome,
             };
         }
-        let (mut another, mut has_failed) = (pin!(self.another()), false);
+        let (mut another, mut has_failed) = (pin!(self.read_at_any_replica()), false);
         loop {
             tokio::select! {
-                outcome = &mut way => return match outcome {
+                outcome = &mut routed => return match outcome {
                     Err(error) if !has_failed => another.await.map_err(|_| error),
                     outcome => outcome,
                 },
@@ -324,7 +324,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
 
     /// The answer of a node that should have the documents. Some may be missing: the owner has not confirmed
     /// that it has all.
-    async fn another(&self) -> Result<RoutingDecision<R::Answer>, Error> {
+    async fn read_at_any_replica(&self) -> Result<RoutingDecision<R::Answer>, Error> {
         let bucket = self.bucket()?;
         let me = self.cluster.own().key;
         let mut nodes = self.cluster.replicas(bucket)?;
@@ -332,11 +332,11 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         nodes.sort_by_key(|node| *node != me);
         let readers = BucketReaders { bucket, nodes, full: false, soon: false, documents: 0 };
         match self.read_at(None, &readers).await? {
-            RoutingDecision::There(answer) => match R::refusal(&answer) {
+            RoutingDecision::Forwarded(answer) => match R::refusal(&answer) {
                 Some(refusal) => Err(Error::Unsettled(format!("another node refuses: {refusal}"))),
-                None => Ok(RoutingDecision::There(answer)),
+                None => Ok(RoutingDecision::Forwarded(answer)),
             },
-            way => Ok(way),
+            decision => Ok(decision),
         }
     }
 
@@ -351,12 +351,12 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         let mut busy = None;
         let all = if readers.full { ReplicaCompleteness::Yes } else { ReplicaCompleteness::Perhaps };
         for node in &readers.nodes {
-            let outcome = match self.cluster.place(*node) {
-                Ok(NodeAddress::Here) => {
+            let outcome = match self.cluster.address(*node) {
+                Ok(NodeAddress::Local) => {
                     let (bucket, partial) = (Some(readers.bucket), !readers.full);
-                    return Ok(RoutingDecision::Here(ReadFence { version, bucket, partial }));
+                    return Ok(RoutingDecision::Local(ReadFence { version, bucket, partial }));
                 }
-                Ok(NodeAddress::At(remote)) => {
+                Ok(NodeAddress::Remote(remote)) => {
                     let part = self.part.zip(version);
                     self.send(&remote, &ForwardKind::Reader(all, part)).await
                 }
@@ -366,7 +366,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                 Ok(SentAnswer::Answer(answer)) if R::is_busy(&answer) => busy = Some(answer),
                 Ok(SentAnswer::Answer(answer)) => {
                     ReadFence { version, ..ReadFence::default() }.check(self.node)?;
-                    return Ok(RoutingDecision::There(answer));
+                    return Ok(RoutingDecision::Forwarded(answer));
                 }
                 Ok(SentAnswer::Readers(..)) => {
                     last = Error::Unsettled("the nodes do not agree yet who has the documents".to_owned());
@@ -374,7 +374,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
                 Err(error) => last = error,
             }
         }
-        busy.map_or(Err(last), |answer| Ok(RoutingDecision::There(answer)))
+        busy.map_or(Err(last), |answer| Ok(RoutingDecision::Forwarded(answer)))
     }
 
     async fn send(&self, remote: &RemoteNode, hop: &ForwardKind) -> Result<SentAnswer<R::Answer>, Error> {

@@ -212,8 +212,8 @@ pub fn snapshots_at(
     let node = Arc::clone(node);
     async move {
         match address {
-            NodeAddress::Here => own_snapshots(&node, question).await,
-            NodeAddress::At(remote) => node.transport()?.snapshots(remote, question).await,
+            NodeAddress::Local => own_snapshots(&node, question).await,
+            NodeAddress::Remote(remote) => node.transport()?.snapshots(remote, question).await,
         }
     }
 }

@@ -12,13 +12,22 @@ use super::{CompiledDocumentType, TypeInCluster};
 use crate::models::{ApplicationComponents, RankModels};
 use crate::work::BlockBytes;
 
+/// Purpose of a compilation, which decides on mistakes that earlier versions accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CompilePurpose {
+    /// A deployment: the package is refused for every mistake.
+    Deployment,
+    /// Use of an application that is active already: mistakes that the version which deployed it may have
+    /// accepted are warnings.
+    ActiveApplication,
+}
+
 /// Compiler of the document types of one application.
 pub(super) struct DocumentTypeCompiler<'a> {
     pub components: Arc<ApplicationComponents>,
     pub environment: Arc<IndexingEnvironment>,
     pub models: RankModels<'a>,
-    /// True for an application that is active already: mistakes that earlier versions accepted are warnings.
-    pub is_active: bool,
+    pub purpose: CompilePurpose,
     /// Files that were reported as unreadable, each once for all rank profiles.
     pub blamed: BTreeSet<String>,
 }
@@ -64,7 +73,7 @@ impl DocumentTypeCompiler<'_> {
             compile(schema, self.components.clone(), Arc::clone(&self.environment))
         };
         let scripts = compile(SchemaScripts::compile);
-        if let (true, Err(errors)) = (self.is_active, &scripts)
+        if let (CompilePurpose::ActiveApplication, Err(errors)) = (self.purpose, &scripts)
             && let Ok(active) = compile(SchemaScripts::compile_active)
         {
             errors.iter().for_each(|error| accepted.add(error));
@@ -98,7 +107,8 @@ impl DocumentTypeCompiler<'_> {
                 }
                 Err(errors) => errors,
             };
-            if self.is_active && errors.iter().all(|error| error.file().is_none()) {
+            let is_accepted = self.purpose == CompilePurpose::ActiveApplication;
+            if is_accepted && errors.iter().all(|error| error.file().is_none()) {
                 errors.iter().for_each(|error| accepted.add(error));
                 let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 accepted.profiles.insert(name.clone(), reasons.join("; "));

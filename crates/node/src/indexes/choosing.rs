@@ -56,7 +56,7 @@ impl Node {
     }
 
     /// Keeps copies of placed indexes as the cluster's table says. Called in a tokio runtime, once, after
-    /// [`Node::joined`].
+    /// [`Node::set_cluster_view`].
     pub fn follow_placement(self: &Arc<Self>, links: PlacementLinks) {
         self.placed_indexes().follow_table(self, links);
     }

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, LocationRange, reversed_location};
-use millrace_column::{CHUNK_DOCS, Column, ColumnForm, ColumnKey, MemoryView, ReadError, View, ViewChunk};
-use millrace_document::{DataType, Document, DocumentId, DocumentValue};
+use millrace_column::{CHUNK_DOCS, Column, ColumnKey, MemoryView, ReadError, View, ViewChunk};
+use millrace_document::{DataType, DocumentId, DocumentValue, EncodedDocument, wire};
 use millrace_keys::{ComponentValue, KeyComponent};
 use millrace_schema::Schema;
 use millrace_search::PreparedSearch;
@@ -78,19 +78,18 @@ impl CoveringEntries {
         let layout = application.layout();
         let mut keys = layout.columns(&schema.name)?;
         keys.retain(|key| fields.contains(key.root()));
-        // Another field can say in which language the words of a text are stemmed.
-        let has_words = |key: &ColumnKey| key.form == ColumnForm::Tokens && used.contains(key.root());
-        if schema.sets_languages() && keys.iter().any(has_words) {
-            return None;
-        }
         keys.push(ColumnKey::id());
         // Columns of the store are in a cache of bounded size, and these are in memory as long as the query.
         search.plan().memory.take(self.bytes).ok()?;
         let mut memory = MemoryView::new();
         for chunk in documents.chunks(CHUNK_DOCS) {
-            let of_chunk: Vec<&Document> = chunk.iter().collect();
-            let column = |key: &ColumnKey| (key.clone(), layout.build(&schema.name, key, &of_chunk));
-            memory.push(ViewChunk { documents: chunk.len(), live: None }, keys.iter().map(column));
+            let of_chunk = chunk.iter().map(|(id, fields)| EncodedDocument::parse(id.as_str(), fields));
+            let of_chunk = of_chunk.collect::<Result<Vec<_>, _>>().ok()?;
+            let mut columns = Vec::with_capacity(keys.len());
+            for key in &keys {
+                columns.push((key.clone(), layout.build(&schema.name, key, &of_chunk).ok()?));
+            }
+            memory.push(ViewChunk { documents: chunk.len(), live: None }, columns);
         }
         Some(Arc::new(CoveredView { memory, fields, index: self.definition.name().to_owned() }))
     }
@@ -105,13 +104,13 @@ impl CoveringEntries {
         covered.collect()
     }
 
-    /// Documents with the values of the keys; `None` if a key does not have them.
+    /// Ids of documents, with the wire form of the values of the keys; `None` if a key does not have them.
     fn documents(
         &self,
         covered: &[Option<(&Arc<str>, &DataType)>],
         scope: &ViewScope,
         parts: Option<&DividedParts>,
-    ) -> Option<Vec<Document>> {
+    ) -> Option<Vec<(DocumentId, Vec<u8>)>> {
         // In the order of the documents, each once.
         let keys: BTreeMap<&[u8], &[u8]> =
             self.keys.iter().map(|(document, key)| (&document[..], &key[..])).collect();
@@ -126,7 +125,8 @@ impl CoveringEntries {
                 let (name, data_type) = (*covered)?;
                 Some((Arc::clone(name), document_value(data_type, value)?))
             });
-            documents.push(Document { fields: fields.collect(), id });
+            let fields: Vec<(Arc<str>, DocumentValue)> = fields.collect();
+            documents.push((id, wire::encode_named(&fields)));
         }
         Some(documents)
     }

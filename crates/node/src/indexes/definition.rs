@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_bucket::DocumentSortKey;
-use millrace_document::{DataType, Document, DocumentValue};
-use millrace_index::IndexChange;
-use millrace_keys::{KeyComponent, KeyLayout, KeyType};
+use millrace_document::{DataType, Document, DocumentGroup, DocumentValue, ValueRef};
+use millrace_index::{IndexChange, LoadedRows};
+use millrace_keys::{KeyComponent, KeyLayout, KeyType, KeyWriter, KeyedValue};
 use millrace_linguistics::{FieldAnalyzer, TextLanguage};
 use millrace_schema::{
     Application, Error as SchemaError, IndexConfig, IndexKeyConfig, PackageFindings, Schema, SourcedText,
 };
 use millrace_selection::DocumentSelection;
-use millrace_store::VisitedVersion;
+use millrace_store::{Error as StoreError, VisitedRow, VisitedValue, VisitedVersion};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of the keys: a change of it builds all indexes again.
@@ -28,7 +28,27 @@ pub struct IndexDefinition {
     pub hash: u64,
     /// Layout of its keys.
     pub layout: KeyLayout,
+    /// Places of the components' values.
+    places: Vec<ComponentPlace>,
     selection: Option<DocumentSelection>,
+}
+
+/// Place of the values of a component.
+enum ComponentPlace {
+    /// The group of the document.
+    Group,
+    /// A field, and the steps from its value to the values.
+    Field(String, Vec<String>),
+}
+
+impl ComponentPlace {
+    fn of_path(path: &str) -> Self {
+        if path == IndexKeyConfig::GROUP {
+            return ComponentPlace::Group;
+        }
+        let mut steps = path.split('.').map(str::to_owned);
+        ComponentPlace::Field(steps.next().unwrap_or_default(), steps.collect())
+    }
 }
 
 /// Compiles the indexes of an application, by content cluster. Selections that cannot work are reported as
@@ -78,13 +98,16 @@ impl IndexDefinition {
             let types: Vec<_> = fields.map(|field| field.map(|field| &field.data_type)).collect();
             text += &format!(" {:?} {types:?}", config.stored);
         }
-        Ok(IndexDefinition {
+        let mut definition = IndexDefinition {
             config: config.clone(),
             content: Arc::clone(content),
             hash: xxh3_64(text.as_bytes()),
             layout,
+            places: Vec::new(),
             selection,
-        })
+        };
+        definition.places = definition.paths().map(ComponentPlace::of_path).collect();
+        Ok(definition)
     }
 
     /// Name of the index.
@@ -114,27 +137,56 @@ impl IndexDefinition {
 
     /// Keys of a document's entries.
     fn keys(&self, document: &Document) -> Vec<Vec<u8>> {
-        // The selection cannot depend on the time.
-        if self.selection.as_ref().is_some_and(|selection| !selection.matches(document, 0)) {
+        if !self.selects(document) {
             return Vec::new();
         }
-        let has_group = self.paths().any(|path| path == IndexKeyConfig::GROUP);
-        let group = has_group.then(|| DocumentValue::String(group_name(document)));
-        let mut values: Vec<Vec<&DocumentValue>> = Vec::with_capacity(self.layout.components().len());
-        for path in self.paths() {
-            let mut found = Vec::new();
-            match path {
-                IndexKeyConfig::GROUP => found.extend(&group),
-                path => {
-                    let (field, rest) = path.split_once('.').unwrap_or((path, ""));
-                    let rest: Vec<&str> = rest.split('.').filter(|step| !step.is_empty()).collect();
-                    // Values of other types than the field's are left out with the component.
-                    document.get(field).into_iter().for_each(|value| collect(value, &rest, &mut found));
+        let mut writer = KeyWriter::default();
+        writer.begin();
+        for place in &self.places {
+            let found = &mut |value: KeyedValue<'_>| writer.add(&self.layout, value);
+            match place {
+                ComponentPlace::Group => with_group(document.id.group(), found),
+                // Values of other types than the field's are left out with the component.
+                ComponentPlace::Field(field, steps) => {
+                    document.get(field).into_iter().for_each(|value| collect(value, steps, found));
                 }
             }
-            values.push(found);
+            writer.next_component(&self.layout);
         }
-        self.layout.entries(&values).keys
+        writer.finish(&self.layout).to_vec()
+    }
+
+    /// True if the index has the document. The selection cannot depend on the time.
+    fn selects(&self, document: &Document) -> bool {
+        self.selection.as_ref().is_none_or(|selection| selection.matches(document, 0))
+    }
+
+    /// Keys of the entries of a version that a visit found. It required the [`IndexDefinition::fields`].
+    pub(super) fn row_keys<'w>(
+        &self,
+        row: &VisitedRow<'_>,
+        writer: &'w mut KeyWriter,
+    ) -> Result<&'w [Vec<u8>], StoreError> {
+        if row.is_removed() {
+            return Ok(&[]);
+        }
+        if self.selection.is_some() && !row.document()?.is_some_and(|document| self.selects(document)) {
+            return Ok(&[]);
+        }
+        writer.begin();
+        for place in &self.places {
+            let found = &mut |value: KeyedValue<'_>| writer.add(&self.layout, value);
+            match place {
+                ComponentPlace::Group => with_group(row.group(), found),
+                ComponentPlace::Field(field, steps) => match row.value(field)? {
+                    Some(VisitedValue::InPlace(value)) => collect_in_place(value, steps, found),
+                    Some(VisitedValue::Decoded(value)) => collect(&value, steps, found),
+                    None => {}
+                },
+            }
+            writer.next_component(&self.layout);
+        }
+        Ok(writer.finish(&self.layout))
     }
 
     /// Paths of the components of its keys: those that it declares as keys, then stored fields.
@@ -155,27 +207,47 @@ impl IndexDefinition {
     }
 }
 
-/// Group of a document, as `id.group` in selections.
-fn group_name(document: &Document) -> String {
-    match document.id.group() {
-        millrace_document::DocumentGroup::None => String::new(),
-        millrace_document::DocumentGroup::Number(number) => number.to_string(),
-        millrace_document::DocumentGroup::Name(name) => name.clone(),
+/// Rows of an index that is loaded, as they are made of the versions of a visit.
+#[derive(Default)]
+pub(super) struct RowsToLoad {
+    /// The rows so far.
+    pub rows: LoadedRows,
+    writer: KeyWriter,
+    document: Vec<u8>,
+}
+
+impl RowsToLoad {
+    /// Adds a version.
+    pub fn push(&mut self, definition: &IndexDefinition, row: &VisitedRow<'_>) -> Result<(), StoreError> {
+        let keys = definition.row_keys(row, &mut self.writer)?;
+        self.document.clear();
+        row.write_sort_key(&mut self.document);
+        self.rows.push(&self.document, row.timestamp().0, keys.iter().map(Vec::as_slice));
+        Ok(())
     }
 }
 
-/// Single values at the end of a path.
-fn collect<'v>(value: &'v DocumentValue, path: &[&str], found: &mut Vec<&'v DocumentValue>) {
+/// Calls `found` with a group, as `id.group` in selections.
+fn with_group(group: &DocumentGroup, found: &mut dyn FnMut(KeyedValue<'_>)) {
+    match group {
+        DocumentGroup::None => found(KeyedValue::Text("")),
+        DocumentGroup::Number(number) => found(KeyedValue::Text(&number.to_string())),
+        DocumentGroup::Name(name) => found(KeyedValue::Text(name)),
+    }
+}
+
+/// Calls `found` with the single values at the end of a path.
+fn collect(value: &DocumentValue, path: &[String], found: &mut dyn FnMut(KeyedValue<'_>)) {
     match (value, path.split_first()) {
         (DocumentValue::Array(elements), _) => {
-            elements.iter().for_each(|element| collect(element, path, found))
+            elements.iter().for_each(|element| collect(element, path, found));
         }
         (DocumentValue::WeightedSet(elements), None) => {
             elements.iter().for_each(|(element, _)| collect(element, path, found));
         }
         (DocumentValue::Map(entries), Some((step, rest))) => {
             for (key, value) in entries {
-                match *step {
+                match &**step {
                     "key" => collect(key, rest, found),
                     "value" => collect(value, rest, found),
                     _ => {}
@@ -186,7 +258,43 @@ fn collect<'v>(value: &'v DocumentValue, path: &[&str], found: &mut Vec<&'v Docu
             let named = members.iter().filter(|(name, _)| **name == **step);
             named.for_each(|(_, member)| collect(member, rest, found));
         }
-        (_, None) => found.push(value),
+        (value, None) => found(KeyedValue::from(value)),
+        _ => {}
+    }
+}
+
+/// [`collect`] for a value in a column.
+fn collect_in_place(value: ValueRef<'_>, path: &[String], found: &mut dyn FnMut(KeyedValue<'_>)) {
+    match (value, path.split_first()) {
+        (ValueRef::Array(elements), _) => {
+            elements.values().for_each(|element| collect_in_place(element, path, found));
+        }
+        (ValueRef::WeightedSet(elements), None) => {
+            elements.weighted().for_each(|(element, _)| collect_in_place(element, path, found));
+        }
+        (ValueRef::Map(entries), Some((step, rest))) => {
+            for (key, value) in entries.entries() {
+                match &**step {
+                    "key" => collect_in_place(key, rest, found),
+                    "value" => collect_in_place(value, rest, found),
+                    _ => {}
+                }
+            }
+        }
+        (ValueRef::Struct(members), Some((step, rest))) => {
+            let named = members.members().filter(|(name, _)| **name == **step);
+            named.for_each(|(_, member)| collect_in_place(member, rest, found));
+        }
+        (value, None) => found(match value {
+            ValueRef::Bool(value) => KeyedValue::Bool(value),
+            ValueRef::Byte(number) => KeyedValue::Integer(i64::from(number)),
+            ValueRef::Int(number) => KeyedValue::Integer(i64::from(number)),
+            ValueRef::Long(number) => KeyedValue::Integer(number),
+            ValueRef::Float(number) => KeyedValue::Float(f64::from(number)),
+            ValueRef::Double(number) => KeyedValue::Float(number),
+            ValueRef::String(text) => KeyedValue::Text(text),
+            _ => KeyedValue::Other,
+        }),
         _ => {}
     }
 }

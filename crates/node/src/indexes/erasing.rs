@@ -48,7 +48,7 @@ impl IndexesInner {
         }
         let is_remembered = self.store.next_timestamp().0.saturating_sub(MARGIN_US) <= wanted;
         let is_building = self.all().iter().any(|index| !index.is_ready() && !index.is_deferred());
-        if is_remembered || is_building || !self.feed.stale.now().0.is_empty() {
+        if is_remembered || is_building || !self.feed.stale.snapshot().0.is_empty() {
             return Ok(());
         }
         self.flush_all()?;

@@ -18,6 +18,11 @@ use super::stale::StaleBuckets;
 const BYTES_MAX: usize = 64 << 20;
 const ROWS_MAX: usize = 262_144;
 
+/// Time for which the thread waits for more changes once there are some, and the number of changes at which
+/// it does not.
+const GATHERING: Duration = Duration::from_millis(10);
+const GATHERED: usize = 4096;
+
 /// Bytes that a drop counts as: about those of its scope.
 const DROP_BYTES: usize = 256;
 
@@ -78,20 +83,27 @@ impl IndexFeed {
         self.queue.lock().is_open = false;
     }
 
-    fn push(&self, change: FedChange, bytes: usize) {
+    /// Adds changes of these numbers of bytes. Wakes the thread for the first that wait, and for many.
+    fn push(&self, changes: impl Iterator<Item = (FedChange, usize)>) {
         let mut queue = self.queue.lock();
         if !queue.is_open {
             return;
         }
-        queue.bytes += bytes;
-        queue.changes.push_back(change);
-        if queue.bytes > BYTES_MAX || queue.changes.len() > ROWS_MAX {
-            queue.changes.clear();
-            queue.bytes = 0;
-            queue.cut = true;
+        let is_first = queue.changes.is_empty();
+        for (change, bytes) in changes {
+            queue.bytes += bytes;
+            queue.changes.push_back(change);
+            if queue.bytes > BYTES_MAX || queue.changes.len() > ROWS_MAX {
+                queue.changes.clear();
+                queue.bytes = 0;
+                queue.cut = true;
+            }
         }
+        let wakes = is_first || queue.cut || queue.changes.len() >= GATHERED;
         drop(queue);
-        self.arrived.notify_all();
+        if wakes {
+            self.arrived.notify_all();
+        }
     }
 
     /// Takes all changes that wait.
@@ -112,12 +124,18 @@ impl IndexFeed {
         self.arrived.notify_all();
     }
 
-    /// Waits until changes wait, or for a while; `false` after a stop.
+    /// Waits until changes wait, or for a while; `false` after a stop. Changes that come close to each other
+    /// are waited for, unless `at_most` is zero: writers and this thread meet less often, and queries take
+    /// what waits in themselves.
     pub fn wait(&self, at_most: Duration) -> bool {
         let mut queue = self.queue.lock();
-        let is_idle =
-            |queue: &mut FeedQueue| queue.changes.is_empty() && !queue.cut && !queue.stopped && !queue.woken;
+        let is_pressed = |queue: &FeedQueue| queue.cut || queue.stopped || queue.woken;
+        let is_idle = |queue: &mut FeedQueue| queue.changes.is_empty() && !is_pressed(queue);
         self.arrived.wait_while_for(&mut queue, is_idle, at_most);
+        if !at_most.is_zero() {
+            let gathers = |queue: &mut FeedQueue| queue.changes.len() < GATHERED && !is_pressed(queue);
+            self.arrived.wait_while_for(&mut queue, gathers, GATHERING.min(at_most));
+        }
         queue.woken = false;
         !queue.stopped
     }
@@ -144,10 +162,10 @@ impl CommitFollower for IndexFeed {
     }
 
     fn committed(&self, rows: Vec<CommittedRow>) {
-        for row in rows {
+        self.push(rows.into_iter().map(|row| {
             let bytes = row.bytes();
-            self.push(FedChange::Row(row), bytes);
-        }
+            (FedChange::Row(row), bytes)
+        }));
     }
 
     fn dropping(&self, scope: &DroppingScope) -> Result<(), StoreError> {
@@ -164,7 +182,7 @@ impl CommitFollower for IndexFeed {
     }
 
     fn dropped(&self, scope: &DroppingScope, until: Timestamp) {
-        self.push(FedChange::Drop(scope.clone(), until), DROP_BYTES);
+        self.push(std::iter::once((FedChange::Drop(scope.clone(), until), DROP_BYTES)));
     }
 
     fn changing(&self, buckets: &[BucketId]) -> Result<(), StoreError> {

@@ -173,8 +173,8 @@ pub(super) fn narrow(
     let page = access.index.copy.scan(&ranges, None, first)?;
     let (mut entries, is_whole) = (page.entries, page.continuation.is_none());
     if !is_whole {
-        let values = |entry: &ScannedEntry| {
-            let length = definition.layout.length_of(&entry.key, components);
+        let values = |entry: ScannedEntry<'_>| {
+            let length = definition.layout.length_of(entry.key, components);
             length.map(|length| entry.key[..length].to_vec())
         };
         // More entries with the values of the last one can follow.
@@ -187,8 +187,8 @@ pub(super) fn narrow(
     if page.continuation.is_some() {
         return Err(too_many_others(definition));
     }
-    let entries = entries.iter().map(|entry| (&entry.document[..], entry.timestamp));
-    let others = page.entries.iter().map(|entry| &entry.document[..]);
+    let entries = entries.iter().map(|entry| (entry.document, entry.timestamp));
+    let others = page.entries.iter().map(|entry| entry.document);
     Ok(scope(definition, buckets, first, is_whole, entries, others))
 }
 

@@ -1,5 +1,7 @@
 //! One index that is open: its copy, and how far it is.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,10 +14,11 @@ use millrace_store::{Store, StoreVisit};
 use parking_lot::Mutex;
 
 use super::IndexDefinition;
+use super::definition::RowsToLoad;
 
-/// Documents that one step of reading takes: of a first build, and of others, which look each up. A step
-/// finds its place in the store, so the first has larger ones.
-const BUILD_PAGE: usize = 8192;
+/// Documents that one step of reading takes: of first builds, times the indexes that are built together, and
+/// of others, which look each up. A step finds its place in the store, so the first has larger ones.
+const BUILD_PAGE: usize = 1 << 16;
 const PAGE: usize = 1024;
 
 /// Progress of reading, as a counter, that has read everything.
@@ -37,7 +40,7 @@ pub(super) struct OpenedIndex {
 }
 
 /// Position in the store.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct ReadPosition {
     /// Versions of this time and later are read.
     from: Timestamp,
@@ -48,6 +51,9 @@ struct ReadPosition {
     /// before others are read.
     looks_up_drops: bool,
 }
+
+/// Documents that an index reads next: their type, and the position.
+type NextRead = (Arc<str>, ReadPosition);
 
 impl OpenedIndex {
     /// Opens the copy of an index below a directory. One that is damaged, unfinished, or older than removals
@@ -165,34 +171,64 @@ impl OpenedIndex {
         }
     }
 
-    /// Reads the next page of documents; `true` if there may be more.
-    pub fn read_page(&self, store: &Store) -> Result<bool, crate::Error> {
-        let Some(position) = self.position().clone().filter(|position| position.wanted) else {
-            return Ok(false);
-        };
+    /// Divides indexes into those that read the same documents next, and others, each by itself.
+    pub fn reading_together(all: Vec<Arc<OpenedIndex>>) -> Vec<Vec<Arc<OpenedIndex>>> {
+        let mut divided: Vec<(Option<NextRead>, Vec<Arc<OpenedIndex>>)> = Vec::new();
+        for index in all {
+            let next =
+                index.next_page().map(|next| (Arc::clone(&index.definition.config.document_type), next));
+            let same = match &next {
+                Some(_) => divided.iter_mut().find(|(known, _)| *known == next),
+                None => None,
+            };
+            match same {
+                Some((_, together)) => together.push(index),
+                None => divided.push((next, vec![index])),
+            }
+        }
+        divided.into_iter().map(|(_, together)| together).collect()
+    }
+
+    /// Position of the next page, if it reads documents.
+    fn next_page(&self) -> Option<ReadPosition> {
+        self.position().clone().filter(|position| position.wanted)
+    }
+
+    /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more.
+    pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
+        let first = together.first().and_then(|first| Some((first, first.next_page()?)));
+        let Some((first, position)) = first else { return Ok(false) };
         if position.continuation.is_none() {
-            *self.began.lock() = Some(Instant::now());
+            together.iter().for_each(|index| *index.began.lock() = Some(Instant::now()));
         }
         let is_build = position.from == Timestamp(0);
+        let fields: BTreeSet<String> = together.iter().flat_map(|index| index.definition.fields()).collect();
         let visit = StoreVisit {
             from: position.from,
             // A build meets removals through the feed only.
             tombstones: !is_build,
             continuation: position.continuation.clone(),
-            wanted: if is_build { BUILD_PAGE } else { PAGE },
-            fields: Some(self.definition.fields()),
-            ..StoreVisit::all(&[&self.definition.config.document_type])
+            wanted: if is_build { (BUILD_PAGE / together.len()).max(PAGE) } else { PAGE },
+            fields: Some(fields.into_iter().collect()),
+            ..StoreVisit::all(&[&first.definition.config.document_type])
         };
-        let page = store.visit(&visit)?;
-        let changes = page.visited.iter().map(|version| self.definition.change(version)).collect();
-        match is_build {
-            true => self.copy.load(changes)?,
-            false => self.copy.replace(changes)?,
-        };
-        self.progress.store((page.progress * READ_WHOLE) as u64, Ordering::Relaxed);
-        let goes_on = page.continuation.is_some();
-        *self.position() = goes_on.then_some(ReadPosition { continuation: page.continuation, ..position });
-        Ok(goes_on)
+        let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::default()).collect();
+        let end = store.visit_rows(&visit, &mut |row| {
+            for (index, rows) in together.iter().zip(&mut read) {
+                rows.push(&index.definition, row)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
+            match is_build {
+                true => index.copy.load(&rows)?,
+                false => index.copy.replace(rows.changes().collect())?,
+            };
+            index.progress.store((end.progress * READ_WHOLE) as u64, Ordering::Relaxed);
+            let next = ReadPosition { continuation: end.continuation.clone(), ..position.clone() };
+            *index.position() = end.continuation.is_some().then_some(next);
+        }
+        Ok(end.continuation.is_some())
     }
 
     /// Makes it readable, if it has read everything.

@@ -49,7 +49,7 @@ pub use message::{
     CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer,
     PlacedQuestion,
 };
-pub use reports::{PlacementLinks, PlacementNews, WantedIndexes};
+pub use reports::{PlacementLinks, PlacementReporter, WantedIndexes};
 
 /// Name of the directory of the copies.
 const DIRECTORY: &str = "placed-indexes";
@@ -58,7 +58,7 @@ const DIRECTORY: &str = "placed-indexes";
 pub struct PlacedIndexes {
     root: PathBuf,
     follower: Arc<FollowerSwitch>,
-    news: Arc<PlacementNews>,
+    reporter: Arc<PlacementReporter>,
     source: Arc<PlacedSource>,
     definitions: Arc<KnownDefinitions>,
     erasure: Arc<PlacedErasure>,
@@ -78,7 +78,7 @@ impl PlacedIndexes {
             erasure,
             root: data_dir.join(DIRECTORY),
             follower: Arc::clone(follower),
-            news: Arc::default(),
+            reporter: Arc::default(),
             source: Arc::new(PlacedSource::new(follower.store())),
             definitions: Arc::default(),
             placing: Mutex::default(),
@@ -87,9 +87,9 @@ impl PlacedIndexes {
         }
     }
 
-    /// Reports of the node to the leader of its cluster.
-    pub fn news(&self) -> &PlacementNews {
-        &self.news
+    /// Publisher of what the leader of the cluster needs to know of this node.
+    pub fn reporter(&self) -> &PlacementReporter {
+        &self.reporter
     }
 
     /// Places of the indexes, as they were kept last.
@@ -101,7 +101,7 @@ impl PlacedIndexes {
     pub(crate) fn adopt(&self, generation: u64, definitions: &[Arc<IndexDefinition>], placing: IndexPlacing) {
         *self.placing.lock() = placing;
         let is_placing = placing == IndexPlacing::Placed;
-        self.news.want(generation, definitions);
+        self.reporter.publish_wanted(generation, definitions);
         let placed = definitions.iter().filter(|definition| definition.config.placed && is_placing);
         let placed: Vec<Arc<IndexDefinition>> = placed.cloned().collect();
         let mut is_fed = self.is_fed.lock();
@@ -128,7 +128,7 @@ impl PlacedIndexes {
         let service = PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(cluster),
             source: Arc::clone(&self.source),
-            news: Arc::clone(&self.news),
+            reporter: Arc::clone(&self.reporter),
             table: links.table,
             definitions: Arc::clone(&self.definitions),
             erasure: Arc::clone(&self.erasure),
@@ -155,7 +155,7 @@ impl PlacedIndexes {
     pub(crate) fn gauges(&self) -> Vec<MetricGauge> {
         let Some(service) = self.service.get() else { return Vec::new() };
         // The reports that were published last: changes hold the copies while they work on the disk.
-        let reports = Arc::clone(&self.news.reports().borrow());
+        let reports = Arc::clone(&self.reporter.reports().borrow());
         if reports.copies.is_empty() && !self.places_any() {
             return Vec::new();
         }

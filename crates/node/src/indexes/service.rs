@@ -7,10 +7,11 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millrace_bucket::{BucketId, DocumentSortKey, group_prefix, reversed_location};
+use millrace_bucket::{BucketId, group_prefix, reversed_location};
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
 use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
 use millrace_index::{BlockCache, FlushMark, IndexChange};
+use millrace_keys::KeyWriter;
 use millrace_store::{DroppingScope, Store, VisitedVersion};
 use parking_lot::{Mutex, RwLock};
 
@@ -24,8 +25,10 @@ use super::stale::overlap;
 use super::uses::IndexUseCounts;
 use crate::Error;
 
-/// Bytes of changes in memory after which an index is written to the disk.
+/// Bytes of changes in memory after which an index is written to the disk, and bytes of all indexes up to
+/// which more may wait: writers feel the work of the disk.
 const FLUSH_BYTES: usize = 16 << 20;
+const FLUSH_BYTES_OF_ALL: usize = 64 << 20;
 
 /// Bytes of documents of a first build in memory after which they are written to the disk.
 const LOAD_BYTES: usize = 64 << 20;
@@ -374,6 +377,7 @@ impl IndexesInner {
         taken: &mut TakenUntil,
     ) -> Result<(), Error> {
         let mut batches: Vec<Vec<IndexChange>> = indexes.iter().map(|_| Vec::new()).collect();
+        let mut writer = KeyWriter::default();
         let apply = |batches: &mut Vec<Vec<IndexChange>>| {
             let mut each = indexes.iter().zip(batches.iter_mut());
             each.try_for_each(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(drop))
@@ -381,21 +385,29 @@ impl IndexesInner {
         for change in changes {
             match change {
                 FedChange::Row(row) => {
-                    let version = row.decode()?;
                     let is_late = row.timestamp() <= taken.looked_up;
                     if is_late {
                         apply(&mut batches)?;
                     }
-                    for (index, batch) in indexes.iter().zip(&mut batches) {
-                        let is_of_type = *index.definition.config.document_type == *row.document_type();
-                        match is_of_type && !index.is_deferred() {
-                            true if is_late => {
-                                self.look_up(index, DocumentSortKey::new(version.id()).as_bytes())?;
-                            }
-                            true => batch.push(index.definition.change(&version)),
-                            false => {}
+                    let document_type = row.document_type();
+                    let takes_in = |index: &OpenedIndex| {
+                        *index.definition.config.document_type == *document_type && !index.is_deferred()
+                    };
+                    let taking = indexes.iter().zip(&mut batches).filter(|(index, _)| takes_in(index));
+                    if is_late {
+                        for (index, _) in taking {
+                            self.look_up(index, row.sort_key())?;
                         }
+                        continue;
                     }
+                    row.read(|version| {
+                        for (index, batch) in taking {
+                            let keys = index.definition.row_keys(version, &mut writer)?.to_vec();
+                            let (document, timestamp) = (row.sort_key().to_vec(), row.timestamp().0);
+                            batch.push(IndexChange { document, timestamp, keys });
+                        }
+                        Ok(())
+                    })?;
                 }
                 FedChange::Drop(scope, until) => {
                     apply(&mut batches)?;
@@ -434,10 +446,10 @@ impl IndexesInner {
         self.settle()?;
         let mended = self.mend();
         let mut more = false;
-        for index in self.all() {
-            let stepped = self.step_of(&index);
+        for together in OpenedIndex::reading_together(self.all()) {
+            let stepped = self.step_of(&together);
             let failure = stepped.as_ref().err().or(mended.as_ref().err());
-            index.note(failure.map(ToString::to_string));
+            together.iter().for_each(|index| index.note(failure.map(ToString::to_string)));
             more |= stepped?;
             if self.feed.is_stopped() {
                 return Ok(false);
@@ -450,21 +462,23 @@ impl IndexesInner {
         Ok(mended? || more)
     }
 
-    fn step_of(&self, index: &Arc<OpenedIndex>) -> Result<bool, Error> {
-        if index.looks_up_drops() {
+    /// A step of indexes that read the same documents next.
+    fn step_of(&self, together: &[Arc<OpenedIndex>]) -> Result<bool, Error> {
+        for index in together.iter().filter(|index| index.looks_up_drops()) {
             self.look_up_drops(index)?;
             index.looked_up_drops();
         }
         let more = {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
             let _one_at_a_time = self.taking.lock();
-            index.read_page(&self.store)?
+            OpenedIndex::read_page(together, &self.store)?
         };
-        if index.finish_reading() {
+        let finished: Vec<_> = together.iter().filter(|index| index.finish_reading()).collect();
+        if !finished.is_empty() {
             self.flush_all()?;
-            self.retire(index)?;
+            finished.iter().try_for_each(|index| self.retire(index))?;
         }
-        self.flush_if_large(index)?;
+        together.iter().try_for_each(|index| self.flush_if_large(index))?;
         Ok(more)
     }
 
@@ -477,7 +491,8 @@ impl IndexesInner {
     /// may come in another order than that of their times.
     pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
         let status = index.copy.status();
-        if status.memory_bytes >= FLUSH_BYTES || status.loaded_bytes >= LOAD_BYTES {
+        let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / self.indexes.read().len().max(1));
+        if status.memory_bytes >= bytes_max || status.loaded_bytes >= LOAD_BYTES {
             index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() })?;
             index.copy.merge(self.forgotten(index))?;
         }
@@ -493,7 +508,7 @@ impl IndexesInner {
         // Rows from before this time that come from now on are noted; all that came before wait in the feed.
         let until = Timestamp(self.store.next_timestamp().0.saturating_sub(MARGIN_US));
         let mut done = self.feed.notes.begin_flush(until);
-        let (stale, _) = self.feed.stale.now();
+        let (stale, _) = self.feed.stale.snapshot();
         done.retain(|note, _| {
             note.bucket().is_none_or(|bucket| !stale.iter().any(|stale| overlap(*stale, bucket)))
         });

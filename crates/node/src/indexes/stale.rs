@@ -84,7 +84,7 @@ impl StaleBuckets {
     }
 
     /// The stale buckets, and the state that they are of.
-    pub fn now(&self) -> (Vec<BucketId>, StaleTurn) {
+    pub fn snapshot(&self) -> (Vec<BucketId>, StaleTurn) {
         let state = self.state.lock();
         (state.buckets.keys().copied().collect(), state.turn)
     }
@@ -111,7 +111,7 @@ mod tests {
     fn a_bucket_is_stale_until_its_last_change_was_read() {
         let (stale, bucket) = (StaleBuckets::default(), BucketId::new(8, 5));
         stale.begin(&[bucket]);
-        assert_eq!((stale.idle(), stale.now().0), (Vec::new(), vec![bucket]), "a change is under way");
+        assert_eq!((stale.idle(), stale.snapshot().0), (Vec::new(), vec![bucket]), "a change is under way");
         stale.end(&[bucket]);
         let first = stale.idle()[0];
         let turn = stale.turn();

@@ -1,6 +1,8 @@
 //! Indexes of a store whose replicas come and go: they are what the documents say, also after a crash at any
 //! point between.
 
+mod kinds;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,14 +36,18 @@ const NOTE: &str = "schema note { document note {
 const HOUR_US: u64 = 3_600_000_000;
 
 fn application() -> Application {
-    let files = [("services.xml", SERVICES), ("schemas/note.sd", NOTE)];
+    application_of(SERVICES, NOTE)
+}
+
+fn application_of(services: &str, note: &str) -> Application {
+    let files = [("services.xml", services), ("schemas/note.sd", note)];
     let files: BTreeMap<String, Vec<u8>> =
         files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
     Application::from_files(files).expect("an application")
 }
 
-fn defined() -> Vec<Arc<IndexDefinition>> {
-    definitions(&application(), &mut PackageFindings::default())
+fn defined(application: &Application) -> Vec<Arc<IndexDefinition>> {
+    definitions(application, &mut PackageFindings::default())
 }
 
 fn now() -> u64 {
@@ -63,24 +69,28 @@ struct IndexedStore {
 
 impl IndexedStore {
     fn new() -> Self {
-        IndexedStore::of(tempfile::tempdir().expect("a directory"))
+        IndexedStore::open(tempfile::tempdir().expect("a directory"))
     }
 
-    fn of(directory: TempDir) -> Self {
+    fn open(directory: TempDir) -> Self {
         IndexedStore::with_clock(directory, Arc::new(SystemClock))
     }
 
     fn with_clock(directory: TempDir, clock: Arc<dyn WallClock>) -> Self {
+        IndexedStore::with(directory, clock, &application())
+    }
+
+    fn with(directory: TempDir, clock: Arc<dyn WallClock>, application: &Application) -> Self {
         let mut options = StoreOptions::new(directory.path());
         options.clock = clock;
         options.disk_reserve = 0;
         options.maintenance = false;
         options.tuning =
             StoreTuning { tombstone_retention: Duration::from_hours(24 * 365), ..options.tuning };
-        let layout = Arc::new(DocumentColumns::new(&application()));
+        let layout = Arc::new(DocumentColumns::new(application));
         let store = Store::open(options, layout).expect("a store");
         let indexes = NodeIndexes::new(directory.path(), &Arc::new(FollowerSwitch::new(store.clone())));
-        indexes.inner().adopt(&defined(), Timestamp(0)).expect("the indexes open");
+        indexes.inner().adopt(&defined(application), Timestamp(0)).expect("the indexes open");
         IndexedStore { directory, store, indexes }
     }
 
@@ -105,7 +115,7 @@ impl IndexedStore {
                 break directory;
             }
         };
-        IndexedStore::of(directory)
+        IndexedStore::open(directory)
     }
 
     fn apply(&self, versions: &[(&str, u64, Option<&str>)]) {
@@ -113,8 +123,12 @@ impl IndexedStore {
             Some(owner) => DocumentVersion::put(&document(id, owner), Timestamp(*timestamp)),
             None => DocumentVersion::removal(parsed(id), Timestamp(*timestamp)),
         };
+        self.apply_all(versions.iter().map(version).collect());
+    }
+
+    fn apply_all(&self, versions: Vec<DocumentVersion>) {
         let (sender, answer) = mpsc::channel();
-        self.store.apply(versions.iter().map(version).collect(), move |outcome| drop(sender.send(outcome)));
+        self.store.apply(versions, move |outcome| drop(sender.send(outcome)));
         answer.recv().expect("it is answered").expect("it is acknowledged");
     }
 
@@ -329,7 +343,7 @@ fn changes_before_the_indexes_are_open_are_noted() {
     move_bucket(&source.store, &store, bucket(0));
     drop(indexes);
     store.close();
-    let again = IndexedStore::of(directory);
+    let again = IndexedStore::open(directory);
     again.check(documents(&source.store, bucket(0)), "a bucket arrived early");
 }
 

@@ -231,7 +231,7 @@ impl NodeIndexes {
         }
         let stale = &self.inner().feed.stale;
         for _ in 0..ATTEMPTS {
-            let (buckets, turn) = stale.now();
+            let (buckets, turn) = stale.snapshot();
             if within.is_none() && !buckets.is_empty() {
                 // Groups of the whole store can have documents in any bucket.
                 return Ok(None);
@@ -371,15 +371,15 @@ fn candidates(access: &IndexAccess, buckets: &QueriedBuckets) -> Result<Narrowed
     let (mut candidates, mut page) = (0, first);
     let mut covering = CoveringEntries::new(&access.index.definition).filter(|_| by_id);
     loop {
-        for entry in page.entries.iter().filter(|entry| buckets.has(&entry.document)) {
+        for entry in page.entries.iter().filter(|entry| buckets.has(entry.document)) {
             candidates += 1;
-            let key = group_key(&entry.document).and_then(|key| std::str::from_utf8(key).ok());
+            let key = group_key(entry.document).and_then(|key| std::str::from_utf8(key).ok());
             groups.extend(key.and_then(DocumentGroup::from_key));
             if by_id {
-                documents.extend(document_id(&entry.document));
+                documents.extend(document_id(entry.document));
             }
             if let Some(covering) = &mut covering {
-                covering.push(&entry.key, &entry.document);
+                covering.push(entry.key, entry.document);
             }
         }
         let Some(next) = page.continuation.take() else { break };
@@ -436,8 +436,8 @@ pub(super) enum UnfitIndex {
 pub(super) fn candidates_max(plan: &Plan) -> Result<u64, Error> {
     let Some(text) = parameter(plan, "index.candidates-max") else { return Ok(CANDIDATES_MAX) };
     let expected = || format!("expected a whole number from 1 to 10000000, got '{text}'");
-    let most = text.parse().ok().filter(|most| (1..=10_000_000).contains(most));
-    most.ok_or_else(|| Error::parameter("index.candidates-max", expected()))
+    let max = text.parse().ok().filter(|max| (1..=10_000_000).contains(max));
+    max.ok_or_else(|| Error::parameter("index.candidates-max", expected()))
 }
 
 /// Conditions of a query on the leading keys of an index.

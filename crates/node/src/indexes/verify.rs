@@ -110,7 +110,7 @@ impl NodeIndexes {
 
     /// True if a document is in a stale bucket.
     fn is_stale(&self, document: &[u8]) -> bool {
-        let (stale, _) = self.inner().feed.stale.now();
+        let (stale, _) = self.inner().feed.stale.snapshot();
         stale.iter().any(|bucket| is_in(document, *bucket))
     }
 
@@ -139,16 +139,17 @@ impl NodeIndexes {
         loop {
             let page = index.copy.scan(&all, continuation.as_deref(), PAGE)?;
             let mut known: BTreeMap<&[u8], Vec<Vec<u8>>> = BTreeMap::new();
-            for entry in &page.entries {
+            for entry in page.entries.iter() {
                 differences.entries += 1;
-                if !known.contains_key(&entry.document[..]) {
-                    let record = index.copy.document(&entry.document)?.unwrap_or_default();
-                    known.insert(&entry.document, record.keys);
+                if !known.contains_key(entry.document) {
+                    let record = index.copy.document(entry.document)?.unwrap_or_default();
+                    known.insert(entry.document, record.keys);
                 }
-                if known[&entry.document[..]].binary_search(&entry.key).is_err()
-                    && !self.agrees_now(index, &entry.document)?
+                let keys = &known[entry.document];
+                if keys.binary_search_by(|key| key[..].cmp(entry.key)).is_err()
+                    && !self.agrees_now(index, entry.document)?
                 {
-                    differences.note(&entry.document);
+                    differences.note(entry.document);
                 }
             }
             match page.continuation {

@@ -51,7 +51,7 @@ pub fn without_person(path: &str) -> &str {
 
 impl ApiKind {
     /// Returns the API of a path, which may begin with a person.
-    pub fn of(path: &str) -> Self {
+    pub fn from_path(path: &str) -> Self {
         let path = without_person(path);
         let is_below = |prefix: &str| {
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -111,7 +111,7 @@ mod tests {
             ("/person/ann", ApiKind::Other),
             ("/", ApiKind::Other),
         ] {
-            assert_eq!(ApiKind::of(path), expected, "{path}");
+            assert_eq!(ApiKind::from_path(path), expected, "{path}");
         }
     }
 

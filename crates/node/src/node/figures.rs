@@ -130,7 +130,7 @@ impl Node {
             ),
             gauge(
                 "reindexing.progress",
-                "Share that is done of the reindexing that is least far; 1 where none goes on",
+                "Progress of the running reindexing, from 0 to 1; the least advanced one if several run; 1 if none does",
                 reindexing::progress(self),
             ),
             gauge(

@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// A time that no test needs.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit, longer than any step here takes.
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -26,12 +26,12 @@ fn group(name: &str) -> WorkFlow {
     WorkFlow::of_group(&DocumentGroup::Name(name.to_owned()))
 }
 
-/// Pauses again and again until the flag is set; false if that takes longer than [`PATIENCE`].
+/// Pauses again and again until the flag is set; false if that takes longer than [`STEP_TIMEOUT`].
 fn pausing_until(flag: &AtomicBool) -> bool {
     let began = Instant::now();
     while !flag.load(Ordering::SeqCst) {
         pause(Instant::now());
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > STEP_TIMEOUT {
             return false;
         }
     }
@@ -132,7 +132,7 @@ fn work_that_waits_for_another_node_lends_its_place() {
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut first).await.is_err());
         for number in 0..3 {
             let other = pool.run_in(group("b"), move || number);
-            let other = tokio::time::timeout(PATIENCE, other).await;
+            let other = tokio::time::timeout(STEP_TIMEOUT, other).await;
             assert_eq!(other.expect("the place is lent").expect("there is room"), number);
         }
         release.send(()).expect("the first job waits for this");
@@ -215,15 +215,16 @@ fn work_over_all_groups_gives_way_to_that_of_groups_before_its_quantum_is_over()
 #[test]
 fn work_of_one_flow_is_begun_in_order_and_one_after_another() {
     let pool = pool(1, 64);
-    let (others, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (others, others_max) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let order = Arc::new(Mutex::new(Vec::new()));
     runtime().block_on(async {
         let mut work = Vec::new();
         for number in 0..6 {
-            let (others, most, order) = (Arc::clone(&others), Arc::clone(&most), Arc::clone(&order));
+            let (others, others_max, order) =
+                (Arc::clone(&others), Arc::clone(&others_max), Arc::clone(&order));
             let mut job = Box::pin(pool.run_in(group("long"), move || {
                 order.lock().push(number);
-                most.fetch_max(others.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                others_max.fetch_max(others.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 let began = Instant::now();
                 while began.elapsed() < 3 * QUANTUM {
                     pause(Instant::now());
@@ -240,7 +241,7 @@ fn work_of_one_flow_is_begun_in_order_and_one_after_another() {
             job.await.expect("it runs");
         }
     });
-    assert_eq!(most.load(Ordering::SeqCst), 1, "work was begun while other work of its flow slept");
+    assert_eq!(others_max.load(Ordering::SeqCst), 1, "work was begun while other work of its flow slept");
     assert_eq!(*order.lock(), [0, 1, 2, 3, 4, 5]);
 }
 
@@ -259,7 +260,7 @@ fn single_documents_have_a_place_beside_work_that_never_gives_way() {
             stuck.push(job);
         }
         let get = WorkFlow::short_of(&DocumentGroup::Name("b".to_owned()));
-        let answered = tokio::time::timeout(PATIENCE, pool.run_in(get, || 7)).await;
+        let answered = tokio::time::timeout(STEP_TIMEOUT, pool.run_in(get, || 7)).await;
         assert_eq!(answered.expect("it does not wait for queries").expect("it runs"), 7);
         for _ in 0..2 {
             release.send(()).expect("the jobs wait for this");
@@ -289,7 +290,7 @@ fn work_that_sleeps_is_bounded_and_all_of_it_ends() {
         }
         let began = Instant::now();
         while begun.load(Ordering::SeqCst) < ASLEEP_MAX + 1 {
-            assert!(began.elapsed() < PATIENCE, "work does not give way");
+            assert!(began.elapsed() < STEP_TIMEOUT, "work does not give way");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tokio::time::sleep(4 * QUANTUM).await;

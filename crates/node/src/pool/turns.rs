@@ -85,7 +85,7 @@ impl TurnLevel {
 pub(super) struct FlowIndex(usize);
 
 /// Work whose turn has come. It counts as running until [`TurnScheduler::end`] or
-/// [`TurnScheduler::give_way`].
+/// [`TurnScheduler::yield_turn`].
 #[derive(Debug)]
 pub(super) struct FlowTurn<W> {
     pub flow: FlowIndex,
@@ -221,7 +221,7 @@ impl<W> TurnScheduler<W> {
     }
 
     /// Ends a turn, and returns its work to the front of its queue.
-    pub fn give_way(&mut self, FlowIndex(at): FlowIndex, work: W) {
+    pub fn yield_turn(&mut self, FlowIndex(at): FlowIndex, work: W) {
         let flow = self.flow_mut(at);
         assert!(flow.running > 0, "only work that was given a turn gives way");
         flow.running -= 1;
@@ -271,12 +271,12 @@ impl<W> TurnScheduler<W> {
         flow.running -= 1;
         self.forget_if_idle(at);
         if self.waiting() == 0 {
-            self.forgive();
+            self.forget_debts();
         }
     }
 
     /// Forgets all idle queues in debt: if nothing waits, their debt harms no other work.
-    fn forgive(&mut self) {
+    fn forget_debts(&mut self) {
         for level in 0..LEVELS {
             while let Some(at) = self.rings[level].pop_front() {
                 self.flow_mut(at).ringed = false;

@@ -14,7 +14,7 @@ use crate::{Error, Node};
 const ATTEMPTS: usize = 20;
 
 /// Time within which coordination reports a write to the node that made it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between looks for it.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -100,7 +100,7 @@ pub(super) fn halt(
 
 /// The notes after a write of the record, whose last change was this one before.
 fn received_after(cluster: &dyn ClusterMember, changed: Option<u64>) -> Result<ReindexNotes, Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + REPORT_TIMEOUT;
     loop {
         let notes = received(cluster)?;
         if notes.changed != changed {

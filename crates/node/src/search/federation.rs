@@ -15,8 +15,8 @@ use std::time::Duration;
 use millrace_query::{FederatedPart, Query, QueryLimits, value_of};
 use millrace_schema::FederationOptions;
 
-use super::apart::{SeparateSources, SourceQueries};
 use super::rewrite::{self, RewrittenQuery};
+use super::separate::{SeparateSources, SourceQueries};
 use super::targets::{QueryTarget, QueryTargets};
 use crate::error::ErrorKind;
 use crate::pool::BodySizeClass;
@@ -29,7 +29,7 @@ pub struct FederatedQuery {
     /// Trace of the rules that have rewritten it.
     pub rule_trace: Arc<[String]>,
     /// Sources with their queries, if they are searched separately.
-    pub apart: Option<SourceQueries>,
+    pub separate: Option<SourceQueries>,
 }
 
 /// Decides whether the sources of a query are searched together, and makes their queries otherwise.
@@ -42,18 +42,18 @@ pub async fn federated_query(
     rewritten: RewrittenQuery,
     limits: &QueryLimits,
 ) -> Result<FederatedQuery, Error> {
-    let mode = FederationMode::of(deployment, &rewritten.query)?;
-    let (RewrittenQuery { query, rule_trace, .. }, apart) = match mode {
+    let mode = FederationMode::choose(deployment, &rewritten.query)?;
+    let (RewrittenQuery { query, rule_trace, .. }, separate) = match mode {
         FederationMode::Together => (rewritten, None),
         FederationMode::TogetherAs(part) => {
             (part.query(node, deployment, rewritten.parsed(), limits).await?, None)
         }
-        FederationMode::Apart(apart) => {
-            let apart = apart.asking(node, deployment, &rewritten, limits).await?;
-            (rewritten, Some(apart))
+        FederationMode::Separate(sources) => {
+            let queries = sources.into_queries(node, deployment, &rewritten, limits).await?;
+            (rewritten, Some(queries))
         }
     };
-    Ok(FederatedQuery { query, rule_trace, apart })
+    Ok(FederatedQuery { query, rule_trace, separate })
 }
 
 /// Kind of search of a query.
@@ -63,7 +63,7 @@ enum FederationMode {
     /// All in one search, by this query: the sources are those of the chain, or there is only one.
     TogetherAs(SourceQuery),
     /// Each source by itself.
-    Apart(SeparateSources),
+    Separate(SeparateSources),
 }
 
 /// A query of one source, or of several that are searched together.
@@ -84,7 +84,7 @@ impl FederationMode {
     ///
     /// # Errors
     /// None of the sources exists, or one has invalid parameters.
-    fn of(deployment: &CompiledApplication, query: &Query) -> Result<Self, Error> {
+    fn choose(deployment: &CompiledApplication, query: &Query) -> Result<Self, Error> {
         if query.federated.is_some() {
             // The query was derived from that of a request already.
             return Ok(FederationMode::Together);
@@ -112,7 +112,7 @@ impl FederationMode {
         };
         Ok(match &targets[..] {
             [only] if blends && unresolved.is_none() => {
-                FederationMode::TogetherAs(SourceQuery::of(only, &whole))
+                FederationMode::TogetherAs(SourceQuery::for_source(only, &whole))
             }
             _ if blends && alike && unresolved.is_none() => {
                 FederationMode::TogetherAs(SourceQuery::of_all(whole))
@@ -124,8 +124,8 @@ impl FederationMode {
                     window.hits = query.offset.saturating_add(query.hits);
                     window.offset = 0;
                 }
-                let parts = targets.iter().map(|target| SourceQuery::of(target, &window)).collect();
-                FederationMode::Apart(SeparateSources::new(parts, blends, unresolved))
+                let parts = targets.iter().map(|target| SourceQuery::for_source(target, &window)).collect();
+                FederationMode::Separate(SeparateSources::new(parts, blends, unresolved))
             }
         })
     }
@@ -142,7 +142,7 @@ impl SourceQuery {
     }
 
     /// The query of one source.
-    fn of(target: &QueryTarget<'_>, whole: &FederatedPart) -> Self {
+    fn for_source(target: &QueryTarget<'_>, whole: &FederatedPart) -> Self {
         let FederationOptions { timeout, optional } = target.options;
         SourceQuery {
             name: Arc::from(target.name),

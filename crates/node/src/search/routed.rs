@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use millrace_access::Permit;
 use millrace_query::Query;
 
-use super::apart::SourceQueries;
 use super::observer::QueryObserver;
 use super::run::{QueryRequest, SearchOutcome, flow};
-use super::{GRACE, answer, embed, one_location};
+use super::separate::SourceQueries;
+use super::{GRACE, SearchExtent, answer, embed, one_location};
 use crate::caller::CancelOnDrop;
 use crate::cluster::{
-    AccessKind, BucketReaders, ForwardKind, ForwardableRequest, PATIENCE, ReadFence, RouteSubject,
-    RoutingDecision, hand_on,
+    AccessKind, BucketReaders, ForwardKind, ForwardableRequest, RETRY_PAUSE, ReadFence, RouteSubject,
+    RoutingDecision, forward_request,
 };
 use crate::{CompiledApplication, Error, Node};
 
@@ -31,7 +31,7 @@ pub struct RoutedQuery {
     /// Trace of the rules that have rewritten it.
     pub rule_trace: Arc<[String]>,
     /// Sources with their queries, if they are searched separately.
-    pub apart: Option<SourceQueries>,
+    pub separate: Option<SourceQueries>,
     /// Permission of its caller to read the documents.
     pub permit: Permit,
     /// Sender of the request.
@@ -47,9 +47,9 @@ pub struct RoutedQuery {
 /// Answer to a query: `T` is the output of this node, `A` the answer of another one.
 pub enum QueryAnswer<T, A> {
     /// Output of this node.
-    Here(T),
+    Local(T),
     /// Answer of another node.
-    There(A),
+    Forwarded(A),
     /// These nodes have the documents, by this version of the cluster state: the node that forwarded the
     /// query asks them.
     Readers(ClusterVersion, BucketReaders),
@@ -57,16 +57,15 @@ pub enum QueryAnswer<T, A> {
 
 /// Next step for a query.
 enum QueryRoute<A> {
-    Here(LocalQuery),
-    There(A),
+    Local(LocalQuery),
+    Forwarded(A),
     Readers(ClusterVersion, BucketReaders),
 }
 
 /// A query that this node answers.
 struct LocalQuery {
     fence: ReadFence,
-    /// True if it covers all nodes that have some of the documents.
-    gathers: bool,
+    extent: SearchExtent,
 }
 
 impl RoutedQuery {
@@ -81,18 +80,18 @@ impl RoutedQuery {
         forward: impl Fn(&Query, Duration) -> Result<R, Error>,
         finish: impl Fn(SearchOutcome) -> Result<T, Error> + Clone + Send + 'static,
     ) -> Result<QueryAnswer<T, R::Answer>, Error> {
-        if let Some(apart) = self.apart.take() {
+        if let Some(sources) = self.separate.take() {
             let RoutedQuery { node, deployment, query, permit, started, observer, .. } = &self;
-            let found = apart.run(node, deployment, query, permit, *started, observer).await?;
+            let found = sources.run(node, deployment, query, permit, *started, observer).await?;
             let output = node.pool().run_in(flow(query)?, move || finish(found)).await??;
-            return Ok(QueryAnswer::Here(output));
+            return Ok(QueryAnswer::Local(output));
         }
         let deadline = self.started + self.query.timeout;
         let caller = CancelOnDrop::default();
         loop {
             let here = match self.route(&forward, deadline).await? {
-                QueryRoute::Here(here) => here,
-                QueryRoute::There(answer) => return Ok(QueryAnswer::There(answer)),
+                QueryRoute::Local(here) => here,
+                QueryRoute::Forwarded(answer) => return Ok(QueryAnswer::Forwarded(answer)),
                 QueryRoute::Readers(version, readers) => return Ok(QueryAnswer::Readers(version, readers)),
             };
             let running = self.run(&here, &caller, deadline, finish.clone());
@@ -101,11 +100,11 @@ impl RoutedQuery {
             };
             let output = output?;
             match here.fence.check(&self.node) {
-                Ok(()) => return Ok(QueryAnswer::Here(output)),
-                Err(error) if self.hop != ForwardKind::Client || Instant::now() + PATIENCE >= deadline => {
+                Ok(()) => return Ok(QueryAnswer::Local(output)),
+                Err(error) if self.hop != ForwardKind::Client || Instant::now() + RETRY_PAUSE >= deadline => {
                     return Err(error);
                 }
-                Err(_) => tokio::time::sleep(PATIENCE).await,
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
             }
         }
     }
@@ -125,17 +124,23 @@ impl RoutedQuery {
                     "the nodes do not agree yet whether the group is divided".to_owned(),
                 ));
             }
-            let gathers = *hop == ForwardKind::Client;
-            return Ok(QueryRoute::Here(LocalQuery { fence: ReadFence::default(), gathers }));
+            let extent = match hop {
+                ForwardKind::Client => SearchExtent::Cluster,
+                _ => SearchExtent::Node,
+            };
+            return Ok(QueryRoute::Local(LocalQuery { fence: ReadFence::default(), extent }));
         };
         let request = forward(query, query.timeout.saturating_sub(self.started.elapsed()))?;
         let subject = RouteSubject { location, group: Some(&group), part: None };
-        Ok(match hand_on(node, subject, AccessKind::Search, hop, &request, deadline).await? {
-            RoutingDecision::Here(fence) => QueryRoute::Here(LocalQuery { fence, gathers: false }),
-            RoutingDecision::There(answer) => QueryRoute::There(answer),
+        Ok(match forward_request(node, subject, AccessKind::Search, hop, &request, deadline).await? {
+            RoutingDecision::Local(fence) => {
+                QueryRoute::Local(LocalQuery { fence, extent: SearchExtent::Node })
+            }
+            RoutingDecision::Forwarded(answer) => QueryRoute::Forwarded(answer),
             RoutingDecision::Readers(version, readers) => QueryRoute::Readers(version, readers),
             RoutingDecision::Divided => {
-                QueryRoute::Here(LocalQuery { fence: ReadFence::default(), gathers: true })
+                let fence = ReadFence::default();
+                QueryRoute::Local(LocalQuery { fence, extent: SearchExtent::Cluster })
             }
         })
     }
@@ -163,8 +168,8 @@ impl RoutedQuery {
             memory: node.query_memory(),
             observer: observer.clone(),
         };
-        let full = here.gathers || here.fence.is_full();
-        answer(&request, here.gathers, move |mut found: SearchOutcome| {
+        let full = here.extent == SearchExtent::Cluster || here.fence.is_full();
+        answer(&request, here.extent, move |mut found: SearchOutcome| {
             found.result.coverage.non_ideal |= !full;
             finish(found)
         })

@@ -23,9 +23,9 @@ use millrace_search::{
 use millrace_selection::DocumentSelection;
 use millrace_store::ViewScope;
 
-use super::apart::SourceSearchOutcome;
 use super::observer::QueryObserver;
-use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, beside, having};
+use super::separate::SourceSearchOutcome;
+use super::sources::{LackingSchema, ResolvedSources, SearchedSchema, companion_types, having};
 use crate::cluster::ClusterView;
 use crate::deployment::CompiledDocumentType;
 use crate::indexes::{CandidateReading, IndexUse, NarrowedPart, NarrowedScope, first_entries};
@@ -50,9 +50,9 @@ pub struct SearchOutcome {
     pub traces: Vec<(Arc<str>, SearchTrace)>,
     /// Time for parsing and planning, since the request arrived.
     pub planned: Duration,
-    /// For traces: a summary of the search, and the plan for each schema.
+    /// Summary of the search and the plan of each schema, if a trace was requested.
     pub plans: Option<PlanTrace>,
-    /// For traces: the rules that have rewritten the query; empty if not requested.
+    /// Rules that have rewritten the query, for a trace; empty if none was requested.
     pub rule_trace: Arc<[String]>,
     /// Notices that accompany the hits.
     pub notices: SearchNotices,
@@ -169,7 +169,7 @@ pub fn run(request: QueryRequest) -> Result<SearchOutcome, Error> {
     let prepared = PreparedQuery::new(request)?;
     let NarrowedViews { views, used } = prepared.views(None)?;
     let outcomes = run_all(&prepared.parts(&views), &prepared.deadline)?;
-    Ok(prepared.found(outcomes, 1, used.iter().map(IndexUse::to_string).collect()))
+    Ok(prepared.merge(outcomes, 1, used.iter().map(IndexUse::to_string).collect()))
 }
 
 /// A query with its plans, which are made once: for the gathering, for this node's own share, and for the
@@ -214,7 +214,7 @@ impl PreparedQuery {
     pub fn new(request: QueryRequest) -> Result<Self, Error> {
         let QueryRequest { deployment, query, started, gone, .. } = &request;
         let ResolvedSources { kinds, unresolved } = ResolvedSources::by(&query.sources, deployment)?;
-        let mut known = beside(query, deployment);
+        let mut known = companion_types(query, deployment);
         known.extend(kinds.iter().map(|asked| asked.kind));
         let (kinds, lacking) = having(kinds, query);
         let searches = kinds
@@ -348,7 +348,7 @@ impl PreparedQuery {
 
     /// Merges the outcomes of all kinds to one result of this number of nodes. `indexes`: those in use, for
     /// the trace.
-    pub fn found(&self, outcomes: Vec<PassOutcome>, nodes: u32, indexes: Vec<String>) -> SearchOutcome {
+    pub fn merge(&self, outcomes: Vec<PassOutcome>, nodes: u32, indexes: Vec<String>) -> SearchOutcome {
         let QueryRequest { deployment, query, rule_trace, .. } = &self.request;
         let MergedOutcome { mut result, page, traces } = MergedOutcome::of(outcomes, self.searches[0].plan());
         result.coverage.nodes = nodes;
@@ -367,7 +367,7 @@ impl PreparedQuery {
             planned: self.planned,
             timeout: self.timeout,
             plans: (query.tracing.level > 0)
-                .then(|| PlanTrace { indexes, ..PlanTrace::of(deployment, query, &self.searches) }),
+                .then(|| PlanTrace { indexes, ..PlanTrace::new(deployment, query, &self.searches) }),
             rule_trace: Arc::clone(rule_trace),
             notices,
             sources: Vec::new(),
@@ -390,7 +390,7 @@ pub struct PlanTrace {
 }
 
 impl PlanTrace {
-    fn of(deployment: &CompiledApplication, query: &Query, searches: &[Arc<PreparedSearch>]) -> Self {
+    fn new(deployment: &CompiledApplication, query: &Query, searches: &[Arc<PreparedSearch>]) -> Self {
         let tokens = &deployment.application.container.special_tokens;
         let item = searches.first().map(|search| parsed(query, &[&search.plan().schema], tokens));
         let named = query.parameters.get("queryProfile").cloned();

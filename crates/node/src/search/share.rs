@@ -116,7 +116,7 @@ pub struct StartedShare {
     pub reply: ShareReply,
     /// Time after which the conversation is abandoned.
     pub until: Instant,
-    /// To be kept during the conversation: dropping it stops the work.
+    /// Guard that is kept during the conversation: dropping it stops the work.
     pub caller: CancelOnDrop,
 }
 

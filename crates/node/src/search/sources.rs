@@ -125,7 +125,7 @@ impl<'d> ResolvedSources<'d> {
     ) -> Result<Self, Error> {
         let mut kinds: Vec<&Arc<CompiledDocumentType>> = deployment.kinds().collect();
         kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
-        let sources = NamedSources::of(deployment, sources)?;
+        let sources = NamedSources::resolve(deployment, sources)?;
         let asked = kinds.into_iter().map(|kind| {
             let is_asked = |(at, cluster): (usize, &TypeInCluster)| {
                 (cluster.mode.is_searched() && sources.include(&kind.schema.name, &cluster.id)).then_some(at)
@@ -158,7 +158,10 @@ enum NamedSource {
 }
 
 impl NamedSources {
-    fn of(deployment: &CompiledApplication, sources: &millrace_query::QuerySources) -> Result<Self, Error> {
+    fn resolve(
+        deployment: &CompiledApplication,
+        sources: &millrace_query::QuerySources,
+    ) -> Result<Self, Error> {
         let mut unresolved = None;
         let mut known = |names| NamedSource::known(deployment, names, &mut unresolved);
         let (names, within) = match sources {
@@ -187,7 +190,7 @@ impl NamedSource {
     ) -> Result<Vec<Self>, Error> {
         let (mut sources, mut first) = (Vec::with_capacity(names.len()), None);
         for name in names {
-            match NamedSource::of(deployment, name) {
+            match NamedSource::resolve(deployment, name) {
                 Ok(source) => sources.push(source),
                 Err(error) => first = first.or(Some(error)),
             }
@@ -200,7 +203,7 @@ impl NamedSource {
         Ok(sources)
     }
 
-    fn of(deployment: &CompiledApplication, name: &str) -> Result<Self, Error> {
+    fn resolve(deployment: &CompiledApplication, name: &str) -> Result<Self, Error> {
         match deployment.application.sources.get(name) {
             Some(source) => Ok(NamedSource::Cluster(Arc::clone(&source.leader.cluster))),
             None if is_schema(deployment, name) => Ok(NamedSource::Schema(name.to_owned())),
@@ -218,7 +221,10 @@ impl NamedSource {
 
 /// Schemas of all sources that are searched together with those of this query, including itself; empty if it
 /// is the whole request.
-pub fn beside<'d>(query: &Query, deployment: &'d CompiledApplication) -> Vec<&'d Arc<CompiledDocumentType>> {
+pub fn companion_types<'d>(
+    query: &Query,
+    deployment: &'d CompiledApplication,
+) -> Vec<&'d Arc<CompiledDocumentType>> {
     let Some(names) = &query.federated else { return Vec::new() };
     let names = millrace_query::QuerySources::Named(names.clone());
     let reached = ResolvedSources::by(&names, deployment);

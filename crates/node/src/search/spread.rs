@@ -21,7 +21,8 @@ use super::run::{PreparedQuery, QueryRequest, SearchOutcome};
 use super::share::LocalShare;
 use crate::Error;
 use crate::cluster::{
-    ClusterView, NodeAddress, OpenedShare, PATIENCE, ReadFence, ShareConversation, ShareStart, readers_of_all,
+    ClusterView, NodeAddress, OpenedShare, RETRY_PAUSE, ReadFence, ShareConversation, ShareStart,
+    SilentOwners, readers_of_all,
 };
 
 /// Runs the query over all nodes, and passes its outcome to `finish`, on the pool.
@@ -41,19 +42,21 @@ pub async fn run<T: Send + 'static>(
     let mut silent = BTreeSet::new();
     let SpreadResult { outcomes, nodes, unread, full, used } = loop {
         match of_all(&prepared, cluster, &mut silent).await {
-            Err(Error::Unsettled(_) | Error::Unreachable { .. }) if Instant::now() + PATIENCE < deadline => {
-                tokio::time::sleep(PATIENCE).await;
+            Err(Error::Unsettled(_) | Error::Unreachable { .. })
+                if Instant::now() + RETRY_PAUSE < deadline =>
+            {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             outcome => break outcome?,
         }
     };
-    let put_together = move |prepared: Arc<PreparedQuery>| {
-        let mut found = prepared.found(outcomes, nodes, used);
+    let merge = move |prepared: Arc<PreparedQuery>| {
+        let mut found = prepared.merge(outcomes, nodes, used);
         found.result.coverage.target += unread;
         found.result.coverage.non_ideal |= !full;
         finish(found)
     };
-    pool.run_in(prepared.flow(), move || put_together(prepared)).await
+    pool.run_in(prepared.flow(), move || merge(prepared)).await
 }
 
 /// Merged result of the nodes.
@@ -85,7 +88,8 @@ async fn of_all(
     let left = request.query.timeout.saturating_sub(request.started.elapsed());
     let until = Instant::now() + left / 2;
     let partial = request.started.elapsed() > request.query.timeout / 2;
-    let found = readers_of_all(&request.node, cluster, groups, until, partial).await?;
+    let skipping = if partial { SilentOwners::Skip } else { SilentOwners::Fail };
+    let found = readers_of_all(&request.node, cluster, groups, until, skipping).await?;
     silent.extend(&found.silent);
     let (nodes, unread) = found.assigned(&|node| silent.contains(&node));
     if unread.is_some() && !partial {
@@ -97,7 +101,7 @@ async fn of_all(
     let mut gathering = prepared.gathering(count);
     let mut conversations = Vec::with_capacity(count);
     for (node, buckets) in nodes {
-        let place = cluster.place(node)?;
+        let place = cluster.address(node)?;
         let (prepared, schemas) = (Arc::clone(prepared), gathering.schemas());
         let version = found.version;
         conversations.push(NodeConversation {
@@ -184,8 +188,8 @@ struct NodeConversation {
 enum ConversationState {
     /// Nothing was sent yet.
     Silent,
-    Here(LocalShare),
-    There(Box<dyn ShareConversation>),
+    Local(LocalShare),
+    Remote(Box<dyn ShareConversation>),
     /// It did not answer in time.
     Late,
 }
@@ -215,15 +219,15 @@ impl NodeConversation {
                 let late = || Error::Timeout(self.prepared.request.query.timeout);
                 ShareReply::without_documents(&ask, self.schemas).ok_or_else(late)
             }
-            (ConversationState::Here(local), _) => local.ask(ask).await,
-            (ConversationState::There(conversation), _) => conversation.ask(ask).await,
-            (ConversationState::Silent, NodeAddress::Here) => {
+            (ConversationState::Local(local), _) => local.ask(ask).await,
+            (ConversationState::Remote(conversation), _) => conversation.ask(ask).await,
+            (ConversationState::Silent, NodeAddress::Local) => {
                 let mut local = LocalShare::begin(Arc::clone(&self.prepared), self.buckets.clone()).await?;
                 let reply = local.ask(ask).await;
-                self.state = ConversationState::Here(local);
+                self.state = ConversationState::Local(local);
                 reply
             }
-            (ConversationState::Silent, NodeAddress::At(remote)) => {
+            (ConversationState::Silent, NodeAddress::Remote(remote)) => {
                 let start = ShareStart {
                     parameters: with_timeout(&self.prepared.request.query, left),
                     buckets: self.buckets.clone(),
@@ -234,7 +238,7 @@ impl NodeConversation {
                 };
                 let transport = self.prepared.request.node.transport()?;
                 let OpenedShare { conversation, reply } = transport.open_share(remote.clone(), start).await?;
-                self.state = ConversationState::There(conversation);
+                self.state = ConversationState::Remote(conversation);
                 Ok(reply)
             }
         }

@@ -35,7 +35,7 @@ impl<'d> QueryTargets<'d> {
     pub fn of_all(deployment: &'d CompiledApplication, query: &'d Query) -> Result<Self, Error> {
         let known = &deployment.application.sources;
         let (mut targets, mut unresolved) = (Vec::new(), None);
-        let wanted = wanted(query);
+        let wanted = source_names(query);
         if wanted.is_empty() {
             for (name, source) in known.iter().filter(|(_, source)| source.is_default) {
                 targets.push(QueryTarget::of_source(name, source, FederationOptions::default(), query)?);
@@ -60,7 +60,7 @@ impl<'d> QueryTargets<'d> {
         query: &'d Query,
     ) -> Result<Self, Error> {
         let listed = || federation.sources.iter().map(|source| source.name.as_str());
-        let wanted = wanted(query);
+        let wanted = source_names(query);
         let (sources, others): (BTreeSet<&str>, BTreeSet<&str>) =
             wanted.into_iter().partition(|name| listed().any(|listed| listed == *name));
         let (schemas, missing): (Vec<&str>, Vec<&str>) =
@@ -100,7 +100,7 @@ impl<'d> QueryTargets<'d> {
 }
 
 /// Names of the sources in a query, each once; empty if it searches all.
-fn wanted(query: &Query) -> Vec<&str> {
+fn source_names(query: &Query) -> Vec<&str> {
     let names: &[String] = match &query.sources {
         millrace_query::QuerySources::All => &[],
         millrace_query::QuerySources::Named(names) => names,
@@ -127,7 +127,7 @@ fn restriction(schemas: &[&str], query: &Query) -> Result<Option<Vec<String>>, E
 
 impl<'d> QueryTarget<'d> {
     fn of_schema(name: &'d str, query: &Query) -> Result<Self, Error> {
-        let own = own(&query.parameters, name, None)?;
+        let own = own_parameters(&query.parameters, name, None)?;
         Ok(QueryTarget { name, chain: None, is_chosen: false, options: FederationOptions::default(), own })
     }
 
@@ -140,7 +140,7 @@ impl<'d> QueryTarget<'d> {
     ) -> Result<Self, Error> {
         let chosen = chosen(name, source, &query.parameters)?;
         let chain = chosen.unwrap_or(&source.leader);
-        let own = own(&query.parameters, name, Some(&chain.provider))?;
+        let own = own_parameters(&query.parameters, name, Some(&chain.provider))?;
         let options = options.with_defaults(chain.options);
         Ok(QueryTarget { name, chain: Some(chain), is_chosen: chosen.is_some(), options, own })
     }
@@ -210,7 +210,7 @@ const OF_ALL: [&str; 10] = [
 
 /// Parameters that a request gives for one source alone, by their general names: `source.NAME.…`, with
 /// `provider.NAME.…` as defaults.
-fn own(
+fn own_parameters(
     parameters: &BTreeMap<String, String>,
     source: &str,
     provider: Option<&str>,

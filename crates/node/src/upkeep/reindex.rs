@@ -39,7 +39,7 @@ const SAVE: Duration = Duration::from_secs(2);
 impl BackgroundJob for ReindexJob {
     fn step(&mut self, node: &Node) -> Duration {
         match node.cluster() {
-            NodeCluster::Alone => self.alone(node),
+            NodeCluster::Alone => self.run_standalone(node),
             NodeCluster::Joining(_) => IDLE,
             NodeCluster::Joined(member, view) => self.shared.step(node, (&**member, &**view)),
         }
@@ -48,7 +48,7 @@ impl BackgroundJob for ReindexJob {
 
 impl ReindexJob {
     /// Processes the next page on a node without a cluster.
-    fn alone(&mut self, node: &Node) -> Duration {
+    fn run_standalone(&mut self, node: &Node) -> Duration {
         let reindexings = node.reindexings();
         // In this order: the deployment became current before its task took effect.
         let Some(task) = reindexings.next() else { return IDLE };

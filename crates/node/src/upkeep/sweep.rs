@@ -12,7 +12,7 @@ use crate::cluster::{BatchedWrite, ClusterView, NodeAddress};
 use crate::{Error, Node};
 
 /// Timeout of the replicas of a page's documents.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLICAS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Processes the next page. In a cluster, the owner of each document changes it: its changes are writes like
 /// others, with its own timestamps. Documents that another node owns are skipped here, wherever else they
@@ -38,14 +38,14 @@ fn sweep_owned(
     decide: &dyn Fn(Document) -> Result<StoreModification, WriteRefusal>,
 ) -> Result<SweptPage, Error> {
     let page = node.store().visit(visit)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + REPLICAS_TIMEOUT;
     let (sender, answers) = mpsc::channel();
     let permit = Permit::of_server();
     let mut seen = 0;
     for visited in page.visited {
         let VisitedVersion::Document(document, timestamp) = visited else { continue };
         seen += 1;
-        if !matches!(cluster.owner(document.id.location()), Ok(NodeAddress::Here)) {
+        if !matches!(cluster.owner(document.id.location()), Ok(NodeAddress::Local)) {
             continue;
         }
         let id = document.id.clone();

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 const BUCKET: BucketId = BucketId::new(10, 77);
 
 /// Time limit, longer than any step here takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn id(number: u32) -> DocumentId {
     DocumentId::parse(&format!("id:n:mail:g=ann:{number}")).expect("the test's id is one")
@@ -51,7 +51,7 @@ impl PeerService for PingService {
         let answer = move || {
             reply(NodeReply {
                 version: ClusterVersion::new(fence.number),
-                response: NodeResponse::Here { votes: false },
+                response: NodeResponse::Pong { votes: false },
             })
         };
         let mut held = self.held.lock();
@@ -157,7 +157,7 @@ fn ask(
     }
     let mut answered: Vec<Option<u64>> = numbers
         .iter()
-        .map(|_| answers.recv_timeout(PATIENCE).expect("every request is answered or lost"))
+        .map(|_| answers.recv_timeout(STEP_TIMEOUT).expect("every request is answered or lost"))
         .collect();
     answered.sort_unstable();
     answered
@@ -187,7 +187,7 @@ fn a_newer_protocol_closes_connections_of_the_older_one_and_goes_on_with_its_own
     });
     // A state with the newer protocol arrives.
     peers.keep(&|peer| *peer == address);
-    assert_eq!(lost.recv_timeout(PATIENCE), Ok(None), "it is lost once");
+    assert_eq!(lost.recv_timeout(STEP_TIMEOUT), Ok(None), "it is lost once");
     assert_eq!(ask(&peers, &address, &[4, 5], &NodeRequest::Ping), [Some(4), Some(5)]);
     assert_eq!(peers.lost(), 1);
 }
@@ -214,7 +214,7 @@ fn what_is_not_answered_is_lost_when_the_connection_ends_and_the_next_is_made() 
     assert_eq!(ask(&peers, &address, &[2, 3], &NodeRequest::Ping), [Some(2), Some(3)]);
     assert_eq!((peers.sent(), peers.lost()), (4, 1), "one found nobody there, one is not answered yet");
     stop.send_replace(true);
-    assert_eq!(lost.recv_timeout(PATIENCE), Ok(None));
+    assert_eq!(lost.recv_timeout(STEP_TIMEOUT), Ok(None));
     assert_eq!((peers.sent(), peers.lost()), (4, 2));
     let (other, _stop) = node(&runtime);
     assert_eq!(ask(&peers, &other, &[4, 5], &NodeRequest::Ping), [Some(4), Some(5)]);
@@ -266,7 +266,7 @@ fn bytes_that_are_no_message_end_their_connection_and_no_other() {
             let mut stream = TcpStream::connect(&address.address).await.expect("the node listens");
             stream.write_all(bytes).await.expect("the node reads");
             let mut rest = Vec::new();
-            tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await
+            tokio::time::timeout(STEP_TIMEOUT, stream.read_to_end(&mut rest)).await
         });
         assert!(ended.is_ok(), "{bytes:?}");
         assert_eq!(ask(&peers, &address, &[1, 2], &NodeRequest::Ping), [Some(1), Some(2)]);
@@ -286,7 +286,7 @@ fn a_server_ends_at_once_though_a_transfer_is_silent() {
         std::mem::drop(runtime);
         let _ = sender.send(());
     });
-    assert_eq!(ended.recv_timeout(PATIENCE), Ok(()), "a thread waits for bytes");
+    assert_eq!(ended.recv_timeout(STEP_TIMEOUT), Ok(()), "a thread waits for bytes");
     assert!(matches!(bulk.export(&[BUCKET]), Err(Error::Connection { .. })));
 }
 

@@ -56,7 +56,7 @@ const PROTOCOLS: [KeptProtocol; 2] = [
 
 const BUCKET: BucketId = BucketId::new(10, 77);
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Decodes hexadecimal digits.
 fn bytes(hex: &str) -> Vec<u8> {
@@ -135,7 +135,7 @@ fn name_of(request: &NodeRequest) -> &'static str {
 fn requests() -> Vec<NodeRequest> {
     let bucket = BUCKET;
     let expected = ReplicaContent { documents: 3, checksum: u64::MAX, removals_since: Timestamp(5) };
-    let row = |content, birth| ReplicatedRow { bucket, content: Arc::new(content), birth };
+    let row = |content, origin| ReplicatedRow { bucket, content: Arc::new(content), origin };
     let drop = |scope| RowContent::Drop(DroppedScope { scope, timestamp: Timestamp(11) });
     let group = |document_type: Option<&str>, group| DropScope::Group {
         document_type: document_type.map(str::to_owned),
@@ -185,7 +185,7 @@ fn name_of_response(response: &NodeResponse) -> String {
     };
     match response {
         NodeResponse::Refused(reason) => format!("refused-{}", refused(reason)),
-        NodeResponse::Here { votes } => format!("here-{votes}"),
+        NodeResponse::Pong { votes } => format!("here-{votes}"),
         NodeResponse::Replicas { .. } => "replicas".to_owned(),
         NodeResponse::Applied(_) => "applied".to_owned(),
         NodeResponse::Finished(_) => "finished".to_owned(),
@@ -219,8 +219,8 @@ fn responses() -> Vec<NodeResponse> {
         FenceRefusal::Unknown,
     ];
     let mut responses = vec![
-        NodeResponse::Here { votes: false },
-        NodeResponse::Here { votes: true },
+        NodeResponse::Pong { votes: false },
+        NodeResponse::Pong { votes: true },
         NodeResponse::Replicas { replicas: vec![(BUCKET, info)], newest: Timestamp(4) },
         NodeResponse::Applied(failures.iter().cloned().enumerate().collect()),
         NodeResponse::Finished(2),
@@ -326,7 +326,7 @@ fn node(runtime: &Runtime) -> (String, mpsc::Receiver<(RequestFence, NodeRequest
 
 fn connect(address: &str, word: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the node listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+    stream.set_read_timeout(Some(STEP_TIMEOUT)).expect("it has a timeout");
     stream.write_all(word).expect("the node reads");
     stream
 }
@@ -373,7 +373,7 @@ fn requests_are_sent_and_replies_understood_as_ever() {
         // An older node: knows the bytes that are kept, and nothing else.
         let older = thread::spawn(move || {
             let mut stream = listener.accept().expect("a node connects").0;
-            stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+            stream.set_read_timeout(Some(STEP_TIMEOUT)).expect("it has a timeout");
             assert_eq!(read(&mut stream, protocol.requests.len()), protocol.requests);
             let mut written = String::new();
             for request in requests() {
@@ -392,7 +392,7 @@ fn requests_are_sent_and_replies_understood_as_ever() {
             let (sender, answer) = mpsc::channel();
             peers.send(&protocol.peer(&address), fence(), request, move |reply| drop(sender.send(reply)));
             answer
-                .recv_timeout(PATIENCE)
+                .recv_timeout(STEP_TIMEOUT)
                 .expect("it is answered")
                 .map(|reply| (reply.version, reply.response))
         };
@@ -417,13 +417,13 @@ fn requests_are_understood_and_replies_sent_as_ever() {
             write_frame(&mut stream, id, &protocol.kept("request", "ping"));
             let (answered, payload) = read_frame(&mut stream);
             assert_eq!(answered, id);
-            assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), NodeRequest::Ping));
+            assert_eq!(asked.recv_timeout(STEP_TIMEOUT).expect("it is asked"), (fence(), NodeRequest::Ping));
             add(&mut replies, "reply", &name_of_response(&response), &payload);
         }
         protocol.check(&["reply"], &replies);
         for request in requests() {
             write_frame(&mut stream, 1, &protocol.kept("request", name_of(&request)));
-            assert_eq!(asked.recv_timeout(PATIENCE).expect("it is asked"), (fence(), request));
+            assert_eq!(asked.recv_timeout(STEP_TIMEOUT).expect("it is asked"), (fence(), request));
             read_frame(&mut stream);
         }
     }
@@ -465,7 +465,7 @@ fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
         let address = listener.local_addr().expect("it is bound").to_string();
         let newer = thread::spawn(move || {
             let mut stream = listener.accept().expect("a node connects").0;
-            stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+            stream.set_read_timeout(Some(STEP_TIMEOUT)).expect("it has a timeout");
             read(&mut stream, protocol.requests.len());
             let done = protocol.kept("reply", "done");
             let unknown = [&done[..done.len() - 1], &[200, 1]].concat();
@@ -480,7 +480,7 @@ fn replies_of_a_newer_node_are_lost_and_its_connection_goes_on() {
             peers.send(&protocol.peer(&address), fence(), NodeRequest::Ping, move |reply| {
                 drop(sender.send(reply))
             });
-            answer.recv_timeout(PATIENCE).expect("it is answered or lost").map(|reply| reply.response)
+            answer.recv_timeout(STEP_TIMEOUT).expect("it is answered or lost").map(|reply| reply.response)
         });
         assert_eq!(answers, [None, None, Some(NodeResponse::Done)]);
         newer.join().expect("all came over one connection");
@@ -505,7 +505,7 @@ fn connections_name_the_run_that_they_are_for_from_protocol_2_on() {
     let address = listener.local_addr().expect("it is bound").to_string();
     let greeting = |length| {
         let mut stream = listener.accept().expect("a node connects").0;
-        stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+        stream.set_read_timeout(Some(STEP_TIMEOUT)).expect("it has a timeout");
         read(&mut stream, length)
     };
     let peers = PeerConnections::new(runtime.handle().clone(), None);
@@ -577,7 +577,7 @@ fn transfers_are_asked_for_and_understood_as_ever() {
         let address = listener.local_addr().expect("it is bound").to_string();
         let older = thread::spawn(move || {
             let mut stream = listener.accept().expect("a node connects").0;
-            stream.set_read_timeout(Some(PATIENCE)).expect("it has a timeout");
+            stream.set_read_timeout(Some(STEP_TIMEOUT)).expect("it has a timeout");
             assert_eq!(read(&mut stream, protocol.bulk.len()), protocol.bulk);
             let mut written = String::new();
             for (name, _) in questions() {

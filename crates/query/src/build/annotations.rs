@@ -163,16 +163,22 @@ impl ItemBuilder<'_> {
 
     /// A number from 0 to 2³²-1.
     pub(super) fn count(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<u32>> {
-        match self.integer(scope, name)? {
-            None => Ok(None),
-            Some(number) => u32::try_from(number).map(Some).map_err(|_| {
-                let at = scope.annotation(name).map_or(0, |node| node.at);
-                SyntaxFault::new(
-                    at,
-                    format!("expected a number from 0 to {} for {name}, found {number}", u32::MAX),
-                )
-            }),
-        }
+        self.count_up_to(scope, name, u32::MAX)
+    }
+
+    /// A number from 0 to `max`.
+    pub(super) fn count_up_to(
+        &self,
+        scope: &AnnotationScope<'_>,
+        name: &str,
+        max: u32,
+    ) -> Built<Option<u32>> {
+        let Some(number) = self.integer(scope, name)? else { return Ok(None) };
+        let count = u32::try_from(number).ok().filter(|count| *count <= max);
+        count.map(Some).ok_or_else(|| {
+            let at = scope.annotation(name).map_or(0, |node| node.at);
+            SyntaxFault::new(at, format!("expected a number from 0 to {max} for {name}, found {number}"))
+        })
     }
 
     pub(super) fn float(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<f64>> {

@@ -42,9 +42,9 @@ const EXAMPLE: &str = "for example: {\"yql\": \"select * from sources * where tr
 /// `streaming.groupname` becomes `streaming.groupnames`.
 ///
 /// # Errors
-/// [`Error::Syntax`] if it is not a JSON object, with the position; [`Error::TooMany`] for more than `most`
+/// [`Error::Syntax`] if it is not a JSON object, with the position; [`Error::TooMany`] for more than `max`
 /// parameters.
-pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Error> {
+pub fn flatten(body: &[u8], max: usize) -> Result<BTreeMap<String, String>, Error> {
     let fail = |error: &serde_json::Error| Error::Syntax {
         language: "JSON",
         line: error.line(),
@@ -52,7 +52,7 @@ pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Err
         reason: format!("{error}; {EXAMPLE}"),
     };
     json_text::read(body, |text| {
-        let mut flattened = FlattenedParameters { parameters: BTreeMap::new(), most, refusal: None };
+        let mut flattened = FlattenedParameters { parameters: BTreeMap::new(), max, refusal: None };
         let read = serde_json::from_slice::<&RawValue>(text).and_then(|whole| {
             flattened.object("", whole, 0)?;
             Ok(())
@@ -69,7 +69,7 @@ pub fn flatten(body: &[u8], most: usize) -> Result<BTreeMap<String, String>, Err
 /// Parameters found so far.
 struct FlattenedParameters {
     parameters: BTreeMap<String, String>,
-    most: usize,
+    max: usize,
     /// Error that ended the reading.
     refusal: Option<Error>,
 }
@@ -120,8 +120,8 @@ impl FlattenedParameters {
     /// Reads an object that may be a map of tokens, which counts as one parameter, and is its entries where
     /// they are few.
     fn map(&mut self, name: String, map: &RawValue, level: usize) -> Result<(), serde_json::Error> {
-        let left = self.most.saturating_sub(self.parameters.len() + 1);
-        let mut entries = FlattenedParameters { parameters: BTreeMap::new(), most: left, refusal: None };
+        let left = self.max.saturating_sub(self.parameters.len() + 1);
+        let mut entries = FlattenedParameters { parameters: BTreeMap::new(), max: left, refusal: None };
         match (entries.object(&name, map, level), entries.refusal.take()) {
             (_, Some(Error::TooMany { .. })) => {}
             (_, Some(refusal)) => self.refusal = Some(refusal),
@@ -143,8 +143,8 @@ impl FlattenedParameters {
 
     fn insert(&mut self, name: String, value: String) {
         self.parameters.insert(name, value);
-        if self.parameters.len() > self.most {
-            self.refusal = Some(Error::TooMany { most: self.most });
+        if self.parameters.len() > self.max {
+            self.refusal = Some(Error::TooMany { max: self.max });
         }
     }
 
@@ -185,8 +185,8 @@ impl<'de> Visitor<'de> for ParameterEntries<'_, '_> {
             self.of.put(name, value, self.level).map_err(serde::de::Error::custom)?;
             // Entries without a parameter, such as nulls, or ones with a repeated name, count as well.
             entries += 1;
-            if entries > self.of.most {
-                self.of.refusal.get_or_insert(Error::TooMany { most: self.of.most });
+            if entries > self.of.max {
+                self.of.refusal.get_or_insert(Error::TooMany { max: self.of.max });
             }
             if let Some(refusal) = &self.of.refusal {
                 return Err(serde::de::Error::custom(refusal));

@@ -84,8 +84,8 @@ impl ParameterReader<'_> {
 /// Latitude and longitude of `longitude;latitude`, all in millionths of a degree.
 fn microdegrees(text: &str) -> Option<(i32, i32)> {
     let (longitude, latitude) = text.split_once(';')?;
-    let read = |text: &str, most: i32| {
-        text.trim().parse().ok().filter(|degrees: &i32| degrees.unsigned_abs() <= most.unsigned_abs())
+    let read = |text: &str, max: i32| {
+        text.trim().parse().ok().filter(|degrees: &i32| degrees.unsigned_abs() <= max.unsigned_abs())
     };
     Some((read(latitude, 90_000_000)?, read(longitude, 180_000_000)?))
 }
@@ -95,14 +95,14 @@ fn corners(text: &str) -> Option<[f64; 4]> {
     let mut corners = [None; 4];
     for side in text.split([',', ' ']).filter(|side| !side.is_empty()) {
         let (name, degrees) = side.split_once(['=', ':'])?;
-        let (at, most) = match name.trim().to_ascii_lowercase().as_str() {
+        let (at, max) = match name.trim().to_ascii_lowercase().as_str() {
             "s" | "south" => (0, 90.0),
             "w" | "west" => (1, 180.0),
             "n" | "north" => (2, 90.0),
             "e" | "east" => (3, 180.0),
             _ => return None,
         };
-        let degrees: f64 = degrees.trim().parse().ok().filter(|degrees: &f64| degrees.abs() <= most)?;
+        let degrees: f64 = degrees.trim().parse().ok().filter(|degrees: &f64| degrees.abs() <= max)?;
         if corners[at].replace(degrees).is_some() {
             return None;
         }

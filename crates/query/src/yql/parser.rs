@@ -509,10 +509,10 @@ impl<'a> YqlParser<'a> {
     fn advance(&mut self) -> Parsed<()> {
         self.previous_end = self.lexer.cursor.offset();
         self.tokens += 1;
-        let most = self.tokens_max;
-        if self.tokens > most {
+        let tokens_max = self.tokens_max;
+        if self.tokens > tokens_max {
             let reason =
-                format!("the statement has more than {most} words and signs; ask in several queries");
+                format!("the statement has more than {tokens_max} words and signs; ask in several queries");
             return Err(SyntaxFault::new(self.at, reason));
         }
         (self.at, self.token) = self.lexer.next()?;

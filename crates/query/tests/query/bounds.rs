@@ -40,7 +40,7 @@ fn there_are_only_so_many_parameters() {
         format!(",\"ranking\":{{\"features\":{{\"a\":1{}}}}}", distinct(1000)),
     ] {
         let error = body(&entries).expect_err("too many");
-        assert!(matches!(error, Error::TooMany { most: 1000 }), "{error}");
+        assert!(matches!(error, Error::TooMany { max: 1000 }), "{error}");
     }
 }
 

@@ -117,29 +117,27 @@ impl RankFeature for AttributeFeature {
             let missing = if matches!(self.of, AttributeOutput::Number) { f64::NAN } else { 0.0 };
             let out = values.numbers(chunk.len(), missing);
             let Some(column) = column else { return };
-            // A loop for each output, so that none decides anew for each value.
             match &self.of {
-                AttributeOutput::Number => chunk.each_single(&self.values, column, |it| {
-                    if it.index == 0 {
-                        out[it.row] = it.value.and_then(number).unwrap_or(f64::NAN);
-                    }
+                AttributeOutput::Number => chunk.each_at(&self.values, column, 0, |it| {
+                    out[it.row] = it.value.and_then(number).unwrap_or(f64::NAN);
                 }),
-                AttributeOutput::Count => chunk.each_single(&self.values, column, |it| out[it.row] += 1.0),
-                AttributeOutput::Element(at) => chunk.each_single(&self.values, column, |it| {
-                    if it.index == *at {
-                        out[it.row] = it.value.and_then(number).unwrap_or(0.0);
-                    }
+                AttributeOutput::Count => chunk.count_singles(&self.values, column, out),
+                AttributeOutput::Element(at) => chunk.each_at(&self.values, column, *at, |it| {
+                    out[it.row] = it.value.and_then(number).unwrap_or(0.0);
                 }),
-                AttributeOutput::Weight(key) => chunk.each_single(&self.values, column, |it| {
-                    if it.value.is_some_and(|value| key.is(value)) {
-                        out[it.row] = it.weight.into();
-                    }
-                }),
-                AttributeOutput::Contains(key) => chunk.each_single(&self.values, column, |it| {
-                    if it.value.is_some_and(|value| key.is(value)) {
-                        out[it.row] = 1.0;
-                    }
-                }),
+                AttributeOutput::Weight(key) => {
+                    chunk.each_found(
+                        &self.values,
+                        column,
+                        |value| key.find(value),
+                        |it| {
+                            out[it.row] = it.weight.into();
+                        },
+                    );
+                }
+                AttributeOutput::Contains(key) => {
+                    chunk.each_found(&self.values, column, |value| key.find(value), |it| out[it.row] = 1.0);
+                }
             }
         }))
     }
@@ -157,12 +155,15 @@ impl ElementLabel {
         ElementLabel { number: label_number(text), text: text.to_owned() }
     }
 
-    fn is(&self, value: SingleValueRef<'_>) -> bool {
-        match value {
+    /// Something, if a value has the label.
+    #[inline]
+    fn find(&self, value: SingleValueRef<'_>) -> Option<()> {
+        let is_it = match value {
             SingleValueRef::Integer(number) => self.number == Some(number),
             SingleValueRef::Text(text) => text == self.text.as_bytes(),
             other => label(other).is_some_and(|label| label == self.text),
-        }
+        };
+        is_it.then_some(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `flowCompleteness(field)`: the largest assignment of terms to words of one element.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
@@ -145,12 +145,20 @@ impl FlowCompleteness {
     }
 }
 
+/// Positions that are looked at for paths that pass on positions in an element, for each of its terms with
+/// their positions on average. Only sets of terms that share their positions in devious ways need more.
+const STEPS_PER_POSITION: usize = 64;
+
 /// The greatest number of terms that can be given a position each, none of them twice: a maximum matching,
-/// found by augmenting paths.
+/// found by augmenting paths. Once the steps are used up, terms take free positions alone.
 fn assigned<'p>(terms: impl Iterator<Item = &'p [u32]>) -> usize {
     let terms: Vec<&[u32]> = terms.collect();
+    let all: usize = terms.iter().map(|positions| positions.len()).sum();
+    let mut steps_left = all.saturating_mul(STEPS_PER_POSITION);
     let mut term_at: HashMap<u32, usize> = HashMap::new();
     let mut position_of: Vec<Option<u32>> = vec![None; terms.len()];
+    // Positions from which no path leads to a free one: none ever will.
+    let mut lost: HashSet<u32> = HashSet::new();
     let mut count = 0;
     for start in 0..terms.len() {
         // Breadth first from the term: `from` is the term through which a position was reached.
@@ -159,7 +167,11 @@ fn assigned<'p>(terms: impl Iterator<Item = &'p [u32]>) -> usize {
         let mut free = None;
         'search: while let Some(term) = waiting.pop_front() {
             for position in terms[term] {
-                if from.contains_key(position) {
+                if term != start && steps_left == 0 {
+                    break 'search;
+                }
+                steps_left = steps_left.saturating_sub(1);
+                if lost.contains(position) || from.contains_key(position) {
                     continue;
                 }
                 from.insert(*position, term);
@@ -172,7 +184,10 @@ fn assigned<'p>(terms: impl Iterator<Item = &'p [u32]>) -> usize {
                 }
             }
         }
-        let Some(mut position) = free else { continue };
+        let Some(mut position) = free else {
+            lost.extend(from.into_keys());
+            continue;
+        };
         count += 1;
         // Each term of the path takes the position by which it was reached, and leaves its former one.
         while let Some(&term) = from.get(&position) {
@@ -200,5 +215,9 @@ mod tests {
         assert_eq!(of(&[&[1, 2], &[1, 2], &[1, 2]]), 2);
         assert_eq!(of(&[&[1], &[1, 2], &[2, 3], &[3]]), 3);
         assert_eq!(of(&[&[1, 2], &[2, 3], &[1, 2], &[3, 4]]), 4);
+        // More terms than positions, which all have.
+        let positions: Vec<u32> = (0..1000).collect();
+        let terms: Vec<&[u32]> = std::iter::repeat_n(positions.as_slice(), 3000).collect();
+        assert_eq!(of(&terms), 1000);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_column::{ColumnKey, ColumnValue, ELEMENT_BOUNDARY, TokenIds, TokensColumn};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, single_values_at};
+use millrace_matching::{RankingDemands, SingleValueReader, single_values_at};
 use millrace_schema::SchemaField;
 
 use super::path::WHOLE;
@@ -78,7 +78,7 @@ impl BoundWords<'_> {
         if let Some(values) = self.values {
             lengths.resize(chunk.len(), 0.0);
             if let Some(column) = chunk.column(self.column) {
-                chunk.each_single(&values.reader, column, |SingleValue { row, .. }| lengths[row] += 1.0);
+                chunk.count_singles(&values.reader, column, lengths);
             }
             return;
         }

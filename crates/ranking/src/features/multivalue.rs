@@ -1,21 +1,21 @@
 //! Tensors and dot products made from arrays and weighted sets.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use millrace_column::{Column, ColumnKey, ColumnValue};
-use millrace_document::DataType;
-use millrace_expression::FeatureName;
+use millrace_column::{Column, ColumnKey, ColumnValue, encoded_values};
+use millrace_document::{DataType, EncodedLeafValues};
+use millrace_expression::{FeatureName, StoredLabel};
 use millrace_matching::{RankingDemands, SingleValue, SingleValueReader, SingleValueRef};
-use millrace_tensor::{CellType, ShortText, ShortTextFilter, TensorType};
+use millrace_tensor::{CellType, ShortText, ShortTextMap, TensorType};
 
 use super::attribute::{label, label_number, number, write_label};
 use super::bm25_tensors::{mapped, of_cells};
 use super::stored_tensors::TensorsBuilder;
 use super::{
-    ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
+    ClosureExecutor, DocumentTensors, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup,
+    FeatureValues, RankFeature,
 };
 use crate::Error;
 
@@ -160,55 +160,60 @@ struct TensorFromValues {
     weighted: bool,
 }
 
-/// Cells of a document, with their labels one after another.
+/// Cells of a document.
 #[derive(Default)]
-struct LabelledCells {
-    labels: Vec<u8>,
-    cells: Vec<LabelledCell>,
-}
+struct LabelledCells(Vec<LabelledCell>);
 
 /// A cell of [`LabelledCells`].
 struct LabelledCell {
     /// The first bytes of the label, in the order of labels; zeros after its end.
     start: u64,
-    /// Place of the label.
-    label: Range<usize>,
+    label: StoredLabel,
     cell: f64,
 }
 
+/// The bytes of a label.
+fn bytes_of(label: StoredLabel, bytes: &[u8]) -> &[u8] {
+    &bytes[label.at as usize..][..label.length as usize]
+}
+
 impl LabelledCells {
-    fn push(&mut self, value: SingleValueRef<'_>, cell: f64) {
-        let begin = self.labels.len();
-        if write_label(value, &mut self.labels) {
-            let label = &self.labels[begin..];
-            let start = match label.first_chunk() {
-                Some(first) => u64::from_be_bytes(*first),
-                None => {
-                    let mut first = [0; 8];
-                    first[..label.len()].copy_from_slice(label);
-                    u64::from_be_bytes(first)
-                }
-            };
-            self.cells.push(LabelledCell { start, label: begin..self.labels.len(), cell });
-        }
+    /// Adds a cell with a label, which lies in `bytes`.
+    fn push(&mut self, label: StoredLabel, bytes: &[u8], cell: f64) {
+        let length = label.length as usize;
+        let start = match bytes[label.at as usize..].first_chunk() {
+            Some(first) if length < 8 => u64::from_be_bytes(*first) & !(u64::MAX >> (8 * length)),
+            Some(first) => u64::from_be_bytes(*first),
+            None => {
+                let (label, mut first) = (bytes_of(label, bytes), [0; 8]);
+                first[..label.len()].copy_from_slice(label);
+                u64::from_be_bytes(first)
+            }
+        };
+        self.0.push(LabelledCell { start, label, cell });
     }
 
-    /// Moves the cells to a tensor, by label; of equal labels the last one.
-    fn move_to(&mut self, tensor: &mut TensorsBuilder) {
-        let LabelledCells { labels, cells } = self;
+    /// Sorts the cells from the greatest label to the lowest; of equal labels the last one stays.
+    fn sort(&mut self, bytes: &[u8]) {
         // Few labels begin with the same eight bytes.
         let order = |a: &LabelledCell, b: &LabelledCell| {
-            a.start.cmp(&b.start).then_with(|| labels[a.label.clone()].cmp(&labels[b.label.clone()]))
+            a.start.cmp(&b.start).then_with(|| bytes_of(a.label, bytes).cmp(bytes_of(b.label, bytes)))
         };
-        cells.sort_by(order);
-        for (at, cell) in cells.iter().enumerate() {
-            if cells.get(at + 1).is_none_or(|next| order(cell, next).is_ne()) {
-                tensor.label(&labels[cell.label.clone()]);
-                tensor.cell(cell.cell);
-            }
+        self.0.sort_by(order);
+        // The last of equal ones is the first from the end.
+        self.0.reverse();
+        self.0.dedup_by(|next, kept| {
+            next.start == kept.start && bytes_of(next.label, bytes) == bytes_of(kept.label, bytes)
+        });
+    }
+
+    /// Moves the cells to a tensor with these labels, by label; of equal labels the last one.
+    fn move_to(&mut self, tensor: &mut TensorsBuilder) {
+        self.sort(tensor.label_bytes());
+        for LabelledCell { label, cell, .. } in self.0.drain(..).rev() {
+            tensor.label_at(label);
+            tensor.cell(cell);
         }
-        labels.clear();
-        cells.clear();
     }
 }
 
@@ -226,25 +231,76 @@ impl RankFeature for TensorFromValues {
         let (reader, mut cells) = (self.source.reader(), LabelledCells::default());
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
-            let mut builder = TensorsBuilder::new(self.tensor_type.cell());
-            let mut row = 0;
-            let mut end_rows = |cells: &mut LabelledCells, end: usize| {
-                while row < end {
+            let in_place = column.and_then(|column| self.in_place(chunk, &reader, column, &mut cells));
+            let tensors = in_place.unwrap_or_else(|| self.copied(chunk, &reader, column, &mut cells));
+            *values = FeatureValues::Stored(tensors);
+        }))
+    }
+}
+
+impl TensorFromValues {
+    fn cell(&self, weight: i32) -> f64 {
+        if self.weighted { f64::from(weight) } else { 1.0 }
+    }
+
+    /// The tensors with labels that stay where they lie in the column; `None` if the values are not texts
+    /// there.
+    fn in_place<'c>(
+        &self,
+        chunk: &FeatureChunk<'c>,
+        reader: &SingleValueReader,
+        column: &'c Column,
+        cells: &mut LabelledCells,
+    ) -> Option<DocumentTensors> {
+        let read = chunk.values(reader, column);
+        let leaves = (*read).as_ref().filter(|leaves| leaves.irregular().is_empty())?;
+        let EncodedLeafValues::Texts(texts) = leaves.values() else { return None };
+        let encoded = encoded_values(column)?;
+        let bytes = encoded.plain_data()?;
+        let mut builder = TensorsBuilder::with_labels_of(encoded, self.tensor_type.cell());
+        for row in 0..leaves.rows() {
+            for at in leaves.of_row(row) {
+                // Columns are below 4 GiB.
+                let place = texts[at].as_ptr().addr() - bytes.as_ptr().addr();
+                let label = StoredLabel { at: place as u32, length: texts[at].len() as u32 };
+                cells.push(label, bytes, self.cell(leaves.weight(at)));
+            }
+            cells.move_to(&mut builder);
+            builder.end_document();
+        }
+        Some(builder.finish())
+    }
+
+    /// The tensors with copies of the labels.
+    fn copied<'c>(
+        &self,
+        chunk: &FeatureChunk<'c>,
+        reader: &SingleValueReader,
+        column: Option<&'c Column>,
+        cells: &mut LabelledCells,
+    ) -> DocumentTensors {
+        let (mut builder, mut ended) = (TensorsBuilder::new(self.tensor_type.cell()), 0);
+        if let Some(column) = column {
+            chunk.each_single(reader, column, |SingleValue { row, value, weight, .. }| {
+                while ended < row {
                     cells.move_to(&mut builder);
                     builder.end_document();
-                    row += 1;
+                    ended += 1;
                 }
-            };
-            if let Some(column) = column {
-                chunk.each_single(&reader, column, |SingleValue { row, value, weight, .. }| {
-                    end_rows(&mut cells, row);
-                    let cell = if self.weighted { f64::from(weight) } else { 1.0 };
-                    value.into_iter().for_each(|value| cells.push(value, cell));
+                let mut has_label = false;
+                let label = builder.write_label(|bytes| {
+                    has_label = value.is_some_and(|value| write_label(value, bytes));
                 });
-            }
-            end_rows(&mut cells, chunk.len());
-            *values = FeatureValues::Stored(builder.finish());
-        }))
+                if has_label {
+                    cells.push(label, builder.label_bytes(), self.cell(weight));
+                }
+            });
+        }
+        for _ in ended..chunk.len() {
+            cells.move_to(&mut builder);
+            builder.end_document();
+        }
+        builder.finish()
     }
 }
 
@@ -322,17 +378,22 @@ impl RankFeature for VectorFeature {
             let column = chunk.column(column);
             let out = values.numbers(chunk.len(), 0.0);
             let Some(column) = column else { return };
-            let is_set = matches!(self.source.data_type, DataType::WeightedSet { .. });
-            chunk.each_single(&reader, column, |SingleValue { row, index, value, weight }| {
-                let pair = match is_set {
-                    true => value.and_then(|value| vector.labelled(value)).zip(Some(weight.into())),
-                    false => vector.at(index).zip(value.and_then(number)),
-                };
-                out[row] += pair.map_or(0.0, |(a, b): (f64, f64)| match self.operation {
-                    VectorOperation::DotProduct => a * b,
-                    VectorOperation::Distance => (a - b).powi(2),
+            let term = |a: f64, b: f64| match self.operation {
+                VectorOperation::DotProduct => a * b,
+                VectorOperation::Distance => (a - b).powi(2),
+            };
+            if matches!(self.source.data_type, DataType::WeightedSet { .. }) {
+                let cell = |value: SingleValueRef<'_>| vector.labelled(value);
+                chunk.each_found(&reader, column, cell, |it| {
+                    out[it.row] += term(it.found, it.weight.into());
                 });
-            });
+            } else {
+                chunk.each_found(&reader, column, number, |it| {
+                    if let Some(cell) = vector.at(it.index) {
+                        out[it.row] += term(cell, it.found);
+                    }
+                });
+            }
             if let VectorOperation::Distance = self.operation {
                 out.iter_mut().for_each(|out| *out = out.sqrt());
             }
@@ -342,8 +403,7 @@ impl RankFeature for VectorFeature {
 
 /// A vector of the request: cells by label, which is the index for elements of an array.
 struct SparseVector {
-    short: HashMap<ShortText, f64>,
-    filter: ShortTextFilter,
+    short: ShortTextMap<f64>,
     /// Cells whose labels are too long for `short`.
     long: HashMap<Box<[u8]>, f64>,
     /// Cells whose labels are whole numbers, by the number.
@@ -361,15 +421,16 @@ impl SparseVector {
             cells.iter().filter_map(|(label, cell)| Some((label_number(label)?, *cell))).collect();
         let last = numbered.keys().copied().filter(|index| (0..FIRST_MAX).contains(index)).max();
         let first = (0..=last.unwrap_or(-1)).map(|index| numbered.get(&index).copied()).collect();
-        let (mut short, mut long) = (HashMap::new(), HashMap::new());
+        let (mut short, mut long) = (Vec::new(), HashMap::new());
         for (label, cell) in cells {
             match ShortText::new(label.as_bytes()) {
-                Some(label) => short.insert(label, cell),
-                None => long.insert(label.into_bytes().into(), cell),
-            };
+                Some(label) => short.push((label, cell)),
+                None => {
+                    long.insert(label.into_bytes().into(), cell);
+                }
+            }
         }
-        let filter = ShortTextFilter::new(short.keys().copied());
-        SparseVector { short, filter, long, numbered, first }
+        SparseVector { short: ShortTextMap::new(&short), long, numbered, first }
     }
 
     /// Cell at an index.
@@ -381,19 +442,30 @@ impl SparseVector {
     }
 
     /// Cell with a value as its label, without a copy of the value.
+    #[inline]
     fn labelled(&self, value: SingleValueRef<'_>) -> Option<f64> {
         match value {
             SingleValueRef::Integer(number) => self.numbered.get(&number).copied(),
-            SingleValueRef::Text(text) => self.of_label(text),
-            other => self.of_label(label(other)?.as_bytes()),
+            SingleValueRef::Text(text) => match ShortText::new(text) {
+                Some(text) => self.short.get(text),
+                None => self.of_long(text),
+            },
+            other => self.of_other(other),
         }
     }
 
-    fn of_label(&self, label: &[u8]) -> Option<f64> {
-        match ShortText::new(label) {
-            Some(label) if self.filter.may_have(label) => self.short.get(&label).copied(),
-            Some(_) => None,
-            None => self.long.get(label).copied(),
+    /// Kept out of the loops over values, few of which get here.
+    #[inline(never)]
+    fn of_long(&self, label: &[u8]) -> Option<f64> {
+        self.long.get(label).copied()
+    }
+
+    #[inline(never)]
+    fn of_other(&self, value: SingleValueRef<'_>) -> Option<f64> {
+        let label = label(value)?;
+        match ShortText::new(label.as_bytes()) {
+            Some(label) => self.short.get(label),
+            None => self.of_long(label.as_bytes()),
         }
     }
 }
@@ -412,4 +484,31 @@ fn parse_vector(text: &str) -> HashMap<String, f64> {
             Some((key.trim().trim_matches(['"', '\'']).to_owned(), number.trim().parse().ok()?))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn cells_are_sorted_by_label_and_of_equal_labels_the_last_stays(
+            labels in prop::collection::vec("[ab\u{0}é]{0,10}", 0..12),
+        ) {
+            let (mut cells, mut expected) = (LabelledCells::default(), BTreeMap::new());
+            let bytes = labels.concat().into_bytes();
+            let mut at = 0;
+            for (label, cell) in labels.iter().zip(0u8..) {
+                let placed = StoredLabel { at, length: label.len() as u32 };
+                at += label.len() as u32;
+                cells.push(placed, &bytes, cell.into());
+                expected.insert(label.as_bytes(), f64::from(cell));
+            }
+            cells.sort(&bytes);
+            let found = cells.0.iter().rev().map(|cell| (bytes_of(cell.label, &bytes), cell.cell));
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
+        }
+    }
 }

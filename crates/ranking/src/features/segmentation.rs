@@ -49,6 +49,10 @@ struct SegmentStart {
 /// Default connectedness of terms.
 pub(super) const CONNECTEDNESS: f64 = 0.1;
 
+/// Terms that segments of a field are followed through, after which no more alternatives are tried. A query
+/// needs more than a hundred terms to have as many in the default number of alternatives.
+const STEPS_MAX: usize = 1 << 20;
+
 impl FieldSegmentation {
     /// Finds the best segmentation; `None` if no term occurs. `positions` holds the positions of each query
     /// term, ascending; `connectedness` that of each term with the previous one.
@@ -85,31 +89,29 @@ struct SegmentSearch<'s> {
 /// The best partial segmentation up to a query term at which a segment may start.
 struct StartPoint {
     so_far: FieldSegmentation,
-    /// Occurrences to start at; the next one is last.
-    untried: Vec<u32>,
-    tried: bool,
+    /// End of the segment before it; `None` for the first one.
+    previous: Option<u32>,
 }
 
 impl SegmentSearch<'_> {
     fn run(&self) -> Option<FieldSegmentation> {
         let first = self.present(0)?;
         let mut points: Vec<Option<StartPoint>> = (0..self.positions.len()).map(|_| None).collect();
-        let untried = self.positions[first].iter().rev().copied().collect();
-        points[first] = Some(StartPoint { so_far: FieldSegmentation::empty(), untried, tried: false });
+        points[first] = Some(StartPoint { so_far: FieldSegmentation::empty(), previous: None });
         let mut best: Option<FieldSegmentation> = None;
-        let mut alternatives = 0;
+        let (mut alternatives, mut steps) = (0, 0);
         // A segment leads to a later term, so a start point is final once the points before it are done.
         for term in first..points.len() {
-            let Some(mut point) = points[term].take() else { continue };
-            while let Some(at) = point.untried.pop() {
-                if point.tried {
-                    if alternatives == self.settings.alternatives {
+            let Some(point) = points[term].take() else { continue };
+            for (number, at) in self.starts(term, point.previous).into_iter().enumerate() {
+                if number > 0 {
+                    if alternatives == self.settings.alternatives || steps > STEPS_MAX {
                         break;
                     }
                     alternatives += 1;
                 }
-                point.tried = true;
                 let (mut found, end, next) = self.follow(&point.so_far, term, at);
+                steps += next.unwrap_or(points.len()) - term;
                 let known = match next {
                     None => best.as_ref(),
                     Some(next) => points[next].as_ref().map(|point| &point.so_far),
@@ -120,10 +122,7 @@ impl SegmentSearch<'_> {
                 found.starts = Some(Rc::new(SegmentStart { at, before: point.so_far.starts.clone() }));
                 match next {
                     None => best = Some(found),
-                    Some(next) => {
-                        let untried = self.candidates(next, end);
-                        points[next] = Some(StartPoint { so_far: found, untried, tried: false });
-                    }
+                    Some(next) => points[next] = Some(StartPoint { so_far: found, previous: Some(end) }),
                 }
             }
         }
@@ -172,15 +171,16 @@ impl SegmentSearch<'_> {
         }
     }
 
-    /// The occurrences of a term at which a segment may start, best candidate last. Near ones precede far
-    /// ones; those to the right precede those to the left.
-    fn candidates(&self, term: usize, previous: u32) -> Vec<u32> {
-        let far = |position: &u32| position.abs_diff(previous) > self.settings.limit;
-        let mut candidates = self.positions[term].to_vec();
-        candidates.sort_by_key(|position| {
-            std::cmp::Reverse((far(position), *position <= previous, position.abs_diff(previous)))
-        });
-        candidates
+    /// The occurrences of a term at which a segment may start, best candidate first. After another segment
+    /// near ones precede far ones; those to the right precede those to the left.
+    fn starts(&self, term: usize, previous: Option<u32>) -> Vec<u32> {
+        let mut starts = self.positions[term].to_vec();
+        if let Some(previous) = previous {
+            let far = |position: &u32| position.abs_diff(previous) > self.settings.limit;
+            starts
+                .sort_by_key(|position| (far(position), *position <= previous, position.abs_diff(previous)));
+        }
+        starts
     }
 }
 

@@ -140,6 +140,13 @@ impl TermOccurrence {
     }
 }
 
+/// Weights of the query's terms, and their sum.
+#[derive(Debug, Clone, Copy)]
+struct TermWeights<'w> {
+    weights: &'w [f64],
+    total: f64,
+}
+
 /// Measures of one element, or of a whole field.
 #[derive(Debug, Clone, Copy, Default)]
 struct ElementMeasures {
@@ -151,10 +158,9 @@ struct ElementMeasures {
 
 impl ElementMeasures {
     /// Measures `occurrences`, which ascend. Each term and each position counts once. `used` is memory that
-    /// is reused.
-    fn of(occurrences: &[TermOccurrence], weights: &[f64], length: f64, used: &mut Vec<bool>) -> Self {
-        used.clear();
-        used.resize(weights.len(), false);
+    /// is reused; it has a value for each term, which is false before and after.
+    fn of(occurrences: &[TermOccurrence], terms: &TermWeights<'_>, length: f64, used: &mut [bool]) -> Self {
+        let weights = terms.weights;
         let mut unused = weights.len();
         let mut last: Option<TermOccurrence> = None;
         let (mut matched, mut near, mut in_order, mut covered) = (0.0f64, 0.0, 0.0, 0.0);
@@ -176,10 +182,12 @@ impl ElementMeasures {
                 break;
             }
         }
+        // A field may have many elements, and a query many terms: only those here are forgotten.
+        occurrences.iter().for_each(|occurrence| used[occurrence.term()] = false);
         if matched == 0.0 || length == 0.0 {
             return ElementMeasures::default();
         }
-        let total: f64 = weights.iter().sum();
+        let total = terms.total;
         let (proximity, order) = match matched < 2.0 {
             true => (nearness(length), f64::from(u8::from(weights.len() == 1))),
             false => (near / (matched - 1.0), in_order / (matched - 1.0)),
@@ -206,12 +214,14 @@ impl RankFeature for ElementSimilarity {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let terms = positioned_terms_of(request, self.field.name());
         let weights: Vec<f64> = terms.iter().map(|found| weight(request.plan, found.term)).collect();
+        let total: f64 = weights.iter().sum();
         let words = self.field.bind(request);
         let weighted = matches!(self.data_type, DataType::WeightedSet { .. });
         let elements = weighted.then(|| request.column(ColumnKey::value(self.field.name())));
-        let mut work = SimilarityScratch::default();
+        let mut work = SimilarityScratch { used: vec![false; weights.len()], ..SimilarityScratch::default() };
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
+            let weights = TermWeights { weights: &weights, total };
             self.run(chunk, &terms, &weights, (words, elements), &mut work, out);
         }))
     }
@@ -222,7 +232,7 @@ impl ElementSimilarity {
         &self,
         chunk: &FeatureChunk<'_>,
         terms: &[FieldTerm],
-        weights: &[f64],
+        weights: &TermWeights<'_>,
         (words, elements): (BoundWords<'_>, Option<ColumnSlot>),
         work: &mut SimilarityScratch,
         out: &mut [f64],
@@ -260,7 +270,7 @@ impl ElementSimilarity {
         &self,
         row: usize,
         occurrences: &[TermOccurrence],
-        weights: &[f64],
+        weights: &TermWeights<'_>,
         element_weights: Option<Vec<f64>>,
         work: &mut SimilarityScratch,
     ) -> f64 {
@@ -319,7 +329,7 @@ struct SimilarityScratch {
     lengths: Vec<f64>,
     /// Number of words of each element of a document, for the other kinds.
     element_lengths: Vec<u32>,
-    /// For each term, whether it was counted.
+    /// For each term, true while it is counted in an element.
     used: Vec<bool>,
     measures: [Vec<f64>; 5],
     scratch: EvaluationScratch,
@@ -329,9 +339,9 @@ struct SimilarityScratch {
 /// Measures each element with an occurrence.
 fn each_element(
     occurrences: &[TermOccurrence],
-    weights: &[f64],
+    weights: &TermWeights<'_>,
     lengths: &[u32],
-    used: &mut Vec<bool>,
+    used: &mut [bool],
     mut visit: impl FnMut(usize, ElementMeasures),
 ) {
     let (mut begin, mut rest) = (0u32, occurrences);

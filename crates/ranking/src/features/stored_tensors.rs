@@ -9,7 +9,8 @@ use millrace_tensor::CellType;
 
 /// Tensors, one for each document.
 pub(crate) struct DocumentTensors {
-    bytes: TensorBytes,
+    label_bytes: TensorBytes,
+    cell_bytes: TensorBytes,
     tensors: Vec<StoredTensor>,
     labels: Vec<StoredLabel>,
 }
@@ -19,21 +20,30 @@ enum TensorBytes {
     Made(Vec<u8>),
 }
 
+impl TensorBytes {
+    fn all(&self) -> &[u8] {
+        match self {
+            TensorBytes::Column(column) => column.data(),
+            TensorBytes::Made(bytes) => bytes,
+        }
+    }
+}
+
 impl DocumentTensors {
     /// The tensors of these documents of a column; empty where a document has none, or one of another type.
     pub fn of_column(column: &BytesColumn, encoded: &EncodedTensorType, documents: &[u16]) -> Self {
         let (mut tensors, mut labels) = (Vec::with_capacity(documents.len()), Vec::new());
         let per_subspace = encoded.labels_per_subspace() as u32;
         assert!(per_subspace > 0, "tensors without mapped dimensions are rows of their column");
-        for document in documents {
-            let document = usize::from(*document);
+        let offsets = column.offsets();
+        for (document, bytes) in documents.iter().zip(column.get_each(documents)) {
             let first_label = labels.len() as u32;
             // Columns are below 4 GiB.
-            let start = column.offsets()[document] as usize;
+            let start = offsets[usize::from(*document)] as usize;
             let label = |at: std::ops::Range<usize>| {
                 labels.push(StoredLabel { at: (start + at.start) as u32, length: at.len() as u32 });
             };
-            let cells = column.get(document).and_then(|bytes| encoded.locate(bytes, label));
+            let cells = bytes.and_then(|bytes| encoded.locate(bytes, label));
             if cells.is_none() {
                 labels.truncate(first_label as usize);
             }
@@ -43,23 +53,26 @@ impl DocumentTensors {
                 first_label,
             });
         }
-        DocumentTensors { bytes: TensorBytes::Column(column.clone()), tensors, labels }
+        let bytes = || TensorBytes::Column(column.clone());
+        DocumentTensors { label_bytes: bytes(), cell_bytes: bytes(), tensors, labels }
     }
 
     /// The tensors as an operand of a program.
     pub fn operand(&self) -> InputBatch<'_> {
-        let bytes = match &self.bytes {
-            TensorBytes::Column(column) => column.data(),
-            TensorBytes::Made(bytes) => bytes,
-        };
-        InputBatch::stored(StoredTensors { bytes, tensors: &self.tensors, labels: &self.labels })
+        InputBatch::stored(StoredTensors {
+            label_bytes: self.label_bytes.all(),
+            cell_bytes: self.cell_bytes.all(),
+            tensors: &self.tensors,
+            labels: &self.labels,
+        })
     }
 }
 
 /// Tensors under construction, document by document; dense subspaces have one cell.
 pub(crate) struct TensorsBuilder {
     cell: CellType,
-    bytes: Vec<u8>,
+    label_bytes: TensorBytes,
+    cell_bytes: Vec<u8>,
     tensors: Vec<StoredTensor>,
     labels: Vec<StoredLabel>,
     /// Cells of the current document.
@@ -72,7 +85,8 @@ impl TensorsBuilder {
     pub fn new(cell: CellType) -> Self {
         TensorsBuilder {
             cell,
-            bytes: Vec::new(),
+            label_bytes: TensorBytes::Made(Vec::new()),
+            cell_bytes: Vec::new(),
             tensors: Vec::new(),
             labels: Vec::new(),
             cells: Vec::new(),
@@ -80,10 +94,39 @@ impl TensorsBuilder {
         }
     }
 
+    /// The same with labels that lie in the bytes of a column, which is not compressed.
+    pub fn with_labels_of(column: &BytesColumn, cell: CellType) -> Self {
+        TensorsBuilder { label_bytes: TensorBytes::Column(column.clone()), ..TensorsBuilder::new(cell) }
+    }
+
+    /// The bytes with labels.
+    pub fn label_bytes(&self) -> &[u8] {
+        self.label_bytes.all()
+    }
+
+    /// Writes the bytes of a label by `write`, and returns their place.
+    ///
+    /// # Panics
+    /// The labels lie in a column, or reach 4 GiB, which those of a column cannot.
+    pub fn write_label(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> StoredLabel {
+        let TensorBytes::Made(bytes) = &mut self.label_bytes else {
+            unreachable!("labels of a column are not written");
+        };
+        let at = bytes.len();
+        write(bytes);
+        let at = u32::try_from(at).expect("labels come from a column, which is below 4 GiB");
+        StoredLabel { at, length: bytes.len() as u32 - at }
+    }
+
     /// Adds a label of the next cell: one for each mapped dimension, in the order of the type.
     pub fn label(&mut self, label: &[u8]) {
-        self.labels.push(StoredLabel { at: self.bytes.len() as u32, length: label.len() as u32 });
-        self.bytes.extend_from_slice(label);
+        let label = self.write_label(|bytes| bytes.extend_from_slice(label));
+        self.labels.push(label);
+    }
+
+    /// Adds a label of the next cell, as [`TensorsBuilder::label`] does, by its place in the bytes.
+    pub fn label_at(&mut self, label: StoredLabel) {
+        self.labels.push(label);
     }
 
     /// Adds a cell behind its labels.
@@ -94,12 +137,11 @@ impl TensorsBuilder {
     /// Ends the tensor of the current document.
     ///
     /// # Panics
-    /// The tensors of a chunk reach 4 GiB, which those of a column cannot.
+    /// The cells of a chunk reach 4 GiB, which those of a column cannot.
     pub fn end_document(&mut self) {
-        let cells_at =
-            u32::try_from(self.bytes.len()).expect("labels come from a column, which is below 4 GiB");
+        let cells_at = u32::try_from(self.cell_bytes.len()).expect("a chunk has fewer cells than 4 GiB");
         let subspaces = self.cells.len() as u32;
-        let (cells, bytes) = (self.cells.drain(..), &mut self.bytes);
+        let (cells, bytes) = (self.cells.drain(..), &mut self.cell_bytes);
         match self.cell {
             CellType::Double => cells.for_each(|cell| bytes.extend_from_slice(&cell.to_le_bytes())),
             CellType::Float => cells.for_each(|cell| bytes.extend_from_slice(&(cell as f32).to_le_bytes())),
@@ -114,6 +156,11 @@ impl TensorsBuilder {
 
     /// The tensors.
     pub fn finish(self) -> DocumentTensors {
-        DocumentTensors { bytes: TensorBytes::Made(self.bytes), tensors: self.tensors, labels: self.labels }
+        DocumentTensors {
+            label_bytes: self.label_bytes,
+            cell_bytes: TensorBytes::Made(self.cell_bytes),
+            tensors: self.tensors,
+            labels: self.labels,
+        }
     }
 }

@@ -62,11 +62,11 @@ impl BatchParts {
         if waiting.ready.len() < waiting.size {
             return None;
         }
-        self.break_off(part)
+        self.abort(part)
     }
 
     /// Ends the waiting of a part, and returns its writes. `None` if it was sent.
-    pub fn break_off(&mut self, part: PartId) -> Option<Vec<RequestId>> {
+    pub fn abort(&mut self, part: PartId) -> Option<Vec<RequestId>> {
         self.waiting.remove(&part).map(|waiting| waiting.writes)
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct TrackedReplica {
     /// Its contents when last queried.
     pub info: ReportedReplica,
     /// Initial state of the replica, sent with rows until one of them has arrived.
-    pub birth: Option<ReplicaOrigin>,
+    pub origin: Option<ReplicaOrigin>,
 }
 
 /// The owner's knowledge of a bucket, and the operations that wait for it.
@@ -71,13 +71,13 @@ impl OwnedBucket {
         {
             return vec![node];
         }
-        self.replicas.iter().filter(|replica| replica.birth.is_none()).map(|replica| replica.node).collect()
+        self.replicas.iter().filter(|replica| replica.origin.is_none()).map(|replica| replica.node).collect()
     }
 
     /// Nodes whose replicas are complete and have rows by now, in no particular order.
     pub fn complete(&self) -> Vec<NodeKey> {
         let complete =
-            self.replicas.iter().filter(|replica| replica.info.complete && replica.birth.is_none());
+            self.replicas.iter().filter(|replica| replica.info.complete && replica.origin.is_none());
         complete.map(|replica| replica.node).collect()
     }
 
@@ -91,8 +91,8 @@ impl OwnedBucket {
         if !complete.is_empty() {
             return Some(complete[turn as usize % complete.len()]);
         }
-        let born = self.replicas.iter().filter(|replica| replica.birth.is_none());
-        born.max_by_key(|replica| replica.info.content.documents).map(|replica| replica.node)
+        let existing = self.replicas.iter().filter(|replica| replica.origin.is_none());
+        existing.max_by_key(|replica| replica.info.content.documents).map(|replica| replica.node)
     }
 }
 

@@ -167,13 +167,16 @@ impl Distributor {
 impl ClientRequestKind {
     /// True if it drops documents.
     pub(super) fn drops(&self) -> bool {
-        matches!(self, ClientRequestKind::Blind(UnconditionalRow::Drop { .. } | UnconditionalRow::Finish))
+        matches!(
+            self,
+            ClientRequestKind::Unconditional(UnconditionalRow::Drop { .. } | UnconditionalRow::Finish)
+        )
     }
 
     /// Claim of a drop that was decided by one.
     pub(super) fn claim(&self) -> Option<u64> {
         match self {
-            ClientRequestKind::Blind(UnconditionalRow::Drop { until, .. }) => {
+            ClientRequestKind::Unconditional(UnconditionalRow::Drop { until, .. }) => {
                 until.map(|horizon| horizon.claim)
             }
             _ => None,

@@ -48,7 +48,7 @@ pub enum DocumentChange {
     },
     /// Replaces a version by one that says the same in another form, at no client's request. It is written
     /// only while the version is the newest, and no drop of the document is in progress or being decided:
-    /// otherwise the drop would miss it. By a later state, the outcome is that it has to be made anew.
+    /// otherwise the drop would miss it. By a later state, the outcome is that it has to be made again.
     Rewrite {
         /// Identifier of the document.
         id: DocumentId,

@@ -79,7 +79,7 @@ pub struct OperationView {
     /// Its progress.
     pub progress: OperationProgress,
     /// Cause of its last failure.
-    pub trouble: Option<String>,
+    pub failure_cause: Option<String>,
 }
 
 /// Progress of an operation.
@@ -162,7 +162,7 @@ impl Distributor {
                 priority: proposal.priority,
                 reason: proposal.reason.clone(),
                 progress,
-                trouble: self.upkeep.troubles.get(&bucket).cloned(),
+                failure_cause: self.upkeep.failure_causes.get(&bucket).cloned(),
             }
         };
         self.upkeep.scheduler.operations().map(view).collect()

@@ -38,16 +38,16 @@ impl Distributor {
         self.upkeep.forget_all();
         self.claims.end_all();
         self.peers.begin(self.version, &|node| stays.contains(&node));
-        let asked = self.nodes_to_hear(&state);
+        let asked = self.nodes_to_ask(&state);
         let divided = self.divided_buckets(&state);
         self.owners = Some(BucketOwners::new(state));
         self.takes_part = takes_part;
-        self.unheard = if takes_part { asked } else { BTreeSet::new() };
-        self.unheard_until = Some(self.now.monotonic + lapse(self.settings.confirm));
+        self.unreported = if takes_part { asked } else { BTreeSet::new() };
+        self.unreported_until = Some(self.now.monotonic + lapse(self.settings.confirm));
         self.keep_buckets(&stays, &divided);
         self.sort_requests(effects);
         let removals_since = self.removals_since();
-        for node in self.unheard.clone() {
+        for node in self.unreported.clone() {
             self.send(node, NodeRequest::Owned { removals_since }, RequestPurpose::HandOver, effects);
         }
         self.ping(effects);
@@ -66,20 +66,20 @@ impl Distributor {
             };
             before.state.serves() && after.state.serves() && before.incarnation == after.incarnation
         };
-        old.nodes().keys().copied().filter(|node| same(node) && !self.unheard.contains(node)).collect()
+        old.nodes().keys().copied().filter(|node| same(node) && !self.unreported.contains(node)).collect()
     }
 
     /// All serving nodes, and those that served until now: a node that was taken out of service while it
     /// lives may not know, and coordination may have confirmed an older state to it until a moment ago. Votes
     /// need no such precaution: some serving node takes part in every majority, and does not answer before
     /// its vote has lapsed.
-    fn nodes_to_hear(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
+    fn nodes_to_ask(&self, new: &ClusterState) -> BTreeSet<NodeKey> {
         let old = self.state();
         let before = old.filter(|old| old.version().next() == new.version());
         let asked = |node: &NodeKey| match (new.nodes().get(node), before) {
             (Some(entry), _) if entry.state.serves() => true,
             (Some(entry), _) if entry.lease_ended => false,
-            (_, Some(before)) => before.node_state(*node).serves() || self.unheard.contains(node),
+            (_, Some(before)) => before.node_state(*node).serves() || self.unreported.contains(node),
             (_, None) => true,
         };
         // A removed node is in the old state only.
@@ -89,11 +89,12 @@ impl Distributor {
 
     /// Stops waiting for nodes that do not serve and have not answered: they cannot act by an older state any
     /// more.
-    pub(super) fn hear_no_more(&mut self, effects: &mut Vec<DistributorEffect>) {
-        self.unheard_until = None;
-        let silent: Vec<NodeKey> = self.unheard.iter().copied().filter(|node| !self.serves(*node)).collect();
+    pub(super) fn stop_awaiting_reports(&mut self, effects: &mut Vec<DistributorEffect>) {
+        self.unreported_until = None;
+        let silent: Vec<NodeKey> =
+            self.unreported.iter().copied().filter(|node| !self.serves(*node)).collect();
         for node in silent {
-            self.heard(node, Vec::new(), Timestamp::default(), effects);
+            self.take_report(node, Vec::new(), Timestamp::default(), effects);
         }
     }
 
@@ -136,7 +137,7 @@ impl Distributor {
             let Some(bucket) = self.settle_bucket(id, effects) else { continue };
             let continues = self.buckets.get(&bucket).is_some_and(|bucket| bucket.open);
             if !continues && self.owner(bucket) != Some(self.me) {
-                self.hand_on(id, effects);
+                self.redirect(id, effects);
                 continue;
             }
             let request = self.requests.slots.get_mut(&id).expect("an operation with a bucket is under way");
@@ -144,7 +145,7 @@ impl Distributor {
                 request.outdate();
             }
             if !continues && matches!(request.kind, ClientRequestKind::Rewrite(_)) {
-                self.give_up(id, effects);
+                self.abandon_rewrite(id, effects);
                 continue;
             }
             match &mut request.stage {
@@ -154,18 +155,18 @@ impl Distributor {
                 RequestStage::Reading { .. } => self.advance(id, effects),
                 // All nodes report their replicas again; sending the same row to all of them ends the
                 // operation.
-                RequestStage::Flying(_) | RequestStage::Durable(_) if !continues => {
+                RequestStage::InFlight(_) | RequestStage::Durable(_) if !continues => {
                     self.relaunch(id, effects)
                 }
-                RequestStage::Flying(flight) => {
+                RequestStage::InFlight(flight) => {
                     let here = &self.buckets[&bucket];
                     let before = flight.waiting_for.len();
                     flight.waiting_for.retain(|node| here.replica(*node).is_some());
                     // A node that has left may have it.
                     flight.may_be_there |= flight.waiting_for.len() < before;
-                    self.landed(id, effects);
+                    self.acknowledge_if_durable(id, effects);
                 }
-                RequestStage::Durable(_) => self.landed(id, effects),
+                RequestStage::Durable(_) => self.acknowledge_if_durable(id, effects),
             }
         }
         // Operations that had waited while a bucket was held.
@@ -196,18 +197,18 @@ impl Distributor {
     }
 
     /// Ends a rewrite whose bucket another node may have owned in between.
-    fn give_up(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
+    fn abandon_rewrite(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let request = self.requests.slots.get(&id).expect("an operation that is given up is under way");
         let (bucket, is_sent) = (request.bucket, request.sent().is_some());
         let error = if is_sent { RequestError::Unknown } else { self.moved(bucket) };
         self.finish(id, Err(error), effects);
     }
 
-    /// Hands on an operation whose bucket has another owner now.
-    fn hand_on(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        let request = self.requests.slots.get(&id).expect("an operation that is handed on is under way");
+    /// Redirects an operation whose bucket has another owner now.
+    fn redirect(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
+        let request = self.requests.slots.get(&id).expect("an operation that is redirected is under way");
         if matches!(request.kind, ClientRequestKind::Rewrite(_)) {
-            return self.give_up(id, effects);
+            return self.abandon_rewrite(id, effects);
         }
         let (bucket, unfinished) = (request.bucket, request.unfinished());
         let error = RequestError::Moved { owner: self.owner(bucket), version: self.version, unfinished };
@@ -215,7 +216,7 @@ impl Distributor {
     }
 
     /// Processes a node's report of its replicas of the buckets that this node owns.
-    pub(super) fn heard(
+    pub(super) fn take_report(
         &mut self,
         from: NodeKey,
         replicas: Vec<(BucketId, ReportedReplica)>,
@@ -225,7 +226,7 @@ impl Distributor {
         let place =
             (self.version.number() << 16 | u64::from(self.me.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
         self.clock.observe(Timestamp(newest.0.saturating_add(GAP + place)));
-        if !self.unheard.remove(&from) {
+        if !self.unreported.remove(&from) {
             return;
         }
         let mut there = BTreeSet::new();
@@ -237,11 +238,11 @@ impl Distributor {
             there.insert(id);
             let bucket = self.buckets.entry(id).or_default();
             if bucket.replica(from).is_none() {
-                bucket.replicas.push(TrackedReplica { node: from, info, birth: None });
+                bucket.replicas.push(TrackedReplica { node: from, info, origin: None });
                 if bucket.open {
                     // It was absent, and may lack rows, or have rows that no other node has.
                     bucket.settled = false;
-                    self.upkeep.look_at(id);
+                    self.upkeep.schedule_check(id);
                     grown.insert(id);
                 }
             }
@@ -249,14 +250,14 @@ impl Distributor {
         self.read_again(&grown, effects);
         for (id, bucket) in &mut self.buckets {
             let gone = |replica: &TrackedReplica| {
-                replica.node == from && replica.birth.is_none() && !there.contains(id)
+                replica.node == from && replica.origin.is_none() && !there.contains(id)
             };
             if bucket.open && bucket.replicas.iter().any(gone) {
                 bucket.forget_replica(from);
-                self.upkeep.look_at(*id);
+                self.upkeep.schedule_check(*id);
             }
         }
-        if self.unheard.is_empty() {
+        if self.unreported.is_empty() {
             self.open(effects);
         }
     }
@@ -277,8 +278,7 @@ impl Distributor {
 
     /// Opens the buckets once all nodes have reported: writes may begin.
     fn open(&mut self, effects: &mut Vec<DistributorEffect>) {
-        let state =
-            self.state().cloned().expect("nodes are heard about a state that this node has a part in");
+        let state = self.state().cloned().expect("nodes report for a state that this node has a part in");
         let mut freed = Vec::new();
         for (id, bucket) in &mut self.buckets {
             if !bucket.open {
@@ -287,7 +287,7 @@ impl Distributor {
                 bucket.settle();
             }
             freed.append(&mut bucket.waiting.drain(..).collect());
-            self.upkeep.look_at(*id);
+            self.upkeep.schedule_check(*id);
         }
         for id in freed {
             self.advance(id, effects);
@@ -297,10 +297,10 @@ impl Distributor {
     /// Entry of the bucket, opened if all nodes have reported.
     pub(super) fn entry(&mut self, id: BucketId) -> Option<&mut OwnedBucket> {
         let state = self.owners.as_ref().filter(|_| self.takes_part)?.state();
-        let heard = self.unheard.is_empty();
+        let all_reported = self.unreported.is_empty();
         Some(self.buckets.entry(id).or_insert_with(|| {
             let ideal = serving_ideal(state, id);
-            OwnedBucket { ideal, open: heard, settled: true, ..OwnedBucket::default() }
+            OwnedBucket { ideal, open: all_reported, settled: true, ..OwnedBucket::default() }
         }))
     }
 }

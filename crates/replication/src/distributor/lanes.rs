@@ -54,7 +54,7 @@ impl DocumentLanes {
         let lane = self.lanes.get_mut(id).expect("a write that waits is in the lane of its document");
         let blocked_others = lane.waiting.front().is_some_and(|(first, _)| *first == request);
         lane.waiting.retain(|(other, _)| *other != request);
-        // Blind writes behind a removed modification may run beside the running ones.
+        // Unconditional writes behind a removed modification may run beside the running ones.
         if blocked_others && !lane.alone {
             while lane.waiting.front().is_some_and(|(_, alone)| !alone) {
                 lane.running += 1;

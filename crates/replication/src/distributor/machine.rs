@@ -34,9 +34,9 @@ pub struct Distributor {
     pub(super) takes_part: bool,
     /// Serving nodes that have not reported their replicas yet, and nodes that were taken out of service and
     /// may not know.
-    pub(super) unheard: BTreeSet<NodeKey>,
+    pub(super) unreported: BTreeSet<NodeKey>,
     /// Time by which nodes that do not serve know that, or have no valid confirmation left.
-    pub(super) unheard_until: Option<Duration>,
+    pub(super) unreported_until: Option<Duration>,
     pub(super) buckets: Buckets,
     pub(super) requests: ClientRequests,
     pub(super) peers: PeerNodes,
@@ -61,8 +61,8 @@ impl Distributor {
             confirmation: StateConfirmation::new(settings.confirm),
             owners: None,
             takes_part: false,
-            unheard: BTreeSet::new(),
-            unheard_until: None,
+            unreported: BTreeSet::new(),
+            unreported_until: None,
             buckets: Buckets::new(),
             requests: ClientRequests::default(),
             peers: PeerNodes::new(me),
@@ -130,10 +130,10 @@ impl Distributor {
         self.takes_part.then_some(self.version)
     }
 
-    /// Nodes that have not answered since the newest state. While there are any, buckets that came with it
-    /// wait.
-    pub fn unheard(&self) -> &BTreeSet<NodeKey> {
-        &self.unheard
+    /// Nodes whose report of their replicas for the newest state is awaited. Until all have reported, buckets
+    /// that came with the state wait.
+    pub fn unreported(&self) -> &BTreeSet<NodeKey> {
+        &self.unreported
     }
 
     /// True if the state is confirmed, so that the node may own buckets.
@@ -191,8 +191,8 @@ impl Distributor {
     }
 
     fn tick(&mut self, effects: &mut Vec<DistributorEffect>) {
-        for request in self.requests.late(self.now.monotonic) {
-            self.late(request, effects);
+        for request in self.requests.expired(self.now.monotonic) {
+            self.expire(request, effects);
         }
         let turn = DistributorTurn { now: self.now.monotonic, settings: &self.settings };
         for (node, number) in self.peers.expired(&turn) {
@@ -201,15 +201,15 @@ impl Distributor {
         for (to, request, purpose) in self.peers.due(self.now.monotonic) {
             let wanted = match &purpose {
                 RequestPurpose::Read(request) => self.requests.slots.contains_key(request),
-                RequestPurpose::HandOver => self.unheard.contains(&to),
+                RequestPurpose::HandOver => self.unreported.contains(&to),
                 RequestPurpose::Ping | RequestPurpose::Rows(_) | RequestPurpose::Operation { .. } => true,
             };
             if wanted {
                 self.send(to, request, purpose, effects);
             }
         }
-        if self.unheard_until.is_some_and(|until| until <= self.now.monotonic) {
-            self.hear_no_more(effects);
+        if self.unreported_until.is_some_and(|until| until <= self.now.monotonic) {
+            self.stop_awaiting_reports(effects);
         }
         if self.now.monotonic >= self.pinged + self.settings.ping {
             self.ping(effects);
@@ -219,13 +219,13 @@ impl Distributor {
                 self.advance(request, effects);
             }
         }
-        self.tend(effects);
+        self.run_upkeep(effects);
         let (requests, buckets) = (&self.requests, &self.buckets);
         let wanted = |node: NodeKey, outgoing: &super::peers::OutgoingRow| {
             requests.awaits(outgoing.request, node, outgoing.row.bucket).then(|| {
                 let mut row = outgoing.row.clone();
                 let replica = buckets.get(&row.bucket).and_then(|bucket| bucket.replica(node));
-                row.birth = replica.and_then(|replica| replica.birth);
+                row.origin = replica.and_then(|replica| replica.origin);
                 row
             })
         };
@@ -263,8 +263,8 @@ impl Distributor {
             {
                 // If the state says that it does not serve, it is enough that it has the state.
                 match self.serves(from) {
-                    true => self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry),
-                    false => self.heard(from, Vec::new(), Timestamp::default(), effects),
+                    true => self.peers.resend_at(from, outstanding, self.now.monotonic + self.settings.retry),
+                    false => self.take_report(from, Vec::new(), Timestamp::default(), effects),
                 }
             }
             NodeResponse::Refused(refused) => {
@@ -277,22 +277,22 @@ impl Distributor {
                     | FenceRefusal::Busy
                     | FenceRefusal::Unknown => self.settings.retry,
                 };
-                self.peers.again(from, outstanding, self.now.monotonic + wait);
+                self.peers.resend_at(from, outstanding, self.now.monotonic + wait);
             }
             response => match outstanding.purpose {
                 RequestPurpose::Ping => {
-                    if reply.version == self.version && response == (NodeResponse::Here { votes: true }) {
+                    if reply.version == self.version && response == (NodeResponse::Pong { votes: true }) {
                         self.confirmation.peer(from, outstanding.sent);
                     }
                 }
                 RequestPurpose::HandOver if reply.version != self.version => {
-                    self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry);
+                    self.peers.resend_at(from, outstanding, self.now.monotonic + self.settings.retry);
                 }
                 RequestPurpose::HandOver => match response {
                     NodeResponse::Replicas { replicas, newest } => {
-                        self.heard(from, replicas, newest, effects)
+                        self.take_report(from, replicas, newest, effects)
                     }
-                    _ => self.peers.again(from, outstanding, self.now.monotonic + self.settings.retry),
+                    _ => self.peers.resend_at(from, outstanding, self.now.monotonic + self.settings.retry),
                 },
                 RequestPurpose::Rows(rows) => self.applied(from, rows, response, effects),
                 RequestPurpose::Read(request) => self.read_replied(request, from, response, effects),
@@ -305,6 +305,6 @@ impl Distributor {
 
     fn lost(&mut self, to: NodeKey, number: u64) {
         let Some(outstanding) = self.peers.lost(to, number) else { return };
-        self.peers.again(to, outstanding, self.now.monotonic + self.settings.retry);
+        self.peers.resend_at(to, outstanding, self.now.monotonic + self.settings.retry);
     }
 }

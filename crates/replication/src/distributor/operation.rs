@@ -50,7 +50,7 @@ pub(super) enum OperationStep {
     /// Writes in progress are ending.
     Draining,
     /// Replicas report their contents.
-    Comparing { waiting_for: BTreeSet<NodeKey>, heard: Vec<(NodeKey, Option<ReportedReplica>)> },
+    Comparing { waiting_for: BTreeSet<NodeKey>, reports: Vec<(NodeKey, Option<ReportedReplica>)> },
     /// Replicas copy missing data; the number of them.
     Pulling(usize),
     /// Replicas are being marked complete.
@@ -61,7 +61,7 @@ pub(super) enum OperationStep {
 
 impl OperationStep {
     /// Reason for which it cannot continue, if no node has reported one.
-    fn trouble(&self) -> &'static str {
+    fn failure_cause(&self) -> &'static str {
         match self {
             OperationStep::Creating(_) => "not all replicas could be made in time",
             OperationStep::Draining => "writes did not end in time",
@@ -119,10 +119,10 @@ impl Distributor {
     fn hold(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
         entry.held = true;
-        let quiet = entry.in_flight == 0;
+        let is_drained = entry.in_flight == 0;
         self.step(bucket, OperationStep::Draining, Some(self.settings.hold));
-        if quiet {
-            self.quiet(bucket, effects);
+        if is_drained {
+            self.writes_drained(bucket, effects);
         }
     }
 
@@ -137,7 +137,7 @@ impl Distributor {
     }
 
     /// Continues once no write is in progress: now replicas can be compared.
-    pub(super) fn quiet(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
+    pub(super) fn writes_drained(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let draining = |operation: &MaintenanceOperation| matches!(operation.step, OperationStep::Draining);
         if !self.upkeep.operations.get(&bucket).is_some_and(draining) {
             return;
@@ -145,7 +145,7 @@ impl Distributor {
         let entry = self.buckets.get(&bucket).expect(KNOWN);
         assert!(entry.held && entry.in_flight == 0, "replicas are compared while no row is on its way");
         let nodes: BTreeSet<NodeKey> = entry.replicas.iter().map(|replica| replica.node).collect();
-        let step = OperationStep::Comparing { waiting_for: nodes.clone(), heard: Vec::new() };
+        let step = OperationStep::Comparing { waiting_for: nodes.clone(), reports: Vec::new() };
         self.step(bucket, step, Some(self.settings.hold));
         let removals_since = self.removals_since();
         for node in nodes {
@@ -172,31 +172,23 @@ impl Distributor {
             OperationStep::Creating(waiting_for) if done => {
                 waiting_for.remove(&from);
                 let all = waiting_for.is_empty();
-                if let Some(entry) = self.buckets.get_mut(&bucket)
-                    && entry.replica(from).is_none()
-                {
-                    entry.replicas.push(TrackedReplica {
-                        node: from,
-                        info: ReportedReplica::default(),
-                        birth: None,
-                    });
-                }
+                self.note_created(bucket, from);
                 if all {
                     self.hold(bucket, effects);
                 }
             }
-            OperationStep::Comparing { waiting_for, heard } => {
+            OperationStep::Comparing { waiting_for, reports } => {
                 let NodeResponse::Replicas { replicas, newest } = response else {
                     return self.fail_operation(bucket, effects);
                 };
                 self.clock.observe(newest);
                 if waiting_for.remove(&from) {
                     let found = replicas.into_iter().find(|(other, _)| *other == bucket);
-                    heard.push((from, found.map(|(_, info)| info)));
+                    reports.push((from, found.map(|(_, info)| info)));
                 }
                 if waiting_for.is_empty() {
-                    let heard = std::mem::take(heard);
-                    self.compare(bucket, heard, effects);
+                    let reports = std::mem::take(reports);
+                    self.compare(bucket, reports, effects);
                 }
             }
             OperationStep::Pulling(left) if done => {
@@ -209,10 +201,7 @@ impl Distributor {
             OperationStep::Completing(waiting_for) if done => {
                 waiting_for.remove(&from);
                 let all = waiting_for.is_empty();
-                if let Some(replica) = self.buckets.get_mut(&bucket).and_then(|entry| entry.replica_mut(from))
-                {
-                    replica.info.complete = true;
-                }
+                self.note_complete(bucket, from);
                 if all {
                     self.settled(bucket, effects);
                 }
@@ -225,10 +214,24 @@ impl Distributor {
             }
             _ => {
                 if let NodeResponse::Failed(failure) = &response {
-                    self.upkeep.trouble = Some(format!("node {from}: {failure}"));
+                    self.upkeep.reported_cause = Some(format!("node {from}: {failure}"));
                 }
                 self.fail_operation(bucket, effects);
             }
+        }
+    }
+
+    fn note_created(&mut self, bucket: BucketId, node: NodeKey) {
+        if let Some(entry) = self.buckets.get_mut(&bucket)
+            && entry.replica(node).is_none()
+        {
+            entry.replicas.push(TrackedReplica { node, info: ReportedReplica::default(), origin: None });
+        }
+    }
+
+    fn note_complete(&mut self, bucket: BucketId, node: NodeKey) {
+        if let Some(replica) = self.buckets.get_mut(&bucket).and_then(|entry| entry.replica_mut(node)) {
+            replica.info.complete = true;
         }
     }
 
@@ -236,15 +239,15 @@ impl Distributor {
     fn compare(
         &mut self,
         bucket: BucketId,
-        heard: Vec<(NodeKey, Option<ReportedReplica>)>,
+        reports: Vec<(NodeKey, Option<ReportedReplica>)>,
         effects: &mut Vec<DistributorEffect>,
     ) {
         let entry = self.buckets.get_mut(&bucket).expect(KNOWN);
         assert!(entry.held && entry.in_flight == 0, "no row went out while replicas said what they hold");
         let mut lost = false;
-        for (node, info) in &heard {
+        for (node, info) in &reports {
             match (info, entry.replica_mut(*node)) {
-                (Some(info), Some(replica)) => (replica.info, replica.birth) = (*info, None),
+                (Some(info), Some(replica)) => (replica.info, replica.origin) = (*info, None),
                 // Its first row has not arrived: there is no replica yet.
                 (None, Some(_)) | (_, None) => {
                     lost = true;
@@ -342,10 +345,10 @@ impl Distributor {
     fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, true);
-        self.upkeep.troubles.remove(&bucket);
+        self.upkeep.failure_causes.remove(&bucket);
         self.peers.end_operation(operation.name);
         self.upkeep.scheduler.finish(bucket);
-        self.upkeep.look_at(bucket);
+        self.upkeep.schedule_check(bucket);
         self.release(bucket, effects);
     }
 
@@ -353,26 +356,27 @@ impl Distributor {
     pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
         self.upkeep.ended.count(&operation.proposal.action, false);
-        let trouble = self.upkeep.trouble.take().unwrap_or_else(|| operation.step.trouble().to_owned());
-        self.upkeep.troubles.insert(bucket, trouble);
+        let reported = self.upkeep.reported_cause.take();
+        let cause = reported.unwrap_or_else(|| operation.step.failure_cause().to_owned());
+        self.upkeep.failure_causes.insert(bucket, cause);
         self.peers.end_operation(operation.name);
         if let Some(entry) = self.buckets.get_mut(&bucket)
-            && let OperationStep::Deleting(unheard) = operation.step
+            && let OperationStep::Deleting(unreported) = operation.step
         {
             // These replicas may still exist, and then need maintenance.
-            for node in unheard {
+            for node in unreported {
                 entry.settled = false;
                 if entry.replica(node).is_none() {
                     entry.replicas.push(TrackedReplica {
                         node,
                         info: ReportedReplica::default(),
-                        birth: None,
+                        origin: None,
                     });
                 }
             }
         }
         self.upkeep.scheduler.fail(bucket, self.now.monotonic + self.settings.operation_retry);
-        self.upkeep.look_at(bucket);
+        self.upkeep.schedule_check(bucket);
         self.release(bucket, effects);
     }
 }

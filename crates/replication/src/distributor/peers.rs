@@ -40,7 +40,7 @@ pub(super) struct OutstandingRequest {
     pub sent: Duration,
     pub purpose: RequestPurpose,
     /// Request, kept to be sent again; rows are assembled again instead.
-    again: Option<NodeRequest>,
+    resend: Option<NodeRequest>,
     timeout: Duration,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct PeerNodes {
     version: ClusterVersion,
     next_number: u64,
     peers: BTreeMap<NodeKey, PeerNode>,
-    again: BTreeMap<(Duration, u64), (NodeKey, NodeRequest, RequestPurpose)>,
+    resends: BTreeMap<(Duration, u64), (NodeKey, NodeRequest, RequestPurpose)>,
     /// Nodes with rows to send at the end of the turn, so that one turn makes one message.
     touched: BTreeSet<NodeKey>,
     timeouts_checked: Duration,
@@ -78,7 +78,7 @@ impl PeerNodes {
             version: ClusterVersion::NONE,
             next_number: 0,
             peers: BTreeMap::new(),
-            again: BTreeMap::new(),
+            resends: BTreeMap::new(),
             touched: BTreeSet::new(),
             timeouts_checked: Duration::ZERO,
         }
@@ -89,7 +89,7 @@ impl PeerNodes {
     pub fn begin(&mut self, version: ClusterVersion, stays: &dyn Fn(NodeKey) -> bool) {
         self.version = version;
         self.peers.retain(|node, _| stays(*node));
-        self.again.clear();
+        self.resends.clear();
         for (node, peer) in &mut self.peers {
             peer.outstanding.retain(|_, outstanding| matches!(outstanding.purpose, RequestPurpose::Rows(_)));
             peer.not_before = Duration::ZERO;
@@ -111,12 +111,12 @@ impl PeerNodes {
         let peer = self.peers.entry(to).or_default();
         let timeout =
             if request.is_long() { settings.long_request_timeout } else { settings.request_timeout };
-        let again = match purpose {
+        let resend = match purpose {
             RequestPurpose::Ping | RequestPurpose::Rows(_) => None,
             _ => Some(request.clone()),
         };
         peer.outstanding
-            .insert(number, OutstandingRequest { sent: now, purpose, again, timeout: now + timeout });
+            .insert(number, OutstandingRequest { sent: now, purpose, resend, timeout: now + timeout });
         let fence =
             RequestFence { from: self.me, version: self.version, number, void_below: peer.void_below };
         effects.push(DistributorEffect::Send { to, fence, request });
@@ -162,9 +162,9 @@ impl PeerNodes {
     }
 
     /// Schedules a lost or refused request to be sent again later.
-    pub fn again(&mut self, to: NodeKey, outstanding: OutstandingRequest, at: Duration) {
-        let OutstandingRequest { purpose, again, .. } = outstanding;
-        match (purpose, again) {
+    pub fn resend_at(&mut self, to: NodeKey, outstanding: OutstandingRequest, at: Duration) {
+        let OutstandingRequest { purpose, resend, .. } = outstanding;
+        match (purpose, resend) {
             (RequestPurpose::Rows(rows), _) => {
                 let peer = self.outgoing(to);
                 peer.not_before = at;
@@ -174,7 +174,7 @@ impl PeerNodes {
             }
             (purpose, Some(request)) => {
                 self.next_number += 1;
-                self.again.insert((at, self.next_number), (to, request, purpose));
+                self.resends.insert((at, self.next_number), (to, request, purpose));
             }
             (_, None) => {}
         }
@@ -196,7 +196,7 @@ impl PeerNodes {
     /// Ends an operation on a bucket: its unanswered requests must not take effect any more.
     pub fn end_operation(&mut self, ended: u64) {
         let of_it = |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::Operation { operation, .. } if *operation == ended);
-        self.again.retain(|_, (_, _, purpose)| !of_it(purpose));
+        self.resends.retain(|_, (_, _, purpose)| !of_it(purpose));
         for peer in self.peers.values_mut() {
             let last = peer.outstanding.iter().rfind(|(_, outstanding)| of_it(&outstanding.purpose));
             if let Some((last, _)) = last {
@@ -223,7 +223,7 @@ impl PeerNodes {
     /// Requests due to be sent again.
     pub fn due(&mut self, now: Duration) -> Vec<(NodeKey, NodeRequest, RequestPurpose)> {
         let mut due = Vec::new();
-        while let Some(first) = self.again.first_entry()
+        while let Some(first) = self.resends.first_entry()
             && first.key().0 <= now
         {
             due.push(first.remove());
@@ -285,13 +285,13 @@ impl PeerNodes {
 
     /// Time of the next action.
     pub fn next_wake(&self, settings: &Settings) -> Option<Duration> {
-        let again = self.again.first_key_value().map(|((at, _), _)| *at);
+        let resends = self.resends.first_key_value().map(|((at, _), _)| *at);
         let touched = self.touched.iter().filter_map(|node| self.peers.get(node));
         // If the maximum number of batches is in progress, the next answer wakes it.
         let free = touched.filter(|peer| peer.batches < settings.batches_in_flight);
         let rows = free.map(|peer| peer.not_before).min();
         let waits = self.peers.values().any(|peer| !peer.outstanding.is_empty());
         let timeouts = waits.then(|| self.timeouts_checked + settings.request_timeout / 8);
-        [again, rows, timeouts].into_iter().flatten().min()
+        [resends, rows, timeouts].into_iter().flatten().min()
     }
 }

@@ -26,7 +26,7 @@ pub struct ReadRoute {
     /// True if `full` may soon become true: a node has come back, and its replicas are being compared with
     /// the others.
     pub soon: bool,
-    /// Version of the state of this route; see [`Distributor::vouches`].
+    /// Version of the state of this route; see [`Distributor::confirms`].
     pub version: ClusterVersion,
 }
 
@@ -56,9 +56,9 @@ impl Distributor {
         if !self.is_confirmed(now.monotonic) {
             return Err(NoRoute::NotYet);
         }
-        let heard = self.unheard.is_empty();
+        let all_reported = self.unreported.is_empty();
         let Some(found) = self.buckets.get(&bucket) else {
-            return Err(if heard { NoRoute::Nothing } else { NoRoute::NotYet });
+            return Err(if all_reported { NoRoute::Nothing } else { NoRoute::NotYet });
         };
         if !found.open {
             return Err(NoRoute::NotYet);
@@ -68,7 +68,7 @@ impl Distributor {
         let full = found.settled && complete;
         let soon = !found.settled && now.monotonic < self.since + self.settings.compare;
         if !found.settled {
-            self.upkeep.scheduler.hasten(bucket);
+            self.upkeep.scheduler.prioritize(bucket);
         }
         Ok(ReadRoute { node, full, soon, version: self.version })
     }
@@ -88,7 +88,7 @@ impl Distributor {
     /// This is not known now.
     pub fn holders(&mut self, bucket: BucketId, now: MachineTime) -> Result<BucketHolders, NoRoute> {
         let version = self.version().ok_or(NoRoute::NotYet)?;
-        if !self.unheard.is_empty() {
+        if !self.unreported.is_empty() {
             return Err(NoRoute::NotYet);
         }
         let newest = self.newest();
@@ -125,7 +125,7 @@ impl Distributor {
 
     /// True if an answer received by a route of this version counts: the state is the same, and confirmed
     /// now, so that no other owner has come in between.
-    pub fn vouches(&self, version: ClusterVersion, now: MachineTime) -> bool {
+    pub fn confirms(&self, version: ClusterVersion, now: MachineTime) -> bool {
         version == self.version && self.is_confirmed(now.monotonic)
     }
 
@@ -162,7 +162,7 @@ impl Distributor {
             self.buckets.get(&bucket).map(|found| found.readable(self.me, request.0)).unwrap_or_default();
         slot.stage = RequestStage::Reading { waiting_for: nodes.clone(), newest: None, failure: None };
         if nodes.is_empty() {
-            return self.have_read(request, effects);
+            return self.finish_reading(request, effects);
         }
         for node in nodes {
             let read = NodeRequest::Read { bucket, id: id.clone() };
@@ -194,26 +194,27 @@ impl Distributor {
             NodeResponse::Document(None) => {}
             NodeResponse::Failed(NodeFailure::NoReplica) => {
                 if let Some(found) = self.buckets.get_mut(&bucket)
-                    && found.replica(from).is_some_and(|replica| replica.birth.is_none())
+                    && found.replica(from).is_some_and(|replica| replica.origin.is_none())
                 {
                     found.forget_replica(from);
-                    self.upkeep.look_at(bucket);
+                    self.upkeep.schedule_check(bucket);
                 }
                 // The others may have to be asked as well now.
                 return self.begin_reading(request, effects);
             }
             NodeResponse::Failed(other) => *failure = Some(other),
             _ => {
-                *failure =
-                    Some(NodeFailure::Storage { reason: format!("node {from} gave an answer that is none") });
+                *failure = Some(NodeFailure::Storage {
+                    reason: format!("node {from} gave an answer of another kind of request"),
+                });
             }
         }
         if waiting_for.is_empty() {
-            self.have_read(request, effects);
+            self.finish_reading(request, effects);
         }
     }
 
-    fn have_read(&mut self, request: RequestId, effects: &mut Vec<DistributorEffect>) {
+    fn finish_reading(&mut self, request: RequestId, effects: &mut Vec<DistributorEffect>) {
         if !self.confirmed() {
             self.await_confirmation(request);
             return;
@@ -233,7 +234,7 @@ impl Distributor {
         let newest: Option<DocumentVersion> = newest.take();
         if slot.outdated {
             let newest = newest.map(|version| version.timestamp).unwrap_or_default();
-            return self.looked_again(request, newest, effects);
+            return self.recheck(request, newest, effects);
         }
         match &mut slot.kind {
             ClientRequestKind::Modify { modify, found, .. } => {
@@ -245,12 +246,14 @@ impl Distributor {
                 self.decide(request, modify, newest, effects);
             }
             ClientRequestKind::Rewrite(_) => self.checked(request, newest, effects),
-            ClientRequestKind::Read | ClientRequestKind::Blind(_) => self.found(request, newest, effects),
+            ClientRequestKind::Read | ClientRequestKind::Unconditional(_) => {
+                self.found(request, newest, effects)
+            }
         }
     }
 
     /// Processes the newest version of a document that another owner may have written in between.
-    fn looked_again(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<DistributorEffect>) {
+    fn recheck(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<DistributorEffect>) {
         self.clock.observe(newest);
         let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
         if slot.still_holds(newest) {

@@ -39,8 +39,8 @@ pub(super) struct ClientRequest {
 
 /// Kind of a client's operation.
 pub(super) enum ClientRequestKind {
-    /// A row that is known from the start.
-    Blind(UnconditionalRow),
+    /// A row that does not depend on the stored version.
+    Unconditional(UnconditionalRow),
     /// A function that decides; taken out when it runs, or already run by the previous owner.
     Modify {
         modify: Option<Modify>,
@@ -52,7 +52,7 @@ pub(super) enum ClientRequestKind {
 }
 
 /// A version that takes the place of the version that it was made from, at no client's request. Only the
-/// owner that has read that version writes it: by a later state, another owner makes it anew.
+/// owner that has read that version writes it: by a later state, another owner makes it again.
 pub(super) struct PendingRewrite {
     pub base: Timestamp,
     /// Time that it must not be later than.
@@ -71,8 +71,8 @@ pub(super) struct ModificationInput {
 
 impl ClientRequestKind {
     /// True if its row does not depend on an earlier version.
-    pub fn is_blind(&self) -> bool {
-        matches!(self, ClientRequestKind::Blind(_))
+    pub fn is_unconditional(&self) -> bool {
+        matches!(self, ClientRequestKind::Unconditional(_))
     }
 
     /// Approximate number of bytes that it occupies.
@@ -80,7 +80,7 @@ impl ClientRequestKind {
         const OVERHEAD: usize = 256;
         OVERHEAD
             + match self {
-                ClientRequestKind::Blind(UnconditionalRow::Put(body)) => body.len(),
+                ClientRequestKind::Unconditional(UnconditionalRow::Put(body)) => body.len(),
                 ClientRequestKind::Rewrite(rewrite) => rewrite.body.len(),
                 _ => 0,
             }
@@ -96,7 +96,7 @@ impl ClientRequest {
             _ if self.outdated => self.id.is_some(),
             ClientRequestKind::Modify { decided, .. } => decided.is_none() && self.row.is_none(),
             ClientRequestKind::Rewrite(rewrite) => !rewrite.is_checked,
-            ClientRequestKind::Blind(_) => false,
+            ClientRequestKind::Unconditional(_) => false,
         }
     }
 
@@ -104,7 +104,7 @@ impl ClientRequest {
     pub fn drops_within(&self, state: &ClusterState) -> bool {
         let scope = match (&self.kind, self.row.as_deref()) {
             (_, Some(RowContent::Drop(DroppedScope { scope, .. }))) => scope,
-            (ClientRequestKind::Blind(UnconditionalRow::Drop { scope, .. }), _) => scope,
+            (ClientRequestKind::Unconditional(UnconditionalRow::Drop { scope, .. }), _) => scope,
             _ => return true,
         };
         match scope {
@@ -116,7 +116,7 @@ impl ClientRequest {
     /// Horizon that it was decided by, if it is a drop with one that has not been sent.
     pub fn horizon(&self) -> Option<DropHorizon> {
         match (&self.kind, self.sent()) {
-            (ClientRequestKind::Blind(UnconditionalRow::Drop { until, .. }), None) => *until,
+            (ClientRequestKind::Unconditional(UnconditionalRow::Drop { until, .. }), None) => *until,
             _ => None,
         }
     }
@@ -136,7 +136,7 @@ impl ClientRequest {
             ClientRequestKind::Modify { found, .. } => {
                 sent == Some(newest) || found.is_some_and(|found| found.timestamp == newest)
             }
-            ClientRequestKind::Blind(_) => sent.is_none_or(|sent| newest <= sent),
+            ClientRequestKind::Unconditional(_) => sent.is_none_or(|sent| newest <= sent),
             ClientRequestKind::Read => true,
             ClientRequestKind::Rewrite(_) => false,
         }
@@ -148,7 +148,7 @@ impl ClientRequest {
         let base = match &self.kind {
             ClientRequestKind::Rewrite(_) => return None,
             ClientRequestKind::Modify { found, .. } => Some(found.unwrap_or_default().timestamp),
-            ClientRequestKind::Blind(_) | ClientRequestKind::Read => None,
+            ClientRequestKind::Unconditional(_) | ClientRequestKind::Read => None,
         };
         Some(UnfinishedRow { bucket: self.bucket, content, base })
     }
@@ -162,21 +162,23 @@ impl ClientRequest {
     pub fn content(&mut self, timestamp: impl FnOnce() -> Timestamp) -> Option<Arc<RowContent>> {
         if self.row.is_none() {
             let body = match &mut self.kind {
-                ClientRequestKind::Blind(UnconditionalRow::Drop { scope, until }) => {
+                ClientRequestKind::Unconditional(UnconditionalRow::Drop { scope, until }) => {
                     let timestamp = until.map_or_else(timestamp, |horizon| horizon.until);
                     let drop = DroppedScope { scope: scope.clone(), timestamp };
                     self.row = Some(Arc::new(RowContent::Drop(drop)));
                     return self.row.clone();
                 }
-                ClientRequestKind::Blind(UnconditionalRow::Put(body)) => Some(Arc::clone(body)),
-                ClientRequestKind::Blind(UnconditionalRow::Remove) => None,
+                ClientRequestKind::Unconditional(UnconditionalRow::Put(body)) => Some(Arc::clone(body)),
+                ClientRequestKind::Unconditional(UnconditionalRow::Remove) => None,
                 ClientRequestKind::Rewrite(rewrite) => Some(Arc::clone(&rewrite.body)),
                 ClientRequestKind::Modify { decided, .. } => match decided.take()? {
                     DecidedModification::Put(body) => Some(body),
                     DecidedModification::Remove => None,
                     DecidedModification::Nothing => return None,
                 },
-                ClientRequestKind::Blind(UnconditionalRow::Finish) | ClientRequestKind::Read => return None,
+                ClientRequestKind::Unconditional(UnconditionalRow::Finish) | ClientRequestKind::Read => {
+                    return None;
+                }
             };
             let id = self.id.clone()?;
             self.row =
@@ -206,10 +208,10 @@ pub(super) enum RequestStage {
     Waiting,
     /// Waits for the answers of replicas.
     Reading { waiting_for: Vec<NodeKey>, newest: Option<DocumentVersion>, failure: Option<NodeFailure> },
-    /// Waits for the function.
+    /// Waits for the function of a modification.
     Deciding,
     /// Waits for replicas to make the row durable.
-    Flying(InFlightRow),
+    InFlight(InFlightRow),
     /// Durable on this number of replicas; waits for the confirmation of the state.
     Durable(u16),
 }
@@ -219,8 +221,8 @@ pub(super) struct InFlightRow {
     pub waiting_for: Vec<NodeKey>,
     pub reached: u16,
     pub failure: Option<NodeFailure>,
-    /// True if a node may have the row, though none has acknowledged it: one that was sent it in an earlier
-    /// flight, or that failed with an unknown result.
+    /// True if a node may have the row, though none has acknowledged it: a node that it was sent to earlier,
+    /// or one that failed with an unknown result.
     pub may_be_there: bool,
 }
 
@@ -288,7 +290,7 @@ impl ClientRequests {
     }
 
     /// Operations whose deadline has passed.
-    pub fn late(&self, now: Duration) -> Vec<RequestId> {
+    pub fn expired(&self, now: Duration) -> Vec<RequestId> {
         self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, id)| *id).collect()
     }
 

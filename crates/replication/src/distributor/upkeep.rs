@@ -14,22 +14,22 @@ use crate::checkers::{self, CheckContext, ReplicaView};
 use crate::scheduler::{MaintenanceScheduler, OperationLimits};
 
 /// Maximum number of buckets checked in one turn, so that writes do not wait for long.
-const LOOKS: usize = 512;
+const CHECKS_PER_TURN_MAX: usize = 512;
 
 /// Pending upkeep of buckets.
 pub(super) struct BucketUpkeep {
     limits: OperationLimits,
-    to_look_at: BTreeSet<BucketId>,
+    to_check: BTreeSet<BucketId>,
     pub scheduler: MaintenanceScheduler,
     pub operations: BTreeMap<BucketId, MaintenanceOperation>,
     pub ended: EndedOperations,
     /// Cause of the next failure, if a node has reported one.
-    pub trouble: Option<String>,
+    pub reported_cause: Option<String>,
     /// Causes of failed operations, until they succeed.
-    pub troubles: BTreeMap<BucketId, String>,
+    pub failure_causes: BTreeMap<BucketId, String>,
     next_operation: u64,
     /// True if one turn was not enough to check all buckets.
-    more: bool,
+    has_unchecked: bool,
 }
 
 impl BucketUpkeep {
@@ -38,29 +38,29 @@ impl BucketUpkeep {
             OperationLimits { per_node: settings.operations_per_node, total: settings.operations_max };
         BucketUpkeep {
             limits,
-            to_look_at: BTreeSet::new(),
+            to_check: BTreeSet::new(),
             scheduler: MaintenanceScheduler::new(limits),
             operations: BTreeMap::new(),
             ended: EndedOperations::default(),
-            trouble: None,
-            troubles: BTreeMap::new(),
+            reported_cause: None,
+            failure_causes: BTreeMap::new(),
             next_operation: 0,
-            more: false,
+            has_unchecked: false,
         }
     }
 
     /// Restarts for a new state: all buckets are checked again.
     pub fn forget_all(&mut self) {
-        self.to_look_at.clear();
+        self.to_check.clear();
         self.operations.clear();
-        self.troubles.clear();
+        self.failure_causes.clear();
         self.scheduler = MaintenanceScheduler::new(self.limits);
-        self.more = false;
+        self.has_unchecked = false;
     }
 
     /// Schedules a check of a bucket in which something may have changed.
-    pub fn look_at(&mut self, bucket: BucketId) {
-        self.to_look_at.insert(bucket);
+    pub fn schedule_check(&mut self, bucket: BucketId) {
+        self.to_check.insert(bucket);
     }
 
     /// Returns a new unique name for an operation.
@@ -70,20 +70,22 @@ impl BucketUpkeep {
     }
 
     pub fn next_wake(&self) -> Option<Duration> {
-        let now = self.more.then_some(Duration::ZERO);
+        let now = self.has_unchecked.then_some(Duration::ZERO);
         let deadline = self.operations.values().filter_map(|operation| operation.deadline).min();
         [now, deadline, self.scheduler.next_wake()].into_iter().flatten().min()
     }
 }
 
 impl Distributor {
-    pub(super) fn tend(&mut self, effects: &mut Vec<DistributorEffect>) {
-        self.upkeep.more = false;
-        if !self.unheard.is_empty() || !self.confirmed() {
+    /// Checks scheduled buckets, gives up operations past their deadline, and begins those that may start
+    /// now.
+    pub(super) fn run_upkeep(&mut self, effects: &mut Vec<DistributorEffect>) {
+        self.upkeep.has_unchecked = false;
+        if !self.unreported.is_empty() || !self.confirmed() {
             return;
         }
-        for _ in 0..LOOKS {
-            let Some(bucket) = self.upkeep.to_look_at.pop_first() else { break };
+        for _ in 0..CHECKS_PER_TURN_MAX {
+            let Some(bucket) = self.upkeep.to_check.pop_first() else { break };
             let proposal = self.context(bucket).map(|context| {
                 if let Some(entry) = self.buckets.get_mut(&bucket) {
                     entry.distance = context.distance();
@@ -92,7 +94,7 @@ impl Distributor {
             });
             self.upkeep.scheduler.propose(bucket, proposal.flatten());
         }
-        self.upkeep.more = !self.upkeep.to_look_at.is_empty();
+        self.upkeep.has_unchecked = !self.upkeep.to_check.is_empty();
         let late = |operation: &MaintenanceOperation| {
             operation.deadline.is_some_and(|deadline| deadline <= self.now.monotonic)
         };

@@ -28,7 +28,7 @@ impl ClientRequests {
     pub(super) fn awaits(&self, id: RequestId, node: NodeKey, bucket: BucketId) -> bool {
         self.slots.get(&id).is_some_and(|request| {
             request.bucket == bucket
-                && matches!(&request.stage, RequestStage::Flying(flight) if flight.waiting_for.contains(&node))
+                && matches!(&request.stage, RequestStage::InFlight(flight) if flight.waiting_for.contains(&node))
         })
     }
 }
@@ -53,9 +53,11 @@ impl RequestedWrite {
         };
         match change {
             DocumentChange::Put { id, body } => {
-                of_document(id, ClientRequestKind::Blind(UnconditionalRow::Put(body)))
+                of_document(id, ClientRequestKind::Unconditional(UnconditionalRow::Put(body)))
             }
-            DocumentChange::Remove(id) => of_document(id, ClientRequestKind::Blind(UnconditionalRow::Remove)),
+            DocumentChange::Remove(id) => {
+                of_document(id, ClientRequestKind::Unconditional(UnconditionalRow::Remove))
+            }
             DocumentChange::Modify { id, modify } => {
                 let kind = ClientRequestKind::Modify { modify: Some(modify), found: None, decided: None };
                 of_document(id, kind)
@@ -65,7 +67,7 @@ impl RequestedWrite {
                 of_document(id, ClientRequestKind::Rewrite(rewrite))
             }
             DocumentChange::Drop { bucket, scope, until } => {
-                let kind = ClientRequestKind::Blind(UnconditionalRow::Drop { scope, until });
+                let kind = ClientRequestKind::Unconditional(UnconditionalRow::Drop { scope, until });
                 RequestedWrite { bucket, id: None, kind, row: None }
             }
             DocumentChange::Finish(UnfinishedRow { bucket, content, base }) => {
@@ -76,7 +78,7 @@ impl RequestedWrite {
                 // The bucket may have been divided since.
                 let bucket = id.as_ref().map_or(bucket, |id| state.bucket(id.location()));
                 let kind = match base {
-                    None => ClientRequestKind::Blind(UnconditionalRow::Finish),
+                    None => ClientRequestKind::Unconditional(UnconditionalRow::Finish),
                     Some(timestamp) => {
                         let found = ModificationInput { exists: timestamp > Timestamp::default(), timestamp };
                         ClientRequestKind::Modify { modify: None, found: Some(found), decided: None }
@@ -122,7 +124,7 @@ impl Distributor {
             return effects.push(DistributorEffect::Written { ticket, outcome: Err(error) });
         };
         let RequestedWrite { bucket, id, kind, row } = RequestedWrite::of(change, state);
-        let alone = !kind.is_blind();
+        let alone = !kind.is_unconditional();
         let row_bytes = row.as_ref().map_or(0, |row| row.bytes());
         let bytes = kind.bytes() + row_bytes + id.as_ref().map_or(0, |id| id.as_str().len());
         let lane = id.clone();
@@ -166,7 +168,9 @@ impl Distributor {
         // up.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         match &request.stage {
-            RequestStage::Durable(_) | RequestStage::Flying(_) => return self.landed(id, effects),
+            RequestStage::Durable(_) | RequestStage::InFlight(_) => {
+                return self.acknowledge_if_durable(id, effects);
+            }
             RequestStage::Deciding => return,
             RequestStage::InLane | RequestStage::Waiting | RequestStage::Reading { .. } => {
                 request.stage = RequestStage::Waiting
@@ -261,7 +265,7 @@ impl Distributor {
         if let RowContent::Drop(dropped) = &*content {
             self.overtake(bucket, dropped);
         }
-        self.beget(bucket);
+        self.create_missing_replicas(bucket);
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");
         assert!(
             entry.open && !entry.held,
@@ -276,16 +280,16 @@ impl Distributor {
         }
         entry.in_flight += 1;
         for node in &waiting_for {
-            let row = ReplicatedRow { bucket, content: Arc::clone(&content), birth: None };
+            let row = ReplicatedRow { bucket, content: Arc::clone(&content), origin: None };
             self.peers.push(*node, OutgoingRow { request: id, row, part, may_be_there: false });
         }
         let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
         request.stage =
-            RequestStage::Flying(InFlightRow { waiting_for, reached: 0, failure: None, may_be_there });
+            RequestStage::InFlight(InFlightRow { waiting_for, reached: 0, failure: None, may_be_there });
     }
 
-    /// Creates replicas with the next row of a bucket that has too few.
-    fn beget(&mut self, bucket: BucketId) {
+    /// Adds the replicas that a bucket lacks: nodes create them with the next row that they get.
+    fn create_missing_replicas(&mut self, bucket: BucketId) {
         let state = self.state().cloned().expect("rows go out only by a state that this node has a part in");
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");
         let lacking = entry.ideal.len().saturating_sub(entry.replicas.len());
@@ -295,17 +299,17 @@ impl Distributor {
         let away = state.away().count();
         // With this few absent nodes, at least one serving node would have a replica if there was one.
         let new = entry.replicas.is_empty() && away < usize::from(state.distribution().redundancy);
-        let birth = if new { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };
-        let known = |node: &&NodeKey| !self.unheard.contains(node) && entry.replica(**node).is_none();
+        let origin = if new { ReplicaOrigin::Complete } else { ReplicaOrigin::Incomplete };
+        let known = |node: &&NodeKey| !self.unreported.contains(node) && entry.replica(**node).is_none();
         let mut nodes: Vec<NodeKey> = entry.ideal.iter().filter(known).copied().take(lacking).collect();
-        if entry.ideal.is_empty() && !self.unheard.contains(&self.me) {
+        if entry.ideal.is_empty() && !self.unreported.contains(&self.me) {
             nodes.push(self.me);
         }
         for node in nodes {
             let info = ReportedReplica { complete: new, ..ReportedReplica::default() };
-            entry.replicas.push(TrackedReplica { node, info, birth: Some(birth) });
+            entry.replicas.push(TrackedReplica { node, info, origin: Some(origin) });
         }
-        self.upkeep.look_at(bucket);
+        self.upkeep.schedule_check(bucket);
     }
 
     /// Processes a node's answer to a batch of rows.
@@ -320,8 +324,9 @@ impl Distributor {
             NodeResponse::Applied(failed) => failed,
             NodeResponse::Failed(failure) => (0..rows.len()).map(|place| (place, failure.clone())).collect(),
             _ => {
-                let failure =
-                    NodeFailure::Storage { reason: format!("node {from} gave an answer that is none") };
+                let failure = NodeFailure::Storage {
+                    reason: format!("node {from} gave an answer of another kind of request"),
+                };
                 (0..rows.len()).map(|place| (place, failure.clone())).collect()
             }
         };
@@ -345,22 +350,23 @@ impl Distributor {
             let open = entry.open;
             match &failure {
                 None => match (entry.replica_mut(from), open) {
-                    (Some(replica), _) => replica.birth = None,
+                    (Some(replica), _) => replica.origin = None,
                     // The replica was considered gone, and exists.
                     (None, true) => {
                         let info = ReportedReplica::default();
-                        entry.replicas.push(TrackedReplica { node: from, info, birth: None });
+                        entry.replicas.push(TrackedReplica { node: from, info, origin: None });
                         entry.settled = false;
-                        self.upkeep.look_at(bucket);
+                        self.upkeep.schedule_check(bucket);
                     }
                     (None, false) => {}
                 },
                 Some(NodeFailure::NoReplica) => {
                     // A row that was sent before the replica was to be created implies nothing about it.
-                    let expected = |replica: &TrackedReplica| replica.node == from && replica.birth.is_none();
+                    let expected =
+                        |replica: &TrackedReplica| replica.node == from && replica.origin.is_none();
                     if entry.replicas.iter().any(expected) {
                         entry.forget_replica(from);
-                        self.upkeep.look_at(bucket);
+                        self.upkeep.schedule_check(bucket);
                     }
                 }
                 Some(_) => {}
@@ -370,7 +376,7 @@ impl Distributor {
             return;
         }
         let request = self.requests.slots.get_mut(&outgoing.request);
-        let Some(ClientRequest { stage: RequestStage::Flying(flight), .. }) = request else {
+        let Some(ClientRequest { stage: RequestStage::InFlight(flight), .. }) = request else {
             unreachable!("an operation that awaits a row is under way, and its row too");
         };
         match failure {
@@ -391,32 +397,34 @@ impl Distributor {
             }
         }
         flight.waiting_for.retain(|node| *node != from);
-        self.landed(outgoing.request, effects);
+        self.acknowledge_if_durable(outgoing.request, effects);
     }
 
-    /// Checks if a row has arrived everywhere.
-    pub(super) fn landed(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
+    /// Answers the client of an operation once its row is durable on all replicas and the state is confirmed;
+    /// until then, notes the step that it waits for.
+    pub(super) fn acknowledge_if_durable(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let confirmed = self.confirmed();
-        let request = self.requests.slots.get_mut(&id).expect("an operation that lands is under way");
+        let request =
+            self.requests.slots.get_mut(&id).expect("an operation with a row in flight is under way");
         let bucket = request.bucket;
         let existed = match &request.kind {
             ClientRequestKind::Modify { found, .. } => found.map(|found| found.exists),
             ClientRequestKind::Rewrite(_) => Some(true),
-            ClientRequestKind::Blind(_) | ClientRequestKind::Read => None,
+            ClientRequestKind::Unconditional(_) | ClientRequestKind::Read => None,
         };
         match &mut request.stage {
-            RequestStage::Flying(flight) if flight.waiting_for.is_empty() => {
+            RequestStage::InFlight(flight) if flight.waiting_for.is_empty() => {
                 if let Some(error) = flight.error() {
-                    self.ended_flight(bucket, false, effects);
+                    self.row_ended(bucket, false, effects);
                     return self.finish(id, Err(error), effects);
                 }
                 if flight.reached == 0 {
-                    self.ended_flight(bucket, true, effects);
+                    self.row_ended(bucket, true, effects);
                     return self.relaunch(id, effects);
                 }
                 request.stage = RequestStage::Durable(flight.reached);
-                self.ended_flight(bucket, true, effects);
-                self.landed(id, effects);
+                self.row_ended(bucket, true, effects);
+                self.acknowledge_if_durable(id, effects);
             }
             RequestStage::Durable(replicas) if confirmed => {
                 assert!(*replicas > 0, "what is acknowledged is durable on a replica");
@@ -438,32 +446,32 @@ impl Distributor {
     }
 
     /// Records that a row is no longer in progress; `everywhere` is true if all replicas have it or none has.
-    fn ended_flight(&mut self, bucket: BucketId, everywhere: bool, effects: &mut Vec<DistributorEffect>) {
+    fn row_ended(&mut self, bucket: BucketId, everywhere: bool, effects: &mut Vec<DistributorEffect>) {
         let entry =
             self.buckets.get_mut(&bucket).expect("a bucket is known while rows of it are on their way");
-        assert!(entry.in_flight > 0, "a row that lands was counted when it was sent");
+        assert!(entry.in_flight > 0, "a row that ends was counted when it was sent");
         entry.in_flight -= 1;
-        let quiet = entry.held && entry.in_flight == 0;
+        let is_drained = entry.held && entry.in_flight == 0;
         if !everywhere {
             entry.settled = false;
-            self.upkeep.look_at(bucket);
+            self.upkeep.schedule_check(bucket);
         }
-        if quiet {
-            self.quiet(bucket, effects);
+        if is_drained {
+            self.writes_drained(bucket, effects);
         }
     }
 
-    /// Ends an operation whose client waits no longer.
-    pub(super) fn late(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        // The end of another late operation may have ended it.
+    /// Ends an operation whose deadline has passed.
+    pub(super) fn expire(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
+        // The end of another expired operation may have ended it.
         let Some(request) = self.requests.slots.get_mut(&id) else { return };
         let bucket = request.bucket;
         let error = if request.sent().is_some() { RequestError::Unknown } else { RequestError::Late };
-        if let RequestStage::Flying(flight) = &mut request.stage {
+        if let RequestStage::InFlight(flight) = &mut request.stage {
             for node in std::mem::take(&mut flight.waiting_for) {
                 self.peers.void_rows(node);
             }
-            self.ended_flight(bucket, false, effects);
+            self.row_ended(bucket, false, effects);
         }
         self.finish(id, Err(error), effects);
     }
@@ -480,7 +488,7 @@ impl Distributor {
             self.claims.end(claim);
         }
         let ClientRequest { ticket, kind, stage, id: document, part, .. } = request;
-        let broken = part.and_then(|part| self.requests.parts.break_off(part));
+        let broken = part.and_then(|part| self.requests.parts.abort(part));
         let failure = outcome.as_ref().err().filter(|_| broken.is_some()).cloned();
         let kind_is_read = matches!(kind, ClientRequestKind::Read);
         match (kind, outcome) {

@@ -229,7 +229,7 @@ impl ReplicaKeeper {
             std::mem::take(&mut self.promised).into_iter().partition(|promised| promised.until <= self.now);
         self.promised = later;
         for PromisedQuestion { call, owner, removals_since, .. } in due {
-            self.tell_owned(call, owner, removals_since, effects);
+            self.report_owned(call, owner, removals_since, effects);
         }
         if self.adopts_at <= self.now {
             self.adopted = self.version();
@@ -357,7 +357,7 @@ impl ReplicaKeeper {
         match request {
             NodeRequest::Ping => {
                 let votes = self.votes.vote(from, self.now, self.confirm);
-                self.reply(call, NodeResponse::Here { votes }, effects);
+                self.reply(call, NodeResponse::Pong { votes }, effects);
             }
             NodeRequest::Owned { removals_since } => {
                 let owners = self.owners.as_ref().expect(ADMITTED);
@@ -365,7 +365,7 @@ impl ReplicaKeeper {
                     Some(until) if until > self.now => {
                         self.promised.push(PromisedQuestion { until, call, owner: from, removals_since });
                     }
-                    _ => self.tell_owned(call, from, removals_since, effects),
+                    _ => self.report_owned(call, from, removals_since, effects),
                 }
             }
             NodeRequest::Info { bucket, removals_since } => {
@@ -394,7 +394,7 @@ impl ReplicaKeeper {
         }
     }
 
-    fn tell_owned(
+    fn report_owned(
         &mut self,
         call: KeeperCall,
         owner: NodeKey,

@@ -47,7 +47,7 @@ pub trait ReplicaStorage {
     ///
     /// # Errors
     /// It cannot be made durable.
-    fn create(&self, bucket: BucketId, birth: ReplicaOrigin) -> Result<(), NodeFailure>;
+    fn create(&self, bucket: BucketId, origin: ReplicaOrigin) -> Result<(), NodeFailure>;
 
     /// Applies rows to existing replicas, in any order. The newest of several versions of one document
     /// counts, and the same version again changes nothing. The outcomes are in the order of the rows.

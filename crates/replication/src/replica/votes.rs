@@ -30,7 +30,7 @@ impl PromisedVotes {
 
     /// Returns true, and records the promise, if the node votes for `to`.
     pub fn vote(&mut self, to: NodeKey, now: Duration, confirm: Duration) -> bool {
-        let votes = self.coordination.is_none_or(|heard| heard + confirm / 2 < now);
+        let votes = self.coordination.is_none_or(|asked| asked + confirm / 2 < now);
         if votes {
             self.given.insert(to, now);
         }

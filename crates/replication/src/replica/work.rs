@@ -119,9 +119,9 @@ fn apply(storage: &dyn ReplicaStorage, rows: &[ReplicatedRow]) -> Vec<(usize, No
     let mut places = Vec::with_capacity(rows.len());
     let mut taken = Vec::with_capacity(rows.len());
     for (place, row) in rows.iter().enumerate() {
-        let there = match row.birth {
+        let there = match row.origin {
             _ if storage.exists(row.bucket) => Ok(()),
-            Some(birth) => storage.create(row.bucket, birth),
+            Some(origin) => storage.create(row.bucket, origin),
             None => Err(NodeFailure::NoReplica),
         };
         match there {

@@ -60,16 +60,16 @@ impl OwnerHarness {
     /// Starts with a state in which all serve, and each node has reported its replicas of the bucket: nodes 0
     /// and 1 have one with this timestamp.
     fn new(newest: u64) -> Self {
-        let mut owner = OwnerHarness::unheard();
-        owner.hear(newest);
+        let mut owner = OwnerHarness::unreported();
+        owner.answer_reports(newest);
         owner
     }
 
-    fn unheard() -> Self {
-        OwnerHarness::unheard_with(Settings::default())
+    fn unreported() -> Self {
+        OwnerHarness::unreported_with(Settings::default())
     }
 
-    fn unheard_with(settings: Settings) -> Self {
+    fn unreported_with(settings: Settings) -> Self {
         let mut owner = OwnerHarness {
             distributor: Distributor::new(ME, Incarnation::new(1), settings),
             now: Duration::from_secs(100),
@@ -141,7 +141,7 @@ impl OwnerHarness {
     }
 
     /// Reports of all nodes: 0 and 1 have a replica with a row of this time, unless it is 0.
-    fn hear(&mut self, newest: u64) {
+    fn answer_reports(&mut self, newest: u64) {
         self.answer(|from, request| {
             let info =
                 ReportedReplica { complete: true, newest: Timestamp(newest), ..ReportedReplica::default() };
@@ -239,11 +239,11 @@ fn told(outcome: &Result<DurableWrite, RequestError>) -> String {
 
 #[test]
 fn what_waits_for_a_bucket_waits_on_when_another_state_comes() {
-    let mut owner = OwnerHarness::unheard();
+    let mut owner = OwnerHarness::unreported();
     owner.write(DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) });
     assert_eq!(owner.rows(), [], "not all nodes have said what they have");
     owner.adopt(2, "uum");
-    owner.hear(5);
+    owner.answer_reports(5);
     assert_eq!(owner.rows().iter().map(|(node, _)| *node).collect::<Vec<_>>(), [0, 1]);
 }
 
@@ -264,7 +264,7 @@ fn what_was_decided_is_written_only_if_nobody_has_written_since() {
         // A state in between was missed: another node may have owned by it.
         owner.adopt(3, "uuu");
         let newest = if newest_later == u64::MAX { sent.expect("it was sent") } else { newest_later };
-        owner.hear(newest);
+        owner.answer_reports(newest);
         owner.decide();
         owner.read(newest);
         let rows = owner.rows();
@@ -403,7 +403,7 @@ fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
     let mut owner = OwnerHarness::new(5);
     let until = horizon(&mut owner);
     owner.adopt(3, "uuu");
-    owner.hear(9);
+    owner.answer_reports(9);
     owner.drop_group(Some(until));
     assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
     assert_eq!(owner.rows(), []);
@@ -431,7 +431,7 @@ fn a_replica_with_too_much_to_do_is_left_alone_for_a_while() {
 
 #[test]
 fn replicas_that_somebody_asks_for_are_made_equal_first() {
-    let mut owner = OwnerHarness::unheard_with(Settings { operations_max: 1, ..Settings::default() });
+    let mut owner = OwnerHarness::unreported_with(Settings { operations_max: 1, ..Settings::default() });
     let all = state(1, "uuu");
     let own: Vec<BucketId> = all.buckets().filter(|bucket| all.owner(*bucket) == Some(ME)).collect();
     // Each node has different rows.
@@ -550,7 +550,7 @@ fn what_was_read_before_a_drop_is_not_written_after_it() {
     owner.rewrite(5, ALWAYS);
     owner.adopt(3, "uuu");
     assert_eq!(owner.outcomes(), ["moved"]);
-    owner.hear(5);
+    owner.answer_reports(5);
     owner.rewrite(5, ALWAYS);
     owner.read(5);
     owner.adopt(4, "muu");

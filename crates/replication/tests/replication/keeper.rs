@@ -86,7 +86,7 @@ fn request(what: &str) -> NodeRequest {
         _ => {
             let id = DocumentId::parse("id:n:t::1").expect("an id");
             let content = Arc::new(RowContent::Version(DocumentVersion::removal(id, Timestamp(1))));
-            NodeRequest::Apply(vec![ReplicatedRow { bucket, content, birth: None }])
+            NodeRequest::Apply(vec![ReplicatedRow { bucket, content, origin: None }])
         }
     }
 }
@@ -114,7 +114,7 @@ fn check(conversation: &[(&str, &str)]) {
 }
 
 #[test]
-fn only_the_owner_by_the_newest_state_is_heard() {
+fn only_the_owner_by_the_newest_state_is_obeyed() {
     check(&[
         ("0 v3 #1 rows", "wants newer than 0"),
         ("state 3 uuu", "runs 1"),
@@ -184,7 +184,7 @@ fn a_vote_holds_up_the_answer_to_a_new_owner() {
     check(&[
         ("state 3 uuu", "nothing"),
         ("+10", "nothing"),
-        ("0 v3 #1 ping", "answers 1: Here { votes: true }"),
+        ("0 v3 #1 ping", "answers 1: Pong { votes: true }"),
         ("+1", "nothing"),
         ("state 4 duu", "nothing"),
         ("2 v4 #1 owned", "nothing"),

@@ -150,6 +150,31 @@ const EXPECTED: &[&str] = &[
 ];
 
 #[test]
+fn as_many_indexes_and_stored_fields_as_there_may_be_are_taken() {
+    let service = |count: usize| {
+        let index = |number| format!("<index name='i{number}' document='note'><key field='due'/></index>");
+        services(&format!("<index-service>{}</index-service>", (0..count).map(index).collect::<String>()))
+    };
+    let most = read(&[("services.xml", &service(1024))]).expect("as many as there may be");
+    assert_eq!(indexes(&most).len(), 1024);
+    let told = read(&[("services.xml", &service(1025))]).expect_err("one more");
+    assert!(told.ends_with("more than 1024 indexes: an application can have no more"), "{told}");
+
+    let field = |number| format!("field n{number} type int {{ indexing: attribute }}\n");
+    let fields: String = (0..18).map(field).collect();
+    let schema = format!("schema note {{ document note {{ {fields} }} }}");
+    let storing = |count: usize| {
+        let stored: String = (1..=count).map(|number| format!("<stored field='n{number}'/>")).collect();
+        let index = format!("<index name='a' document='note'><key field='n0'/>{stored}</index>");
+        services(&format!("<index-service>{index}</index-service>"))
+    };
+    let most = read(&[("services.xml", &storing(16)), ("schemas/note.sd", &schema)]);
+    assert_eq!(indexes(&most.expect("as many as there may be"))[0].stored.len(), 16);
+    let told = read(&[("services.xml", &storing(17)), ("schemas/note.sd", &schema)]).expect_err("one more");
+    assert!(told.ends_with("an index has at most 16 stored fields, not 17"), "{told}");
+}
+
+#[test]
 fn places_and_names_are_checked() {
     let one = "<index-service><index name='a' document='note'><key field='due'/></index></index-service>";
     let own = "ext/millrace/indexes.xml";

@@ -90,7 +90,12 @@ impl<'p> ComposedField<'p> {
     }
 
     /// The value for a document, of the values of its sources; `None` if there is nothing to show.
-    pub fn show(&self, values: Vec<Option<DocumentValue>>, style: &HighlightStyle) -> Option<DocumentValue> {
+    pub fn show(
+        &self,
+        values: Vec<Option<DocumentValue>>,
+        style: &HighlightStyle,
+        stop: &dyn Fn() -> bool,
+    ) -> Option<DocumentValue> {
         match &self.form {
             ComposedForm::Members => {
                 let mut value = values.into_iter().flatten().next()?;
@@ -104,13 +109,13 @@ impl<'p> ComposedField<'p> {
                 (!texts.is_empty()).then(|| DocumentValue::String(texts.join(" ")))
             }
             ComposedForm::Bolded(highlighters) => {
-                let (text, TextMarks { marks, .. }) = self.marked(&values, highlighters)?;
+                let (text, TextMarks { marks, .. }) = self.marked(&values, highlighters, stop)?;
                 let mut out = String::with_capacity(text.len() + 16 * marks.len());
                 bolded(&text, Range { start: 0, end: text.len() }, &marks, style, &mut out);
                 Some(DocumentValue::String(out.replace(RECORD, &style.separator)))
             }
             ComposedForm::Snippet(highlighters, query) => {
-                let (text, found) = self.marked(&values, highlighters)?;
+                let (text, found) = self.marked(&values, highlighters, stop)?;
                 let snippet = snippet(&text, query, &found, style);
                 Some(DocumentValue::String(snippet.replace(RECORD, &style.separator)))
             }
@@ -134,6 +139,7 @@ impl<'p> ComposedField<'p> {
         &self,
         values: &[Option<DocumentValue>],
         highlighters: &[FieldHighlighter],
+        stop: &dyn Fn() -> bool,
     ) -> Option<(String, TextMarks)> {
         let (mut all, mut found) = (String::new(), TextMarks::default());
         for (number, (source, text)) in self.texts(values).into_iter().enumerate() {
@@ -141,8 +147,8 @@ impl<'p> ComposedField<'p> {
                 all.push(RECORD);
             }
             let start = all.len();
-            let first_word = highlighters[..source].iter().map(FieldHighlighter::words).sum();
-            found.append(highlighters[source].marks(&text), start, first_word);
+            let first_term = highlighters[..source].iter().map(FieldHighlighter::terms).sum();
+            found.append(highlighters[source].marks(&text, stop), start, first_term);
             all.push_str(&text);
         }
         (!all.is_empty()).then_some((all, found))

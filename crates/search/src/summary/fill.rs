@@ -50,6 +50,8 @@ pub struct SummaryFiller<'p> {
     raw_as_base64: bool,
     styles: HighlightStyles,
     memory: &'p QueryMemory,
+    /// True once there is no time left to look for words of the query in texts.
+    stop: &'p dyn Fn() -> bool,
 }
 
 /// Highlighters by the field that they are for. Summary fields of one source share one, and so what it knows
@@ -131,8 +133,16 @@ impl<'p> SummaryFiller<'p> {
             highlighters,
             raw_as_base64: plan.schema.raw_as_base64,
             memory: &plan.memory,
+            stop: &|| false,
             styles: if plan.query.presentation.bolding { styles.clone() } else { styles.without_marks() },
         })
+    }
+
+    /// The same summary, in which texts have no marks and no snippets but their start once `stop` is true. It
+    /// is called for each text, and now and then within one.
+    #[must_use]
+    pub fn until(self, stop: &'p dyn Fn() -> bool) -> Self {
+        SummaryFiller { stop, ..self }
     }
 
     /// Announces the columns of a chunk that are about to be read, so that the disk fetches them in parallel.
@@ -195,7 +205,7 @@ impl<'p> SummaryFiller<'p> {
                         read.map(|(source, cells)| value(cells.as_ref()?, &source.data_type, row));
                     let shown = match &field.how {
                         ShowMode::Composed(composed) => {
-                            composed.show(values.collect(), self.styles.of_field(&field.name))
+                            composed.show(values.collect(), self.styles.of_field(&field.name), self.stop)
                         }
                         _ => values.next().flatten().and_then(|value| self.show(field, value)),
                     };
@@ -242,7 +252,7 @@ impl<'p> SummaryFiller<'p> {
             }
             ShowMode::ZCurve => positions_to_numbers(&mut value),
             ShowMode::Matched(matched, texts) => {
-                let keep = matched.of(&value);
+                let keep = matched.of(&value, self.stop);
                 if keep.is_empty() {
                     return None;
                 }
@@ -260,7 +270,7 @@ impl<'p> SummaryFiller<'p> {
         match texts {
             TextForm::Whole => {}
             TextForm::Bolded(highlighter) => each_text(value, &|text| {
-                let marks = self.highlighters[*highlighter].1.marks(text).marks;
+                let marks = self.highlighters[*highlighter].1.marks(text, self.stop).marks;
                 let mut out = String::with_capacity(text.len() + 16 * marks.len());
                 bolded(text, 0..text.len(), &marks, &self.styles.usual, &mut out);
                 out
@@ -268,7 +278,7 @@ impl<'p> SummaryFiller<'p> {
             TextForm::Snippet(highlighter, query) => {
                 let style = self.styles.of_field(&field.name);
                 let highlighter = &self.highlighters[*highlighter].1;
-                each_text(value, &|text| snippet(text, query, &highlighter.marks(text), style));
+                each_text(value, &|text| snippet(text, query, &highlighter.marks(text, self.stop), style));
             }
         }
     }

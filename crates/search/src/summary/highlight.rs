@@ -1,18 +1,25 @@
 //! Positions of the query's words in a text.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::{Range, RangeInclusive};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_linguistics::{FieldAnalyzer, TextToken, WordBuffers};
-use millrace_matching::WordMatcher;
 use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
 use millrace_schema::{SnippetLengths, SnippetSettings};
 
 use super::SummaryError;
+use super::nearness::HighlightNearness;
 use super::outcomes::{MatchedWord, WordOutcome, WordOutcomes};
 use super::snippet::WordOccurrence;
 use super::snippet::candidates::{SnippetNearness, SnippetPart, SnippetQuery};
+use super::terms::QueryTerms;
+
+/// Tokens of a text between two questions if it is time to stop.
+const TOKENS_PER_STOP: usize = 1 << 14;
+
+/// Terms of one word of a text that snippets take into account.
+const TERMS_PER_WORD: usize = 256;
 
 /// Markup of query words, and size of snippets. Lengths are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,100 +123,13 @@ impl Default for HighlightStyle {
 /// Query words to highlight in one field.
 pub(crate) struct FieldHighlighter {
     analyzer: FieldAnalyzer,
-    terms: Vec<HighlightTerm>,
+    terms: QueryTerms,
     near: Vec<HighlightNearness>,
+    /// The terms of `near`.
+    near_terms: HashSet<usize>,
     /// Indices of the terms, by leaf.
     index_of: HashMap<LeafId, usize>,
     outcomes: WordOutcomes,
-}
-
-/// Terms that are highlighted only near each other.
-struct HighlightNearness {
-    /// Indices of the terms, in the order of the condition.
-    terms: Vec<usize>,
-    /// Maximum distance of the last term from the first one in the text, in tokens.
-    distance: usize,
-    /// True if the terms must be in the order of the condition.
-    ordered: bool,
-}
-
-enum HighlightTerm {
-    /// Words in sequence.
-    Phrase(Vec<WordMatcher>),
-    /// Any of these words.
-    Any(Vec<String>),
-}
-
-impl HighlightTerm {
-    /// Number of its words.
-    fn length(&self) -> usize {
-        match self {
-            HighlightTerm::Phrase(words) => words.len(),
-            HighlightTerm::Any(_) => 1,
-        }
-    }
-}
-
-impl HighlightNearness {
-    /// Keeps the occurrences of the terms that are near those of all others. Occurrences are ascending.
-    fn keep_near(&self, occurrences: &mut [Vec<usize>]) {
-        if self.ordered { self.keep_in_order(occurrences) } else { self.keep_in_windows(occurrences) }
-    }
-
-    /// Keeps occurrences in any window in which all terms occur.
-    fn keep_in_windows(&self, occurrences: &mut [Vec<usize>]) {
-        let mut starts: Vec<usize> =
-            self.terms.iter().flat_map(|term| occurrences[*term].iter().copied()).collect();
-        starts.sort_unstable();
-        let mut windows: Vec<RangeInclusive<usize>> = Vec::new();
-        for start in starts {
-            let end = start.saturating_add(self.distance);
-            if !self
-                .terms
-                .iter()
-                .all(|term| next_from(&occurrences[*term], start).is_some_and(|at| at <= end))
-            {
-                continue;
-            }
-            match windows.last_mut() {
-                Some(last) if start <= *last.end() => *last = *last.start()..=end,
-                _ => windows.push(start..=end),
-            }
-        }
-        for term in &self.terms {
-            occurrences[*term].retain(|at| {
-                let window = windows.partition_point(|window| window.end() < at);
-                windows.get(window).is_some_and(|window| window.contains(at))
-            });
-        }
-    }
-
-    /// Keeps the nearest sequence of the terms after each occurrence of the first one.
-    fn keep_in_order(&self, occurrences: &mut [Vec<usize>]) {
-        let Some((first, rest)) = self.terms.split_first() else { return };
-        let mut kept: Vec<Vec<usize>> = vec![Vec::new(); self.terms.len()];
-        for start in occurrences[*first].iter().copied() {
-            let end = start.saturating_add(self.distance);
-            let mut sequence = vec![start];
-            for term in rest {
-                let after = sequence.last().map_or(start, |last| last + 1);
-                sequence.extend(next_from(&occurrences[*term], after).filter(|at| *at <= end));
-            }
-            if sequence.len() == self.terms.len() {
-                sequence.into_iter().zip(&mut kept).for_each(|(at, kept)| kept.push(at));
-            }
-        }
-        for (term, mut kept) in self.terms.iter().zip(kept) {
-            kept.sort_unstable();
-            kept.dedup();
-            occurrences[*term] = kept;
-        }
-    }
-}
-
-/// The first of these ascending positions that is not before `from`.
-fn next_from(positions: &[usize], from: usize) -> Option<usize> {
-    positions.get(positions.partition_point(|at| *at < from)).copied()
 }
 
 /// A token of a text that matches words of the query.
@@ -237,14 +157,14 @@ pub(crate) struct TextMarks {
 
 impl TextMarks {
     /// Adds those of a text that begins at this byte after these.
-    pub(crate) fn append(&mut self, other: TextMarks, start: usize, first_word: usize) {
+    pub(crate) fn append(&mut self, other: TextMarks, start: usize, first_term: usize) {
         let moved = |range: Range<usize>| range.start + start..range.end + start;
         self.marks.extend(other.marks.into_iter().map(moved));
         self.parts.extend(other.parts.into_iter().map(moved));
         self.words.extend(other.words.into_iter().map(|occurrence| WordOccurrence {
             range: moved(occurrence.range),
             token: occurrence.token + self.tokens,
-            words: occurrence.words.into_iter().map(|word| word + first_word).collect(),
+            terms: occurrence.terms.into_iter().map(|term| term + first_term).collect(),
         }));
         self.tokens += other.tokens;
     }
@@ -256,27 +176,22 @@ impl FieldHighlighter {
     pub(crate) fn new(plan: &Plan, field: &str, analyzer: FieldAnalyzer) -> Result<Self, SummaryError> {
         let mut leaves = Vec::new();
         shown_leaves(&plan.root, &mut leaves);
-        let mut terms = Vec::new();
+        let mut terms = QueryTerms::default();
         let mut index_of: HashMap<LeafId, usize> = HashMap::new();
         for id in leaves {
             let leaf = &plan.leaves[id.0];
             if &*leaf.field != field {
                 continue;
             }
-            index_of.insert(id, terms.len());
             let filter = leaf.term.is_none_or(|term| plan.terms[term.0].annotations.filter);
-            match &leaf.predicate {
-                Predicate::Words(patterns) if !filter => {
-                    let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern));
-                    terms.push(HighlightTerm::Phrase(matchers.collect::<Result<_, _>>()?));
-                }
+            let term = match &leaf.predicate {
+                Predicate::Words(words) if !filter => terms.add_sequence(field, words)?,
                 Predicate::WordIn(words) if !filter => {
-                    terms.push(HighlightTerm::Any(words.iter().map(|(word, _)| word.clone()).collect()));
+                    terms.add_any(words.iter().map(|(word, _)| word.as_str()))
                 }
-                _ => {
-                    index_of.remove(&id);
-                }
-            }
+                _ => continue,
+            };
+            index_of.insert(id, term);
         }
         let mut near = Vec::new();
         // Where elements have a distance, words of different ones can be near each other; an element alone
@@ -284,32 +199,34 @@ impl FieldHighlighter {
         if plan.element_gap(field).is_none() {
             nearness(&plan.root, &index_of, &mut near);
         }
-        Ok(FieldHighlighter { analyzer, terms, near, index_of, outcomes: WordOutcomes::default() })
+        let near_terms: HashSet<usize> = near.iter().flat_map(HighlightNearness::terms).collect();
+        let terms = terms.finish(&near_terms);
+        let outcomes = WordOutcomes::default();
+        Ok(FieldHighlighter { analyzer, terms, near, near_terms, index_of, outcomes })
     }
 
-    /// Number of the words of all terms.
-    pub(crate) fn words(&self) -> usize {
-        self.terms.iter().map(HighlightTerm::length).sum()
+    /// Number of the terms.
+    pub(crate) fn terms(&self) -> usize {
+        self.terms.count()
     }
 
-    /// The words of a leaf, numbered in the order of the terms; `None` for a leaf that has none here.
-    fn words_of(&self, plan: &Plan, leaf: LeafId) -> Option<SnippetPart> {
+    /// The term of a leaf, by its number; `None` for a leaf that has none here.
+    fn term_of(&self, plan: &Plan, leaf: LeafId) -> Option<SnippetPart> {
         const USUAL_WEIGHT: i64 = 100;
         let number = *self.index_of.get(&leaf)?;
         let term = plan.leaves[leaf.0].term;
         let weight = term.map_or(USUAL_WEIGHT, |term| i64::from(plan.terms[term.0].annotations.weight));
-        let first: usize = self.terms[..number].iter().map(HighlightTerm::length).sum();
-        let words = first..first + self.terms[number].length();
-        let words = words.map(|word| SnippetPart::Word { numbers: vec![word], weight });
-        SnippetPart::of(words.collect(), Some(SnippetNearness { gap: 0, ordered: true }))
+        let words = self.terms.length(number);
+        let weight = weight.saturating_mul(i64::try_from(words).unwrap_or(i64::MAX));
+        (words > 0).then(|| SnippetPart::Term { numbers: vec![number], weight, words })
     }
 
-    /// The query's words in `text`.
-    pub(crate) fn marks(&self, text: &str) -> TextMarks {
-        if self.terms.is_empty() {
+    /// The query's words in `text`; none once `stop` is true, which is called now and then.
+    pub(crate) fn marks(&self, text: &str, stop: &dyn Fn() -> bool) -> TextMarks {
+        if self.terms.count() == 0 || stop() {
             return TextMarks::default();
         }
-        let mut found = self.of_terms(text);
+        let mut found = self.of_terms(text, stop);
         let mut joined: Vec<Range<usize>> = Vec::with_capacity(found.marks.len());
         for mark in found.marks {
             match joined.last_mut() {
@@ -324,42 +241,32 @@ impl FieldHighlighter {
 
     /// The query words that a token matches.
     fn compare(&self, token: &TextToken<'_>) -> WordOutcome {
-        let (mut roles, mut part) = (Vec::new(), 0..token.range.len());
-        for (number, term) in self.terms.iter().enumerate() {
-            match term {
-                HighlightTerm::Phrase(words) => {
-                    for (at, word) in words.iter().enumerate() {
-                        if !word.matches_token(token) {
-                            continue;
-                        }
-                        roles.push((number, at));
-                        // If folding changed the length of the word, a part of it cannot be located.
-                        if token.written.len() == token.range.len() {
-                            part = word.part(token.written);
-                        }
-                    }
-                }
-                HighlightTerm::Any(words) => {
-                    if words.iter().any(|word| word == token.text) {
-                        roles.push((number, 0));
-                    }
-                }
-            }
-        }
-        match roles.is_empty() {
-            true => WordOutcome::Unmatched,
-            false => WordOutcome::Matched(Arc::new(MatchedWord { roles, part })),
-        }
+        self.terms
+            .matched(token)
+            .map_or(WordOutcome::Unmatched, |matched| WordOutcome::Matched(Arc::new(matched)))
     }
 
-    /// Calls `sink` with each token of a text and its outcome, in order.
-    fn each_outcome(&self, text: &str, mut sink: impl FnMut(Range<usize>, WordOutcome)) {
+    /// Calls `sink` with each token of a text and its outcome, in order. Tokens for which `skip` is true are
+    /// passed over.
+    fn each_outcome(
+        &self,
+        text: &str,
+        mut sink: impl FnMut(Range<usize>, WordOutcome),
+        mut skip: impl FnMut() -> bool,
+    ) {
         if !self.analyzer.is_by_word() {
-            return self.analyzer.tokens(text, |token| sink(token.range.clone(), self.compare(&token)));
+            return self.analyzer.tokens(text, |token| {
+                if !skip() {
+                    sink(token.range.clone(), self.compare(&token));
+                }
+            });
         }
         let mut buffers = WordBuffers::default();
         let mut outcomes = self.outcomes.remembered();
         self.analyzer.words(text, |range| {
+            if skip() {
+                return;
+            }
             let word = &text[range.clone()];
             let outcome = outcomes.get(word, || {
                 let compared = self.analyzer.word_token(word, &mut buffers, |token| self.compare(&token));
@@ -369,12 +276,17 @@ impl FieldHighlighter {
         });
     }
 
-    /// Matches of all terms, in order.
-    fn of_terms(&self, text: &str) -> TextMarks {
+    /// The tokens of a text that match words of the query, and the rest of [`TextMarks`] without them; `None`
+    /// if `stop` was true.
+    fn candidates(
+        &self,
+        text: &str,
+        stop: &dyn Fn() -> bool,
+    ) -> Option<(Vec<HighlightCandidate>, TextMarks)> {
         let mut candidates: Vec<HighlightCandidate> = Vec::new();
-        let (mut index, mut number) = (0, 0);
         let mut parts: Vec<Range<usize>> = Vec::new();
-        self.each_outcome(text, |token, outcome| match outcome {
+        let (mut index, mut number, mut stopped, mut left) = (0, 0, false, TOKENS_PER_STOP);
+        let outcome_of = |token: Range<usize>, outcome: WordOutcome| match outcome {
             WordOutcome::NoToken => {}
             WordOutcome::Unmatched => {
                 index += 1;
@@ -390,44 +302,73 @@ impl FieldHighlighter {
                     parts.push(range);
                 }
             }
+        };
+        self.each_outcome(text, outcome_of, || {
+            left -= 1;
+            if left == 0 {
+                stopped = stopped || stop();
+                left = TOKENS_PER_STOP;
+            }
+            stopped
         });
-        let mut occurrences: Vec<Vec<usize>> = Vec::with_capacity(self.terms.len());
-        let mut first_words = Vec::with_capacity(self.terms.len());
-        let mut first_word = 0;
-        for (number, term) in self.terms.iter().enumerate() {
-            let length = term.length();
-            first_words.push(first_word);
-            first_word += length;
-            // Tokens in sequence that match are candidates in sequence.
-            let is_there = |first: usize| {
-                let index = candidates[first].index;
-                (0..length).all(|at| {
-                    candidates.get(first + at).is_some_and(|candidate| {
-                        candidate.index == index + at && candidate.matched.roles.contains(&(number, at))
-                    })
-                })
-            };
-            let found = (0..candidates.len()).filter(|first| length > 0 && is_there(*first));
-            occurrences.push(found.map(|first| candidates[first].index).collect());
+        (!stopped).then(|| (candidates, TextMarks { tokens: number, parts, ..TextMarks::default() }))
+    }
+
+    /// Matches of all terms, in order.
+    fn of_terms(&self, text: &str, stop: &dyn Fn() -> bool) -> TextMarks {
+        let Some((candidates, mut found)) = self.candidates(text, stop) else { return TextMarks::default() };
+        let mut near: HashMap<usize, Vec<usize>> = HashMap::new();
+        // The number of marks that begin at each candidate, less those that end before it.
+        let mut changes = vec![0isize; candidates.len() + 1];
+        let mut mark = |candidates: Range<usize>| {
+            changes[candidates.start] += 1;
+            changes[candidates.end] -= 1;
+        };
+        let mut pass = self.terms.pass();
+        let mut joined = 0;
+        for (at, candidate) in candidates.iter().enumerate() {
+            let before = at.checked_sub(1).map(|before| &candidates[before]);
+            if before.is_none_or(|before| before.index + 1 != candidate.index) {
+                pass.interrupt();
+            }
+            pass.go_on(&candidate.matched.roles);
+            // Snippets show phrases whose words follow each other and do not overlap, as grams do.
+            let is_joined = before.is_some_and(|before| {
+                before.number + 1 == candidate.number && before.range.end <= candidate.range.start
+            });
+            joined = if is_joined { joined + 1 } else { 1 };
+            if pass.is_free() {
+                mark(at..at + 1);
+            }
+            for term in pass.bound() {
+                let length = self.terms.length(term);
+                match self.near_terms.contains(&term) {
+                    true => near.entry(term).or_default().push(candidate.index + 1 - length),
+                    false => mark(at + 1 - length..at + 1),
+                }
+            }
+            let ended = pass.ended().filter(|term| self.terms.length(*term) <= joined);
+            found.words.push(WordOccurrence {
+                range: candidate.range.clone(),
+                token: candidate.number,
+                terms: ended.take(TERMS_PER_WORD).collect(),
+            });
         }
         for nearness in &self.near {
-            nearness.keep_near(&mut occurrences);
+            nearness.keep_near(&mut near);
         }
-        let mut marked = vec![false; candidates.len()];
-        for (term, found) in self.terms.iter().zip(occurrences) {
-            for index in found {
+        for (term, indices) in near {
+            for index in indices {
                 let first = candidates.partition_point(|candidate| candidate.index < index);
-                marked[first..first + term.length()].fill(true);
+                mark(first..first + self.terms.length(term));
             }
         }
-        let mut found = TextMarks { tokens: number, parts, ..TextMarks::default() };
-        for (candidate, is_marked) in candidates.into_iter().zip(marked) {
-            let HighlightCandidate { range, number: token, matched, .. } = candidate;
-            if is_marked {
-                found.marks.push(range.clone());
+        let mut open = 0;
+        for (candidate, change) in candidates.iter().zip(changes) {
+            open += change;
+            if open > 0 {
+                found.marks.push(candidate.range.clone());
             }
-            let words = matched.roles.iter().map(|(term, at)| first_words[*term] + at).collect();
-            found.words.push(WordOccurrence { range, token, words });
         }
         found
     }
@@ -443,12 +384,12 @@ fn snippet_part(plan: &Plan, node: &PlanNode, fields: &[&FieldHighlighter]) -> O
     let part = |node: &PlanNode| snippet_part(plan, node, fields);
     let leaf = |leaf: LeafId| {
         let mut first = 0;
-        let mut words = fields.iter().filter_map(|field| {
-            let words = field.words_of(plan, leaf).map(|part| part.renumbered(first));
-            first += field.words();
-            words
+        let mut terms = fields.iter().filter_map(|field| {
+            let term = field.term_of(plan, leaf).map(|part| part.renumbered(first));
+            first += field.terms();
+            term
         });
-        words.next()
+        terms.next()
     };
     match node {
         PlanNode::True | PlanNode::False => None,
@@ -516,7 +457,7 @@ fn nearness(node: &PlanNode, index_of: &HashMap<LeafId, usize>, found: &mut Vec<
         PlanNode::Near { leaves, distance, ordered, .. } => {
             let terms: Option<Vec<usize>> = leaves.iter().map(|leaf| index_of.get(leaf).copied()).collect();
             let distance = usize::try_from(*distance).unwrap_or(usize::MAX);
-            found.extend(terms.map(|terms| HighlightNearness { terms, distance, ordered: *ordered }));
+            found.extend(terms.map(|terms| HighlightNearness::new(terms, distance, *ordered)));
         }
         PlanNode::SameElement { child, .. } => nearness(child, index_of, found),
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millrace_matching::PositionSet;
 use millrace_tensor::ShortText;
 
 /// Result of the comparison of a word with all query words.
@@ -21,8 +22,8 @@ pub(super) enum WordOutcome {
 
 /// Query words that a word of a text matches.
 pub(super) struct MatchedWord {
-    /// The term, and the index of the word in it.
-    pub roles: Vec<(usize, usize)>,
+    /// Their positions among the words of all terms.
+    pub roles: PositionSet,
     /// The bytes of the word that match.
     pub part: Range<usize>,
 }
@@ -117,8 +118,9 @@ mod tests {
 
     #[test]
     fn each_query_has_its_own_outcomes() {
-        let matched =
-            |role: usize| WordOutcome::Matched(Arc::new(MatchedWord { roles: vec![(role, 0)], part: 0..1 }));
+        let matched = |role: usize| {
+            WordOutcome::Matched(Arc::new(MatchedWord { roles: PositionSet::of(role), part: 0..1 }))
+        };
         let shown = |outcome: &WordOutcome| match outcome {
             WordOutcome::NoToken => "no token".to_owned(),
             WordOutcome::Unmatched => "unmatched".to_owned(),

@@ -37,8 +37,8 @@ pub(crate) struct WordOccurrence {
     pub(crate) range: Range<usize>,
     /// The number of the token in the text.
     pub(crate) token: usize,
-    /// Numbers of the query's words that it can be.
-    pub(crate) words: Vec<usize>,
+    /// Numbers of the query's terms that end with it. Their other words are the tokens before it.
+    pub(crate) terms: Vec<usize>,
 }
 
 /// A part of the text that is shown: a word of the query, or its context.
@@ -101,7 +101,7 @@ fn chosen_snippet(text: &str, query: &SnippetQuery, found: &TextMarks, style: &H
     }
     let mut windows = Vec::new();
     if !marks.is_empty() {
-        let chosen = choose(query.matches(&found.words, style), style);
+        let chosen = choose(query.matches(&found.words, style), &found.words, style);
         windows = join(text, with_whole_words(contexts(text, &chosen, style), marks));
     }
     if windows.is_empty() {
@@ -122,15 +122,21 @@ fn chosen_snippet(text: &str, query: &SnippetQuery, found: &TextMarks, style: &H
 /// Matches to show, in text order, and an estimate of the length of the snippets.
 struct ChosenMatches {
     matches: Vec<SnippetMatch>,
+    /// The words of each match, in order.
+    words: Vec<Range<usize>>,
     /// Number of the words or conditions in them.
     elements: usize,
     estimate: isize,
 }
 
 /// Chooses of the matches, the best of which come first, as many as the settings say.
-fn choose(matches: Vec<SnippetMatch>, style: &HighlightStyle) -> ChosenMatches {
+fn choose(
+    matches: Vec<SnippetMatch>,
+    occurrences: &[WordOccurrence],
+    style: &HighlightStyle,
+) -> ChosenMatches {
     let surround = signed(style.surround_max.max(CONTEXT_MIN));
-    let mut chosen = ChosenMatches { matches: Vec::new(), elements: 0, estimate: 0 };
+    let mut chosen = ChosenMatches { matches: Vec::new(), words: Vec::new(), elements: 0, estimate: 0 };
     let (mut length, mut missing) = (0, 0);
     for found in matches {
         // Ends in bytes are compared with starts in tokens, as Vespa does: of two matches the second has to
@@ -154,6 +160,7 @@ fn choose(matches: Vec<SnippetMatch>, style: &HighlightStyle) -> ChosenMatches {
         }
     }
     chosen.matches.sort_by_key(|found| found.tokens.start);
+    chosen.words = chosen.matches.iter().flat_map(|found| found.words(occurrences)).collect();
     chosen
 }
 
@@ -170,7 +177,7 @@ fn contexts(text: &str, chosen: &ChosenMatches, style: &HighlightStyle) -> Vec<S
         }
     };
     let mut end = 0;
-    for word in chosen.matches.iter().flat_map(|found| &found.words).map(|(_, range)| range) {
+    for word in &chosen.words {
         let Some(between) = word.start.checked_sub(end) else { continue };
         if end == 0 {
             add(word.start.saturating_sub(context)..word.start, false);
@@ -200,7 +207,7 @@ fn context_length(text: &str, chosen: &ChosenMatches, style: &HighlightStyle) ->
     let (mut estimate, mut words, mut cut) = (0, 0, 0);
     let mut end = 0;
     let mut is_first = true;
-    for word in chosen.matches.iter().flat_map(|found| &found.words).map(|(_, range)| range) {
+    for word in &chosen.words {
         let between = signed(word.start) - end;
         if between <= 0 {
             continue;

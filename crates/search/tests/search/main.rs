@@ -1,5 +1,6 @@
 //! Searches from outside: plans over views of documents, to hits, summaries and groups.
 
+mod costs;
 mod field_uses;
 mod memory;
 mod passages;

@@ -50,7 +50,7 @@ const SERVICES: &str = "<services version='1.0'><container id='default' version=
 <content id='text' version='1.0'><min-redundancy>1</min-redundancy>
 <documents><document type='text' mode='streaming'/></documents></content></services>";
 
-fn schema() -> Arc<Schema> {
+pub(super) fn schema() -> Arc<Schema> {
     let files = BTreeMap::from([
         ("services.xml".to_owned(), SERVICES.as_bytes().to_vec()),
         ("schemas/text.sd".to_owned(), SCHEMA.as_bytes().to_vec()),
@@ -85,7 +85,7 @@ fn outline(passage: &str) -> String {
     shown.join(" ")
 }
 
-fn plan(schema: &Arc<Schema>, yql: &str) -> Plan {
+pub(super) fn plan(schema: &Arc<Schema>, yql: &str) -> Plan {
     let all = BTreeMap::from([
         ("yql".to_owned(), format!("select * from sources * where {yql}")),
         ("streaming.groupname".to_owned(), "me".to_owned()),

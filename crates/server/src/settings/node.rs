@@ -5,7 +5,7 @@ use std::time::Duration;
 use millrace_node::{OutboundPolicy, Settings as NodeSettings};
 use millrace_store::SegmentFormat;
 
-use super::{ServeArguments, each, listed, parsed, seconds};
+use super::{ServeArguments, listed, parse_each, parsed, seconds};
 use crate::error::Error;
 
 impl ServeArguments {
@@ -17,7 +17,7 @@ impl ServeArguments {
             if self.cluster.is_some() { SegmentFormat::Plain } else { defaults.segment_format };
         Ok(NodeSettings {
             outbound: parsed("outbound-allow", outbound)?.unwrap_or(defaults.outbound),
-            secrets: parsed("secret", each(&listed(self.secret.clone())))?,
+            secrets: parsed("secret", parse_each(&listed(self.secret.clone())))?,
             threads: self.threads.unwrap_or(defaults.threads),
             queue_max: self.queue_max.unwrap_or(defaults.queue_max),
             query_regexes_max: self.query_regexes_max.unwrap_or(defaults.query_regexes_max),

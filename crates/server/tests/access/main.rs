@@ -485,12 +485,10 @@ fn messages_of_nodes_need_all_groups() {
     let closed = ClosedServer::start();
     let pinned = create(&closed.server, &["pinned", "--admin", "--read", "--write", "--group", "ann"]);
     closed.until(pinned, |status| status == 200);
-    for question in ["readers", "groups", "erasures", "indexes", "snapshots", "documents"] {
+    for question in ["readers", "groups", "erasures", "indexes", "placed-indexes", "snapshots", "documents"] {
         let answer = closed.ask(pinned, Method::POST, &format!("/state/v1/cluster/{question}"), "{}");
         let text = String::from_utf8_lossy(&answer.body).into_owned();
-        // Some are refused before, as the node runs alone.
-        let is_alone = answer.status == 404 && text.contains("not one of a cluster");
-        assert!(answer.status == 403 || is_alone, "{question}: {} {text}", answer.status);
+        assert_eq!(answer.status, 403, "{question}: {text}");
         let whole = closed.ask(closed.all, Method::POST, &format!("/state/v1/cluster/{question}"), "{}");
         assert_ne!(whole.status, 403, "{question}");
     }

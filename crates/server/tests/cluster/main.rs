@@ -17,6 +17,7 @@ mod mixed_versions;
 mod moving_visits;
 mod nodes;
 mod placed_indexes;
+mod placed_moves;
 mod reindexing;
 mod snapshots;
 mod starting;

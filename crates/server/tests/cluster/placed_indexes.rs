@@ -20,7 +20,7 @@ const CONDITIONS: [&str; 3] = ["stars = 7", "stars > 150", "stars in (3, 5, 500)
 
 /// Checks that the nodes find by an index what they find without.
 #[track_caller]
-fn check(nodes: &[&TestServer], index: &str, when: &str) {
+pub fn check(nodes: &[&TestServer], index: &str, when: &str) {
     for server in nodes {
         for condition in CONDITIONS {
             let mut streamed = None;
@@ -56,7 +56,7 @@ fn balanced(server: &TestServer, when: &str) -> BTreeMap<String, usize> {
 
 /// The same of an index with this many slices, and copies of each.
 #[track_caller]
-fn balanced_as(
+pub fn balanced_as(
     server: &TestServer,
     when: &str,
     (slices_wanted, copies_wanted): (usize, usize),
@@ -81,7 +81,7 @@ fn balanced_as(
     loads
 }
 
-fn succeeds(server: &TestServer, arguments: &[&str]) -> String {
+pub fn succeeds(server: &TestServer, arguments: &[&str]) -> String {
     let done = server.millrace(arguments);
     let (out, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{arguments:?}: {out}{error}");
@@ -176,7 +176,7 @@ fn copies_are_placed_moved_and_made_again() {
 }
 
 /// Deploys the application with these indexes, each with eight slices.
-fn declare(server: &TestServer, copies: usize, names: &[&str]) {
+pub fn declare(server: &TestServer, copies: usize, names: &[&str]) {
     let key = |name: &str| if name == "by-tag" { "tags" } else { "stars" };
     let index =
         |name: &&str| format!("<index name='{name}' document='note'><key field='{}'/></index>", key(name));
@@ -188,6 +188,13 @@ fn declare(server: &TestServer, copies: usize, names: &[&str]) {
     until("deployed", &200, || server.deploy(&files).0);
 }
 
+/// Checks that an index is what the documents say.
+#[track_caller]
+pub fn verified(server: &TestServer, index: &str) {
+    let compared = succeeds(server, &["index", "verify", index]);
+    assert!(compared.starts_with(&format!("{index}: 0 differences")), "{compared}");
+}
+
 #[test]
 fn declarations_change_while_copies_move() {
     let Some(etcd) = TestEtcd::start() else { return };
@@ -195,10 +202,6 @@ fn declarations_change_while_copies_move() {
     declare(&nodes[0], 1, &["by-stars", "other"]);
     feed(&nodes[1], 0..160);
     balanced_as(&nodes[0], "one copy", (8, 1));
-    let verified = |server: &TestServer, index: &str| {
-        let compared = succeeds(server, &["index", "verify", index]);
-        assert!(compared.starts_with(&format!("{index}: 0 differences")), "{compared}");
-    };
 
     // A node is filled while an index comes, another goes, all get more copies, and operators interfere.
     nodes.push(node(&etcd, "d"));

@@ -241,7 +241,7 @@ fn transfers_are_told_with_their_rates() {
             bucket: "BucketId(0x2800000000000007)".to_owned(),
             reason: "1 of 2 replicas; new on 1".to_owned(),
             progress: "delayed".to_owned(),
-            trouble: Some("node 1: the disk is full".to_owned()),
+            failure_cause: Some("node 1: the disk is full".to_owned()),
         }];
     });
     // This one stands in for a whole node.

@@ -35,7 +35,7 @@ fn reindex(server: &TestServer, method: Method, parameters: &str) -> (u16, Strin
 }
 
 /// Number of ann's documents that have the word in the computed field.
-fn made(server: &TestServer) -> Value {
+fn computed_count(server: &TestServer) -> Value {
     let query = [
         ("yql", "select * from note where shout contains 'again'"),
         ("streaming.groupname", "ann"),
@@ -69,7 +69,7 @@ fn from_the_deployment_to_the_end() {
         assert!(told.contains(expected), "{expected}: {told}");
     };
     told("reindexing: note needs it since generation 2");
-    assert_eq!(made(&server), json!(0));
+    assert_eq!(computed_count(&server), json!(0));
 
     let expected = "Reindexing document types [note] in 'notes' of application default.default";
     assert_eq!(
@@ -79,13 +79,13 @@ fn from_the_deployment_to_the_end() {
     let marked = status(&server);
     assert_eq!((&marked["pending"], &marked["ready"]["note"]["state"]), (&json!({}), &json!("pending")));
     told("reindexing: note begins with the next deployment");
-    assert_eq!(made(&server), json!(0), "the next deployment begins it");
+    assert_eq!(computed_count(&server), json!(0), "the next deployment begins it");
 
     let answer = deploy(&server, &with_shout());
     assert_eq!(answer["configChangeActions"]["reindex"], json!([]));
     poll("it ends", || status(&server)["ready"]["note"]["state"] == "successful");
     told("nothing is to be reindexed");
-    assert_eq!(made(&server), json!(300));
+    assert_eq!(computed_count(&server), json!(300));
     let ended = status(&server)["ready"]["note"].clone();
     assert!(ended["readyMillis"].as_u64() <= ended["startedMillis"].as_u64(), "{ended}");
     assert!(ended["startedMillis"].as_u64() <= ended["endedMillis"].as_u64(), "{ended}");
@@ -101,7 +101,7 @@ fn it_goes_on_over_a_restart_and_is_halted_and_sped_up() {
     // So slow that it is not over when the server is back: five pages, with 16 seconds between them.
     assert_eq!(reindex(&server, Method::POST, "?speed=0.004").0, 200);
     deploy(&server, &with_shout());
-    poll("it begins", || made(&server) != json!(0));
+    poll("it begins", || computed_count(&server) != json!(0));
     let before = status(&server)["ready"]["note"].clone();
     assert_eq!(before["state"], "running");
     server.restart();
@@ -120,10 +120,10 @@ fn it_goes_on_over_a_restart_and_is_halted_and_sped_up() {
             "Set reindexing speed to '10' for document types [note] in 'notes' of application default.default"
         )
     );
-    assert_ne!(made(&server), json!(600), "the speed counts from the next deployment on");
+    assert_ne!(computed_count(&server), json!(600), "the speed counts from the next deployment on");
     deploy(&server, &with_shout());
     poll("it ends", || status(&server)["ready"]["note"]["state"] == "successful");
-    assert_eq!(made(&server), json!(600));
+    assert_eq!(computed_count(&server), json!(600));
 }
 
 #[test]

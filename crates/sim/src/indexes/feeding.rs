@@ -45,23 +45,24 @@ impl SimIndexFeed {
     }
 
     /// Takes in the standings of the buckets that the node owns.
-    fn stand(
+    fn set_standings(
         &mut self,
         own: NodeKey,
         state: Arc<ClusterState>,
         standings: &BTreeMap<BucketId, BucketStanding>,
         now: Timestamp,
     ) {
-        if let Some(known) = &self.state {
-            let (before, version) = (known.version().number(), state.version().number());
-            if before > version {
-                return;
+        // By the states from before the first one, by a state in which it did not serve, or by one that it
+        // has not seen, others may have settled without a version that it alone has.
+        let is_continued = match &self.state {
+            Some(known) if known.version().number() > state.version().number() => return,
+            Some(known) => {
+                state.version().number() <= known.version().number() + 1 && known.node_state(own).serves()
             }
-            // By a state in which it did not serve, or that it has not seen, others may have settled without
-            // a version that it alone has.
-            if version > before + 1 || !known.node_state(own).serves() {
-                self.source.rejoined(now);
-            }
+            None => false,
+        };
+        if !is_continued {
+            self.source.rejoined(now);
         }
         self.source.adopt(state.version().number(), standings);
         self.state = Some(state);
@@ -155,8 +156,10 @@ impl SimWorld {
         }
         if sabotage == Some(Sabotage::FedAfterAcknowledgement) {
             let takes = self.random.micros(20_000, 2_000_000);
-            return self
-                .at(takes, SimEvent::Indexes { node: key, incarnation, event: IndexEvent::Feed(changes) });
+            return self.schedule(
+                takes,
+                SimEvent::Indexes { node: key, incarnation, event: IndexEvent::Feed(changes) },
+            );
         }
         self.feed(key, changes);
     }
@@ -169,7 +172,7 @@ impl SimWorld {
         self.send_batches(key);
     }
 
-    /// Hands on what waits in the queues of a node.
+    /// Sends what waits in the queues of a node.
     pub(super) fn send_batches(&mut self, key: NodeKey) {
         let followers: Vec<NodeKey> = self.nodes.keys().copied().collect();
         let Some(node) = self.nodes.get_mut(&key) else { return };
@@ -186,13 +189,13 @@ impl SimWorld {
     }
 
     /// Looks after the feed of a node.
-    pub(super) fn tend_feed(&mut self, key: NodeKey, number: u64) {
+    pub(super) fn maintain_feed(&mut self, key: NodeKey, number: u64) {
         let (now, is_known) = (self.now, self.refresh_feed(key));
         let followers: Vec<NodeKey> = self.nodes.keys().copied().collect();
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let version = node.indexes.feed.state.as_ref().map(|state| state.version().number());
         let is_closing = is_known && number.is_multiple_of(CLOSING_TICKS);
-        if is_closing && version.is_some_and(|version| vouches(node, version, now)) {
+        if is_closing && version.is_some_and(|version| confirms(node, version, now)) {
             let clock = node.write_clock(now);
             node.indexes.feed.source.close(clock);
         }
@@ -216,7 +219,7 @@ impl SimWorld {
         if node.indexes.feed.source.begin_read(follower, read.clone()) {
             let takes = self.random.micros(100, 300_000);
             let event = IndexEvent::ReadStore { follower, read };
-            self.at(takes, SimEvent::Indexes { node: key, incarnation, event });
+            self.schedule(takes, SimEvent::Indexes { node: key, incarnation, event });
         }
     }
 
@@ -241,23 +244,23 @@ impl SimWorld {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let position = node.indexes.feed.source.position(from);
         // No other owner may have come between.
-        if is_checked && !(is_known && vouches(node, position.version, now)) {
+        if is_checked && !(is_known && confirms(node, position.version, now)) {
             return;
         }
-        let heard = self.heard(key);
-        self.send_index(key, from, IndexMessage::Position { incarnation, question, position, heard });
+        let reported = self.reported_nodes(key);
+        self.send_index(key, from, IndexMessage::Position { incarnation, question, position, reported });
     }
 
     /// Nodes that serve by the state of a node, and whose replicas it knows.
-    fn heard(&self, key: NodeKey) -> Vec<NodeKey> {
+    fn reported_nodes(&self, key: NodeKey) -> Vec<NodeKey> {
         let Some(node) = self.nodes.get(&key) else { return Vec::new() };
         let Some(state) = &node.state else { return Vec::new() };
-        let is_heard = |other: &&SimNode| {
+        let has_reported = |other: &&SimNode| {
             state.node_state(other.key).serves()
                 && state.nodes().get(&other.key).is_some_and(|entry| entry.incarnation == other.incarnation)
-                && !node.distributor.unheard().contains(&other.key)
+                && !node.distributor.unreported().contains(&other.key)
         };
-        self.nodes.values().filter(is_heard).map(|other| other.key).collect()
+        self.nodes.values().filter(has_reported).map(|other| other.key).collect()
     }
 
     /// Looks at the standings of the buckets that a node owns; `false` if they are not known now.
@@ -267,17 +270,17 @@ impl SimWorld {
         let Some(state) = node.state.clone() else { return false };
         let Some(standings) = standings(node, &state, now, sabotage) else { return false };
         let clock = node.write_clock(now);
-        node.indexes.feed.stand(key, state, &standings, clock);
+        node.indexes.feed.set_standings(key, state, &standings, clock);
         true
     }
 }
 
 /// True if a node's newest state has this version, and is confirmed.
-fn vouches(node: &SimNode, version: u64, now: Duration) -> bool {
+fn confirms(node: &SimNode, version: u64, now: Duration) -> bool {
     node.state
         .as_ref()
         .map(|state| state.version())
-        .is_some_and(|known| known.number() == version && node.distributor.vouches(known, node.now(now)))
+        .is_some_and(|known| known.number() == version && node.distributor.confirms(known, node.now(now)))
 }
 
 /// Standings of the buckets that a node owns by a state.

@@ -71,7 +71,7 @@ impl SimWorld {
     }
 
     /// Looks after the copies of a node.
-    pub(super) fn tend_copies(&mut self, key: NodeKey) {
+    pub(super) fn maintain_copies(&mut self, key: NodeKey) {
         self.adopt_index_state(key);
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&key) else { return };
@@ -124,12 +124,12 @@ impl SimWorld {
         self.carry_out(key, effects);
         for (id, (slice, copy)) in placed {
             let Some(definition) = definition(table, slice) else { continue };
-            self.keep_copy(key, id, (slice, definition), copy.state);
+            self.maintain_copy(key, id, (slice, definition), copy.state);
         }
     }
 
     /// Keeps one copy as the table says.
-    fn keep_copy(
+    fn maintain_copy(
         &mut self,
         key: NodeKey,
         id: CopyId,
@@ -196,7 +196,7 @@ impl SimWorld {
     }
 
     /// Takes over files of a node for a copy that waits for them.
-    pub(super) fn files_came(&mut self, key: NodeKey, from: NodeKey, id: CopyId, files: IndexCopyFiles) {
+    pub(super) fn files_arrived(&mut self, key: NodeKey, from: NodeKey, id: CopyId, files: IndexCopyFiles) {
         let now = self.now;
         let Some(node) = self.nodes.get(&key) else { return };
         let waits = |copy: &&SimIndexCopy| copy.stage == SimIndexStage::Importing { from };

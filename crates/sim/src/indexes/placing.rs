@@ -26,7 +26,7 @@ const DECLARED: [(&str, &str, u8); 2] = [("notes", "note", 2), ("memos", CHANGIN
 /// Wanted number of copies of each slice.
 pub(super) const INDEX_COPIES: u8 = 2;
 
-/// Time for which a node leads after it was heard last.
+/// Time for which a node leads after its last report.
 const LEADING: Duration = Duration::from_secs(4);
 
 /// Document type of an index.
@@ -47,7 +47,7 @@ pub(super) fn wanted(package: &SimPackage) -> Vec<WantedIndex> {
 
 /// Report of a node about its copies.
 #[derive(Debug, Clone)]
-pub(crate) struct SimCopyNews {
+pub(crate) struct SimCopyReports {
     incarnation: Incarnation,
     /// Number of the report in the run of the process.
     sequence: u64,
@@ -56,15 +56,15 @@ pub(crate) struct SimCopyNews {
 
 /// Coordination as it is sent to a node.
 #[derive(Debug, Clone)]
-pub(crate) struct PlacementPicture {
+pub(crate) struct PlacementSnapshot {
     incarnation: Incarnation,
     table: Arc<PlacementTable>,
-    leading: Option<LeaderPicture>,
+    leading: Option<LeaderSnapshot>,
 }
 
 /// All that the leader plans from.
 #[derive(Debug, Clone)]
-struct LeaderPicture {
+struct LeaderSnapshot {
     term: u64,
     state: Arc<ClusterState>,
     /// Generation of the newest package.
@@ -89,13 +89,14 @@ pub(crate) struct SimPlacement {
     leader: Option<NodeKey>,
     term: u64,
     leads_until: Duration,
-    news: BTreeMap<NodeKey, SimCopyNews>,
+    reports: BTreeMap<NodeKey, SimCopyReports>,
     pub(super) wishes: Vec<PlacementWish>,
 }
 
 impl SimPlacement {
-    /// Hears of a node. Returns true if it leads.
-    fn hear(&mut self, node: NodeKey, now: Duration) -> bool {
+    /// Elects a node that reports if none leads, and renews its leadership if it leads. Returns true if it
+    /// leads.
+    fn renews_leadership(&mut self, node: NodeKey, now: Duration) -> bool {
         if self.leader != Some(node) && now >= self.leads_until {
             self.leader = Some(node);
             self.term += 1;
@@ -108,7 +109,7 @@ impl SimPlacement {
     }
 }
 
-/// Lets operators wish something, or the leadership end, now and then.
+/// Lets operators request something, or the leadership end, now and then.
 pub(crate) fn operate(world: &mut SimWorld) {
     let index = (CONTENT.to_owned(), "notes".to_owned());
     let settings = |json: &str| {
@@ -133,18 +134,18 @@ pub(crate) fn operate(world: &mut SimWorld) {
         }
         _ => return,
     };
-    world.note(|| format!("wished: {wish:?}"));
+    world.note(|| format!("requested: {wish:?}"));
     world.indexes.placement.wishes.push(wish);
 }
 
 impl SimWorld {
     /// Sends the reports of a node to coordination.
-    pub(super) fn tell_news(&mut self, key: NodeKey) {
+    pub(super) fn send_reports(&mut self, key: NodeKey) {
         let copies = self.index_reports(key);
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let (incarnation, sequence) = (node.incarnation, node.name());
-        let news = SimCopyNews { incarnation, sequence, copies };
-        self.send_to_coordination(key, IndexMessage::News(news));
+        let reports = SimCopyReports { incarnation, sequence, copies };
+        self.send_to_coordination(key, IndexMessage::Reports(reports));
     }
 
     fn send_to_coordination(&mut self, from: NodeKey, message: IndexMessage) {
@@ -153,40 +154,41 @@ impl SimWorld {
     }
 
     /// Takes in the reports of a node at coordination, which answers with what it has.
-    pub(super) fn news_came(&mut self, from: NodeKey, news: SimCopyNews) {
+    pub(super) fn reports_arrived(&mut self, from: NodeKey, reports: SimCopyReports) {
         let generation = self.coordination.package().generation;
         let state = self.coordination.state().cloned();
         let placement = &mut self.indexes.placement;
-        let known = placement.news.get(&from).map(|known| (known.incarnation, known.sequence));
-        let incarnation = news.incarnation;
-        if known.is_some_and(|known| known >= (incarnation, news.sequence)) {
+        let known = placement.reports.get(&from).map(|known| (known.incarnation, known.sequence));
+        let incarnation = reports.incarnation;
+        if known.is_some_and(|known| known >= (incarnation, reports.sequence)) {
             return;
         }
-        placement.news.insert(from, news);
-        let leads = placement.hear(from, self.now);
-        let reports = placement.news.iter().map(|(node, news)| (*node, news.copies.clone())).collect();
-        let leading = state.filter(|_| leads).map(|state| LeaderPicture {
+        placement.reports.insert(from, reports);
+        let leads = placement.renews_leadership(from, self.now);
+        let reports =
+            placement.reports.iter().map(|(node, reports)| (*node, reports.copies.clone())).collect();
+        let leading = state.filter(|_| leads).map(|state| LeaderSnapshot {
             term: placement.term,
             state,
             generation,
             reports,
             wishes: placement.wishes.clone(),
         });
-        let picture = PlacementPicture { incarnation, table: Arc::clone(&placement.table), leading };
-        let message = SimMessage::Indexes { from, message: Box::new(IndexMessage::Picture(picture)) };
+        let snapshot = PlacementSnapshot { incarnation, table: Arc::clone(&placement.table), leading };
+        let message = SimMessage::Indexes { from, message: Box::new(IndexMessage::Snapshot(snapshot)) };
         self.send(SimAddress::Coordination, SimAddress::Node(from), message);
     }
 
     /// Takes in what coordination has. The leader plans.
-    pub(super) fn picture_came(&mut self, key: NodeKey, picture: PlacementPicture) {
-        let PlacementPicture { incarnation, table, leading } = picture;
+    pub(super) fn snapshot_arrived(&mut self, key: NodeKey, snapshot: PlacementSnapshot) {
+        let PlacementSnapshot { incarnation, table, leading } = snapshot;
         let Some(node) = self.nodes.get(&key).filter(|node| node.incarnation == incarnation) else { return };
         let package = Arc::clone(&node.package);
         self.adopt_index_table(key, &table);
         let Some(leading) = leading.filter(|leading| leading.generation == package.generation) else {
             return;
         };
-        let LeaderPicture { term, state, reports, wishes, .. } = leading;
+        let LeaderSnapshot { term, state, reports, wishes, .. } = leading;
         let nodes = state.nodes().iter().map(|(key, entry)| IndexNode {
             key: *key,
             name: entry.name.as_str().into(),
@@ -210,7 +212,7 @@ impl SimWorld {
     }
 
     /// Takes in a table at coordination, if its writer leads and has read the table before.
-    pub(super) fn write_came(&mut self, from: NodeKey, write: PlacementWrite) {
+    pub(super) fn write_arrived(&mut self, from: NodeKey, write: PlacementWrite) {
         let PlacementWrite { term, table, wishes } = write;
         let placement = &mut self.indexes.placement;
         let is_next = table.version() == placement.table.version() + 1;

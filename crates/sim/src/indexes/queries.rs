@@ -17,7 +17,7 @@ use crate::node::SimNode;
 use crate::world::SimWorld;
 
 /// Time that a query waits for a copy.
-const INDEX_PATIENCE: Duration = Duration::from_secs(5);
+const INDEX_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Question of a node to the owners of the documents of a copy.
 pub(crate) struct FreshnessQuestion {
@@ -26,7 +26,7 @@ pub(crate) struct FreshnessQuestion {
     owners: BTreeSet<NodeKey>,
     positions: BTreeMap<NodeKey, OwnerPosition>,
     /// Nodes whose replicas each owner took into account.
-    heard: BTreeMap<NodeKey, Vec<NodeKey>>,
+    reported: BTreeMap<NodeKey, Vec<NodeKey>>,
     began: Duration,
     /// Documents that a query must find; `None` for a copy that catches up.
     expected: Option<Vec<AcknowledgedDocument>>,
@@ -70,7 +70,7 @@ impl SimWorld {
         for id in self.history.documents().into_iter().filter(is_of_copy) {
             let floor = self.history.newest(&id);
             let has = |node: &&SimNode| {
-                node.storage.newest_anywhere(&id).is_some_and(|version| version.timestamp == floor)
+                node.storage.newest_in_replicas(&id).is_some_and(|version| version.timestamp == floor)
             };
             let holders = self.nodes.values().filter(has).map(|node| node.key).collect();
             let is_left = self.history.leaves_document(&id);
@@ -99,7 +99,7 @@ impl SimWorld {
             state,
             owners: owners.clone(),
             positions: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            reported: BTreeMap::new(),
             began,
             expected,
         };
@@ -110,18 +110,18 @@ impl SimWorld {
     }
 
     /// Takes in the position of an owner.
-    pub(super) fn position_came(
+    pub(super) fn position_arrived(
         &mut self,
         key: NodeKey,
         from: NodeKey,
         question: u64,
         position: OwnerPosition,
-        heard: Vec<NodeKey>,
+        reported: Vec<NodeKey>,
     ) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
         let Some(open) = node.indexes.questions.get_mut(&question) else { return };
         open.positions.insert(from, position);
-        open.heard.insert(from, heard);
+        open.reported.insert(from, reported);
         self.compare_copy(key, question);
     }
 
@@ -132,7 +132,7 @@ impl SimWorld {
         let questions: Vec<u64> = node.indexes.questions.keys().copied().collect();
         questions.into_iter().for_each(|question| self.compare_copy(key, question));
         if let Some(node) = self.nodes.get_mut(&key) {
-            node.indexes.questions.retain(|_, open| now < open.began + INDEX_PATIENCE);
+            node.indexes.questions.retain(|_, open| now < open.began + INDEX_QUERY_TIMEOUT);
         }
     }
 
@@ -154,7 +154,7 @@ impl SimWorld {
         let positions = open.positions.values();
         let incomplete: BTreeSet<BucketId> =
             positions.flat_map(|position| &position.incomplete).copied().collect();
-        let is_late = now + Duration::from_secs(1) >= open.began + INDEX_PATIENCE;
+        let is_late = now + Duration::from_secs(1) >= open.began + INDEX_QUERY_TIMEOUT;
         match node.indexes.follower.freshness(number, version, &open.positions) {
             CopyFreshness::Fresh => self.check_copy(key, &open, &BTreeSet::new()),
             CopyFreshness::Missing(missing) if is_late || missing.is_subset(&incomplete) => {
@@ -167,15 +167,16 @@ impl SimWorld {
     }
 
     /// Checks that a copy has every write that was acknowledged before a query, and that is stored on any
-    /// node heard by the owner, but for the buckets that it says to lack something of.
+    /// node that has reported to the owner, but for the buckets that it says to lack something of.
     fn check_copy(&mut self, key: NodeKey, question: &FreshnessQuestion, missing: &BTreeSet<BucketId>) {
-        let FreshnessQuestion { copy, state, heard, expected, .. } = question;
+        let FreshnessQuestion { copy, state, reported, expected, .. } = question;
         let Some(known) = self.nodes.get(&key).and_then(|node| node.indexes.copies.get(copy)) else { return };
         self.indexes.queries += 1;
         for AcknowledgedDocument { id, floor, is_left, holders } in expected.iter().flatten() {
             let bucket = state.bucket(id.location());
-            let heard = state.owner(bucket).and_then(|owner| heard.get(&owner));
-            let is_held = heard.is_some_and(|heard| holders.iter().any(|holder| heard.contains(holder)));
+            let reported = state.owner(bucket).and_then(|owner| reported.get(&owner));
+            let is_held =
+                reported.is_some_and(|reported| holders.iter().any(|holder| reported.contains(holder)));
             let history = &self.history;
             let is_removed = history.type_removed_at(id.document_type()) >= *floor;
             if missing.contains(&bucket) || !is_held || is_removed || history.may_be_dropped(id) {
@@ -187,7 +188,7 @@ impl SimWorld {
                 Some((_, Some(_))) => true,
                 // The record of a later removal may be forgotten.
                 Some((_, None)) | None => {
-                    *is_left && !history.may_be_removed(id) && !history.dropped_since(id, *floor)
+                    *is_left && !history.may_be_removed(id) && !history.is_dropped_version(id, *floor)
                 }
             };
             if is_wrong {

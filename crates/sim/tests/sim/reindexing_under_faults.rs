@@ -32,10 +32,10 @@ fn what_is_broken_on_purpose_is_found() {
         (Sabotage::SecondReindexingUnnoticed, 20),
         (Sabotage::PartialBucketsWalked, 300),
         (Sabotage::EveryPageCounts, 300),
-        (Sabotage::UnheardNodesPassedOver, 4_761),
+        (Sabotage::UnreportedNodesPassedOver, 4_761),
     ] {
         // It is rare: the life in which it was found.
-        let first = if sabotage == Sabotage::UnheardNodesPassedOver { seeds } else { 1 };
+        let first = if sabotage == Sabotage::UnreportedNodesPassedOver { seeds } else { 1 };
         let found = (first..=seeds)
             .find(|seed| run(*seed, SimOptions { sabotage: Some(sabotage), ..options() }).wrong.is_some());
         assert!(found.is_some(), "{sabotage:?} goes unnoticed in {seeds} seeds");

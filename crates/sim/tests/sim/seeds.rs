@@ -28,8 +28,8 @@ fn the_same_seed_is_the_same_life() {
         let (first, second) = (traced(), traced());
         assert_eq!(first.lines, second.lines);
         assert_eq!(
-            (first.happenings, first.acknowledgements, first.reads),
-            (second.happenings, second.acknowledgements, second.reads)
+            (first.processed_events, first.acknowledgements, first.reads),
+            (second.processed_events, second.acknowledgements, second.reads)
         );
     }
 }

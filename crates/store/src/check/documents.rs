@@ -60,8 +60,8 @@ fn count_in(shared: &StoreContext) -> Result<BTreeMap<String, u64>, Error> {
             types.extend(segment.sections().iter().map(|section| (section.document_type.to_string(), 0)));
         }
     }
-    for row in reading.tail_keys(&[], None, |_| true)? {
-        types.insert(RowKey::parse(&row.key)?.document_type().to_owned(), 0);
+    for row in reading.tail_rows(&[], None, |_| true)? {
+        types.insert(RowKey::parse(row.key())?.document_type().to_owned(), 0);
     }
     for (document_type, documents) in &mut types {
         for bucket in &reading.state.buckets {
@@ -83,7 +83,7 @@ fn count_of(
         let (parts, tail) = reading.newest(group, found)?;
         documents += parts.iter().map(ChunkPart::live_documents).sum::<u64>();
         for row in tail.iter().filter(|row| !row.removed) {
-            let row = RowKey::parse(&row.key)?;
+            let row = RowKey::parse(row.key())?;
             let dropped =
                 reading.state.marks.dropped_until(document_type, row.reversed_location(), row.group);
             documents += u64::from(row.timestamp.0 > dropped);

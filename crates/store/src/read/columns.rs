@@ -6,10 +6,11 @@ use millrace_column::{
     BytesBuilder, BytesColumn, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder,
     StoredValues, TokenIds, ValueLayout, layout as column_layout,
 };
-use millrace_document::{DataType, Document, DocumentId, DocumentValue, wire};
+use millrace_document::{DataType, Document, DocumentId, DocumentValue, EncodedDocument, wire};
+use millrace_env::pace;
 
-use crate::StoreLayout;
-use crate::tail::TailRow;
+use crate::tail::{TailVersion, damaged_row};
+use crate::{Error, StoreLayout};
 
 /// Layout that knows no document type: documents are kept whole, and of stored ones only keys are read.
 pub(crate) struct EmptyLayout;
@@ -19,7 +20,12 @@ impl StoreLayout for EmptyLayout {
         None
     }
 
-    fn build(&self, _: &str, _: &ColumnKey, _: &[&Document]) -> Column {
+    fn build(
+        &self,
+        _: &str,
+        _: &ColumnKey,
+        _: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         unreachable!("a layout without columns is asked for none")
     }
 
@@ -52,17 +58,47 @@ pub(crate) fn compression(layout: &dyn StoreLayout, document_type: &str, key: &C
     }
 }
 
+/// The documents of rows, with their values in the memory of the rows.
+///
+/// # Errors
+/// A row cannot be read.
+pub(crate) fn encoded(rows: &[TailVersion]) -> Result<Vec<EncodedDocument<'_>>, Error> {
+    let of_row = |row| {
+        pace::short_step();
+        TailVersion::encoded(row)
+    };
+    rows.iter().map(of_row).collect()
+}
+
 /// One column of rows; `None` when no row has a value in it.
+///
+/// # Errors
+/// A row cannot be read.
 pub(crate) fn build(
     layout: &dyn StoreLayout,
     document_type: &str,
     key: &ColumnKey,
-    rows: &[TailRow],
-) -> Option<Column> {
+    rows: &[TailVersion],
+) -> Result<Option<Column>, Error> {
+    let documents = match key.form {
+        ColumnForm::Value | ColumnForm::Tokens | ColumnForm::Overflow => encoded(rows)?,
+        ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => Vec::new(),
+    };
+    build_of(layout, document_type, key, rows, &documents)
+}
+
+/// [`build`], with the documents of the rows where the column has values of fields.
+fn build_of(
+    layout: &dyn StoreLayout,
+    document_type: &str,
+    key: &ColumnKey,
+    rows: &[TailVersion],
+    documents: &[EncodedDocument<'_>],
+) -> Result<Option<Column>, Error> {
     let column = match key.form {
         ColumnForm::Id => {
             let mut builder = BytesBuilder::new();
-            rows.iter().for_each(|row| builder.push(Some(row.document.id.as_str().as_bytes())));
+            rows.iter().for_each(|row| builder.push(Some(row.id())));
             Column::Bytes(builder.finish())
         }
         ColumnForm::Timestamp => {
@@ -70,7 +106,7 @@ pub(crate) fn build(
             rows.iter().for_each(|row| builder.push(&row.timestamp.0.to_le_bytes()));
             Column::Fixed(builder.finish())
         }
-        ColumnForm::Removed if rows.iter().all(|row| !row.removed) => return None,
+        ColumnForm::Removed if rows.iter().all(|row| !row.removed) => return Ok(None),
         ColumnForm::Removed => {
             let mut builder = FixedBuilder::new(CellKind::Bool, 1);
             rows.iter().for_each(|row| builder.push(&[u8::from(row.removed)]));
@@ -80,42 +116,47 @@ pub(crate) fn build(
             let mut keys = layout.columns(document_type).unwrap_or_default();
             keys.retain(|key| key.form == ColumnForm::Value);
             keys.push(ColumnKey::overflow());
-            return build_all(layout, document_type, &keys, rows, &mut |_| {}).pop().flatten();
+            let mut columns = build_all(layout, document_type, &keys, rows, documents, &mut |_| {})?;
+            return Ok(columns.pop().flatten());
         }
         ColumnForm::Value | ColumnForm::Tokens => {
-            let documents: Vec<&Document> = rows.iter().map(|row| &row.document).collect();
-            layout.build(document_type, key, &documents)
+            layout.build(document_type, key, documents).map_err(|error| damaged_row(&error))?
         }
     };
-    has_values(&column).then_some(column)
+    Ok(has_values(&column).then_some(column))
 }
 
-/// Builds columns of rows, one for each of `keys`. The overflow contains the values that the value columns
-/// among them do not hold, so those are built once. `built` is called with the index of each column, after
-/// it.
+/// Builds columns of rows and their documents, one for each of `keys`. The overflow contains the values that the
+/// value columns among them do not hold, so those are built once. `built` is called with the index of each
+/// column, after it.
+///
+/// # Errors
+/// A row cannot be read.
 pub(crate) fn build_all(
     layout: &dyn StoreLayout,
     document_type: &str,
     keys: &[ColumnKey],
-    rows: &[TailRow],
+    rows: &[TailVersion],
+    documents: &[EncodedDocument<'_>],
     built: &mut dyn FnMut(usize),
-) -> Vec<Option<Column>> {
-    let of_key = |(index, key): (usize, &ColumnKey)| {
-        let column = match key.form {
+) -> Result<Vec<Option<Column>>, Error> {
+    let mut columns: Vec<Option<Column>> = Vec::with_capacity(keys.len());
+    for (index, key) in keys.iter().enumerate() {
+        columns.push(match key.form {
             ColumnForm::Overflow => None,
-            _ => build(layout, document_type, key, rows),
-        };
+            _ => build_of(layout, document_type, key, rows, documents)?,
+        });
         built(index);
-        column
+    }
+    let Some(index) = keys.iter().position(|key| key.form == ColumnForm::Overflow) else {
+        return Ok(columns);
     };
-    let mut columns: Vec<Option<Column>> = keys.iter().enumerate().map(of_key).collect();
-    let Some(index) = keys.iter().position(|key| key.form == ColumnForm::Overflow) else { return columns };
     let values = keys.iter().zip(&columns).filter(|(key, _)| key.form == ColumnForm::Value);
     let values: Vec<_> =
         values.filter_map(|(key, column)| Some((key.field.as_str(), column.as_ref()?))).collect();
-    columns[index] = overflow(&values, rows);
+    columns[index] = overflow(&values, documents);
     built(index);
-    columns
+    Ok(columns)
 }
 
 /// [`build_all`] with all fields in the overflow: the layout is asked for nothing.
@@ -123,13 +164,14 @@ pub(crate) fn keep_all(
     layout: &dyn StoreLayout,
     document_type: &str,
     keys: &[ColumnKey],
-    rows: &[TailRow],
-) -> Vec<Option<Column>> {
+    rows: &[TailVersion],
+    documents: &[EncodedDocument<'_>],
+) -> Result<Vec<Option<Column>>, Error> {
     let of_key = |key: &ColumnKey| match key.form {
-        ColumnForm::Value | ColumnForm::Tokens => None,
-        ColumnForm::Overflow => overflow(&[], rows),
+        ColumnForm::Value | ColumnForm::Tokens => Ok(None),
+        ColumnForm::Overflow => Ok(overflow(&[], documents)),
         ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => {
-            build(layout, document_type, key, rows)
+            build_of(layout, document_type, key, rows, documents)
         }
     };
     keys.iter().map(of_key).collect()
@@ -137,21 +179,25 @@ pub(crate) fn keep_all(
 
 /// The fields that no value column holds: those that the layout does not know, and values that are not of the
 /// type which it gives the field.
-fn overflow(values: &[(&str, &Column)], rows: &[TailRow]) -> Option<Column> {
+fn overflow(values: &[(&str, &Column)], documents: &[EncodedDocument<'_>]) -> Option<Column> {
     let mut builder = BytesBuilder::new();
     let mut any = false;
-    for (index, row) in rows.iter().enumerate() {
-        let held =
-            |field: &str| values.iter().any(|(name, column)| *name == field && has_value(column, index));
-        let fields: Vec<(Arc<str>, DocumentValue)> =
-            row.document.fields.iter().filter(|(field, _)| !held(field)).cloned().collect();
-        if fields.is_empty() {
-            builder.push(None);
-        } else {
-            any = true;
-            let overflow = Document { id: row.document.id.clone(), fields };
-            builder.push(Some(&wire::encode_fields(&overflow)));
-        }
+    // The column of the field at each index of the documents before: most have theirs in one order.
+    let mut columns: Vec<usize> = Vec::new();
+    for (index, document) in documents.iter().enumerate() {
+        let overflow = document.encode_some(|at, field| {
+            if columns.len() <= at {
+                columns.resize(at + 1, 0);
+            }
+            let known = columns[at];
+            if values.get(known).is_none_or(|(name, _)| *name != field) {
+                let Some(found) = values.iter().position(|(name, _)| *name == field) else { return true };
+                columns[at] = found;
+            }
+            !has_value(values[columns[at]].1, index)
+        });
+        any |= overflow.is_some();
+        builder.push(overflow.as_deref());
     }
     any.then(|| Column::Bytes(builder.finish()))
 }

@@ -14,21 +14,14 @@ use crate::Error;
 use crate::read::masks::{SegmentChunks, clear, document_id, ids, is_set, timestamps};
 use crate::read::reading::ChunkPart;
 use crate::read::visiting::partition_point;
-use crate::tail::RowKey;
+use crate::tail::{RowKey, TailVersion};
 
 /// Locations of the group's documents.
 #[derive(Default)]
 pub(crate) struct GroupSources {
     pub segments: Vec<SegmentChunks>,
     /// Rows of the tail, the newest version of each document there, in order.
-    pub tail: Vec<TailKey>,
-}
-
-/// A row of the tail, without its content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TailKey {
-    pub key: Vec<u8>,
-    pub removed: bool,
+    pub tail: Vec<TailVersion>,
 }
 
 impl GroupSources {
@@ -51,8 +44,8 @@ impl GroupSources {
         let mut first_part = 0;
         for source in &self.segments {
             let mut candidates: HashMap<usize, Vec<(usize, RowKey<'_>)>> = HashMap::new();
-            for (index, key) in self.tail.iter().enumerate() {
-                let row = RowKey::parse(&key.key)?;
+            for (index, version) in self.tail.iter().enumerate() {
+                let row = RowKey::parse(version.key())?;
                 let location = row.reversed_location();
                 let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
                 let before = source.chunks.partition_point(|(_, info)| info.first_location < location);

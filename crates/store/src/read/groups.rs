@@ -219,7 +219,7 @@ fn measure(
             }
             let marks = &reading.state.marks;
             for row in tail.iter().filter(|row| !row.removed) {
-                let row = RowKey::parse(&row.key)?;
+                let row = RowKey::parse(row.key())?;
                 if row.timestamp.0 > marks.dropped_until(document_type, row.reversed_location(), row.group) {
                     measured.documents += 1;
                     measured.last_write = measured.last_write.max(row.timestamp);

@@ -13,19 +13,20 @@ use std::sync::Arc;
 
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
-use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
+use millrace_document::{DocumentGroup, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
-use crate::read::found::{GroupSources, TailKey};
-use crate::read::masks::{
-    self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, document_id, has_all, lacks_keys, unite,
-};
+use crate::read::found::GroupSources;
+use crate::read::masks::{self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, has_all, lacks_keys, unite};
 use crate::read::pieces::RowOrder;
 use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
 use crate::tail::chunk::TailChunk;
-use crate::tail::{RowKey, TailSnapshot};
+use crate::tail::{RowKey, TailSnapshot, TailVersion};
 use crate::{Error, StoreLayout, ViewScope};
+
+/// Name of the tail in place of a file, for errors.
+pub(crate) const TAIL: &str = "tail";
 
 /// Number of groups of a segment that are looked up together.
 const GROUPS_AT_A_TIME: usize = 512;
@@ -40,6 +41,8 @@ pub(crate) struct StoreSnapshot<'a> {
     pub written: u64,
     pub(super) snapshots: Vec<Box<dyn TailSnapshot>>,
     pub order: RowOrder,
+    /// No request waits for what is read.
+    pub(super) is_ahead: bool,
 }
 
 /// A chunk, with the masks of the versions that count.
@@ -90,7 +93,12 @@ impl<'a> StoreSnapshot<'a> {
         let state = shared.state();
         let snapshots = state.generations.iter().map(|generation| generation.tail.snapshot()).collect();
         let (layout, layout_number) = shared.layout();
-        StoreSnapshot { shared, state, layout, layout_number, written, snapshots, order }
+        StoreSnapshot { shared, state, layout, layout_number, written, snapshots, order, is_ahead: false }
+    }
+
+    /// Reads the store as it is now, ahead of those who will ask for it.
+    pub fn ahead(shared: &'a StoreContext, order: RowOrder) -> Self {
+        StoreSnapshot { is_ahead: true, ..Self::new(shared, order) }
     }
 
     /// Returns the chunks of a group; without a group, those of the documents without one. If buckets are
@@ -151,7 +159,7 @@ impl<'a> StoreSnapshot<'a> {
             from.extend_from_slice(&range.first.low().to_be_bytes());
             to = range.last.low().checked_add(1).map(|end| [prefix, &end.to_be_bytes()].concat()).or(to);
         }
-        let tail = self.tail_keys(&from, to.as_deref(), |row| {
+        let tail = self.tail_rows(&from, to.as_deref(), |row| {
             row.document_type() == document_type && bucket.has(row.reversed_location())
         })?;
         Ok(GroupSources { segments, tail })
@@ -174,7 +182,7 @@ impl<'a> StoreSnapshot<'a> {
                 && row.document_type() == document_type
                 && bucket.has(row.reversed_location())
         };
-        let tail = self.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
+        let tail = self.tail_rows(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), wanted)?;
         Ok(GroupSources { segments, tail })
     }
 
@@ -295,14 +303,14 @@ impl<'a> StoreSnapshot<'a> {
             // What comes before in this location is passed already, and can be much.
             first.extend_from_slice(from.key.as_bytes());
         }
-        let keys = self.tail_keys(&first, to.as_ref().map(|to| &to[..]), |row| {
+        let rows = self.tail_rows(&first, to.as_ref().map(|to| &to[..]), |row| {
             wanted(row.location, row.group)
                 && row.document_type() == document_type
                 && bucket.has(row.reversed_location())
         })?;
-        for key in keys {
-            let row = RowKey::parse(&key.key)?;
-            groups.entry((row.location, row.group.to_owned())).or_default().tail.push(key);
+        for row in rows {
+            let key = RowKey::parse(row.key())?;
+            groups.entry((key.location, key.group.to_owned())).or_default().tail.push(row);
         }
         Ok((groups, end))
     }
@@ -336,7 +344,7 @@ impl<'a> StoreSnapshot<'a> {
     pub fn resolve(&self, group: &GroupOfBucket<'_>, found: GroupSources) -> Result<Vec<ChunkPart>, Error> {
         let (mut parts, tail) = self.newest(group, found)?;
         if !tail.is_empty() {
-            parts.extend(self.tail_parts(group, &tail)?);
+            parts.extend(self.tail_parts(group, &tail));
         }
         Ok(parts)
     }
@@ -347,7 +355,7 @@ impl<'a> StoreSnapshot<'a> {
         &self,
         group: &GroupOfBucket<'_>,
         found: GroupSources,
-    ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+    ) -> Result<(Vec<ChunkPart>, Vec<TailVersion>), Error> {
         let marks = &self.state.marks;
         let masks =
             self.shared.caches.masks.masks(group, &found.segments, marks, self.shared.options.paths)?;
@@ -360,13 +368,16 @@ impl<'a> StoreSnapshot<'a> {
         &self,
         group: &GroupOfBucket<'_>,
         found: GroupSources,
-    ) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+    ) -> Result<(Vec<ChunkPart>, Vec<TailVersion>), Error> {
         newest_by(&masks::of_some(group, &found.segments, &self.state.marks)?, found)
     }
 }
 
 /// The versions that count in chunks with these masks, and among the rows of the tail.
-fn newest_by(masks: &GroupMasks, mut found: GroupSources) -> Result<(Vec<ChunkPart>, Vec<TailKey>), Error> {
+fn newest_by(
+    masks: &GroupMasks,
+    mut found: GroupSources,
+) -> Result<(Vec<ChunkPart>, Vec<TailVersion>), Error> {
     let mut parts = Vec::new();
     let mut masks = masks.newest.iter().zip(&masks.live);
     for source in &found.segments {
@@ -438,7 +449,15 @@ impl ChunkPart {
     /// # Errors
     /// [`Error::Corrupt`] if it lacks them: nothing can be said of its documents.
     pub fn keys(&self) -> Result<(BytesColumn, FixedColumn), Error> {
-        match (self.column(&ColumnKey::id())?, self.column(&ColumnKey::timestamp())?) {
+        self.keys_of(|key| self.column(key))
+    }
+
+    /// [`ChunkPart::keys`] out of columns that are read with `column`.
+    pub fn keys_of(
+        &self,
+        column: impl Fn(&ColumnKey) -> Result<Option<Column>, Error>,
+    ) -> Result<(BytesColumn, FixedColumn), Error> {
+        match (column(&ColumnKey::id())?, column(&ColumnKey::timestamp())?) {
             (Some(Column::Bytes(ids)), Some(Column::Fixed(timestamps)))
                 if timestamps.cell().size() == 8 && timestamps.width() == 1 && has_all(&ids) =>
             {
@@ -448,12 +467,13 @@ impl ChunkPart {
         }
     }
 
-    /// Returns the id of a version, out of the ids of all.
+    /// Returns the id of a version as text, out of the ids of all.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is invalid.
-    pub fn document_id(&self, ids: &BytesColumn, row: usize) -> Result<DocumentId, Error> {
-        document_id(self.path(), ids, row)
+    /// [`Error::Corrupt`] if it is not text.
+    pub fn document_id<'c>(&self, ids: &'c BytesColumn, row: usize) -> Result<&'c str, Error> {
+        let id = ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
+        id.ok_or_else(|| lacks_keys(self.path()))
     }
 
     /// The versions that a visit covers: the newest of each document, with or without removals.
@@ -473,14 +493,14 @@ impl ChunkPart {
     pub fn path(&self) -> &Path {
         match &self.source {
             ChunkSource::Segment { segment, .. } => segment.path(),
-            ChunkSource::Tail(_) => Path::new("tail"),
+            ChunkSource::Tail(_) => Path::new(TAIL),
         }
     }
 
     /// A column of the chunk.
     pub fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
         match &self.source {
-            ChunkSource::Tail(chunk) => Ok(chunk.column(key)),
+            ChunkSource::Tail(chunk) => chunk.column(key),
             ChunkSource::Segment { segment, section, chunk } => {
                 Ok(segment.columns(*section, key, *chunk..*chunk + 1)?.pop().flatten())
             }

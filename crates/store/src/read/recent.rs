@@ -82,7 +82,7 @@ impl WriteNumbers {
         let keys = || {
             rows.iter().filter_map(|(key, _)| {
                 let location = key.first_chunk::<4>()?;
-                Some((counter(u32::from_be_bytes(*location)), key.as_slice()))
+                Some((counter(u32::from_be_bytes(*location)), &**key))
             })
         };
         let mut counters: Vec<usize> = keys().map(|(counter, _)| counter).collect();
@@ -335,9 +335,9 @@ impl StoreSnapshot<'_> {
         Ok(found)
     }
 
-    /// Requests sealing if a view read many rows of the tail.
+    /// Requests sealing if a view of a request read many rows of the tail.
     pub fn note_tail_rows(&self, rows: usize) {
-        if rows * 2 >= millrace_column::CHUNK_DOCS {
+        if !self.is_ahead && rows * 2 >= millrace_column::CHUNK_DOCS {
             self.shared.counters.seal_wanted.store(true, Ordering::Relaxed);
         }
     }
@@ -349,7 +349,10 @@ mod tests {
     use crate::tail::RowBytes;
 
     fn rows(locations: &[u32]) -> Vec<NewRow> {
-        locations.iter().map(|location| (location.to_be_bytes().to_vec(), RowBytes::default())).collect()
+        locations
+            .iter()
+            .map(|location| (RowBytes::from(&location.to_be_bytes()[..]), RowBytes::default()))
+            .collect()
     }
 
     #[test]

@@ -11,18 +11,17 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_bucket::DocumentSortKey;
 use millrace_column::CHUNK_DOCS;
 use millrace_segment::ChunkInfo;
 
 use crate::Error;
-use crate::read::found::{GroupSources, TailKey};
+use crate::read::found::GroupSources;
 use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks, clear, is_set};
 use crate::read::pieces::level;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
 use crate::read::tail_rows::{SCANNED_PER_SEEK, is_same_document};
 use crate::tail::chunk::TailChunk;
-use crate::tail::{RowKey, is_removal, row_key};
+use crate::tail::{RowKey, TailVersion};
 
 /// Number of new rows that are looked up even where the tail has few.
 const FEW_ROWS: usize = 8;
@@ -86,9 +85,7 @@ impl GroupRows {
                 return None;
             }
             let mut rows = part.chunk.rows.iter();
-            let row = rows.position(|row| {
-                row.timestamp == timestamp && RowKey::names(key, &row.document.id, timestamp)
-            })?;
+            let row = rows.position(|row| row.timestamp == timestamp && row.key() == key)?;
             is_set(&part.current, row).then_some((piece, row))
         };
         Ok(self.tail.iter().enumerate().rev().find_map(of_part))
@@ -137,12 +134,6 @@ impl TailPart {
         rows.max_by_key(|(_, row)| row.timestamp).map_or(0, |(row, _)| row)
     }
 
-    fn key(&self, row: usize) -> TailKey {
-        let row = &self.chunk.rows[row];
-        let key = row_key(&DocumentSortKey::new(&row.document.id), row.timestamp);
-        TailKey { key, removed: row.removed }
-    }
-
     /// Rows that no newer version replaces.
     fn current_rows(&self) -> impl Iterator<Item = usize> {
         (0..self.chunk.rows.len()).filter(move |row| is_set(&self.current, *row))
@@ -179,19 +170,19 @@ impl StoreSnapshot<'_> {
             return Ok(false);
         }
         let (mut new, replaced) = self.new_rows(rows, keys, hidden)?;
-        new.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        new.sort_unstable_by(|a, b| a.key().cmp(b.key()));
         let mut found = GroupSources { segments: std::mem::take(&mut rows.segments), tail: new };
         found.replace(&mut rows.in_segments)?;
         rows.segments = found.segments;
         let new = found.tail;
         let newest = rows.tail.iter().map(|part| part.info.newest).max().unwrap_or(0);
         let mut highest = 1;
-        for key in &new {
-            if RowKey::parse(&key.key)?.timestamp.0 <= newest {
+        for row in &new {
+            if row.timestamp.0 <= newest {
                 // It comes late, and belongs between others.
                 return Ok(false);
             }
-            highest = highest.max(level(&key.key));
+            highest = highest.max(level(row.key()));
         }
         let mut remade = rows.replace(&replaced);
         let current: usize = rows.tail.iter().map(TailPart::current_count).sum();
@@ -201,21 +192,20 @@ impl StoreSnapshot<'_> {
         if !new.is_empty() {
             // An end holds until a later row has a higher level.
             let last = rows.tail.iter().zip(&mut remade).rev();
-            last.take_while(|(part, _)| level(&part.key(part.end()).key) < highest)
+            last.take_while(|(part, _)| level(part.chunk.rows[part.end()].key()) < highest)
                 .for_each(|(_, remade)| *remade = true);
         }
-        let all = current + new.len();
         let (mut tail, mut run) = (Vec::with_capacity(rows.tail.len() + 1), Vec::new());
         for (part, is_remade) in std::mem::take(&mut rows.tail).into_iter().zip(remade) {
             if is_remade {
-                run.extend(part.current_rows().map(|row| part.key(row)));
+                run.extend(part.current_rows().map(|row| part.chunk.rows[row].clone()));
             } else {
-                tail.extend(self.made(group, &mut run, all)?);
+                tail.extend(self.made(group, &mut run));
                 tail.push(part);
             }
         }
         run.extend(new);
-        tail.extend(self.made(group, &mut run, all)?);
+        tail.extend(self.made(group, &mut run));
         rows.tail = tail;
         Ok(true)
     }
@@ -227,7 +217,7 @@ impl StoreSnapshot<'_> {
         rows: &GroupRows,
         keys: &[&[u8]],
         hidden: &[&[u8]],
-    ) -> Result<(Vec<TailKey>, Vec<TailRowIndex>), Error> {
+    ) -> Result<(Vec<TailVersion>, Vec<TailRowIndex>), Error> {
         let written: HashSet<&[u8]> = keys.iter().copied().collect();
         let mut unseen: HashSet<&[u8]> = HashSet::new();
         for key in hidden.iter().copied() {
@@ -245,11 +235,11 @@ impl StoreSnapshot<'_> {
             let mut versions = self.last_versions(document, &written, &unseen)?.into_iter();
             // Without one, the row could not be appended, or its write ended after the snapshot.
             let Some(newest) = versions.next() else { continue };
-            if !written.contains(newest.key.as_slice()) || rows.find(&newest.key)?.is_some() {
+            if !written.contains(newest.key()) || rows.find(newest.key())?.is_some() {
                 continue;
             }
             for version in versions {
-                replaced.extend(rows.find(&version.key)?);
+                replaced.extend(rows.find(version.key())?);
             }
             new.push(newest);
         }
@@ -263,42 +253,32 @@ impl StoreSnapshot<'_> {
         document: &[u8],
         written: &HashSet<&[u8]>,
         unseen: &HashSet<&[u8]>,
-    ) -> Result<Vec<TailKey>, Error> {
+    ) -> Result<Vec<TailVersion>, Error> {
         let (from, to) = ([document, &[0]].concat(), [document, &[1]].concat());
-        let mut versions: Vec<TailKey> = Vec::new();
+        let mut versions: Vec<TailVersion> = Vec::new();
         for snapshot in &self.snapshots {
-            snapshot.range(&from, Some(&to), &mut |key, value| {
-                if !is_same_document(key, document) || unseen.contains(key) {
+            snapshot.shared_range(&from, Some(&to), &mut |row| {
+                if !is_same_document(row.key(), document) || unseen.contains(row.key()) {
                     return Ok(ControlFlow::Continue(()));
                 }
-                versions.push(TailKey { key: key.to_vec(), removed: is_removal(value) });
-                Ok(match written.contains(key) {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                })
+                let (timestamp, is_written) =
+                    (RowKey::parse(row.key())?.timestamp, written.contains(row.key()));
+                versions.push(TailVersion::new(row, timestamp));
+                Ok(if is_written { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
         self.count_tail_reads(versions.len());
-        versions.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        versions.dedup_by(|later, first| later.key == first.key);
+        versions.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        versions.dedup_by(|later, first| later.key() == first.key());
         Ok(versions)
     }
 
-    /// The chunks of rows that follow each other by age, taken out of `run`; `all`: see
-    /// [`StoreSnapshot::tail_pieces`].
-    fn made(
-        &self,
-        group: &GroupOfBucket<'_>,
-        run: &mut Vec<TailKey>,
-        all: usize,
-    ) -> Result<Vec<TailPart>, Error> {
-        if run.is_empty() {
-            return Ok(Vec::new());
-        }
-        run.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let parts = self.tail_pieces(group, run, all)?;
+    /// The chunks of rows that follow each other by age, taken out of `run`.
+    fn made(&self, group: &GroupOfBucket<'_>, run: &mut Vec<TailVersion>) -> Vec<TailPart> {
+        run.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        let parts = self.tail_pieces(group, run);
         run.clear();
-        Ok(GroupRows::new(parts).tail)
+        GroupRows::new(parts).tail
     }
 }
 
@@ -307,12 +287,14 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc;
 
+    use millrace_bucket::DocumentSortKey;
     use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, Timestamp};
     use millrace_env::ManualClock;
 
     use super::*;
     use crate::read::columns::EmptyLayout;
     use crate::read::pieces::RowOrder;
+    use crate::tail::row_key;
     use crate::{Store, StoreOptions};
 
     fn open(directory: &Path) -> Store {

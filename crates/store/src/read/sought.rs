@@ -10,14 +10,14 @@ use millrace_document::{DocumentId, ReversedLocation};
 use millrace_env::filter::KeyHash;
 
 use crate::Error;
-use crate::read::found::{COMPARED_PER_LOOKUP, GroupSources, TailKey, rows_of_document};
+use crate::read::found::{COMPARED_PER_LOOKUP, GroupSources, rows_of_document};
 use crate::read::masks::{GroupOfBucket, SegmentChunks, has_all, keep_rows, lacks_keys};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, StoreSnapshot, once_each};
 use crate::read::view::StoreView;
 use crate::shared::StoreContext;
 use crate::state::StoredBucket;
-use crate::tail::RowKey;
+use crate::tail::{RowKey, TailVersion};
 
 /// Number of a group's chunks, for each that can have a sought document, above which the masks of all are not
 /// made: they are kept for the next view, but cost a look at all ids.
@@ -109,13 +109,17 @@ impl StoreSnapshot<'_> {
             }
         }
         if !tail.is_empty() {
-            found.extend(self.tail_parts(group, &tail)?);
+            found.extend(self.tail_parts(group, &tail));
         }
         Ok(found)
     }
 
-    /// The keys of the tail rows of documents of one group, given in order with the hashes of their ids.
-    fn sought_tail(&self, documents: &[DocumentSortKey], hashes: &[KeyHash]) -> Result<Vec<TailKey>, Error> {
+    /// The tail rows of documents of one group, given in order with the hashes of their ids.
+    fn sought_tail(
+        &self,
+        documents: &[DocumentSortKey],
+        hashes: &[KeyHash],
+    ) -> Result<Vec<TailVersion>, Error> {
         // A filter has all ids of the snapshot, which was taken before.
         let can_have = |hash: &KeyHash| {
             self.state.generations.iter().any(|generation| generation.tail.ids().may_have(*hash))
@@ -130,7 +134,7 @@ impl StoreSnapshot<'_> {
             let is_sought = |row: &RowKey<'_>| {
                 documents.binary_search_by(|document| document.as_bytes().cmp(row.sort_key)).is_ok()
             };
-            tail.extend(self.tail_keys(&from, Some(&to), is_sought)?);
+            tail.extend(self.tail_rows(&from, Some(&to), is_sought)?);
         }
         Ok(tail)
     }

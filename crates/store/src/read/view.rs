@@ -2,7 +2,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use millrace_column::{Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
+use millrace_column::{ChunkIdentity, Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
 use millrace_segment::SegmentFile;
 
 use crate::read::converted::{NeighbourChunks, TargetLayout};
@@ -85,7 +85,7 @@ impl StoreView {
     ) -> Result<Vec<Option<Column>>, ReadError> {
         let failed = |error: Error| ReadError(error.to_string());
         match &run[0] {
-            ChunkSource::Tail(chunk) => Ok(vec![chunk.column(key)]),
+            ChunkSource::Tail(chunk) => Ok(vec![chunk.column(key).map_err(failed)?]),
             ChunkSource::Segment { segment, section, chunk } => {
                 let chunks = *chunk..*chunk + run.len() as u32;
                 let mut columns =
@@ -132,6 +132,15 @@ impl View for StoreView {
 
     fn paths(&self) -> ExecutionPaths {
         self.paths
+    }
+
+    fn identity(&self, chunk: usize) -> Option<ChunkIdentity> {
+        Some(match self.sources.get(chunk)? {
+            ChunkSource::Segment { segment, section, chunk } => {
+                ChunkIdentity::Segment { segment: segment.number(), section: *section as u32, chunk: *chunk }
+            }
+            ChunkSource::Tail(rows) => ChunkIdentity::Rows(rows.number),
+        })
     }
 }
 

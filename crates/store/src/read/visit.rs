@@ -141,6 +141,15 @@ pub struct VisitPage {
     pub progress: f64,
 }
 
+/// End of a page of a visit whose versions were passed on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VisitEnd {
+    /// Start of the next page, as in [`VisitPage`].
+    pub continuation: Option<String>,
+    /// Share of all locations that were passed, as in [`VisitPage`].
+    pub progress: f64,
+}
+
 /// A version that a visit found.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VisitedVersion {

@@ -4,6 +4,7 @@
 //! group; within, by sort key. A continuation is the last position in that order. It names no file and no
 //! bucket.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::{ControlFlow, Range};
@@ -13,14 +14,16 @@ use millrace_bucket::{BucketId, DocumentSortKey, LocationRange, reversed_locatio
 use millrace_column::{BytesColumn, FixedColumn};
 use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
-use crate::read::masks::{GroupOfBucket, is_set};
+use crate::read::ahead::ColumnsAhead;
+use crate::read::masks::{GroupOfBucket, is_set, lacks_keys};
 use crate::read::pieces::RowOrder;
+use crate::read::position::StorePosition;
 use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
-use crate::read::rows::RowReader;
+use crate::read::rows::{RowReader, VisitedRow};
 use crate::read::windows::{end_of, is_of_one_source, rows_of_window, sort_key_at, window_end};
 use crate::shared::StoreContext;
 use crate::state::{StoredBucket, is_of_divided};
-use crate::{Error, StoreVisit, ViewScope, VisitPage, VisitedVersion};
+use crate::{Error, StoreVisit, ViewScope, VisitEnd, VisitPage};
 
 /// Number of versions outside of its times, or refused by its filter, that a page passes before it
 /// ends, with fewer documents than wanted. It bounds the time of one page.
@@ -28,13 +31,42 @@ const PASSED_MAX: usize = 1 << 13;
 
 /// The next page.
 pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPage, Error> {
+    let mut visited = Vec::new();
+    let end = pass(shared, visit, None, &mut |row| {
+        visited.push(row.version()?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(VisitPage { visited, continuation: end.continuation, progress: end.progress })
+}
+
+/// [`visit`] that calls `each` with the versions of the page.
+pub(crate) fn visit_rows(
+    shared: &StoreContext,
+    visit: &StoreVisit,
+    each: &mut VisitedRowFn<'_>,
+) -> Result<VisitEnd, Error> {
+    pass(shared, visit, Some(&RefCell::default()), each)
+}
+
+/// Callback for each version. It can end the page after it.
+pub(crate) type VisitedRowFn<'a> = dyn FnMut(&VisitedRow<'_>) -> Result<ControlFlow<()>, Error> + 'a;
+
+fn pass(
+    shared: &StoreContext,
+    visit: &StoreVisit,
+    ahead: Option<&RefCell<ColumnsAhead>>,
+    each: &mut VisitedRowFn<'_>,
+) -> Result<VisitEnd, Error> {
     let after = visit.continuation.as_deref().map(StorePosition::decode).transpose()?;
     let reading = StoreSnapshot::new(shared, RowOrder::Keys);
     let mut page = PageInProgress {
         visit,
         reading: &reading,
-        visited: Vec::new(),
+        ahead,
+        each,
+        taken: 0,
         last_type: 0,
+        last_id: String::new(),
         last: None,
         after: Vec::new(),
         passed: 0,
@@ -46,14 +78,13 @@ pub(crate) fn visit(shared: &StoreContext, visit: &StoreVisit) -> Result<VisitPa
         let grouped_only = position.is_some_and(|position| position.grouped);
         let mut walk = TypeWalk { page: &mut page, number, document_type };
         if let ControlFlow::Break(()) = walk.run(grouped_only)? {
-            return Ok(VisitPage {
+            return Ok(VisitEnd {
                 continuation: page.last.as_ref().map(StorePosition::encode),
                 progress: page.last.as_ref().map_or(0.0, |last| last.progress(visit.document_types.len())),
-                visited: page.visited,
             });
         }
     }
-    Ok(VisitPage { visited: page.visited, continuation: None, progress: 1.0 })
+    Ok(VisitEnd { continuation: None, progress: 1.0 })
 }
 
 /// The continuation of a visit after a document; `None` if it does not visit documents of this type.
@@ -73,72 +104,18 @@ pub(crate) fn position_of(continuation: &str) -> Result<(bool, Vec<u8>), Error> 
     Ok((grouped, sort_key))
 }
 
-/// A position in the order of a visit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct StorePosition {
-    document_type: usize,
-    grouped: bool,
-    sort_key: Vec<u8>,
-}
-
-impl StorePosition {
-    /// The position of a document.
-    fn of(document_type: usize, id: &DocumentId) -> Self {
-        StorePosition {
-            document_type,
-            grouped: *id.group() != DocumentGroup::None,
-            sort_key: DocumentSortKey::new(id).as_bytes().to_vec(),
-        }
-    }
-
-    /// Share of all locations of `document_types` types before this position, from 0 to 1. Documents without
-    /// a group are assumed to be few.
-    fn progress(&self, document_types: usize) -> f64 {
-        let location = match self.grouped {
-            true => f64::from(reversed_location(&self.sort_key).high()) / (1_u64 << 32) as f64,
-            false => 0.0,
-        };
-        (self.document_type as f64 + location) / document_types.max(1) as f64
-    }
-
-    fn encode(&self) -> String {
-        let mut text = format!("{}{}", if self.grouped { 'g' } else { 'u' }, self.document_type);
-        text.push('.');
-        for byte in &self.sort_key {
-            text.push_str(&format!("{byte:02x}"));
-        }
-        text
-    }
-
-    fn decode(text: &str) -> Result<Self, Error> {
-        let parse = || {
-            let (head, hex) = text.split_once('.')?;
-            let grouped = match head.get(..1)? {
-                "g" => true,
-                "u" => false,
-                _ => return None,
-            };
-            if hex.len() % 2 != 0 || !hex.is_ascii() {
-                return None;
-            }
-            let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok());
-            Some(StorePosition {
-                document_type: head[1..].parse().ok()?,
-                grouped,
-                sort_key: bytes.collect::<Option<_>>()?,
-            })
-        };
-        parse().ok_or(Error::Continuation)
-    }
-}
-
 /// Intermediate result of a visit.
 struct PageInProgress<'a> {
     visit: &'a StoreVisit,
     reading: &'a StoreSnapshot<'a>,
-    visited: Vec<VisitedVersion>,
-    /// Number of the type of the last visited version.
+    /// Columns that are read for several chunks together.
+    ahead: Option<&'a RefCell<ColumnsAhead>>,
+    each: &'a mut VisitedRowFn<'a>,
+    /// Number of versions of the page.
+    taken: usize,
+    /// Number of the type and id of the last one.
     last_type: usize,
+    last_id: String,
     /// Position at which the page ends, once that is known.
     last: Option<StorePosition>,
     /// Sort key after which the page begins.
@@ -367,7 +344,7 @@ impl TypeWalk<'_, '_> {
             let next = window_end(&parts, from, visit.wanted);
             let to = next.and_then(ReversedLocation::previous).map_or(last, |before| last.min(before));
             let window = LocationRange { first: from, last: to };
-            if let ControlFlow::Break(()) = self.window(&parts, window)? {
+            if let ControlFlow::Break(()) = self.window(group, &parts, window)? {
                 return Ok(ControlFlow::Break(()));
             }
             // All before is passed; outside of the slice nothing is left.
@@ -390,7 +367,12 @@ impl TypeWalk<'_, '_> {
     }
 
     /// The versions with these reversed locations.
-    fn window(&mut self, parts: &[ChunkPart], locations: LocationRange) -> Result<ControlFlow<()>, Error> {
+    fn window(
+        &mut self,
+        group: &DocumentGroup,
+        parts: &[ChunkPart],
+        locations: LocationRange,
+    ) -> Result<ControlFlow<()>, Error> {
         let visit = self.page.visit;
         let overlaps = |number: &usize| {
             let part = &parts[*number];
@@ -400,7 +382,13 @@ impl TypeWalk<'_, '_> {
                 && end_of(parts, *number) >= locations.first
         };
         let numbers: Vec<usize> = (0..parts.len()).filter(overlaps).collect();
-        let mut reader = RowReader::new(self.page.reading, self.page.visit, self.document_type, parts);
+        let PageInProgress { reading, ahead, .. } = *self.page;
+        if let Some(ahead) = ahead {
+            // Of pages of what changed since a time, many chunks are not read.
+            let left = if visit.from.0 == 0 { visit.wanted.saturating_sub(self.page.taken) } else { 1 };
+            ahead.borrow_mut().left = left as u64;
+        }
+        let mut reader = RowReader::new(reading, visit, self.document_type, (group, parts), ahead);
         if !numbers.windows(2).all(|pair| precedes(&parts[pair[0]], &parts[pair[1]])) {
             return self.rows_of_parts(&numbers, locations, reader);
         }
@@ -420,9 +408,8 @@ impl TypeWalk<'_, '_> {
         locations: LocationRange,
         reader: &mut RowReader<'_>,
     ) -> Result<ControlFlow<()>, Error> {
-        let part = &reader.parts()[number];
-        let (ids, timestamps) = part.keys()?;
-        let (first, end) = self.rows_between(part, &ids, locations)?;
+        let (part, (ids, timestamps)) = (&reader.parts()[number], reader.keys(number)?);
+        let (first, end) = self.rows_between(part, reader.group(), &ids, locations)?;
         let mask = part.visited(self.page.visit.tombstones);
         for row in (first..end).filter(|row| is_set(mask, *row)) {
             let timestamp = timestamps.cells::<u64>()[row];
@@ -431,7 +418,7 @@ impl TypeWalk<'_, '_> {
                 continue;
             }
             let id = part.document_id(&ids, row)?;
-            if let ControlFlow::Break(()) = self.take(reader, id, number, row, timestamp)? {
+            if let ControlFlow::Break(()) = self.take(reader, id, (number, row), timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -443,10 +430,11 @@ impl TypeWalk<'_, '_> {
     fn rows_between(
         &self,
         part: &ChunkPart,
+        group: &DocumentGroup,
         ids: &BytesColumn,
         locations: LocationRange,
     ) -> Result<(usize, usize), Error> {
-        let key = |row| part.document_id(ids, row).map(|id| DocumentSortKey::new(&id));
+        let key = |row| part.document_id(ids, row).map(|id| DocumentSortKey::of_text(id, group));
         let after = self.page.after.as_slice();
         let first = partition_point(0..ids.len(), |row| {
             let key = key(row)?;
@@ -470,22 +458,22 @@ impl TypeWalk<'_, '_> {
         let mut merged: Vec<MergedPart<'_>> = Vec::with_capacity(numbers.len());
         let mut heads: BinaryHeap<Reverse<(DocumentSortKey, usize)>> = BinaryHeap::new();
         for number in numbers {
-            let part = &reader.parts()[*number];
-            let (ids, timestamps) = part.keys()?;
-            let (first, end) = self.rows_between(part, &ids, locations)?;
+            let (part, (ids, timestamps)) = (&reader.parts()[*number], reader.keys(*number)?);
+            let (first, end) = self.rows_between(part, reader.group(), &ids, locations)?;
             merged.push(MergedPart { number: *number, part, ids, timestamps, rows: first..end, head: None });
         }
         for (index, part) in merged.iter_mut().enumerate() {
-            let key = part.advance(visit, &mut self.page.passed)?;
+            let key = part.advance(visit, reader.group(), &mut self.page.passed)?;
             heads.extend(key.map(|key| Reverse((key, index))));
         }
         while let Some(Reverse((_, index))) = heads.pop() {
             let part = &mut merged[index];
-            let Some((id, row, timestamp)) = part.head.take() else { continue };
-            if let ControlFlow::Break(()) = self.take(&mut reader, id, part.number, row, timestamp)? {
+            let Some((row, timestamp)) = part.head.take() else { continue };
+            let id = part.part.document_id(&part.ids, row)?;
+            if let ControlFlow::Break(()) = self.take(&mut reader, id, (part.number, row), timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
-            let key = part.advance(visit, &mut self.page.passed)?;
+            let key = part.advance(visit, reader.group(), &mut self.page.passed)?;
             heads.extend(key.map(|key| Reverse((key, index))));
         }
         Ok(ControlFlow::Continue(()))
@@ -495,24 +483,39 @@ impl TypeWalk<'_, '_> {
     fn take(
         &mut self,
         reader: &mut RowReader<'_>,
-        id: DocumentId,
-        part: usize,
-        row: usize,
+        id: &str,
+        (part, row): (usize, usize),
         timestamp: u64,
     ) -> Result<ControlFlow<()>, Error> {
-        if self.page.visited.len() >= self.page.visit.wanted {
-            let (last_type, last) = (self.page.last_type, self.page.visited.last());
-            self.page.last = last.map(|last| StorePosition::of(last_type, last.id()));
-            return Ok(ControlFlow::Break(()));
+        if self.page.taken >= self.page.visit.wanted {
+            return self.end_page(reader);
         }
-        match reader.read(id, part, row, timestamp)? {
-            Some(version) => {
-                self.page.visited.push(version);
-                self.page.last_type = self.number;
+        let goes_on = match reader.read(id, part, row, timestamp)? {
+            Some(version) => (self.page.each)(&version)?,
+            None => {
+                self.page.passed += 1;
+                return Ok(ControlFlow::Continue(()));
             }
-            None => self.page.passed += 1,
+        };
+        self.page.taken += 1;
+        self.page.last_type = self.number;
+        self.page.last_id.clear();
+        self.page.last_id.push_str(id);
+        match goes_on {
+            ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
+            ControlFlow::Break(()) => self.end_page(reader),
         }
-        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Ends the page after its last version.
+    fn end_page(&mut self, reader: &RowReader<'_>) -> Result<ControlFlow<()>, Error> {
+        if self.page.taken > 0 {
+            let damaged =
+                || reader.parts().first().map_or(Error::Continuation, |part| lacks_keys(part.path()));
+            let last = DocumentId::parse(&self.page.last_id).map_err(|_| damaged())?;
+            self.page.last = Some(StorePosition::of(self.page.last_type, &last));
+        }
+        Ok(ControlFlow::Break(()))
     }
 }
 
@@ -524,14 +527,19 @@ struct MergedPart<'r> {
     timestamps: FixedColumn,
     /// Rows after the head.
     rows: Range<usize>,
-    /// The next version: its id, row and timestamp.
-    head: Option<(DocumentId, usize, u64)>,
+    /// Row and timestamp of the next version.
+    head: Option<(usize, u64)>,
 }
 
 impl MergedPart<'_> {
     /// Goes to the next version that is visited, and returns its key. Those at other times are added to
     /// `passed`.
-    fn advance(&mut self, visit: &StoreVisit, passed: &mut usize) -> Result<Option<DocumentSortKey>, Error> {
+    fn advance(
+        &mut self,
+        visit: &StoreVisit,
+        group: &DocumentGroup,
+        passed: &mut usize,
+    ) -> Result<Option<DocumentSortKey>, Error> {
         let mask = self.part.visited(visit.tombstones);
         for row in self.rows.by_ref().filter(|row| is_set(mask, *row)) {
             let timestamp = self.timestamps.cells::<u64>()[row];
@@ -540,9 +548,8 @@ impl MergedPart<'_> {
                 continue;
             }
             let id = self.part.document_id(&self.ids, row)?;
-            let key = DocumentSortKey::new(&id);
-            self.head = Some((id, row, timestamp));
-            return Ok(Some(key));
+            self.head = Some((row, timestamp));
+            return Ok(Some(DocumentSortKey::of_text(id, group)));
         }
         Ok(None)
     }

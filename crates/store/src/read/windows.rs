@@ -60,7 +60,7 @@ impl StoreSnapshot<'_> {
             _ => after(&begin[..begin.len() - LOW_BYTES]).filter(|_| !group.group.is_empty()),
         };
         let (tail, after_tail) =
-            self.first_tail_keys(&begin, end.as_deref(), rows_of_window(wanted), |row| {
+            self.first_tail_rows(&begin, end.as_deref(), rows_of_window(wanted), |row| {
                 row.group == group.group
                     && row.document_type() == group.document_type
                     && bucket.has(row.reversed_location())
@@ -68,7 +68,7 @@ impl StoreSnapshot<'_> {
         let mut found = GroupSources { segments, tail };
         if !found.tail.is_empty() {
             found.replace(&mut parts)?;
-            parts.extend(self.tail_parts(group, &found.tail)?);
+            parts.extend(self.tail_parts(group, &found.tail));
         }
         let ends = [after_segments, after_tail].into_iter().flatten();
         let next = ends.min().filter(|next| *next <= bucket.reversed_range().last);

@@ -314,7 +314,7 @@ impl<'a> BucketCounting<'a> {
         }
         let marks = &self.reading.state.marks;
         for row in tail {
-            let key = RowKey::parse(&row.key)?;
+            let key = RowKey::parse(row.key())?;
             if key.timestamp.0 > marks.dropped_until(group.document_type, key.reversed_location(), key.group)
             {
                 counts.add_version(key.id.as_bytes(), key.timestamp.0, row.removed, self.span);
@@ -326,10 +326,10 @@ impl<'a> BucketCounting<'a> {
     fn groups_in_tail(&self, bucket: &StoredBucket) -> Result<Groups, Error> {
         let (first, last) = bucket.locations();
         let to = last.checked_add(1).map(u32::to_be_bytes);
-        let rows = self.reading.tail_keys(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), |_| true)?;
+        let rows = self.reading.tail_rows(&first.to_be_bytes(), to.as_ref().map(|to| &to[..]), |_| true)?;
         let mut groups = Groups::new();
         for row in &rows {
-            let key = RowKey::parse(&row.key)?;
+            let key = RowKey::parse(row.key())?;
             if !bucket.has(key.reversed_location()) {
                 continue;
             }

@@ -50,6 +50,7 @@ impl SnapshotReader {
         let here = StoreOptions {
             cache_bytes: CACHE_BYTES,
             maintenance: false,
+            columns_ahead: false,
             ..StoreOptions::new(scratch.path())
         };
         RealDisk.create_directory(&scratch.path().join("segments")).map_err(failed)?;

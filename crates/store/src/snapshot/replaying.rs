@@ -104,7 +104,7 @@ fn replay_log(log: &Path, target: &dyn TailRows, to: &Path, until: Timestamp) ->
         match entry? {
             LogEntry::Row { key, value } if RowKey::parse(key)?.timestamp <= until => {
                 bytes += key.len() + value.len();
-                rows.push((key.to_vec(), RowBytes::from(value)));
+                rows.push((RowBytes::from(key), RowBytes::from(value)));
                 if bytes >= BATCH_BYTES {
                     append(&mut rows)?;
                     bytes = 0;

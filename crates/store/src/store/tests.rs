@@ -11,8 +11,8 @@ use millrace_env::ManualClock;
 use super::Store;
 use crate::read::columns::EmptyLayout;
 use crate::tail::{
-    AppendError, FjallTails, NewRow, RowDurability, RowVisitor, SharedRowVisitor, TailFactory, TailFilter,
-    TailRows, TailSnapshot,
+    AppendError, FjallTails, NewRow, RowDurability, SharedRowVisitor, TailFactory, TailFilter, TailRows,
+    TailSnapshot,
 };
 use crate::{
     CommittedWrite, DocumentWrite, Error, StoreChange, StoreOptions, StoreVisit, ViewScope, WriteDurability,
@@ -448,15 +448,13 @@ impl TailRows for CountedTail {
 }
 
 impl TailSnapshot for CountedSnapshot {
-    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
-        self.0.range(from, to, &mut |key, value| {
-            self.1.fetch_add(1, Ordering::SeqCst);
-            visit(key, value)
-        })
-    }
-
-    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error> {
-        self.0.shared_rows(&mut |row| {
+    fn shared_range(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut SharedRowVisitor<'_>,
+    ) -> Result<(), Error> {
+        self.0.shared_range(from, to, &mut |row| {
             self.1.fetch_add(1, Ordering::SeqCst);
             visit(row)
         })

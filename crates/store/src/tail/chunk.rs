@@ -5,23 +5,26 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_column::{CHUNK_DOCS, Column, ColumnKey};
 use parking_lot::Mutex;
 use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::StoreLayout;
 use crate::read::columns::build;
 use crate::read::secret::KeyedHash;
-use crate::tail::{RowKey, TailRow};
+use crate::tail::TailVersion;
+use crate::{Error, StoreLayout};
 
 /// Size in bytes of its rows at which a chunk is closed.
 pub(crate) const CHUNK_BYTES: usize = 8 << 20;
 
 /// Rows of one type and one group, each the newest version of its document in the tail, in the order of keys.
 pub(crate) struct TailChunk {
-    pub rows: Vec<TailRow>,
+    /// Number that no other chunk of the store has.
+    pub number: u64,
+    pub rows: Vec<TailVersion>,
     /// Bytes of the rows, for caches.
     bytes: usize,
     document_type: String,
@@ -34,10 +37,11 @@ pub(crate) struct TailChunk {
 pub(crate) type NumberedLayout<'a> = (&'a Arc<dyn StoreLayout>, u64);
 
 impl TailChunk {
-    pub fn new(document_type: &str, layout: NumberedLayout<'_>, rows: Vec<TailRow>, bytes: usize) -> Self {
+    pub fn new(number: u64, document_type: &str, layout: NumberedLayout<'_>, rows: Vec<TailVersion>) -> Self {
         TailChunk {
+            number,
+            bytes: rows.iter().map(TailVersion::bytes).sum(),
             rows,
-            bytes,
             document_type: document_type.to_owned(),
             layout: Arc::clone(layout.0),
             layout_number: layout.1,
@@ -49,23 +53,41 @@ impl TailChunk {
     fn is_of<'a>(&self, layout_number: u64, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
         self.layout_number == layout_number
             && self.rows.len() == keys.len()
-            && self
-                .rows
-                .iter()
-                .zip(keys)
-                .all(|(row, key)| RowKey::names(key, &row.document.id, row.timestamp))
+            && self.rows.iter().zip(keys).all(|(row, key)| row.key() == key)
     }
 
     /// A column, built when it is asked for first; `None` when no row has a value in it.
-    pub fn column(&self, key: &ColumnKey) -> Option<Column> {
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn column(&self, key: &ColumnKey) -> Result<Option<Column>, Error> {
         let mut built = self.built.lock();
         if let Some(column) = built.get(key) {
-            return column.clone();
+            return Ok(column.clone());
         }
-        let column = build(&*self.layout, &self.document_type, key, &self.rows);
+        let column = build(&*self.layout, &self.document_type, key, &self.rows)?;
         built.insert(key.clone(), column.clone());
-        column
+        Ok(column)
     }
+
+    /// Builds a column for those that will ask for it. They never wait for this: a thread of the background,
+    /// which rests in between, builds it, and what they have built meanwhile stays.
+    ///
+    /// # Errors
+    /// A row cannot be read.
+    pub fn prepare(&self, key: &ColumnKey) -> Result<(), Error> {
+        if self.built.lock().contains_key(key) {
+            return Ok(());
+        }
+        let column = build(&*self.layout, &self.document_type, key, &self.rows)?;
+        self.built.lock().entry(key.clone()).or_insert(column);
+        Ok(())
+    }
+}
+
+/// Bytes in memory that chunks of rows with so many bytes take.
+pub(crate) fn memory_of(rows: u64) -> u64 {
+    rows * MEMORY_FACTOR
 }
 
 /// Returns true if a chunk of rows is full and must end.
@@ -78,10 +100,13 @@ pub(crate) fn is_full(rows: usize, bytes: usize) -> bool {
 pub(crate) struct TailChunkCache {
     chunks: quick_cache::sync::Cache<u128, Arc<TailChunk>, TailChunkWeigher>,
     hash: KeyedHash,
+    /// Number of chunks that were numbered, whether they are kept or not.
+    numbered: AtomicU64,
 }
 
-/// Bytes in memory for each byte of the rows: the rows as values, and the columns built from them.
-const MEMORY_FACTOR: u64 = 4;
+/// Bytes in memory for each byte of the rows, about: the columns built from them. The rows themselves are
+/// those of their generation; once that is gone, no view asks for the chunk any more.
+const MEMORY_FACTOR: u64 = 2;
 /// Overhead of an entry of the cache, in bytes, about.
 const ENTRY_BYTES: u64 = 256;
 /// Number of entries for which the tables of the cache are made at first; they grow when they must.
@@ -92,7 +117,7 @@ struct TailChunkWeigher;
 
 impl Weighter<u128, Arc<TailChunk>> for TailChunkWeigher {
     fn weight(&self, _: &u128, chunk: &Arc<TailChunk>) -> u64 {
-        chunk.bytes as u64 * MEMORY_FACTOR + ENTRY_BYTES
+        memory_of(chunk.bytes as u64) + ENTRY_BYTES
     }
 }
 
@@ -110,7 +135,12 @@ impl TailChunkCache {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
-        TailChunkCache { chunks, hash: KeyedHash::new() }
+        TailChunkCache { chunks, hash: KeyedHash::new(), numbered: AtomicU64::new(0) }
+    }
+
+    /// A number for a new chunk.
+    pub fn next_number(&self) -> u64 {
+        self.numbered.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The name of the chunk of these rows, under a layout.
@@ -134,6 +164,11 @@ impl TailChunkCache {
         self.chunks.get(&name).filter(|chunk| chunk.is_of(layout_number, keys))
     }
 
+    /// Bytes in memory that its chunks may take.
+    pub fn capacity(&self) -> u64 {
+        self.chunks.capacity()
+    }
+
     pub fn insert(&self, name: u128, chunk: Arc<TailChunk>) {
         self.chunks.insert(name, chunk);
     }
@@ -142,31 +177,37 @@ impl TailChunkCache {
 #[cfg(test)]
 mod tests {
     use millrace_bucket::DocumentSortKey;
-    use millrace_document::{Document, DocumentId, Timestamp};
+    use millrace_document::{DocumentId, Timestamp};
 
     use super::*;
     use crate::read::columns::EmptyLayout;
-    use crate::tail::row_key;
+    use crate::tail::{RowBytes, SharedRow, row_key};
 
-    fn row(id: &str, timestamp: u64) -> (Vec<u8>, TailRow) {
+    /// The row of a document, of about 180 bytes.
+    fn row(id: &str, timestamp: u64) -> TailVersion {
         let id = DocumentId::parse(id).expect("the test's id is one");
         let timestamp = Timestamp(timestamp);
         let key = row_key(&DocumentSortKey::new(&id), timestamp);
-        (key, TailRow { document: Document { id, fields: Vec::new() }, timestamp, removed: false })
+        TailVersion::new(SharedRow::new(key, RowBytes::from(&[0; 120][..])), timestamp)
     }
 
     #[test]
     fn chunks_that_fit_together_are_kept_together() {
-        let cache = TailChunkCache::new(MEMORY_FACTOR * 1000);
         let layout: Arc<dyn StoreLayout> = Arc::new(EmptyLayout);
-        let chunks: Vec<(Vec<u8>, TailRow)> =
+        let rows: Vec<TailVersion> =
             (0..4).map(|number| row(&format!("id:n:mail:g=ann:{number}"), 7)).collect();
-        let name = |key: &[u8]| cache.name(1, [key].into_iter());
-        for (key, row) in &chunks {
-            cache.insert(name(key), Arc::new(TailChunk::new("mail", (&layout, 1), vec![row.clone()], 180)));
+        let chunk = |row: &TailVersion, number: u64| {
+            Arc::new(TailChunk::new(number, "mail", (&layout, 1), vec![row.clone()]))
+        };
+        let all = rows.iter().map(|row| TailChunkWeigher.weight(&0, &chunk(row, 0))).sum::<u64>();
+        let cache = TailChunkCache::new(all + 100);
+        for row in &rows {
+            cache.insert(cache.name(1, [row.key()].into_iter()), chunk(row, cache.next_number()));
         }
-        for (key, _) in &chunks {
-            assert!(cache.get(name(key), 1, [key.as_slice()].into_iter()).is_some());
+        for (number, row) in rows.iter().enumerate() {
+            let name = cache.name(1, [row.key()].into_iter());
+            let found = cache.get(name, 1, [row.key()].into_iter()).map(|chunk| chunk.number);
+            assert_eq!(found, Some(number as u64), "each has a number of its own");
         }
     }
 
@@ -174,9 +215,10 @@ mod tests {
     fn a_chunk_whose_name_collides_is_not_shown() {
         let cache = TailChunkCache::new(1 << 20);
         let layout: Arc<dyn StoreLayout> = Arc::new(EmptyLayout);
-        let (key, of_ann) = row("id:n:mail:g=ann:1", 7);
+        let of_ann = row("id:n:mail:g=ann:1", 7);
+        let key = of_ann.key().to_vec();
         let name = cache.name(1, [key.as_slice()].into_iter());
-        cache.insert(name, Arc::new(TailChunk::new("mail", (&layout, 1), vec![of_ann], 10)));
+        cache.insert(name, Arc::new(TailChunk::new(0, "mail", (&layout, 1), vec![of_ann])));
         let get =
             |layout_number, keys: &[&[u8]]| cache.get(name, layout_number, keys.iter().copied()).is_some();
         assert!(get(1, &[&key]));
@@ -187,7 +229,7 @@ mod tests {
             ("id:n:mail:g=ann:id:n:mail:g=ann:1", 7),
         ];
         for (id, timestamp) in others {
-            assert!(!get(1, &[&row(id, timestamp).0]), "{id} of {timestamp}");
+            assert!(!get(1, &[row(id, timestamp).key()]), "{id} of {timestamp}");
         }
         assert!(!get(2, &[&key]) && !get(1, &[&key, &key]) && !get(1, &[]));
         let hashes =

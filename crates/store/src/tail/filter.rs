@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn key(number: u32) -> Vec<u8> {
-        row_key(&DocumentSortKey::new(&id(number)), Timestamp(u64::from(number) + 7))
+        row_key(&DocumentSortKey::new(&id(number)), Timestamp(u64::from(number) + 7)).to_vec()
     }
 
     fn hash(number: u32) -> KeyHash {

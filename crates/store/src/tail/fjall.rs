@@ -21,8 +21,8 @@ use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
-    AppendError, NewRow, RowDurability, RowKey, RowVisitor, SharedRowVisitor, TailFactory, TailFilter,
-    TailRow, TailRows, TailSnapshot, marks_of,
+    AppendError, NewRow, RowDurability, RowKey, SharedRowVisitor, TailFactory, TailFilter, TailRow, TailRows,
+    TailSnapshot, marks_of,
 };
 use crate::error::is_no_space;
 use crate::{CheckFinding, Error};
@@ -345,7 +345,7 @@ struct WrittenLog {
 
 impl TailRows for FjallTail {
     fn append(&self, mut rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError> {
-        self.ids.add(rows.iter().map(|(key, _)| key.as_slice()));
+        self.ids.add(rows.iter().map(|(key, _)| &**key));
         // In memory they are sorted: the way to a row is much the same as that to the one before.
         rows.sort_by_cached_key(|(key, _)| reversed_location(key));
         self.write(&mut self.log(), &self.rows, rows, durability)
@@ -374,7 +374,7 @@ impl TailRows for FjallTail {
 
     fn append_marks(&self, marks: Vec<(u64, Vec<u8>)>) -> Result<(), AppendError> {
         let entry = |(timestamp, mark): (u64, Vec<u8>)| {
-            (timestamp.to_be_bytes().to_vec(), RowBytes::from(mark.as_slice()))
+            (RowBytes::from(&timestamp.to_be_bytes()[..]), RowBytes::from(mark.as_slice()))
         };
         let entries = marks.into_iter().map(entry).collect();
         self.write(&mut self.log(), &self.marks, entries, RowDurability::Synced)
@@ -428,7 +428,7 @@ impl FjallTail {
         }
         for (key, value) in entries {
             measure.add(keyspace.id(), &key, &value);
-            batch.insert(keyspace, key, value.0);
+            batch.insert(keyspace, key.0, value.0);
         }
         let committed = batch.commit();
         if committed.is_ok() {
@@ -473,7 +473,7 @@ struct FjallSnapshot {
     rows: Keyspace,
 }
 
-/// Value of a row as a generation has it in memory, so that it is not copied when it is added.
+/// Key or value of a row as a generation has it in memory, so that it is not copied when it is added.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowBytes(UserValue);
 
@@ -491,13 +491,19 @@ impl Deref for RowBytes {
     }
 }
 
-/// A row in the memory of its generation.
+/// A row in the memory of its generation. It holds this row there, and no other.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRow {
     key: UserKey,
     value: UserValue,
 }
 
 impl SharedRow {
+    #[cfg(test)]
+    pub fn new(key: RowBytes, value: RowBytes) -> Self {
+        SharedRow { key: key.0, value: value.0 }
+    }
+
     pub fn key(&self) -> &[u8] {
         &self.key
     }
@@ -508,22 +514,20 @@ impl SharedRow {
 }
 
 impl TailSnapshot for FjallSnapshot {
-    fn range(&self, from: &[u8], to: Option<&[u8]>, visit: &mut RowVisitor<'_>) -> Result<(), Error> {
+    fn shared_range(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut SharedRowVisitor<'_>,
+    ) -> Result<(), Error> {
         let range = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
         for guard in self.snapshot.range::<&[u8], _>(&self.rows, range) {
             let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
-            if let ControlFlow::Break(()) = visit(&key, &value)? {
+            if let ControlFlow::Break(()) = visit(SharedRow { key, value })? {
                 break;
             }
         }
         Ok(())
-    }
-
-    fn shared_rows(&self, visit: &mut SharedRowVisitor<'_>) -> Result<(), Error> {
-        self.snapshot.iter(&self.rows).try_for_each(|guard| {
-            let (key, value) = guard.into_inner().map_err(|error| unread(&error))?;
-            visit(SharedRow { key, value })
-        })
     }
 }
 

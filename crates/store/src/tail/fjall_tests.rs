@@ -7,7 +7,9 @@ fn row(number: u64, length: usize) -> KeyValue {
 }
 
 fn append_as(tail: &dyn TailRows, rows: Vec<KeyValue>, durability: RowDurability) -> Result<(), AppendError> {
-    let rows = rows.into_iter().map(|(key, value)| (key, RowBytes::from(value.as_slice())));
+    let rows = rows
+        .into_iter()
+        .map(|(key, value)| (RowBytes::from(key.as_slice()), RowBytes::from(value.as_slice())));
     tail.append(rows.collect(), durability)
 }
 

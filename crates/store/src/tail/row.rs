@@ -1,11 +1,12 @@
 //! Encoding of a row of the tail as bytes. `docs/format.md` describes it.
 
 use std::cell::RefCell;
+use std::fmt::Display;
 
 use millrace_bucket::{DocumentSortKey, reversed_location};
-use millrace_document::{Document, DocumentId, ReversedLocation, Timestamp, wire};
+use millrace_document::{Document, DocumentId, EncodedDocument, ReversedLocation, Timestamp, wire};
 
-use super::RowBytes;
+use super::{RowBytes, SharedRow};
 use crate::Error;
 
 /// Maximum length of a row's key in bytes: the embedded store counts them in 16 bits.
@@ -17,12 +18,12 @@ const REMOVED: u8 = 1;
 
 /// The key of a version: the document's sort key, a 0 byte, and the timestamp's complement, big-endian, so
 /// that the newest version of a document comes first.
-pub(crate) fn row_key(key: &DocumentSortKey, timestamp: Timestamp) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(key.as_bytes().len() + SUFFIX);
-    bytes.extend_from_slice(key.as_bytes());
-    bytes.push(0);
-    bytes.extend_from_slice(&(!timestamp.0).to_be_bytes());
-    bytes
+pub(crate) fn row_key(key: &DocumentSortKey, timestamp: Timestamp) -> RowBytes {
+    gathered(|bytes| {
+        bytes.extend_from_slice(key.as_bytes());
+        bytes.push(0);
+        bytes.extend_from_slice(&(!timestamp.0).to_be_bytes());
+    })
 }
 
 /// Bytes of the memory that a thread keeps to encode rows in.
@@ -37,6 +38,11 @@ pub(crate) fn encode_put(document: &Document) -> RowBytes {
     encode(|bytes| wire::write_fields(bytes, document))
 }
 
+/// The wire form of a document's fields in the value of its row.
+pub(crate) fn fields_of_put(value: &[u8]) -> &[u8] {
+    value.strip_prefix(&[PUT]).expect("the value of a put begins with its kind")
+}
+
 /// The same for the wire form of a document's fields.
 pub(crate) fn encode_fields(fields: &[u8]) -> RowBytes {
     encode(|bytes| bytes.extend_from_slice(fields))
@@ -44,14 +50,21 @@ pub(crate) fn encode_fields(fields: &[u8]) -> RowBytes {
 
 /// The value of a put's row, whose fields are appended by `write`.
 fn encode(write: impl FnOnce(&mut Vec<u8>)) -> RowBytes {
-    ENCODED.with_borrow_mut(|bytes| {
-        bytes.clear();
+    gathered(|bytes| {
         bytes.push(PUT);
         write(bytes);
-        let encoded = RowBytes::from(bytes.as_slice());
+    })
+}
+
+/// The bytes that `write` appends, with one allocation.
+fn gathered(write: impl FnOnce(&mut Vec<u8>)) -> RowBytes {
+    ENCODED.with_borrow_mut(|bytes| {
+        bytes.clear();
+        write(bytes);
+        let gathered = RowBytes::from(bytes.as_slice());
         bytes.clear();
         bytes.shrink_to(KEPT_BYTES);
-        encoded
+        gathered
     })
 }
 
@@ -63,6 +76,16 @@ pub(crate) fn encode_removed() -> RowBytes {
 /// Returns true if a row with this value is a removal.
 pub(crate) fn is_removal(value: &[u8]) -> bool {
     value.first() == Some(&REMOVED)
+}
+
+/// The wire form of the fields in a row's value, `None` for a removal; the outer `None`: it is not one that
+/// the store writes.
+pub(crate) fn fields_of(value: &[u8]) -> Option<Option<&[u8]>> {
+    match value.split_first() {
+        Some((&PUT, fields)) => Some(Some(fields)),
+        Some((&REMOVED, [])) => Some(None),
+        _ => None,
+    }
 }
 
 /// The parts of a row's key.
@@ -81,10 +104,7 @@ pub(crate) struct RowKey<'a> {
 impl<'a> RowKey<'a> {
     /// Takes a key apart.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
-        Self::split(bytes).ok_or(Error::Tail {
-            action: "read a row of the tail",
-            reason: "its key is not one that the store writes".to_owned(),
-        })
+        Self::split(bytes).ok_or_else(|| damaged_row(&"its key is not one that the store writes"))
     }
 
     fn split(bytes: &'a [u8]) -> Option<Self> {
@@ -100,11 +120,6 @@ impl<'a> RowKey<'a> {
             group: std::str::from_utf8(&rest[..group_end]).ok()?,
             id: std::str::from_utf8(id).ok()?,
         })
-    }
-
-    /// Returns true if a key is that of this version of the document.
-    pub fn names(key: &[u8], id: &DocumentId, timestamp: Timestamp) -> bool {
-        key.ends_with(&(!timestamp.0).to_be_bytes()) && Self::id_in(key) == Some(id.as_str().as_bytes())
     }
 
     /// The id in a key, without taking all of it apart; `None`: it is not one that the store writes.
@@ -143,27 +158,77 @@ pub(crate) struct TailRow {
 impl TailRow {
     /// The version of this key and value.
     pub fn decode(key: &RowKey<'_>, value: &[u8]) -> Result<Self, Error> {
-        Self::decode_after(key, value, None)
-    }
-
-    /// The version of this key and value, which may share names of fields with the one before it.
-    pub fn decode_after(key: &RowKey<'_>, value: &[u8], before: Option<&TailRow>) -> Result<Self, Error> {
-        let damaged = |reason: String| Error::Tail { action: "read a row of the tail", reason };
-        let id = DocumentId::parse(key.id).map_err(|error| damaged(error.to_string()))?;
-        match value.split_first() {
-            Some((&PUT, fields)) => {
-                let before = before.map_or(&[][..], |row| &row.document.fields);
-                let fields = wire::decode_named_after(fields, before);
-                let fields = fields.map_err(|error| damaged(error.to_string()))?;
+        let id = DocumentId::parse(key.id).map_err(|error| damaged_row(&error))?;
+        match fields_of(value) {
+            Some(Some(fields)) => {
+                let fields = wire::decode_named(fields).map_err(|error| damaged_row(&error))?;
                 let document = Document { id, fields };
                 Ok(TailRow { document, timestamp: key.timestamp, removed: false })
             }
-            Some((&REMOVED, [])) => Ok(TailRow {
+            Some(None) => Ok(TailRow {
                 document: Document { id, fields: Vec::new() },
                 timestamp: key.timestamp,
                 removed: true,
             }),
-            _ => Err(damaged("its value is not one that the store writes".to_owned())),
+            None => Err(damaged_row(&UNKNOWN_VALUE)),
         }
+    }
+}
+
+/// Reason why a row cannot be read whose value is neither a document nor a removal.
+const UNKNOWN_VALUE: &str = "its value is not one that the store writes";
+
+/// The error for a row that cannot be read.
+pub(crate) fn damaged_row(reason: &dyn Display) -> Error {
+    Error::Tail { action: "read a row of the tail", reason: reason.to_string() }
+}
+
+/// A version of a document in the tail, not decoded, in the memory of its generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TailVersion {
+    row: SharedRow,
+    pub timestamp: Timestamp,
+    pub removed: bool,
+}
+
+impl TailVersion {
+    /// The version of a row with this timestamp in its key, which was parsed.
+    pub fn new(row: SharedRow, timestamp: Timestamp) -> Self {
+        let removed = is_removal(row.value());
+        TailVersion { row, timestamp, removed }
+    }
+
+    /// The key of the row.
+    pub fn key(&self) -> &[u8] {
+        self.row.key()
+    }
+
+    /// Bytes of the row.
+    pub fn bytes(&self) -> usize {
+        self.row.key().len() + self.row.value().len()
+    }
+
+    /// The bytes of the document's id.
+    pub fn id(&self) -> &[u8] {
+        RowKey::id_in(self.key()).expect("the key of a version was parsed, and has an id")
+    }
+
+    /// The wire form of the document's fields; `None` for a removal.
+    pub fn fields(&self) -> Result<Option<&[u8]>, Error> {
+        fields_of(self.row.value()).ok_or_else(|| damaged_row(&UNKNOWN_VALUE))
+    }
+
+    /// The document with its values in their wire form.
+    pub fn encoded(&self) -> Result<EncodedDocument<'_>, Error> {
+        let id = RowKey::parse(self.key())?.id;
+        match self.fields()? {
+            Some(fields) => EncodedDocument::parse(id, fields).map_err(|error| damaged_row(&error)),
+            None => Ok(EncodedDocument::without_fields(id)),
+        }
+    }
+
+    /// The version, decoded.
+    pub fn decode(&self) -> Result<TailRow, Error> {
+        TailRow::decode(&RowKey::parse(self.key())?, self.row.value())
     }
 }

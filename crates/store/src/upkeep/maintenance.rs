@@ -19,7 +19,7 @@ use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::backoff::BucketBackoff;
 use crate::upkeep::erasing::ErasureWork;
-use crate::upkeep::merging::{MergeCandidate, forgettable_before, merge, note_applied};
+use crate::upkeep::merging::{MergeCandidate, fan_in, forgettable_before, merge, note_applied};
 use crate::upkeep::prune::RemovalPruning;
 use crate::upkeep::shares::FileShares;
 use crate::{Error, StoreTuning};
@@ -137,7 +137,7 @@ impl StoreMaintenance {
             unsplittable.retain(|id, _| state.buckets.iter().any(|bucket| bucket.id == *id));
             unsplittable.insert(bucket.id, segments_of(bucket));
         }
-        if let Some(run) = MergeCandidate::next(&state, &marks, |bucket| awake(&bucket)) {
+        if let Some(run) = MergeCandidate::next(&state, &marks, fan_in(shared), |bucket| awake(&bucket)) {
             if !note_applied(shared, &state, &run)? {
                 self.merge(&run)?;
             }

@@ -25,7 +25,10 @@ use crate::upkeep::shares::FileShares;
 use crate::{Error, StoreLayout};
 
 /// Number of segments of similar size that are merged together.
-pub(super) const FAN_IN: usize = 4;
+const FAN_IN: usize = 4;
+/// The same while sealing is behind: each document is then written again fewer times. Never so many segments
+/// that [`SEGMENTS_MAX`] could not hold beside larger ones.
+const FAN_IN_BEHIND: usize = 8;
 /// Maximum ratio of the sizes of two segments of similar size.
 const TIER: u64 = 4;
 /// Maximum number of segments of a bucket: above it the smallest are merged, independent of their sizes.
@@ -36,15 +39,21 @@ const RUN_BYTES: u64 = 32 << 20;
 const WASTE: u64 = 4;
 const WASTE_MIN_BYTES: u64 = 1 << 20;
 
-/// Chooses the segments of a bucket to merge, by index in the list; empty: none.
-pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64) -> Vec<usize> {
+/// Number of segments of similar size that are merged together now.
+pub(super) fn fan_in(shared: &StoreContext) -> usize {
+    if shared.is_behind() { FAN_IN_BEHIND } else { FAN_IN }
+}
+
+/// Chooses the segments of a bucket to merge, by index in the list, where so many of similar size are merged
+/// together; empty: none.
+pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64, fan_in: usize) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..segments.len()).collect();
     by_size.sort_by_key(|index| segments[*index].bytes);
     let size = |index: usize| segments[by_size[index]].bytes.max(1);
     // The longest run of one size, from the smallest on: cheap merges first.
     for first in 0..by_size.len() {
         let run = (first..by_size.len()).take_while(|index| size(*index) <= size(first) * TIER).count();
-        if run >= FAN_IN {
+        if run >= fan_in {
             return by_size[first..first + run].to_vec();
         }
     }
@@ -64,15 +73,17 @@ pub(crate) struct MergeCandidate {
 }
 
 impl MergeCandidate {
-    /// The next merge that is of use, in buckets that are awake, also for these marks.
+    /// The next merge that is of use, in buckets that are awake, also for these marks; `fan_in`: see
+    /// [`choose`].
     pub fn next(
         state: &StoreState,
         marks: &[DropMark],
+        fan_in: usize,
         awake: impl Fn(&Arc<StoredBucket>) -> bool,
     ) -> Option<MergeCandidate> {
         let chosen = |bucket: &Arc<StoredBucket>| {
             let records: Vec<SegmentRecord> = bucket.segments.iter().map(|segment| segment.record).collect();
-            let chosen = choose(&records, last_mark(marks, bucket));
+            let chosen = choose(&records, last_mark(marks, bucket), fan_in);
             let mut numbers: Vec<u64> = chosen.iter().map(|index| records[*index].number).collect();
             numbers.sort_unstable();
             numbers
@@ -402,6 +413,10 @@ mod tests {
 
     /// Sizes of segments; `!` after a size: a mark is not applied in it. Expected: the sizes that are merged.
     fn check(sizes: &str, expected: &str) {
+        check_with(FAN_IN, sizes, expected);
+    }
+
+    fn check_with(fan_in: usize, sizes: &str, expected: &str) {
         let segments: Vec<SegmentRecord> = sizes
             .split_whitespace()
             .map(|size| SegmentRecord {
@@ -411,7 +426,8 @@ mod tests {
                 applied: if size.ends_with('!') { 1 } else { 9 },
             })
             .collect();
-        let mut chosen: Vec<u64> = choose(&segments, 5).iter().map(|index| segments[*index].bytes).collect();
+        let chosen = choose(&segments, 5, fan_in);
+        let mut chosen: Vec<u64> = chosen.iter().map(|index| segments[*index].bytes).collect();
         chosen.sort_unstable();
         let chosen: Vec<String> = chosen.iter().map(u64::to_string).collect();
         assert_eq!(chosen.join(" "), expected, "{sizes}");
@@ -430,5 +446,17 @@ mod tests {
             "1 10 100 1000 10000 100000 1000000 10000000 100000000 1000000000 10000000000",
             "1 10 100 1000",
         );
+    }
+
+    #[test]
+    fn more_segments_are_merged_together_while_sealing_is_behind() {
+        check_with(FAN_IN_BEHIND, "100 120 90 300 100 100 100", "");
+        check_with(
+            FAN_IN_BEHIND,
+            "100 100 100 100 100 100 100 100 900 900",
+            "100 100 100 100 100 100 100 100",
+        );
+        check_with(FAN_IN_BEHIND, "100 100 100 100 100 100 100 900 900 900 9000", "100 100 100 100");
+        check_with(FAN_IN_BEHIND, "100 100! 100", "100");
     }
 }

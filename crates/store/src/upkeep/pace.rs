@@ -5,7 +5,8 @@
 //! all cores fall behind. So it runs in portions with rests between them ([`millrace_env::pace`]): at first a
 //! quarter of one core, and more as it falls behind, up to all of it, and for sealing up to one for each of
 //! its threads, so that the store keeps up with any feed. While no request waits for the store there are no
-//! rests.
+//! rests. While there are small requests beside a feed, also a thread that has fallen behind rests after each
+//! portion: without rests it would keep its core until the system's next tick.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,9 +15,12 @@ use std::time::Duration;
 use millrace_env::pace::Rest;
 
 use crate::shared::StoreContext;
+use crate::upkeep::merging::fan_in;
 
 /// Share of a core for work that is on time.
 pub(crate) const SHARE_MIN: f64 = 0.25;
+/// Maximum share of a core of each thread while there are small requests.
+const SHARE_BESIDE: f64 = 0.75;
 /// Maximum duration of a step that counts for the rest after it; a longer step may have waited for a core
 /// itself.
 const STEP_MAX: Duration = Duration::from_millis(1);
@@ -49,7 +53,12 @@ fn of_tail(shared: &Arc<StoreContext>, threads: usize) -> Rest {
 
 /// Pace of merging.
 pub(crate) fn of_merging(shared: &Arc<StoreContext>) -> Rest {
-    rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed)))
+    rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed), fan_in(shared)))
+}
+
+/// Pace of work ahead of requests.
+pub(crate) fn of_preparing(shared: &Arc<StoreContext>) -> Rest {
+    rest(shared, |_| SHARE_MIN)
 }
 
 fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'static) -> Rest {
@@ -58,7 +67,8 @@ fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'stat
         if !shared.is_in_use() || shared.health.closed.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        worked.min(STEP_MAX).mul_f64(1.0 / share(&shared) - 1.0)
+        let most = if shared.has_small_requests() { SHARE_BESIDE } else { 1.0 };
+        worked.min(STEP_MAX).mul_f64(1.0 / share(&shared).min(most) - 1.0)
     })
 }
 
@@ -72,16 +82,38 @@ fn sealing_share(waiting: usize, filled: f64, threads: usize) -> f64 {
     (SHARE_MIN + (1.0 - SHARE_MIN) * filled.clamp(0.0, 1.0)) / threads.max(1) as f64
 }
 
-/// Share of a core for a merge of this many segments: an excess over the minimum accumulated during the
-/// previous merge.
-fn merging_share(segments: usize) -> f64 {
-    let gathered = segments.saturating_sub(super::merging::FAN_IN);
+/// Share of a core for a merge of this many segments, of which `fan_in` are merged together: an excess over
+/// that accumulated during the previous merge.
+fn merging_share(segments: usize, fan_in: usize) -> f64 {
+    let gathered = segments.saturating_sub(fan_in);
     (SHARE_MIN * (1 + gathered) as f64).min(1.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::columns::EmptyLayout;
+    use crate::shared::RequestSize;
+    use crate::{Store, StoreOptions};
+
+    #[test]
+    fn what_has_fallen_behind_rests_beside_small_requests_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options =
+            StoreOptions { disk_reserve: 0, maintenance: false, ..StoreOptions::new(directory.path()) };
+        let store = Store::open(options, Arc::new(EmptyLayout)).expect("the store opens");
+        let shared = store.shared();
+        let behind = rest(shared, |_| 1.0);
+        let worked = Duration::from_micros(300);
+        shared.note_use(RequestSize::Batch);
+        assert_eq!(behind(worked), Duration::ZERO);
+        // The store is in use for a moment only.
+        let rests = |_| {
+            shared.note_use(RequestSize::Small);
+            behind(worked) > Duration::ZERO
+        };
+        assert!((0..1_000).any(rests));
+    }
 
     #[test]
     fn shares_grow_with_what_waits() {
@@ -101,7 +133,8 @@ mod tests {
             assert_eq!(found, share, "{waiting} wait, filled {filled}, {threads} threads");
         }
         for (segments, share) in [(1, 0.25), (4, 0.25), (5, 0.5), (6, 0.75), (7, 1.0), (40, 1.0)] {
-            assert_eq!(merging_share(segments), share, "{segments} segments");
+            assert_eq!(merging_share(segments, 4), share, "{segments} segments");
         }
+        assert_eq!(merging_share(9, 8), 0.5);
     }
 }

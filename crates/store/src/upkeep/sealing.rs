@@ -9,6 +9,7 @@
 //! Generations are sealed in order, one at a time. Writes do not wait for any of this.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,12 +22,13 @@ use millrace_segment::{ChunkInfo, EncodedChunk, NewChunk, NewColumn, SectionEnco
 use parking_lot::{Condvar, Mutex};
 
 use crate::read::columns;
+use crate::read::tail_rows::is_same_document;
 use crate::shared::StoreContext;
 use crate::snapshot::logs;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoredBucket, TailGeneration, is_of_divided};
 use crate::tail::chunk;
-use crate::tail::{RowKey, SharedRow, TailRow, TailSnapshot, is_removal};
+use crate::tail::{RowKey, SharedRow, TailSnapshot, TailVersion, is_removal};
 use crate::upkeep::new_segments::NewSegments;
 use crate::upkeep::ordered::OrderedThreads;
 use crate::upkeep::pace::{SHARE_MIN, of_sealing};
@@ -314,8 +316,6 @@ struct BucketRun {
     rows: Vec<SharedRow>,
     bytes: u64,
     types: BTreeSet<String>,
-    /// The sort key of the last row.
-    last_key: Vec<u8>,
 }
 
 /// Share of a bucket in a run.
@@ -331,7 +331,7 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
     let mut runs: Vec<BucketRun> = Vec::new();
     // No bucket yet: the first row begins one.
     let mut current: Option<&Arc<StoredBucket>> = None;
-    snapshot.shared_rows(&mut |row| {
+    snapshot.shared_range(&[], None, &mut |row| {
         pace::short_step();
         let key = RowKey::parse(row.key())?;
         let location = key.reversed_location();
@@ -350,10 +350,10 @@ fn runs(buckets: &[Arc<StoredBucket>], snapshot: &dyn TailSnapshot) -> Result<Ve
             current = Some(bucket);
         }
         let run = runs.last_mut().expect("a run is begun with the first row");
-        if run.add(&key, row.value()) {
+        if run.count(&key, row.value()) {
             run.rows.push(row);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(runs)
 }
@@ -376,18 +376,14 @@ impl BucketRun {
     }
 
     /// Counts a row of the last bucket. Returns true if it is the newest of its document.
-    fn add(&mut self, key: &RowKey<'_>, value: &[u8]) -> bool {
+    fn count(&mut self, key: &RowKey<'_>, value: &[u8]) -> bool {
         let bytes = (key.sort_key.len() + value.len()) as u64;
         self.bytes += bytes;
         // The newest version of a document comes first.
-        let is_newest = key.sort_key != self.last_key;
+        let is_newest = self.rows.last().is_none_or(|last| !is_same_document(last.key(), key.sort_key));
         let rows = self.buckets.get_mut(self.last).expect("a row is of a bucket that the run has come to");
         rows.documents += u64::from(is_newest && !is_removal(value));
         rows.bytes += bytes;
-        if is_newest {
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key.sort_key);
-        }
         if !self.types.contains(key.document_type()) {
             self.types.insert(key.document_type().to_owned());
         }
@@ -441,7 +437,7 @@ impl SealRun<'_> {
         let times = ColumnTimes::new(columns.len());
         let encode = |rows: ChunkRows| self.encode(document_type, &columns, &encoding, &times, &rows);
         let read = |next: &mut dyn FnMut(ChunkRows) -> Result<(), Error>| self.chunks(document_type, next);
-        let written = threads.map(&encode, read, |chunk| Ok(writer.add_encoded(chunk)?));
+        let written = threads.map(&encode, read, |chunk| Ok(writer.add_encoded(chunk?)?));
         self.shared.counters.seal_times.add(document_type, &columns, &times);
         written
     }
@@ -465,7 +461,7 @@ impl SealRun<'_> {
             if let Some(full) = chunk.take_if(|chunk| !chunk.takes(&key)) {
                 next(full)?;
             }
-            chunk.get_or_insert_with(|| ChunkRows::new(&key)).add(&key, row.value())?;
+            chunk.get_or_insert_with(|| ChunkRows::new(&key)).add(row, &key);
         }
         chunk.map_or(Ok(()), next)
     }
@@ -478,8 +474,9 @@ impl SealRun<'_> {
         encoding: &SectionEncoding,
         times: &ColumnTimes,
         chunk: &ChunkRows,
-    ) -> EncodedChunk {
+    ) -> Result<EncodedChunk, Error> {
         let rows = &chunk.rows;
+        let documents = columns::encoded(rows)?;
         let timestamps = || rows.iter().map(|row| row.timestamp.0);
         let info = ChunkInfo {
             documents: rows.len() as u32,
@@ -489,16 +486,19 @@ impl SealRun<'_> {
             newest: timestamps().max().unwrap_or(0),
         };
         assert!(columns.iter().any(|key| key.form == ColumnForm::Id), "every chunk has ids");
-        // Where the layout panics on a row, all are kept as they were written, without columns of fields:
-        // else one document would keep the tail from being sealed, and before long all writes from being
-        // taken.
+        // Where the layout panics on a row, or cannot read a value, all are kept as they were written,
+        // without columns of fields: else one document would keep the tail from being sealed, and before
+        // long all writes from being taken.
         let mut watch = ColumnWatch::begin(times);
-        let build =
-            || Ok(columns::build_all(self.layout, document_type, columns, rows, &mut |at| watch.lap(at)));
-        let built = self.shared.health.guard("make columns of documents", build);
-        let columns = built.unwrap_or_else(|_| columns::keep_all(self.layout, document_type, columns, rows));
+        let build = || {
+            columns::build_all(self.layout, document_type, columns, rows, &documents, &mut |at| watch.lap(at))
+        };
+        let columns = match self.shared.health.guard("make columns of documents", build) {
+            Ok(built) => built,
+            Err(_) => columns::keep_all(self.layout, document_type, columns, rows, &documents)?,
+        };
         let chunk = NewChunk { location: chunk.location, group: &chunk.group, info, columns };
-        chunk.encode(encoding, &mut |at| watch.lap(at))
+        Ok(chunk.encode(encoding, &mut |at| watch.lap(at)))
     }
 }
 
@@ -528,7 +528,7 @@ struct ChunkRows {
     location: u32,
     first_location: ReversedLocation,
     group: String,
-    rows: Vec<TailRow>,
+    rows: Vec<TailVersion>,
     bytes: usize,
 }
 
@@ -551,10 +551,8 @@ impl ChunkRows {
             && !chunk::is_full(self.rows.len(), self.bytes)
     }
 
-    fn add(&mut self, key: &RowKey<'_>, value: &[u8]) -> Result<(), Error> {
-        let row = TailRow::decode_after(key, value, self.rows.last())?;
-        self.rows.push(row);
-        self.bytes += value.len();
-        Ok(())
+    fn add(&mut self, row: &SharedRow, key: &RowKey<'_>) {
+        self.rows.push(TailVersion::new(row.clone(), key.timestamp));
+        self.bytes += row.value().len();
     }
 }

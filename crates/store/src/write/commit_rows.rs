@@ -1,7 +1,7 @@
 //! Rows on their way to the tail.
 
 use millrace_bucket::DocumentSortKey;
-use millrace_document::{DocumentVersion, Timestamp};
+use millrace_document::{DocumentVersion, EncodedDocument, Timestamp};
 
 use crate::Error;
 use crate::tail::{KEY_LIMIT, NewRow, RowBytes, encode_fields, encode_removed, row_key};
@@ -51,8 +51,12 @@ impl CommitRows {
             if version.timestamp.0 == 0 || version.timestamp.0 >= TIMESTAMP_LIMIT {
                 return Err(refused(format!("{} is not a time", version.timestamp.0)));
             }
-            // Every version in the tail must be a valid document when it is sealed.
+            // Every version in the tail must be a valid document when it is sealed, which reads it in place.
             version.document().map_err(|error| refused(error.to_string()))?;
+            if let Some(fields) = version.body.as_deref() {
+                let read = EncodedDocument::parse(version.id.as_str(), fields);
+                read.map_err(|error| refused(error.to_string()))?;
+            }
             let value = version.body.as_deref().map_or_else(encode_removed, encode_fields);
             oldest = oldest.min(version.timestamp.0);
             newest = newest.max(version.timestamp.0);

@@ -30,9 +30,10 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::modifying::MODIFIERS;
 
-use crate::shared::StoreContext;
+use crate::shared::{RequestSize, StoreContext};
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
+use crate::upkeep::ahead::FreshGroups;
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
 use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch, WritesInFlight};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};
@@ -40,7 +41,9 @@ use crate::write::deferred::DeferredRows;
 use crate::write::if_unchanged;
 use crate::write::lanes::{LaneKind, LaneWrite, WriteLanes};
 use crate::write::queue::{TakenWork, WorkQueue};
-use crate::{CommittedWrite, DocumentWrite, Error, Modify, StoreChange, StoreModification, WriteDurability};
+use crate::{
+    CommittedWrite, DocumentWrite, EncodedPut, Error, Modify, StoreChange, StoreModification, WriteDurability,
+};
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
@@ -88,18 +91,22 @@ struct EncodedWrite {
 
 impl EncodedWrite {
     fn new(write: DocumentWrite) -> Self {
-        let key = DocumentSortKey::new(&write.id);
-        let work = match write.change {
-            StoreChange::Put(document) => {
-                CommitterWork::Row(RowValue { bytes: encode_put(&document), removes: false })
-            }
-            StoreChange::Remove => CommitterWork::Row(RowValue { bytes: encode_removed(), removes: true }),
-            StoreChange::Modify(modify) => CommitterWork::Modify(write.id, modify),
-            StoreChange::Rewrite { base, document, until: _ } => {
-                CommitterWork::Modify(write.id, if_unchanged(base, StoreModification::Put(document)))
-            }
+        let DocumentWrite { id, change } = write;
+        let row =
+            |key, bytes, removes| EncodedWrite { key, work: CommitterWork::Row(RowValue { bytes, removes }) };
+        let modification = |id, modify| EncodedWrite {
+            key: DocumentSortKey::new(&id),
+            work: CommitterWork::Modify(id, modify),
         };
-        EncodedWrite { key, work }
+        match change {
+            StoreChange::Encoded(EncodedPut { key, value }) => row(key, value, false),
+            StoreChange::Put(document) => row(DocumentSortKey::new(&id), encode_put(&document), false),
+            StoreChange::Remove => row(DocumentSortKey::new(&id), encode_removed(), true),
+            StoreChange::Modify(modify) => modification(id, modify),
+            StoreChange::Rewrite { base, document, until: _ } => {
+                modification(id, if_unchanged(base, StoreModification::Put(document)))
+            }
+        }
     }
 
     /// Its bytes that are held until it is answered; those of a modification are not known yet.
@@ -157,7 +164,7 @@ impl PendingWrites {
     /// Accepts a write, or answers at once with the reason why not.
     pub fn accept(&self, write: DocumentWrite, done: CommitCallback) {
         let encoded = EncodedWrite::new(write);
-        let reply = WriterReply::single(&self.shared, encoded.bytes(), done);
+        let reply = WriterReply::single(&self.shared, RequestSize::Small, encoded.bytes(), done);
         let accepted = encoded.accepted(WriteDurability::Synced, false, reply);
         if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes(), LIMIT)) {
             return accepted.reply.send(Err(error));
@@ -189,7 +196,7 @@ impl PendingWrites {
             done(Vec::new());
             return Ok(Duration::ZERO);
         }
-        let began = self.shared.note_use();
+        let began = self.shared.note_use(if is_batched { RequestSize::Batch } else { RequestSize::Small });
         let encoded: Vec<EncodedWrite> = writes.into_iter().map(EncodedWrite::new).collect();
         let held: usize = encoded.iter().map(EncodedWrite::bytes).sum();
         let (mut commits, mut modifications) = (Vec::with_capacity(encoded.len()), Vec::new());
@@ -225,9 +232,10 @@ impl PendingWrites {
 
     /// Accepts versions that have their timestamps, or answers at once with the reason why not.
     pub fn apply(&self, versions: Vec<DocumentVersion>, done: CommitCallback) {
+        let size = if versions.len() > 1 { RequestSize::Batch } else { RequestSize::Small };
         let given = CommitRows::given(versions);
         let bytes = given.as_ref().map_or(0, CommitRows::bytes);
-        let reply = WriterReply::single(&self.shared, bytes, done);
+        let reply = WriterReply::single(&self.shared, size, bytes, done);
         let rows = given.and_then(|rows| {
             self.check(rows.removes(), LIMIT)?;
             // The committer advances the clock, in the order of commits; here it is only checked that the
@@ -339,10 +347,12 @@ impl PendingWrites {
         let began = Instant::now();
         let (timestamps, outcome) = self.append(&mut batch, deferred);
         let (counters, took) = (&self.shared.counters, began.elapsed());
-        for commit in &batch {
-            counters.waited.add(began.saturating_duration_since(commit.reply.began));
-            counters.committed.add(took);
+        // Those of a batch began together.
+        for together in batch.chunk_by(|one, next| one.reply.began == next.reply.began) {
+            let waited = began.saturating_duration_since(together[0].reply.began);
+            counters.waited.add_several(waited, together.len());
         }
+        counters.committed.add_several(took, batch.len());
         assert_eq!(batch.len(), timestamps.len(), "every write of a batch is answered with its timestamp");
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             self.finish_commit(commit, timestamp, outcome.clone());
@@ -385,6 +395,7 @@ impl PendingWrites {
                 false => RowDurability::Synced,
             };
             let late = self.late_groups(&rows, generation);
+            let fresh = if shared.options.prepares_columns() { FreshGroups::of(&rows) } else { Vec::new() };
             let numbered = shared.write_numbers.begin(&rows);
             let began = Instant::now();
             let outcome = generation.tail.append(rows, durability);
@@ -400,6 +411,7 @@ impl PendingWrites {
                     }
                     follower.committed(followed);
                     generation.count(count, bytes);
+                    shared.fresh.note(fresh);
                     let now = shared.timestamps.now().0;
                     for group in &late {
                         shared.erasures.reopen(group, shared.next_number(), now);
@@ -528,10 +540,10 @@ enum OwedAnswer {
 }
 
 impl WriterReply {
-    /// Counts a single write in.
-    fn single(shared: &Arc<StoreContext>, bytes: usize, done: CommitCallback) -> Self {
+    /// Counts a write in that is answered by itself.
+    fn single(shared: &Arc<StoreContext>, size: RequestSize, bytes: usize, done: CommitCallback) -> Self {
         let counted = WritesInFlight::count(shared, 1, bytes);
-        WriterReply { began: shared.note_use(), owed: Some(OwedAnswer::Single(counted, done)) }
+        WriterReply { began: shared.note_use(size), owed: Some(OwedAnswer::Single(counted, done)) }
     }
 
     fn batched(batch: &Arc<BatchOutcomes>, index: usize, bytes: usize, began: Instant) -> Self {

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_document::Timestamp;
+use millrace_document::{DocumentGroup, Timestamp};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::Error;
-use crate::read::visit::VisitedVersion;
+use crate::read::rows::VisitedRow;
 use crate::state::marks::{DropMark, MarkScope};
-use crate::tail::{NewRow, RowBytes, RowKey, TailRow};
+use crate::tail::{NewRow, RowBytes, RowKey, fields_of};
 
 /// Receiver of the changes of a store, in the order of their commits.
 ///
@@ -84,7 +84,7 @@ impl DroppingScope {
 /// A committed version of a document, encoded.
 #[derive(Debug, Clone)]
 pub struct CommittedRow {
-    key: Vec<u8>,
+    key: RowBytes,
     value: RowBytes,
 }
 
@@ -109,16 +109,18 @@ impl CommittedRow {
         RowKey::parse(&self.key).map_or(Timestamp(0), |key| key.timestamp)
     }
 
-    /// Returns the version.
+    /// Returns what `read` makes of the version, where it lies.
     ///
     /// # Errors
-    /// The row is not one that the store writes.
-    pub fn decode(&self) -> Result<VisitedVersion, Error> {
-        let row = TailRow::decode(&RowKey::parse(&self.key)?, &self.value)?;
-        Ok(match row.removed {
-            false => VisitedVersion::Document(row.document, row.timestamp),
-            true => VisitedVersion::Removed(row.document.id, row.timestamp),
-        })
+    /// The row is not one that the store writes; that of `read`.
+    pub fn read<T>(&self, read: impl FnOnce(&VisitedRow<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let key = RowKey::parse(&self.key)?;
+        let damaged =
+            |reason: &str| Error::Tail { action: "read a row of the tail", reason: reason.to_owned() };
+        let group = DocumentGroup::from_key(key.group).ok_or_else(|| damaged("its group is not one"))?;
+        let fields =
+            fields_of(&self.value).ok_or_else(|| damaged("its value is not one that the store writes"))?;
+        read(&VisitedRow::committed(&key, &group, fields))
     }
 }
 
@@ -149,7 +151,7 @@ impl FollowerSlot {
 pub(crate) struct HeldFollower<'a>(RwLockReadGuard<'a, Option<Arc<dyn CommitFollower>>>);
 
 impl HeldFollower<'_> {
-    /// Copies the rows that the follower needs.
+    /// The rows that the follower needs, which share the memory of these.
     pub fn wanted(&self, rows: &[NewRow]) -> Vec<CommittedRow> {
         let Some(follower) = &*self.0 else { return Vec::new() };
         let is_wanted =

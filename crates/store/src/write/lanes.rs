@@ -93,14 +93,17 @@ impl<W: LaneWrite> WriteLanes<W> {
     /// may run now, before another one can enter.
     pub fn leave(&self, key: &[u8], mut run: impl FnMut(W)) {
         let (mut shard, hash) = self.shard(key);
-        let lane = shard.get_mut(&hash).expect("a write leaves the lane that it entered, once");
+        let Entry::Occupied(mut entered) = shard.entry(hash) else {
+            unreachable!("a write leaves the lane that it entered, once")
+        };
+        let lane = entered.get_mut();
         assert!(lane.running > 0, "a write that leaves was running, and was counted when it began");
         lane.running -= 1;
         if lane.running > 0 {
             return;
         }
         let Some(first) = lane.waiting.pop_front() else {
-            shard.remove(&hash);
+            entered.remove();
             return;
         };
         let is_blind = |write: &W| write.kind() != LaneKind::Modification;

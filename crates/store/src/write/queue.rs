@@ -12,8 +12,8 @@ const SINGLE_BYTES: usize = 8 << 20;
 const BATCH_BYTES: usize = 2 << 20;
 
 /// Takes the place of [`BATCH_BYTES`] while there are single items: one that comes waits for the sync of the
-/// batches that were taken before it.
-const BATCH_BYTES_BESIDE: usize = 512 << 10;
+/// batches that were taken before it. Below the bytes of a batch of a stream, so that one is taken at a time.
+const BATCH_BYTES_BESIDE: usize = 256 << 10;
 
 /// Number of times that no single item is taken, after which it is assumed that none will come.
 const LULL: u32 = 64;

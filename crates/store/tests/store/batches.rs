@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use millrace_document::wire;
 use millrace_store::{
     CommittedWrite, DocumentWrite, Error, RefusedBatch, Store, StoreChange, StoreModification, StoreOptions,
     StoreVisit, WriteDurability, WriteRefusal, WriteRefusalKind, WriterId,
@@ -45,6 +46,22 @@ fn commit(store: &Store, writes: Vec<DocumentWrite>) -> Vec<Result<CommittedWrit
         .write_batch(writes, WriterId::default(), WriteDurability::Synced, send)
         .expect("the store takes writes");
     outcomes.recv_timeout(Duration::from_secs(120)).expect("every batch is answered")
+}
+
+#[test]
+fn writes_that_were_encoded_before_are_those_of_documents() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    const IDS: [&str; 3] = ["id:n:mail:g=ann:a", "id:n:mail::b", "id:n:mail:n=7:c"];
+    let StoreChange::Encoded(encoded) = put(IDS[0], 1).encoded().change else { panic!("a put is encoded") };
+    assert_eq!(encoded.fields(), wire::encode_fields(&document(IDS[0], "text", 1)));
+    let writes = vec![put(IDS[0], 1), add(IDS[0], 10), put(IDS[1], 2), put(IDS[2], 3), remove(IDS[2])];
+    let outcomes = commit(&store, writes.into_iter().map(DocumentWrite::encoded).collect());
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let found = |store: &Store| IDS.map(|id| get(store, id));
+    assert_eq!(found(&store), [Some(11), Some(2), None]);
+    store.seal().expect("sealed");
+    assert_eq!(found(&store), [Some(11), Some(2), None]);
 }
 
 #[test]

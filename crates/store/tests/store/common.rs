@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use millrace_column::{Column, ColumnForm, ColumnKey, Compression, TokensBuilder, ValueBuilder, View, value};
-use millrace_document::{DataType, Document, DocumentId, DocumentValue, Timestamp};
+use millrace_document::{DataType, Document, DocumentId, DocumentValue, EncodedDocument, Timestamp};
 use millrace_store::{
     CommittedWrite, DocumentWrite, Error, Store, StoreChange, StoreLayout, StoreModification, StoreOptions,
     StoreVisit, VisitedVersion, WriteDurability, WriterId,
@@ -20,15 +20,18 @@ impl StoreLayout for TestLayout {
             .then(|| vec![ColumnKey::value("number"), ColumnKey::value("text"), ColumnKey::tokens("text")])
     }
 
-    fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
+    fn build(
+        &self,
+        document_type: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         let data_type = self.data_type(document_type, &key.field).unwrap_or(DataType::String);
-        let mut values = ValueBuilder::new(&data_type);
-        documents.iter().for_each(|document| values.push(document.get(&key.field)));
-        let values = values.finish();
-        match key.form {
+        let values = values_of(&data_type, key, documents)?;
+        Ok(match key.form {
             ColumnForm::Tokens => self.derive(document_type, key, &values).unwrap_or(values),
             _ => values,
-        }
+        })
     }
 
     fn derive(&self, _: &str, _: &ColumnKey, value: &Column) -> Option<Column> {
@@ -62,6 +65,17 @@ impl StoreLayout for TestLayout {
     }
 }
 
+/// The value column of a field.
+pub fn values_of(
+    data_type: &DataType,
+    key: &ColumnKey,
+    documents: &[EncodedDocument<'_>],
+) -> Result<Column, millrace_document::Error> {
+    let mut values = ValueBuilder::new(data_type);
+    documents.iter().try_for_each(|document| values.push_encoded(document.get(&key.field)))?;
+    Ok(values.finish())
+}
+
 /// Options under which everything happens early, and nothing by itself.
 pub fn options(directory: &std::path::Path) -> StoreOptions {
     StoreOptions {
@@ -69,7 +83,17 @@ pub fn options(directory: &std::path::Path) -> StoreOptions {
         seal_idle: std::time::Duration::from_secs(3600),
         disk_reserve: 0,
         maintenance: false,
+        columns_ahead: false,
         ..StoreOptions::new(directory)
+    }
+}
+
+/// Polls until `holds` is true, for at most two minutes.
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 

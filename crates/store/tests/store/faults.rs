@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_env::{Disk, DiskFault, FaultyDisk, ManualClock, RealDisk};
 use millrace_store::{Error, StoreChange, StoreOptions};
 
-use crate::common::{document, get, id, open, options, put, write};
+use crate::common::{document, get, id, open, options, put, wait_until, write};
 
 const A: &str = "id:n:mail:g=ann:1";
 
@@ -93,15 +93,6 @@ fn segments_that_found_no_space_wait_for_more() {
 
 fn segment_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     RealDisk.list(&directory.join("segments")).expect("the directory is there")
-}
-
-/// Polls until `holds` is true, for at most two minutes.
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
-    while !holds() {
-        assert!(std::time::Instant::now() < deadline, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl CommitFollower for SeenChanges {
     fn committed(&self, rows: Vec<CommittedRow>) {
         for row in rows {
             assert_eq!(row.document_type(), "a");
-            let (id, timestamp, is_there) = match row.decode().expect("a row of the store") {
+            let (id, timestamp, is_there) = match row.read(|row| row.version()).expect("a row of the store") {
                 VisitedVersion::Document(document, timestamp) => (document.id.to_string(), timestamp, true),
                 VisitedVersion::Removed(id, timestamp) => (id.to_string(), timestamp, false),
             };

@@ -1,6 +1,7 @@
 //! The store from outside: every write can be read, even after seals, merges, splits, drops, kills and damage
 //! in between.
 
+mod ahead;
 mod apart;
 mod arrival;
 mod batches;
@@ -33,4 +34,5 @@ mod syncs;
 mod threads;
 mod transfer;
 mod versions;
+mod visited_rows;
 mod writes;

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_column::{Column, ColumnForm, ColumnKey, TokensBuilder, ValueBuilder, value};
-use millrace_document::{DataType, Document, DocumentField, DocumentValue, StructType, wire};
+use millrace_column::{Column, ColumnForm, ColumnKey, TokensBuilder, value};
+use millrace_document::{
+    DataType, Document, DocumentField, DocumentValue, EncodedDocument, StructType, wire,
+};
 use millrace_store::{
     Store, StoreChange, StoreLayout, StoreModification, StoreOptions, StoreTuning, StoreVisit, ViewScope,
     VisitedVersion,
@@ -20,7 +22,7 @@ use millrace_tensor::{TensorBuilder, TensorType};
 use proptest::prelude::*;
 use proptest::strategy::Union;
 
-use crate::common::{id, options, remove, write};
+use crate::common::{id, options, remove, values_of, write};
 use crate::model::{GROUPS, TYPES, any_id, group, group_of, type_of};
 use crate::transfer::{bytes, import};
 
@@ -157,15 +159,18 @@ impl StoreLayout for SchemaLayout {
         Some(keys)
     }
 
-    fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
+    fn build(
+        &self,
+        document_type: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
         let data_type = self.data_type(document_type, &key.field).unwrap_or(DataType::String);
-        let mut values = ValueBuilder::new(&data_type);
-        documents.iter().for_each(|document| values.push(document.get(&key.field)));
-        let values = values.finish();
-        match key.form {
+        let values = values_of(&data_type, key, documents)?;
+        Ok(match key.form {
             ColumnForm::Tokens => self.derive(document_type, key, &values).unwrap_or(values),
             _ => values,
-        }
+        })
     }
 
     fn derive(&self, document_type: &str, key: &ColumnKey, values: &Column) -> Option<Column> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_column::{Column, ColumnKey};
-use millrace_document::{DataType, Document, DocumentValue};
+use millrace_document::{DataType, Document, DocumentValue, EncodedDocument, wire};
 use millrace_env::{AppendFile, Disk, ReadFile, RealDisk};
 use millrace_store::{
     Error, Store, StoreChange, StoreLayout, StoreModification, StoreOptions, StoreTuning, StoreVisit,
@@ -239,9 +239,14 @@ impl StoreLayout for PanickingLayout {
         TestLayout.columns(document_type)
     }
 
-    fn build(&self, document_type: &str, key: &ColumnKey, documents: &[&Document]) -> Column {
-        let is_bad =
-            |document: &&Document| document.get("text") == Some(&DocumentValue::String(BAD.to_owned()));
+    fn build(
+        &self,
+        document_type: &str,
+        key: &ColumnKey,
+        documents: &[EncodedDocument<'_>],
+    ) -> Result<Column, millrace_document::Error> {
+        let bad = wire::encode_value(&DocumentValue::String(BAD.to_owned()));
+        let is_bad = |document: &EncodedDocument<'_>| document.get("text") == Some(&*bad);
         assert!(!documents.iter().any(is_bad), "injected: the layout panics");
         TestLayout.build(document_type, key, documents)
     }

@@ -126,9 +126,9 @@ pub(super) struct PlainColumns {
     pub prices: Vec<f64>,
     pub labels: TextColumn,
     pub bodies: TextColumn,
-    /// Of arrays, sets, keys of maps, and names of people.
+    /// Texts of arrays, sets, keys of maps, and names of people.
     pub tags: TextColumn,
-    /// Of arrays, weights of sets, values of maps, and ages of people.
+    /// Numbers of arrays, weights of sets, values of maps, and ages of people.
     pub marks: Vec<i32>,
     /// Latitude and longitude in millionths of a degree.
     pub spots: Vec<(i32, i32)>,

@@ -71,7 +71,7 @@ impl ModelUnderTest {
             ThreadPolicy::OneThread => direct(&self.one_thread, &[text]),
             ThreadPolicy::Scheduler => {
                 let outcome =
-                    self.lane.run(vec![text.clone()], &ModelCaller::patient(SequencePurpose::Query));
+                    self.lane.run(vec![text.clone()], &ModelCaller::without_deadline(SequencePurpose::Query));
                 assert!(outcome.is_ok(), "the model and the text are ours: {:?}", outcome.err());
             }
         }

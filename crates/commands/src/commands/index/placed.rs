@@ -40,7 +40,7 @@ pub(super) async fn plan(
 fn plan_text(plan: &Value) -> String {
     let count = |name: &str| plan[name].as_u64().unwrap_or(0);
     let bytes = |name: &str| HumanBytes(count(name));
-    let lacking = lacking(plan);
+    let lacking = lacking_lines(plan);
     if count("moves") == 0 {
         let mut lines = vec![match count("under-way") {
             0 if lacking.is_empty() => {
@@ -76,7 +76,7 @@ fn plan_text(plan: &Value) -> String {
 }
 
 /// Lines for the indexes that lack copies, and for the copies that have failed.
-fn lacking(value: &Value) -> Vec<String> {
+fn lacking_lines(value: &Value) -> Vec<String> {
     let entries = |name: &str| value[name].as_array().into_iter().flatten();
     let text = |entry: &Value, name: &str| entry[name].as_str().unwrap_or("").to_owned();
     let missing = entries("missing").map(|entry| {
@@ -210,7 +210,7 @@ fn progress_text(rebalance: &Value) -> String {
 
 /// The work that is left until the copies of placed indexes are in their places; nothing where none is
 /// placed.
-pub(super) async fn left(client: &NodeClient, bar: &RebalanceBar) -> Result<Vec<String>, Error> {
+pub(super) async fn remaining_work(client: &NodeClient, bar: &RebalanceBar) -> Result<Vec<String>, Error> {
     let Some(rebalance) = ask(client).await? else { return Ok(Vec::new()) };
     bar.show(&rebalance);
     if rebalance["balanced"] == true {
@@ -228,7 +228,7 @@ pub(super) async fn left(client: &NodeClient, bar: &RebalanceBar) -> Result<Vec<
     if copies.len() > LISTED_MAX {
         left.push(format!("and {} more copies", copies.len() - LISTED_MAX));
     }
-    left.extend(lacking(&rebalance).into_iter().take(LISTED_MAX));
+    left.extend(lacking_lines(&rebalance).into_iter().take(LISTED_MAX));
     if left.is_empty() && rebalance["missing-copies"].as_u64() > Some(0) {
         left.push(format!("{} copies are missing", rebalance["missing-copies"]));
     }

@@ -12,7 +12,6 @@ use crate::Error;
 use crate::hit_scan::searched;
 use crate::kept_hits::take;
 use crate::nested;
-use crate::search::SearchHit;
 
 impl StreamPlan<'_> {
     /// Adds a document.
@@ -29,7 +28,7 @@ impl StreamPlan<'_> {
                 self.add_to_values(parts, values, *most, streamed)
             }
             (StreamWork::Significant(division, _), StreamState::Compared(documents, parts)) => {
-                *documents += 1;
+                *documents += streamed.count;
                 self.add_to_values(parts, division.values(hit), usize::MAX, streamed)
             }
             (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
@@ -66,7 +65,7 @@ impl StreamPlan<'_> {
                     false => Ok(()),
                 }
             }
-            (_, state) => self.add_figure(state, hit),
+            (_, state) => self.add_figure(state, streamed),
         }
     }
 
@@ -137,13 +136,14 @@ impl StreamPlan<'_> {
     }
 
     /// Adds a document to what has no buckets, or divides it later.
-    fn add_figure(&self, state: &mut StreamState, hit: &SearchHit) -> Result<(), Error> {
+    fn add_figure(&self, state: &mut StreamState, streamed: StreamedHit<'_>) -> Result<(), Error> {
+        let StreamedHit { hit, count: times, .. } = streamed;
         match (&self.work, state) {
             (StreamWork::Sampler(most), StreamState::Sample(sample, _)) => {
                 sample.add(hit, *most, self.memory)
             }
             (StreamWork::ValueCount(source), StreamState::Count(count)) => {
-                *count += source.all(hit).len();
+                *count += source.all(hit).len() * times;
                 Ok(())
             }
             (StreamWork::Cardinality(source), StreamState::Different(values)) => {
@@ -156,17 +156,18 @@ impl StreamPlan<'_> {
                 Ok(())
             }
             (StreamWork::Weighted(sources), StreamState::Weighted(sums)) => {
-                sums.add(&self.asked.name, sources, hit)
+                (0..times).try_for_each(|_| sums.add(&self.asked.name, sources, hit))
             }
             (StreamWork::Figures(source), StreamState::Summary(summary)) => {
-                source.numbers(hit).into_iter().for_each(|number| summary.add(number));
+                let own = source.numbers(hit);
+                (0..times).for_each(|_| own.iter().for_each(|number| summary.add(*number)));
                 Ok(())
             }
             (StreamWork::Figures(source), StreamState::Numbers(numbers)) => {
                 let own = source.numbers(hit);
                 // They are sorted in a copy.
-                take(self.memory, own.len() * 2 * size_of::<f64>())?;
-                numbers.extend(own);
+                take(self.memory, own.len() * times * 2 * size_of::<f64>())?;
+                (0..times).for_each(|_| numbers.extend(&own));
                 Ok(())
             }
             (StreamWork::TopHits(page), StreamState::Hits(top)) => top.add(page, hit, self.memory),

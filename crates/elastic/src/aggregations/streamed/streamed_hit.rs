@@ -12,17 +12,24 @@ pub(super) struct StreamedHit<'h> {
     pub(super) hit: &'h SearchHit,
     /// The document; the same as `hit`, if this one is no nested object.
     pub(super) root: &'h SearchHit,
+    /// Number of documents that it stands for: those with the same values.
+    pub(super) count: usize,
 }
 
 impl<'h> StreamedHit<'h> {
     /// A document itself.
     pub(super) fn whole(hit: &'h SearchHit) -> Self {
-        StreamedHit { hit, root: hit }
+        StreamedHit::several(hit, 1)
+    }
+
+    /// A document that stands for several with the same values.
+    pub(super) fn several(hit: &'h SearchHit, count: usize) -> Self {
+        StreamedHit { hit, root: hit, count }
     }
 
     /// A nested object of the document.
     pub(super) fn part(self, part: &'h SearchHit) -> Self {
-        StreamedHit { hit: part, root: self.root }
+        StreamedHit { hit: part, ..self }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::config_api::query_parameters;
 use crate::{GatewayState, http};
 
 /// Time for the answer of the leader: one that is lost is replaced within it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Declared indexes whose copies are placed; none for a server that runs alone, and for a cluster in which
 /// they still lie with the documents.
@@ -253,7 +253,7 @@ pub(super) async fn change_settings(node: &GatewayState, request: Request) -> Re
 }
 
 /// Executes an action on a placed index.
-pub(super) async fn act(
+pub(super) async fn execute(
     node: &GatewayState,
     content: &str,
     name: &str,
@@ -286,7 +286,7 @@ pub(super) async fn act(
 
 /// Passes a request to the leader.
 async fn ask(node: &GatewayState, request: PlacementRequest) -> Result<(), Error> {
-    match member_of(node)?.ask_leader(request, PATIENCE).await? {
+    match member_of(node)?.ask_leader(request, LEADER_TIMEOUT).await? {
         PlacementAnswer::Done => Ok(()),
         PlacementAnswer::Refused { kind, reason } => Err(of_kind(kind, reason)),
     }

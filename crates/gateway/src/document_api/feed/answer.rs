@@ -178,7 +178,7 @@ impl FeedAnswer {
         }
     }
 
-    /// Keeps the first failures from now on, for [`FeedAnswer::kept`].
+    /// Keeps the first failures from now on, for [`FeedAnswer::answer_to_keep`].
     pub(super) fn keep_lines(&self) {
         self.unread().kept = Some(KeptLines::default());
     }
@@ -234,7 +234,7 @@ impl FeedAnswer {
 
     /// Returns the answer of a whole stream for those who send it again: its first failures, unless there is
     /// no room for them, and its totals.
-    pub(super) fn kept(&self, totals: &FeedTotals, has_lines: bool) -> Bytes {
+    pub(super) fn answer_to_keep(&self, totals: &FeedTotals, has_lines: bool) -> Bytes {
         let kept = self.unread().kept.take().filter(|_| has_lines).unwrap_or_default();
         let unlisted = totals.condition_not_met + totals.failed - kept.count;
         let mut lines = kept.lines;
@@ -268,7 +268,7 @@ impl FeedAnswer {
 
 impl FeedBreak {
     /// The break because of an error, with its status.
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn from_error(error: &Error) -> Self {
         FeedBreak { status: error.status().as_u16(), message: error.message() }
     }
 }
@@ -471,7 +471,7 @@ mod tests {
         answer.keep_lines();
         assert!((1..=10).all(|number| answer.fail(&failure(number))));
         let totals = FeedTotals { operations: 12, ok: 2, failed: 10, ..FeedTotals::default() };
-        let text = String::from_utf8(answer.kept(&totals, true).to_vec()).expect("JSON is text");
+        let text = String::from_utf8(answer.answer_to_keep(&totals, true).to_vec()).expect("JSON is text");
         let lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
         assert_eq!(lines.len(), 5, "{text}");
@@ -480,7 +480,7 @@ mod tests {
             (&lines[4]["failed"], &lines[4]["unlisted"], &lines[4]["complete"]),
             (&json!(10), &json!(6), &json!(true))
         );
-        let text = String::from_utf8(answer.kept(&totals, false).to_vec()).expect("JSON is text");
+        let text = String::from_utf8(answer.answer_to_keep(&totals, false).to_vec()).expect("JSON is text");
         assert!(text.starts_with("{\"complete\":true") && text.contains("\"unlisted\":10"), "{text}");
     }
 

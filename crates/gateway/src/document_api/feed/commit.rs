@@ -191,7 +191,7 @@ impl FeedCommitter {
             let message = "the body broke off after its last operation; send it again".to_owned();
             return Err(FeedBreak { status: super::StatusCode::BAD_REQUEST.as_u16(), message });
         };
-        let answer = self.answer.kept(&self.totals, key.keeps_lines());
+        let answer = self.answer.answer_to_keep(&self.totals, key.keeps_lines());
         key.record(body, answer).await.map_err(|error| {
             let message =
                 format!("all operations were executed, but {}; send the stream again", error.message());
@@ -204,7 +204,7 @@ impl FeedCommitter {
         &mut self,
         pieces: &mut mpsc::Receiver<JoinHandle<PreparedPiece>>,
     ) -> Option<PreparedPiece> {
-        self.beside_waves(async { pieces.recv().await?.await.ok() }).await.flatten()
+        self.wait_while_committing(async { pieces.recv().await?.await.ok() }).await.flatten()
     }
 
     /// Begins the waves of the operations of a piece. Each holds the memory of the piece.
@@ -234,13 +234,13 @@ impl FeedCommitter {
         }
         let Some(last) = wave.last else { return };
         let call = Arc::clone(&self.call);
-        if self.beside_waves(await_quotas(&call, &wave.origins, &wave.relayed)).await.is_none() {
+        if self.wait_while_committing(await_quotas(&call, &wave.origins, &wave.relayed)).await.is_none() {
             return;
         }
         // Its operations may have waited for long, and the credential be another one since.
         if let Err(error) = call.check_standing() {
             self.finish_all().await;
-            self.stopped.get_or_insert_with(|| FeedBreak::of(&error));
+            self.stopped.get_or_insert_with(|| FeedBreak::from_error(&error));
             return;
         }
         let documents = std::mem::take(&mut wave.documents);
@@ -250,7 +250,7 @@ impl FeedCommitter {
 
     /// Waits for something, and counts the waves that end meanwhile. Returns `None` if the stream was stopped
     /// before.
-    async fn beside_waves<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
+    async fn wait_while_committing<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
         let mut awaited = pin!(awaited);
         while self.stopped.is_none() {
             tokio::select! {
@@ -434,7 +434,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         Err(error) => {
             let failed = |origin: WaveWrite| {
                 let WaveWrite { number, place, id, .. } = origin;
-                StreamOutcome::Failed(FailedOperation::of(number, place, &id, &error))
+                StreamOutcome::Failed(FailedOperation::new(number, place, &id, &error))
             };
             wave.finished.extend(origins.into_iter().map(failed));
             return wave;
@@ -460,13 +460,13 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
                 match again.single() {
                     Ok(single) => wave.again.push(ForwardedOperation { number, place, single }),
                     Err(error) => {
-                        let failed = FailedOperation::of(number, place, &id, &error);
+                        let failed = FailedOperation::new(number, place, &id, &error);
                         wave.finished.push(StreamOutcome::Failed(failed));
                     }
                 }
             }
             (Err(error), _) => {
-                wave.finished.push(StreamOutcome::Failed(FailedOperation::of(number, place, &id, &error)));
+                wave.finished.push(StreamOutcome::Failed(FailedOperation::new(number, place, &id, &error)));
             }
         }
     }
@@ -494,7 +494,7 @@ async fn replicate_batch(
     let mut outcomes = Vec::with_capacity(receivers.len());
     for receiver in receivers {
         let dropped = |_| Error::Internal("the cluster dropped a write; see the log".to_owned());
-        outcomes.push(write::written(receiver.await.map_err(dropped)?));
+        outcomes.push(write::write_outcome(receiver.await.map_err(dropped)?));
     }
     Ok(outcomes)
 }

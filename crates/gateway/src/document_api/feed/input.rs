@@ -123,7 +123,7 @@ struct GatheredPiece {
 
 impl GatheredPiece {
     /// Hands the piece on, if there is something in it.
-    fn hand_on(&mut self) -> io::Result<()> {
+    fn send_piece(&mut self) -> io::Result<()> {
         if self.piece.items.is_empty() && self.piece.stopped.is_none() && !self.piece.is_end {
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl OperationSplitter {
             is_within_batch: false,
         }));
         let waiting = Rc::clone(&gathered);
-        let before_wait = Box::new(move || waiting.borrow_mut().hand_on());
+        let before_wait = Box::new(move || waiting.borrow_mut().send_piece());
         let frames = FrameSource::new(frames, failure.clone(), before_wait);
         let source = ReservingSource {
             source: form.unpack(frames),
@@ -185,7 +185,7 @@ impl OperationSplitter {
             let mut gathered = gathered.borrow_mut();
             gathered.piece.is_end = true;
             // If it is not taken, the stream was stopped.
-            let _ = gathered.hand_on();
+            let _ = gathered.send_piece();
         }
     }
 }
@@ -206,7 +206,7 @@ fn gather<T>(
         }
         let piece = &gathered.piece;
         let is_full = piece.bytes >= PIECE_BYTES || piece.items.len() >= PIECE_OPERATIONS;
-        if (is_full || piece.stopped.is_some()) && gathered.hand_on().is_err() {
+        if (is_full || piece.stopped.is_some()) && gathered.send_piece().is_err() {
             return false;
         }
     }
@@ -290,11 +290,11 @@ impl ReservingSource {
     /// Reserves room for a large operation of which there are `held` bytes.
     fn reserve(&self, gathered: &mut GatheredPiece, held: usize) -> io::Result<()> {
         // Longer text is not held: it is skipped.
-        let most = held.next_power_of_two().min(self.call.node.settings().request_bytes_max);
+        let bytes_max = held.next_power_of_two().min(self.call.node.settings().request_bytes_max);
         let share = gathered.room.get_or_insert_with(|| self.call.share());
         let began = Instant::now();
         loop {
-            match self.handle.block_on(share.grow_to(most)) {
+            match self.handle.block_on(share.grow_to(bytes_max)) {
                 Ok(()) => return Ok(()),
                 Err(Error::NoRoom { .. }) if began.elapsed() < self.call.timeout => {}
                 Err(error) => return Err(self.failure.keep(&error)),

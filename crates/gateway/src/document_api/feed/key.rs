@@ -36,7 +36,7 @@ impl RequestedKey {
     ///
     /// # Errors
     /// The key is not one, there are several, or the parameter is unknown.
-    pub(super) fn of(headers: &HeaderMap, parameters: &RequestParameters) -> Result<Self, Error> {
+    pub(super) fn read(headers: &HeaderMap, parameters: &RequestParameters) -> Result<Self, Error> {
         let is_of_body = match parameters.get("dedupe") {
             None => false,
             Some("body") => true,
@@ -151,7 +151,7 @@ mod tests {
                 headers.append(HEADER, HeaderValue::from_bytes(key.as_bytes()).expect("a value"));
             }
             let parameters = RequestParameters::parse(query, 100).expect("parameters");
-            let shown = match RequestedKey::of(&headers, &parameters) {
+            let shown = match RequestedKey::read(&headers, &parameters) {
                 Ok(key) => format!("{key:?}"),
                 Err(error) => error.message(),
             };

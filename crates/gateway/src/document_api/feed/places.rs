@@ -117,12 +117,12 @@ impl StreamPlace {
         let is_client = matches!(hop, ForwardKind::Client);
         let (streams, part) = if is_client { (&CLIENTS, STREAMS_PART) } else { (&NODES, NODE_STREAMS_PART) };
         let bytes = bodies_bytes_max / part;
-        let most = StreamUse { streams: STREAMS_MAX, threads: THREADS_MAX, bytes };
+        let limit = StreamUse { streams: STREAMS_MAX, threads: THREADS_MAX, bytes };
         let mut taken = streams.lock();
         let own = taken.get(&writer).copied().unwrap_or_default();
-        if !admits(own, taken.values().copied().sum(), wanted, most, is_client) {
+        if !admits(own, taken.values().copied().sum(), wanted, limit, is_client) {
             let number = if wanted.threads > 0 { THREADS_MAX } else { STREAMS_MAX };
-            return Err(Error::TooManyStreams { most: number, bytes });
+            return Err(Error::TooManyStreams { max: number, bytes });
         }
         taken.insert(writer, own.and(wanted));
         Ok(StreamPlace { taken: streams, writer, own: wanted })
@@ -132,8 +132,8 @@ impl StreamPlace {
 /// True if a client that has `own` gets what it wants beside all that is `taken`. It gets at most as much as
 /// it leaves free, so that there is a place for a client that comes later; nodes relay for many clients, and
 /// share all of them. A stream that is alone is admitted however little memory there is.
-fn admits(own: StreamUse, taken: StreamUse, wanted: StreamUse, most: StreamUse, is_client: bool) -> bool {
-    let free = most.without(taken);
+fn admits(own: StreamUse, taken: StreamUse, wanted: StreamUse, limit: StreamUse, is_client: bool) -> bool {
+    let free = limit.without(taken);
     let mut needed = if is_client { own.and(wanted) } else { wanted };
     if wanted.threads == 0 {
         // Its other streams need not leave threads to it.
@@ -163,14 +163,14 @@ mod tests {
 
     /// Streams of clients that try to take a place one after another, each for so many bytes, until none gets
     /// one.
-    fn shares(most: StreamUse, clients: &[usize]) -> Vec<usize> {
+    fn shares(limit: StreamUse, clients: &[usize]) -> Vec<usize> {
         let mut own = vec![StreamUse::default(); clients.len()];
         let mut was_admitted = true;
         while was_admitted {
             was_admitted = false;
             for (client, bytes) in clients.iter().enumerate() {
                 let wanted = StreamUse::of_bulks(*bytes);
-                if admits(own[client], own.iter().copied().sum(), wanted, most, true) {
+                if admits(own[client], own.iter().copied().sum(), wanted, limit, true) {
                     own[client] = own[client].and(wanted);
                     was_admitted = true;
                 }
@@ -181,16 +181,16 @@ mod tests {
 
     #[test]
     fn a_client_leaves_places_to_others() {
-        let most = |streams| StreamUse { streams, threads: 4, bytes: 1000 * MB };
-        assert_eq!(shares(most(256), &[0]), [128]);
-        assert_eq!(shares(most(32), &[0]), [16]);
-        assert_eq!(shares(most(32), &[0; 2]), [11, 11]);
-        assert_eq!(shares(most(32), &[0; 7]), [4; 7]);
-        assert_eq!(shares(most(1), &[0]), [1]);
+        let limit = |streams| StreamUse { streams, threads: 4, bytes: 1000 * MB };
+        assert_eq!(shares(limit(256), &[0]), [128]);
+        assert_eq!(shares(limit(32), &[0]), [16]);
+        assert_eq!(shares(limit(32), &[0; 2]), [11, 11]);
+        assert_eq!(shares(limit(32), &[0; 7]), [4; 7]);
+        assert_eq!(shares(limit(1), &[0]), [1]);
         // One that had all that it gets, and another that comes then.
         let admits = |own: usize, taken: usize, is_client: bool| {
             let of = |streams: usize| StreamUse { streams, threads: 0, bytes: 0 };
-            super::admits(of(own), of(taken), of(1), most(32), is_client)
+            super::admits(of(own), of(taken), of(1), limit(32), is_client)
         };
         assert!(!admits(16, 16, true) && admits(0, 16, true) && admits(7, 23, true) && !admits(8, 24, true));
         assert!(admits(31, 31, false) && !admits(0, 32, false));
@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn streams_with_threads_leave_places_to_those_without() {
-        let most = StreamUse { streams: 8, threads: 4, bytes: MB };
+        let limit = StreamUse { streams: 8, threads: 4, bytes: MB };
         let [feed, bulks] = [StreamUse::of_feed(0), StreamUse::of_bulks(0)];
-        let admits = |own, taken, wanted| super::admits(own, taken, wanted, most, true);
+        let admits = |own, taken, wanted| super::admits(own, taken, wanted, limit, true);
         let feeds = feed.and(feed);
         assert!(admits(feed, feed, feed) && !admits(feeds, feeds, feed), "it leaves two threads free");
         assert!(admits(feeds, feeds, bulks), "it needs no thread");
@@ -210,11 +210,11 @@ mod tests {
 
     #[test]
     fn a_client_leaves_memory_to_others() {
-        let most = StreamUse { streams: 32, threads: 32, bytes: 48 * MB };
-        assert_eq!(shares(most, &[3 * MB]), [8]);
+        let limit = StreamUse { streams: 32, threads: 32, bytes: 48 * MB };
+        assert_eq!(shares(limit, &[3 * MB]), [8]);
         // Those that are packed by zstd take more, and leave room for some that are not.
-        assert_eq!(shares(most, &[19 * MB]), [1]);
-        assert_eq!(shares(most, &[19 * MB, 19 * MB, 3 * MB]), [1, 1, 2]);
+        assert_eq!(shares(limit, &[19 * MB]), [1]);
+        assert_eq!(shares(limit, &[19 * MB, 19 * MB, 3 * MB]), [1, 1, 2]);
         // One alone is admitted in any case.
         let little = StreamUse { streams: 32, threads: 32, bytes: MB };
         assert_eq!(shares(little, &[19 * MB, 3 * MB]), [1, 0]);

@@ -98,9 +98,9 @@ pub(super) struct PreparedPiece {
 
 /// Memory of a piece, given back when it is dropped.
 pub(super) struct PieceMemory {
-    /// Of the operations that are committed here, parsed.
+    /// Memory of the parsed operations that are committed here.
     _room: BudgetReservation,
-    /// Of the text.
+    /// Memory of the text.
     _text: FeedPiece,
 }
 
@@ -124,7 +124,7 @@ pub(super) async fn run(
         };
         if let Err(error) = begun {
             piece.items.clear();
-            piece.stopped = Some(FeedBreak::of(&error));
+            piece.stopped = Some(FeedBreak::from_error(&error));
         }
         let is_last = piece.stopped.is_some();
         let piece = tokio::spawn(prepare(Arc::clone(&call), piece, room));
@@ -164,7 +164,7 @@ async fn prepare(call: Arc<DocumentCall>, mut piece: FeedPiece, room: BudgetRese
     let prepared = match prepare_items(&call, items).await {
         Ok(prepared) => prepared,
         Err(error) => {
-            stopped = Some(FeedBreak::of(&error));
+            stopped = Some(FeedBreak::from_error(&error));
             Vec::new()
         }
     };
@@ -217,7 +217,7 @@ async fn prepare_items(call: &Arc<DocumentCall>, items: Vec<FeedItem>) -> Result
 fn work_of(call: &DocumentCall, deployment: &CompiledApplication, item: &FeedItem) -> usize {
     let Ok(operation) = &item.operation else { return 0 };
     match deployment.kind(operation.id().document_type()) {
-        Ok(kind) if matches!(destination(call, kind, operation.id()), StepDestination::Here) => {
+        Ok(kind) if matches!(destination(call, kind, operation.id()), StepDestination::Local) => {
             operation.work_bytes(kind.block)
         }
         _ => 0,
@@ -227,9 +227,9 @@ fn work_of(call: &DocumentCall, deployment: &CompiledApplication, item: &FeedIte
 /// Place where an operation is executed.
 enum StepDestination {
     /// This node, in a batch.
-    Here,
+    Local,
     /// Another node, in a batch.
-    There(RemoteNode),
+    Remote(RemoteNode),
     /// Like a single request.
     Single,
     /// Nowhere: another node has sent it here, and no longer to the owner.
@@ -243,15 +243,15 @@ fn destination(call: &DocumentCall, kind: &CompiledDocumentType, id: &DocumentId
         return StepDestination::Single;
     }
     let owner = match call.node.cluster().view() {
-        Ok(None) => return StepDestination::Here,
+        Ok(None) => return StepDestination::Local,
         Ok(Some(cluster)) => cluster.owner(id.location()),
         Err(error) => Err(error),
     };
     match owner {
-        Ok(NodeAddress::Here) => StepDestination::Here,
+        Ok(NodeAddress::Local) => StepDestination::Local,
         // Nodes that disagree about an owner must not send an operation to and fro.
         _ if call.hop != ForwardKind::Client => StepDestination::Moved,
-        Ok(NodeAddress::At(remote)) => StepDestination::There(remote),
+        Ok(NodeAddress::Remote(remote)) => StepDestination::Remote(remote),
         Err(_) => StepDestination::Single,
     }
 }
@@ -266,7 +266,7 @@ fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: Fe
             Ok(step) => step,
             Err(refused) => {
                 let RefusedOperation { id, json, error } = *refused;
-                PreparedStep::Failed(FailedOperation::of(number, place, &id, &error).within(&json))
+                PreparedStep::Failed(FailedOperation::new(number, place, &id, &error).within(&json))
             }
         },
     };
@@ -328,21 +328,21 @@ fn prepared_step(
     };
     let destination = match destination(call, kind, operation.id()) {
         // The other node would read the ids in the text: that of the document, and those in its condition.
-        StepDestination::There(_) if is_renamed || !knows_group(call) => StepDestination::Single,
+        StepDestination::Remote(_) if is_renamed || !knows_group(call) => StepDestination::Single,
         StepDestination::Moved => {
             let error = Error::Unsettled("the document has got another owner".to_owned());
             return Err(RefusedOperation::boxed(operation, error));
         }
         destination => destination,
     };
-    if !matches!(destination, StepDestination::Here) && operation.kind() != OperationKind::Remove {
-        return elsewhere(destination, RepeatableOperation { operation, condition: None });
+    if !matches!(destination, StepDestination::Local) && operation.kind() != OperationKind::Remove {
+        return relayed_step(destination, RepeatableOperation { operation, condition: None });
     }
     let parse = || {
         let bytes = operation.bytes();
         kind.clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
         let mut size = None;
-        if operation.kind() != OperationKind::Remove && matches!(destination, StepDestination::Here) {
+        if operation.kind() != OperationKind::Remove && matches!(destination, StepDestination::Local) {
             let id = operation.id();
             let caller = call.caller.as_ref().expect("a feed begins with its caller");
             let permit = caller.permit(WantedGroups::These(std::slice::from_ref(id.group())))?;
@@ -354,8 +354,8 @@ fn prepared_step(
         Ok(parsed) => parsed,
         Err(error) => return Err(RefusedOperation::boxed(operation, error)),
     };
-    if !matches!(destination, StepDestination::Here) {
-        return elsewhere(destination, RepeatableOperation { operation, condition: parsed.condition });
+    if !matches!(destination, StepDestination::Local) {
+        return relayed_step(destination, RepeatableOperation { operation, condition: parsed.condition });
     }
     let condition = parsed.condition.clone().filter(|_| operation.kind() == OperationKind::Remove);
     match write::change_here(call, deployment, kind, parsed) {
@@ -365,7 +365,9 @@ fn prepared_step(
                 true => (operation.into_id(), None),
                 false => (operation.id().clone(), Some(RepeatableOperation { operation, condition })),
             };
-            Ok(PreparedStep::Write { kind, write: DocumentWrite { id, change }, again, size })
+            // Here, since the threads that hand the writes on wait for sockets of other requests.
+            let write = DocumentWrite { id, change }.encoded();
+            Ok(PreparedStep::Write { kind, write, again, size })
         }
         Ok(None) => Ok(PreparedStep::Ignored(operation.id().clone())),
         Err(error) => Err(RefusedOperation::boxed(operation, error)),
@@ -373,7 +375,7 @@ fn prepared_step(
 }
 
 /// Step of an operation that is not executed here.
-fn elsewhere(
+fn relayed_step(
     destination: StepDestination,
     operation: RepeatableOperation,
 ) -> Result<PreparedStep, Box<RefusedOperation>> {
@@ -381,8 +383,8 @@ fn elsewhere(
     let operation =
         operation.single().map_err(|error| Box::new(RefusedOperation { id, json: Vec::new(), error }))?;
     Ok(match destination {
-        StepDestination::There(remote) => PreparedStep::Relay { remote, operation },
-        StepDestination::Here | StepDestination::Single | StepDestination::Moved => {
+        StepDestination::Remote(remote) => PreparedStep::Relay { remote, operation },
+        StepDestination::Local | StepDestination::Single | StepDestination::Moved => {
             PreparedStep::Forward(operation)
         }
     })
@@ -390,7 +392,7 @@ fn elsewhere(
 
 impl FailedOperation {
     /// Describes the failure of an operation.
-    pub(super) fn of(number: u64, place: FeedPosition, id: &DocumentId, error: &Error) -> Self {
+    pub(super) fn new(number: u64, place: FeedPosition, id: &DocumentId, error: &Error) -> Self {
         let (status, message) = (error.status().as_u16(), error.message());
         FailedOperation { number, place, id: id.to_string(), status, message }
     }

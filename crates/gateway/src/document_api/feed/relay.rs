@@ -62,7 +62,7 @@ struct OperationList {
 }
 
 impl OperationList {
-    fn of(operations: &[ForwardedOperation]) -> Self {
+    fn new(operations: &[ForwardedOperation]) -> Self {
         let bytes =
             operations.iter().map(|operation| operation.single.operation.json.len() + 2).sum::<usize>();
         let mut text = Vec::with_capacity(bytes + 4);
@@ -106,7 +106,7 @@ impl RelayedPart {
     /// Executes the operations. Those that were certainly not executed are returned.
     pub(super) async fn run(self, call: Arc<DocumentCall>) -> CommittedWave {
         let RelayedPart { remote, operations } = self;
-        let mut list = OperationList::of(&operations);
+        let mut list = OperationList::new(&operations);
         let text = Bytes::from(std::mem::take(&mut list.text));
         let mut retry = RetryPause::until(Instant::now() + call.timeout);
         loop {
@@ -124,7 +124,7 @@ impl RelayedPart {
             };
             let failed = |operation: &ForwardedOperation| {
                 let ForwardedOperation { number, place, single } = operation;
-                StreamOutcome::Failed(FailedOperation::of(*number, *place, single.id(), &error))
+                StreamOutcome::Failed(FailedOperation::new(*number, *place, single.id(), &error))
             };
             return CommittedWave { finished: operations.iter().map(failed).collect(), again: Vec::new() };
         }
@@ -241,7 +241,7 @@ fn broken(operation: ForwardedOperation, last: Option<&RelayAnswerLine>) -> Stre
         Some(last) => last.message.as_str(),
     };
     let error = Error::Unknown(format!("the owner has not said what became of it: {reason}"));
-    StreamOutcome::Failed(FailedOperation::of(number, place, single.id(), &error))
+    StreamOutcome::Failed(FailedOperation::new(number, place, single.id(), &error))
 }
 
 #[cfg(test)]
@@ -261,7 +261,7 @@ mod tests {
                 ForwardedOperation { number, place, single: SingleOperation { operation, condition: None } }
             })
             .collect();
-        let list = OperationList::of(&operations);
+        let list = OperationList::new(&operations);
         let count = FeedReader::new(&list.text[..]).filter(Result::is_ok).count();
         assert_eq!(count, operations.len(), "the list has all operations");
         let lines: Vec<RelayAnswerLine> =

@@ -32,7 +32,7 @@ impl PackedForm {
     ///
     /// # Errors
     /// It names another one.
-    pub(super) fn of(encoding: Option<&HeaderValue>) -> Result<Self, Error> {
+    pub(super) fn from_header(encoding: Option<&HeaderValue>) -> Result<Self, Error> {
         match encoding.map_or(&b""[..], HeaderValue::as_bytes) {
             b"" | b"identity" => Ok(PackedForm::Plain),
             b"gzip" | b"x-gzip" => Ok(PackedForm::Gzip),
@@ -90,7 +90,7 @@ pub(super) struct SourceFailure(Arc<Mutex<Option<FeedBreak>>>);
 impl SourceFailure {
     /// Keeps the reason, and returns an error for the reader.
     pub(super) fn keep(&self, error: &Error) -> io::Error {
-        let broken = FeedBreak::of(error);
+        let broken = FeedBreak::from_error(error);
         let text = broken.message.clone();
         *self.0.lock() = Some(broken);
         io::Error::other(text)

@@ -39,7 +39,7 @@ impl FeedFormat {
     ///
     /// # Errors
     /// The body is certainly something else; a parameter is for tables only, or is wrong.
-    pub(super) fn of(headers: &HeaderMap, parameters: &RequestParameters) -> Result<Self, Error> {
+    pub(super) fn read(headers: &HeaderMap, parameters: &RequestParameters) -> Result<Self, Error> {
         const KNOWN: [&str; 7] = [
             "application/json",
             "application/jsonl",
@@ -54,7 +54,7 @@ impl FeedFormat {
             text.split(';').next().unwrap_or_default().trim().to_owned()
         });
         if media_type == ARROW {
-            return TableFormat::of(parameters).map(FeedFormat::Table);
+            return TableFormat::from_parameters(parameters).map(FeedFormat::Table);
         }
         if !KNOWN.contains(&&*media_type) {
             return Err(Error::BadRequest(format!(
@@ -72,7 +72,7 @@ impl FeedFormat {
 }
 
 impl TableFormat {
-    fn of(parameters: &RequestParameters) -> Result<Self, Error> {
+    fn from_parameters(parameters: &RequestParameters) -> Result<Self, Error> {
         let named = |name: &'static str| match parameters.get(name) {
             Some("") => Err(Error::parameter(name, "is empty; leave it out".to_owned())),
             value => Ok(value.map(str::to_owned)),
@@ -94,7 +94,7 @@ impl TableFormat {
             message_bytes: settings.request_bytes_max,
             row_bytes: settings.limits.element_bytes_max,
         };
-        let deployment = call.deployment().map_err(|error| FeedBreak::of(&error))?;
+        let deployment = call.deployment().map_err(|error| FeedBreak::from_error(&error))?;
         let ignores_unknown_columns = deployment.application.container.ignore_undefined_fields;
         let mapping = RowMapping { ignores_unknown_columns, ..self.mapping.clone() };
         TableReader::new(source, &mapping, bounds, |schema| {
@@ -104,7 +104,7 @@ impl TableFormat {
             })?;
             Ok::<&DocumentType, TableFault>(&deployment.kind(name)?.schema.document_type)
         })
-        .map_err(|TableFault(error)| FeedBreak::of(&error))
+        .map_err(|TableFault(error)| FeedBreak::from_error(&error))
     }
 }
 

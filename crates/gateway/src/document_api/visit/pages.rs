@@ -21,7 +21,7 @@ use crate::document_api::buckets::{self, BucketAnswer, VisitedBuckets, WholeAnsw
 use crate::document_api::format::DocumentFormat;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use millrace_node::Error;
-use millrace_node::cluster::{AccessKind, ForwardKind, PATIENCE, ReadFence, RouteBackoff, RouteSubject};
+use millrace_node::cluster::{AccessKind, ForwardKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject};
 
 /// Size of a page in bytes that is aimed at: large documents come a few at a time.
 pub(super) const PAGE_BYTES: usize = 2 << 20;
@@ -50,7 +50,7 @@ pub(super) struct WrittenPage {
 /// Nodes that the pages of a visit come from.
 pub(super) enum PageSource {
     /// This one, as long as the fence holds: the node that was asked repeats the request otherwise.
-    Here(ReadFence),
+    Local(ReadFence),
     /// The one that has the group, at every page.
     Group(GroupSource),
     /// Those that have the buckets that the request reaches.
@@ -70,7 +70,7 @@ pub(super) struct GroupSource {
 impl PageSource {
     /// Source of the documents of a pass, of which this node has all by `fence`, unless they are on several.
     /// A stream must not be repeated once its first page is sent, so it continues at another node.
-    pub(super) fn of(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
+    pub(super) fn new(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
         if let Some(request) = &call.spread {
             return PageSource::Buckets(request.clone());
         }
@@ -84,7 +84,7 @@ impl PageSource {
                     fence: Mutex::new(Some(fence)),
                 })
             }
-            _ => PageSource::Here(fence),
+            _ => PageSource::Local(fence),
         }
     }
 }
@@ -166,7 +166,7 @@ impl VisitPages {
             None => wanted,
         };
         match &self.source {
-            PageSource::Here(fence) => {
+            PageSource::Local(fence) => {
                 let page = self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
                 // An error may come from documents that are given up, too.
                 fence.check(&self.node)?;
@@ -202,19 +202,21 @@ impl VisitPages {
                 let page = self.of_this_node(Arc::clone(&self.pass), from.clone(), wanted).await;
                 let Err(error) = fence.check(&self.node) else { return page };
                 *known.lock() = None;
-                if !backoff.again().await {
+                if !backoff.pause().await {
                     return Err(error);
                 }
             }
             let subject = RouteSubject { location: *location, group: Some(group), part: None };
             let (access, hop) = (AccessKind::Read, ForwardKind::Client);
-            match forwarding::hand_on(&self.node, subject, access, &hop, &asked, self.deadline).await? {
-                RoutingOutcome::Here(fence) => *known.lock() = Some(fence),
-                RoutingOutcome::There(answer) => {
-                    let answer = match WholeAnswer::of(answer).await {
+            match forwarding::forward_request(&self.node, subject, access, &hop, &asked, self.deadline)
+                .await?
+            {
+                RoutingOutcome::Local(fence) => *known.lock() = Some(fence),
+                RoutingOutcome::Forwarded(answer) => {
+                    let answer = match WholeAnswer::receive(answer).await {
                         Ok(answer) => answer,
                         // The node may have been frozen or restarted.
-                        Err(error) if !backoff.again().await => return Err(error),
+                        Err(error) if !backoff.pause().await => return Err(error),
                         Err(_) => continue,
                     };
                     let mut page = self.of_answer(&answer)?;
@@ -258,7 +260,7 @@ impl VisitPages {
         match &*listed {
             Some((of, buckets)) if *of == version => Ok(buckets.clone()),
             _ => {
-                let buckets = VisitedBuckets::of(&self.node, self.pass.group())?;
+                let buckets = VisitedBuckets::new(&self.node, self.pass.group())?;
                 *listed = Some((version, buckets.clone()));
                 Ok(buckets)
             }
@@ -275,16 +277,17 @@ impl VisitPages {
         let parameters = [("wantedDocumentCount", Some(count.as_str())), ("stream", None)];
         let asked = place.request(request, &parameters);
         let answer = loop {
-            let fence = match place.hand_on(&self.node, AccessKind::Read, &asked, self.deadline).await? {
-                BucketAnswer::Here(fence) => fence,
-                BucketAnswer::There(answer) => break answer,
-            };
+            let fence =
+                match place.forward_request(&self.node, AccessKind::Read, &asked, self.deadline).await? {
+                    BucketAnswer::Local(fence) => fence,
+                    BucketAnswer::Forwarded(answer) => break answer,
+                };
             let pass = Arc::new(self.pass.within(place.bucket()));
             let page = self.of_this_node(pass, place.inner(), wanted).await;
             match fence.check(&self.node) {
                 Ok(()) => return page,
-                Err(error) if Instant::now() + PATIENCE >= self.deadline => return Err(error),
-                Err(_) => tokio::time::sleep(PATIENCE).await,
+                Err(error) if Instant::now() + RETRY_PAUSE >= self.deadline => return Err(error),
+                Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
             }
         };
         self.of_answer(&answer)
@@ -361,10 +364,10 @@ impl VisitPages {
 /// Number of documents for the next page of about [`PAGE_BYTES`], after a page of `together`.
 fn together_after(together: usize, page: &WrittenPage) -> usize {
     // Most of what was read may have been left out, so that the next page is not much larger than this one.
-    let most = together.saturating_mul(8);
+    let documents_max = together.saturating_mul(8);
     let fitting = PAGE_BYTES.saturating_mul(page.documents) / page.bytes.len().max(1);
-    let fitting = if page.documents == 0 { most } else { fitting };
-    fitting.min(most).clamp(1, PAGE)
+    let fitting = if page.documents == 0 { documents_max } else { fitting };
+    fitting.min(documents_max).clamp(1, PAGE)
 }
 
 /// Writes one document.

@@ -25,7 +25,7 @@ pub(super) const PARAMETER: &str = "at";
 ///
 /// # Errors
 /// It is not a time.
-pub(super) fn wanted(parameters: &RequestParameters) -> Result<Option<Timestamp>, Error> {
+pub(super) fn requested_time(parameters: &RequestParameters) -> Result<Option<Timestamp>, Error> {
     let Some(text) = parameters.get(PARAMETER) else { return Ok(None) };
     let parsed: Option<jiff::Timestamp> = text.parse().ok();
     let microseconds = parsed.and_then(|instant| u64::try_from(instant.as_microsecond()).ok());
@@ -45,7 +45,11 @@ struct NodeRecoveryPoints {
 }
 
 impl NodeRecoveryPoints {
-    fn of(address: NodeAddress, name: Option<String>, answer: SnapshotAnswer) -> Result<Self, Error> {
+    fn from_answer(
+        address: NodeAddress,
+        name: Option<String>,
+        answer: SnapshotAnswer,
+    ) -> Result<Self, Error> {
         match answer {
             SnapshotAnswer::Reaching(snapshots, logs_since) => {
                 Ok(NodeRecoveryPoints { address, name, snapshots, logs_since })
@@ -138,13 +142,17 @@ async fn reached(
     let (node, question) = (call.node.node(), SnapshotQuestion::Reaching(until));
     let Some(cluster) = call.node.cluster().view()? else {
         let answer = own_snapshots(node, question).await?;
-        return Ok(vec![NodeRecoveryPoints::of(NodeAddress::Here, None, answer)?]);
+        return Ok(vec![NodeRecoveryPoints::from_answer(NodeAddress::Local, None, answer)?]);
     };
     let mut nodes = Vec::new();
     for (listed, answer) in snapshots_of_all(node, cluster, &question, call.deadline).await? {
         match answer {
             Ok(answer) => {
-                nodes.push(NodeRecoveryPoints::of(cluster.place(listed.key)?, Some(listed.name), answer)?);
+                nodes.push(NodeRecoveryPoints::from_answer(
+                    cluster.address(listed.key)?,
+                    Some(listed.name),
+                    answer,
+                )?);
             }
             Err(error) => needed.without(&listed.name, &error)?,
         }

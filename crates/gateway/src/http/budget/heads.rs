@@ -41,8 +41,8 @@ impl RequestBudget {
         }
         let bodies = &self.bodies;
         // The last part is for small bodies.
-        let most = bodies.capacity - bodies.capacity / SMALL_PART;
-        if !bodies.take_within(bytes, most) {
+        let limit = bodies.capacity - bodies.capacity / SMALL_PART;
+        if !bodies.take_within(bytes, limit) {
             return Err(bodies.refuse(0, Duration::ZERO));
         }
         let mut share = self.share();

@@ -59,7 +59,7 @@ impl LanguageAnswer {
         while let Some(piece) = self.pieces.next().await {
             let event = match piece {
                 Ok(text) => event(kind, &json!({ kind: text })),
-                Err(error) => event("error", &told(&self.source, &error)),
+                Err(error) => event("error", &error_event(&self.source, &error)),
             };
             if sender.send_data(event).await.is_err() {
                 return;
@@ -106,7 +106,7 @@ pub(in crate::search_api) fn event(name: &str, data: &Value) -> Bytes {
 }
 
 /// Error for an event: with the service's own status, if it gave one.
-fn told(source: &str, error: &Remote) -> Value {
+fn error_event(source: &str, error: &Remote) -> Value {
     let status = error.status().unwrap_or_else(|| status_of(remote_kind(error)).as_u16());
     json!({ "source": source, "error": status, "message": error.to_string() })
 }

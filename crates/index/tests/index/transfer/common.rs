@@ -59,7 +59,7 @@ pub fn all() -> [KeyRange; 1] {
 pub fn entries(copy: &IndexCopy) -> FoundEntries {
     copy.check().expect("every byte is as it was written");
     let page = copy.scan(&all(), None, 100_000).expect("the runs are sound");
-    page.entries.into_iter().map(|entry| (entry.key, entry.document)).collect()
+    page.entries.iter().map(|entry| (entry.key.to_vec(), entry.document.to_vec())).collect()
 }
 
 /// Entries whose documents are in a slice.

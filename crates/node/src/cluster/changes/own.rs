@@ -7,12 +7,12 @@ use crate::Error;
 /// them, another node owned the documents, and would have admitted them.
 pub(super) struct OwnChanges {
     pub(super) admitted: Vec<ConditionalChange>,
-    /// For each of all changes, true if it is one of those.
+    /// True for each of all changes that is among the admitted ones.
     pub(super) is_admitted: Vec<bool>,
 }
 
 impl OwnChanges {
-    pub(super) fn of(changes: Vec<ConditionalChange>) -> Self {
+    pub(super) fn new(changes: Vec<ConditionalChange>) -> Self {
         let is_admitted = |change: &ConditionalChange| change.is_admitted || change.sent_bytes == 0;
         let admitted: Vec<bool> = changes.iter().map(is_admitted).collect();
         let changes = changes.into_iter().filter(is_admitted).collect();
@@ -64,7 +64,7 @@ mod tests {
             let changes =
                 (0..).zip(row).map(|(number, (bytes, is_admitted, _))| sent(number, *bytes, *is_admitted));
             let changes: Vec<ConditionalChange> = changes.collect();
-            let OwnChanges { admitted, is_admitted } = OwnChanges::of(changes.clone());
+            let OwnChanges { admitted, is_admitted } = OwnChanges::new(changes.clone());
             let expected = changes.iter().zip(row).filter(|(_, (_, _, is_made))| *is_made);
             let expected: Vec<ConditionalChange> = expected.map(|(change, _)| change.clone()).collect();
             assert_eq!(admitted, expected, "{row:?}");

@@ -33,7 +33,7 @@ pub(super) trait PlacedCluster: Send + Sync {
     fn standings(&self) -> Option<OwnStandings>;
 
     /// True if the state still has this version, and is confirmed.
-    fn vouches(&self, version: u64) -> bool;
+    fn confirms(&self, version: u64) -> bool;
 
     /// Keeps indexes where they belong by the state, if that has changed.
     fn reconsider(&self) {}
@@ -75,12 +75,12 @@ impl PlacedCluster for NodePlacedCluster {
         })
     }
 
-    fn vouches(&self, version: u64) -> bool {
-        let vouches = self.with(|view| {
+    fn confirms(&self, version: u64) -> bool {
+        let confirms = self.with(|view| {
             let state = view.state().ok().filter(|state| state.version().number() == version)?;
-            Some(view.vouches(state.version()))
+            Some(view.confirms(state.version()))
         });
-        vouches.unwrap_or(false)
+        confirms.unwrap_or(false)
     }
 
     fn pace(&self, bytes: u64) {
@@ -102,18 +102,18 @@ impl PlacedCluster for NodePlacedCluster {
         Box::pin(async move {
             let own = own.ok_or_else(|| Error::Unsettled("this node is being stopped".to_owned()))?;
             let place = match own.cluster().view()? {
-                Some(view) => view.place(node)?,
+                Some(view) => view.address(node)?,
                 None => return Err(Error::Unsettled("this node is not one of a cluster".to_owned())),
             };
             match place {
-                NodeAddress::Here => own.placed_indexes().answer(question).await,
-                NodeAddress::At(remote) if remote.protocol < PLACED_INDEXES => {
+                NodeAddress::Local => own.placed_indexes().answer(question).await,
+                NodeAddress::Remote(remote) if remote.protocol < PLACED_INDEXES => {
                     Err(Error::Unsettled(format!(
                         "node {remote} keeps no placed indexes until all nodes speak protocol \
                          {PLACED_INDEXES}: upgrade those of earlier versions"
                     )))
                 }
-                NodeAddress::At(remote) => own.transport()?.placed_indexes(remote, question).await,
+                NodeAddress::Remote(remote) => own.transport()?.placed_indexes(remote, question).await,
             }
         })
     }

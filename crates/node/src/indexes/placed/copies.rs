@@ -271,7 +271,7 @@ impl NodeCopies {
     ) -> Result<Vec<CopyAction>, CopyError> {
         let Some(index) = table.indexes().get(&slice.index) else { return Ok(Vec::new()) };
         let hash = index.definition.0;
-        let known = self.place.known(id)?;
+        let known = self.place.read_definition(id)?;
         let of_files = known.as_ref().filter(|known| known.definition == hash);
         let document_type = types(hash).or_else(|| of_files.map(|known| known.document_type.clone()));
         let Some(document_type) = document_type else {
@@ -490,7 +490,7 @@ impl NodeCopies {
         actions
     }
 
-    fn kept(&self, copy: CopyId) -> Option<Arc<KeptCopy>> {
+    fn active_copy(&self, copy: CopyId) -> Option<Arc<KeptCopy>> {
         match &self.copies.get(&copy)?.stage {
             CopyStage::Open(open) if open.suspended.is_none() => Some(Arc::clone(&open.kept)),
             _ => None,

@@ -154,11 +154,11 @@ impl CopyPlace {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn known(&self, copy: CopyId) -> Result<Option<KeptDefinition>, CopyError> {
-        Ok(self.written(copy)?.map(|written| written.copy))
+    pub fn read_definition(&self, copy: CopyId) -> Result<Option<KeptDefinition>, CopyError> {
+        Ok(self.read_marks(copy)?.map(|written| written.copy))
     }
 
-    fn written(&self, copy: CopyId) -> Result<Option<WrittenMarks>, CopyError> {
+    fn read_marks(&self, copy: CopyId) -> Result<Option<WrittenMarks>, CopyError> {
         let path = self.marks_path(copy);
         let bytes = read_file(&*self.disk, &path);
         let bytes = bytes.map_err(|error| CopyError::Io {
@@ -179,11 +179,11 @@ impl CopyPlace {
         copy: CopyId,
         definition: &KeptDefinition,
     ) -> Result<(KeptCopy, CopyMarks), CopyError> {
-        let written = self.written(copy)?.filter(|written| written.copy == *definition);
+        let written = self.read_marks(copy)?.filter(|written| written.copy == *definition);
         let opened = IndexCopy::open(self.options(copy, definition))?;
         // Marks of files that are gone do not count.
         let written = written.filter(|_| opened.status().built);
-        let kept = self.kept(copy, definition, opened);
+        let kept = self.received_copy(copy, definition, opened);
         let Some(WrittenMarks { marks, replicas, verification, .. }) = written else {
             return Ok((kept, CopyMarks::default()));
         };
@@ -193,7 +193,7 @@ impl CopyPlace {
     }
 
     /// A copy whose files were received.
-    pub fn kept(&self, copy: CopyId, definition: &KeptDefinition, opened: IndexCopy) -> KeptCopy {
+    pub fn received_copy(&self, copy: CopyId, definition: &KeptDefinition, opened: IndexCopy) -> KeptCopy {
         KeptCopy {
             definition: definition.clone(),
             copy: opened,
@@ -244,7 +244,7 @@ impl KeptCopy {
 
     fn changes(&self, rows: &[FeedRow<FedKeys>]) -> Result<Vec<IndexChange>, NoKeys> {
         let change = |row: &FeedRow<FedKeys>| {
-            let keys = row.body.of(self.definition.definition).ok_or(NoKeys)?;
+            let keys = row.body.by_definition(self.definition.definition).ok_or(NoKeys)?;
             Ok(IndexChange {
                 document: row.document.clone(),
                 timestamp: row.timestamp.0,

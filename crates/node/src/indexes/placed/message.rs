@@ -211,7 +211,7 @@ pub struct FedKeys(pub Vec<(u64, Vec<Vec<u8>>)>);
 
 impl FedKeys {
     /// Keys by a definition; `None` if the node that sent them does not know it.
-    pub fn of(&self, definition: u64) -> Option<&[Vec<u8>]> {
+    pub fn by_definition(&self, definition: u64) -> Option<&[Vec<u8>]> {
         let keys = self.0.iter().find(|(known, _)| *known == definition);
         keys.map(|(_, keys)| keys.as_slice())
     }

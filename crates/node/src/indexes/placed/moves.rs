@@ -20,7 +20,7 @@ use super::service::PlacedService;
 use crate::Error;
 
 /// Time without a parcel after which an import is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PARCEL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pause before an import goes on after an error.
 const RETRY: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ enum AttemptError {
 }
 
 impl AttemptError {
-    fn of(error: CopyError) -> Self {
+    fn from_copy_error(error: CopyError) -> Self {
         match error {
             CopyError::DamagedTransfer { .. } | CopyError::OtherParcel { .. } => {
                 AttemptError::Again(error.to_string())
@@ -192,7 +192,7 @@ impl PlacedService {
         loop {
             let error = match self.attempt(order, is_cancelled).await {
                 Ok((copy, marks)) => {
-                    let kept = self.place.kept(order.copy, &order.definition, copy);
+                    let kept = self.place.received_copy(order.copy, &order.definition, copy);
                     let (kept, written) = {
                         let marks = marks.clone();
                         let write = move || (kept.write_marks(&marks), kept);
@@ -214,7 +214,7 @@ impl PlacedService {
             if received > last_progress.1 {
                 last_progress = (Instant::now(), received);
             }
-            if is_cancelled() || last_progress.0.elapsed() > PATIENCE {
+            if is_cancelled() || last_progress.0.elapsed() > PARCEL_TIMEOUT {
                 return ImportOutcome::Refused(error);
             }
             tracing::debug!(reason = error, copy = order.copy.0, "a copy of an index is asked for again");
@@ -231,12 +231,12 @@ impl PlacedService {
         let again = |error: Error| AttemptError::Again(error.to_string());
         let question = PlacedQuestion::Export { slice: order.slice };
         // It is written before it is offered.
-        let offer = tokio::time::timeout(PATIENCE, self.cluster.ask(order.from, question)).await;
+        let offer = tokio::time::timeout(PARCEL_TIMEOUT, self.cluster.ask(order.from, question)).await;
         let offer = offer.map_err(|_| AttemptError::Again("no offer has come in time".to_owned()))?;
         let PlacedAnswer::Exported { export, header, marks } = offer.map_err(again)? else {
             return Err(AttemptError::Again("another node answers with something else".to_owned()));
         };
-        let header = CopyHeader::decode(&header.0).map_err(AttemptError::of)?;
+        let header = CopyHeader::decode(&header.0).map_err(AttemptError::from_copy_error)?;
         let options = self.place.options(order.copy, &order.definition);
         let received = self.receive(order, export, options, header, is_cancelled).await;
         // The other node closes it anyway after some time.
@@ -254,12 +254,12 @@ impl PlacedService {
         is_cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<IndexCopy, AttemptError> {
         let opened = blocking(move || CopyImport::open(options, header)).await?;
-        let mut import = opened.map_err(AttemptError::of)?;
+        let mut import = opened.map_err(AttemptError::from_copy_error)?;
         let ask = |ParcelPlace { run, offset }: ParcelPlace| {
             let question = PlacedQuestion::Parcel { export, run, offset };
             // The other node paces what it sends.
             let answer = self.cluster.ask(order.from, question);
-            self.runtime.spawn(tokio::time::timeout(PATIENCE, answer))
+            self.runtime.spawn(tokio::time::timeout(PARCEL_TIMEOUT, answer))
         };
         let mut ahead = ParcelsAhead::default();
         while let Some(place) = import.next() {
@@ -279,10 +279,10 @@ impl PlacedService {
             });
             let (accepted, same) = taken.await?;
             import = same;
-            accepted.map_err(AttemptError::of)?;
+            accepted.map_err(AttemptError::from_copy_error)?;
         }
         let finished = blocking(move || import.finish()).await?;
-        finished.map_err(AttemptError::of)
+        finished.map_err(AttemptError::from_copy_error)
     }
 }
 

@@ -35,8 +35,8 @@ const FIRST: usize = 4096;
 /// Share of the documents above which streaming is cheaper than the index.
 const STREAMED_SHARE: u64 = 5;
 
-/// Time for a copy that is not to be fresh.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of requests to a copy that need not be fresh.
+const COPY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Indexes whose numbers of entries for a query are compared, the entries that are counted, and the time for
 /// that.
@@ -68,7 +68,7 @@ struct SlicesScan<'s> {
     /// Entries of each slice.
     page: usize,
     /// Entries of all that are accepted.
-    most: usize,
+    count_max: usize,
     /// True to get their number alone.
     count: bool,
 }
@@ -303,16 +303,16 @@ impl PlacedService {
         limit: usize,
     ) -> Option<UsableIndex> {
         let deadline = Instant::now() + COMPARING;
-        let (mut fewest, mut other, mut most) = (None, None, limit.min(COUNTED_MAX));
+        let (mut fewest, mut other, mut count_max) = (None, None, limit.min(COUNTED_MAX));
         for index in usable {
-            let page = most.saturating_add(1);
-            let scan = SlicesScan { ranges: &index.ranges, page, most, count: true };
+            let page = count_max.saturating_add(1);
+            let scan = SlicesScan { ranges: &index.ranges, page, count_max, count: true };
             let counted = self.scan_pages(&index, within, &scan, None, deadline).await;
             match counted.ok().filter(|pages| !pages.is_over) {
                 Some(pages) => {
                     fewest = Some(index);
                     let Some(fewer) = pages.count.checked_sub(1) else { break };
-                    most = fewer;
+                    count_max = fewer;
                 }
                 None => {
                     other.get_or_insert(index);
@@ -348,10 +348,10 @@ impl PlacedService {
         limit: usize,
         patience: Option<Duration>,
     ) -> Result<ScannedSlices, Error> {
-        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
+        let deadline = Instant::now() + patience.unwrap_or(COPY_TIMEOUT);
         let mut page = FIRST.min(limit);
         loop {
-            let scan = SlicesScan { ranges: &index.ranges, page, most: limit, count: false };
+            let scan = SlicesScan { ranges: &index.ranges, page, count_max: limit, count: false };
             let pages = self.scan_pages(index, within, &scan, patience, deadline).await?;
             if pages.ends.is_empty() && !pages.is_over {
                 return Ok(ScannedSlices::Entries(pages.entries, pages.missing));
@@ -391,9 +391,13 @@ impl PlacedService {
         limit: usize,
         patience: Option<Duration>,
     ) -> Result<Option<FirstEntries>, Error> {
-        let deadline = Instant::now() + patience.unwrap_or(PATIENCE);
-        let all =
-            SlicesScan { ranges: &index.ranges, page: limit.saturating_add(1), most: limit, count: true };
+        let deadline = Instant::now() + patience.unwrap_or(COPY_TIMEOUT);
+        let all = SlicesScan {
+            ranges: &index.ranges,
+            page: limit.saturating_add(1),
+            count_max: limit,
+            count: true,
+        };
         if !self.scan_pages(index, within, &all, patience, deadline).await?.is_over {
             return Ok(None);
         }
@@ -402,10 +406,10 @@ impl PlacedService {
             index.ranges.iter().filter(|range| **range != overflow).cloned().collect();
         // Slices have about as many entries each; those beyond the shortest page are cut off.
         let page = (first.saturating_mul(2) / index.slices.max(1)).max(FIRST_MIN).min(first);
-        let scan = SlicesScan { ranges: &ranges, page, most: usize::MAX, count: false };
+        let scan = SlicesScan { ranges: &ranges, page, count_max: usize::MAX, count: false };
         let mut pages = self.scan_pages(index, within, &scan, patience, deadline).await?;
         let of_many = [overflow];
-        let scan = SlicesScan { ranges: &of_many, page: SOUGHT_MAX, most: SOUGHT_MAX, count: false };
+        let scan = SlicesScan { ranges: &of_many, page: SOUGHT_MAX, count_max: SOUGHT_MAX, count: false };
         let others = self.scan_pages(index, within, &scan, patience, deadline).await?;
         if others.is_over || !others.ends.is_empty() {
             return Err(too_many_others(&index.definition));
@@ -460,13 +464,13 @@ impl PlacedService {
                     pages.ends.extend(scanned.entries.last().map(|(key, ..)| key.clone()));
                 }
                 pages.entries.extend(scanned.entries);
-                if pages.count > scan.most {
+                if pages.count > scan.count_max {
                     pages.is_over = true;
                     return Ok(pages);
                 }
             }
             let is_fresh =
-                patience.is_none() || versions.iter().all(|version| self.cluster.vouches(*version));
+                patience.is_none() || versions.iter().all(|version| self.cluster.confirms(*version));
             if is_fresh && versions.len() <= 1 {
                 return Ok(pages);
             }

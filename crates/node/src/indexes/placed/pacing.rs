@@ -17,7 +17,7 @@ const READS: usize = 8;
 const READS_MAX: usize = 256;
 
 /// Time after which an answer is not waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A read, and the copies that it is for.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl ReadPacing {
     pub fn due(&mut self, now: Instant) -> Vec<(NodeKey, Vec<KeyedRead>)> {
         let mut due = Vec::new();
         for (owner, reads) in &mut self.owners {
-            reads.under_way.retain(|_, asked| now.saturating_duration_since(*asked) < PATIENCE);
+            reads.under_way.retain(|_, asked| now.saturating_duration_since(*asked) < ANSWER_TIMEOUT);
             let mut question = Vec::new();
             while reads.under_way.len() < reads.window
                 && let Some((_, paced)) = reads.waiting.pop_first()
@@ -196,12 +196,12 @@ mod tests {
         pacing.add(OWNER, read(1_003, 9, &[1]));
         pacing.answered(OWNER, 3, true);
         assert_eq!(numbers(pacing.due(start)), [[1_000]], "the other copy needs it");
-        assert_eq!(numbers(pacing.due(start + PATIENCE)), [[1_002, 1_003]], "no answer has come");
+        assert_eq!(numbers(pacing.due(start + ANSWER_TIMEOUT)), [[1_002, 1_003]], "no answer has come");
         pacing.add(OWNER, read(1_004, 8, &[2]));
         pacing.forget(CopyNumber(2));
-        assert_eq!(numbers(pacing.due(start + PATIENCE)), Vec::<Vec<u64>>::new(), "no copy needs it");
+        assert_eq!(numbers(pacing.due(start + ANSWER_TIMEOUT)), Vec::<Vec<u64>>::new(), "no copy needs it");
         pacing.add(OWNER, read(1_005, 1, &[1]));
         pacing.follow(OWNER, FollowSession { run: 1, number: 2 });
-        assert_eq!(numbers(pacing.due(start + PATIENCE)), Vec::<Vec<u64>>::new(), "another session");
+        assert_eq!(numbers(pacing.due(start + ANSWER_TIMEOUT)), Vec::<Vec<u64>>::new(), "another session");
     }
 }

@@ -1,6 +1,7 @@
 //! Reading of documents for copies: pages of keys in the order of sort keys.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_bucket::{BucketId, DocumentSortKey, reversed_location};
@@ -8,22 +9,20 @@ use millrace_cluster::ClusterState;
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_index::SliceRange;
 use millrace_index_feed::{FeedRead, FeedReadScope, FeedRow, PageContent};
-use millrace_store::{Store, StoreVisit, ViewScope, VisitedVersion};
+use millrace_keys::KeyWriter;
+use millrace_store::{Error as StoreError, Store, StoreVisit, ViewScope, VisitedRow, VisitedVersion};
 
 use super::super::IndexDefinition;
 use super::super::service::document_id;
-use super::source::{FedBody, keys_of};
+use super::message::FedKeys;
+use super::source::FedBody;
 use crate::Error;
 
-/// Maximum and minimum number of documents that are read for a page.
+/// Maximum number of documents of a page.
 const PAGE: usize = 1024;
-const PAGE_MIN: usize = 64;
 
 /// Bytes of keys after which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
-
-/// Bytes of a key in a page, about.
-const KEY_BYTES: usize = 48;
 
 /// Reads what is asked for in the store, once for all definitions, which are of one document type.
 ///
@@ -36,10 +35,15 @@ pub(super) fn content(
     read: &FeedRead,
 ) -> Result<PageContent<FedBody>, Error> {
     let is_in = |sort_key: &[u8]| state.bucket(reversed_location(sort_key).location()) == read.bucket;
-    let row = |version: &VisitedVersion| row(definitions, read, version);
     match &read.scope {
         FeedReadScope::Documents(documents) => {
             let found = looked_up(store, &read.document_type, documents)?;
+            let row = |version: &VisitedVersion| {
+                let document = DocumentSortKey::new(version.id()).as_bytes().to_vec();
+                let (VisitedVersion::Document(_, timestamp) | VisitedVersion::Removed(_, timestamp)) =
+                    version;
+                fed_row(read, document, *timestamp, keys_of(version, definitions))
+            };
             let rows = found.iter().map(row).filter(|row| is_in(&row.document));
             Ok(PageContent { rows: rows.collect(), until: None })
         }
@@ -48,19 +52,17 @@ pub(super) fn content(
                 definitions.iter().flat_map(|definition| definition.fields()).collect();
             let page = FedPage {
                 store,
-                document_type: &read.document_type,
+                asked: read,
+                definitions,
                 fields: fields.into_iter().collect(),
                 from: *from,
                 after: after.as_deref(),
-                wanted: page_documents(definitions.len()),
             };
             // A visit has documents without a group first; sort keys mix them with the others.
-            let ungrouped = ViewScope::GroupsIn(vec![DocumentGroup::None], vec![read.bucket]);
-            let (mut visited, end) = page.read(ungrouped, false)?;
-            let (grouped, other_end) = page.read(ViewScope::Buckets(vec![read.bucket]), true)?;
-            visited.extend(grouped);
+            let (mut rows, end) = page.ungrouped(read.bucket)?;
+            let (grouped, other_end) = page.grouped(read.bucket)?;
+            rows.extend(grouped);
             let mut until = end.into_iter().chain(other_end).min();
-            let mut rows: Vec<FeedRow<FedBody>> = visited.iter().map(row).collect();
             rows.retain(|row| until.as_ref().is_none_or(|until| row.document <= *until));
             rows.sort_by(|one, other| one.document.cmp(&other.document));
             let mut bytes = 0;
@@ -79,42 +81,59 @@ pub(super) fn content(
     }
 }
 
-/// Number of documents to read for a page with the keys of so many definitions: about as many as it has room
-/// for, since the others are read again for the next one.
-fn page_documents(definitions: usize) -> usize {
-    (PAGE_BYTES / (KEY_BYTES * (definitions + 1))).clamp(PAGE_MIN, PAGE)
-}
+/// Rows as the feed has them.
+type FedRows = Vec<FeedRow<FedBody>>;
 
 /// Reading of the versions of a bucket after a sort key.
 struct FedPage<'a> {
     store: &'a Store,
-    document_type: &'a str,
+    asked: &'a FeedRead,
+    /// Definitions of the indexes whose keys the rows have.
+    definitions: &'a [Arc<IndexDefinition>],
     /// Fields that some definition needs.
     fields: Vec<String>,
     from: Timestamp,
     after: Option<&'a [u8]>,
-    /// Number of documents.
-    wanted: usize,
 }
 
+/// Rows of documents, and the sort key up to which they are all; `None` if there are no more.
+type VisitedPage = (FedRows, Option<Vec<u8>>);
+
 impl FedPage<'_> {
-    /// Versions of documents with a group, or of those without one, and the sort key up to which these are
-    /// all; `None` if there are no more.
-    fn read(&self, scope: ViewScope, grouped: bool) -> Result<(Vec<VisitedVersion>, Option<Vec<u8>>), Error> {
-        let continuation = (grouped || self.after.is_some())
-            .then(|| StoreVisit::continuation_at(grouped, self.after.unwrap_or_default()));
+    /// Rows of the documents of a bucket that have no group.
+    fn ungrouped(&self, bucket: BucketId) -> Result<VisitedPage, Error> {
+        let continuation = self.after.map(|after| StoreVisit::continuation_at(false, after));
+        self.read(ViewScope::GroupsIn(vec![DocumentGroup::None], vec![bucket]), continuation)
+    }
+
+    /// Rows of the documents of a bucket that have a group.
+    fn grouped(&self, bucket: BucketId) -> Result<VisitedPage, Error> {
+        let continuation = StoreVisit::continuation_at(true, self.after.unwrap_or_default());
+        self.read(ViewScope::Buckets(vec![bucket]), Some(continuation))
+    }
+
+    fn read(&self, scope: ViewScope, continuation: Option<String>) -> Result<VisitedPage, Error> {
         let visit = StoreVisit {
             scope,
             from: self.from,
             tombstones: true,
             continuation,
-            wanted: self.wanted,
+            wanted: PAGE,
             fields: Some(self.fields.clone()),
-            ..StoreVisit::all(&[self.document_type])
+            ..StoreVisit::all(&[&self.asked.document_type])
         };
-        let page = self.store.visit(&visit)?;
-        let end = page.continuation.map(|end| StoreVisit::position_of(&end)).transpose()?;
-        Ok((page.visited, end.map(|(_, sort_key)| sort_key)))
+        let (mut rows, mut writer, mut bytes) = (Vec::new(), KeyWriter::default(), 0);
+        let end = self.store.visit_rows(&visit, &mut |row| {
+            let keys = keys_in_place(row, self.definitions, &mut writer)?;
+            let mut document = Vec::new();
+            row.write_sort_key(&mut document);
+            let fed = fed_row(self.asked, document, row.timestamp(), keys);
+            bytes += fed.bytes as usize;
+            rows.push(fed);
+            Ok(if bytes > PAGE_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        let end = end.continuation.map(|end| StoreVisit::position_of(&end)).transpose()?;
+        Ok((rows, end.map(|(_, sort_key)| sort_key)))
     }
 }
 
@@ -141,18 +160,35 @@ fn looked_up(
     Ok(found)
 }
 
-fn row(definitions: &[Arc<IndexDefinition>], read: &FeedRead, version: &VisitedVersion) -> FeedRow<FedBody> {
-    let document = DocumentSortKey::new(version.id()).as_bytes().to_vec();
-    let (VisitedVersion::Document(_, timestamp) | VisitedVersion::Removed(_, timestamp)) = version;
-    let keys = keys_of(version, definitions);
+/// Keys of a version, where it lies, by some definitions.
+pub(super) fn keys_in_place(
+    version: &VisitedRow<'_>,
+    definitions: &[Arc<IndexDefinition>],
+    writer: &mut KeyWriter,
+) -> Result<FedKeys, StoreError> {
+    let mut keys = Vec::with_capacity(definitions.len());
+    for definition in definitions {
+        keys.push((definition.hash, definition.row_keys(version, writer)?.to_vec()));
+    }
+    Ok(FedKeys(keys))
+}
+
+/// Keys of a version by some definitions.
+fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> FedKeys {
+    let keys = definitions.iter().map(|definition| (definition.hash, definition.change(version).keys));
+    FedKeys(keys.collect())
+}
+
+/// Row of a version with these keys.
+fn fed_row(asked: &FeedRead, document: Vec<u8>, timestamp: Timestamp, keys: FedKeys) -> FeedRow<FedBody> {
     let of_definition = |keys: &[Vec<u8>]| 16 + keys.iter().map(|key| key.len() + 8).sum::<usize>();
     let bytes = document.len() + keys.0.iter().map(|(_, keys)| of_definition(keys)).sum::<usize>();
     FeedRow {
-        bucket: read.bucket,
-        document_type: read.document_type.clone(),
+        bucket: asked.bucket,
+        document_type: asked.document_type.clone(),
         bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         document,
-        timestamp: *timestamp,
+        timestamp,
         body: FedBody::Keys(Arc::new(keys)),
     }
 }
@@ -177,11 +213,6 @@ mod tests {
     use millrace_document::DocumentId;
 
     use super::*;
-
-    #[test]
-    fn pages_by_many_definitions_are_of_fewer_documents() {
-        assert_eq!([1, 20, 100].map(page_documents), [PAGE, 260, PAGE_MIN]);
-    }
 
     #[test]
     fn each_document_is_in_the_range_of_its_slice_alone() {

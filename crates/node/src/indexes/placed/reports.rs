@@ -2,8 +2,8 @@
 //!
 //! The leader decides which node has which copy, and writes the table of copies in coordination. The process
 //! that runs the node follows this table for it ([`PlacementLinks`]), and publishes what the node reports
-//! ([`PlacementNews`]) as a note. The leader plans by the notes of all nodes, and by the declared indexes of
-//! its own node, which has the active application.
+//! ([`PlacementReporter`]) as a note. The leader plans by the notes of all nodes, and by the declared indexes
+//! of its own node, which has the active application.
 
 use std::sync::Arc;
 
@@ -33,23 +33,23 @@ pub struct WantedIndexes {
     pub indexes: Vec<WantedIndex>,
 }
 
-/// Reports of a node to the leader. Receivers see the newest value, and are woken at most some times a
-/// second.
-pub struct PlacementNews {
+/// Publisher of what a node reports to the leader. Receivers see the newest value, and are woken at most some
+/// times a second.
+pub struct PlacementReporter {
     reports: watch::Sender<Arc<NodeCopyReports>>,
     wanted: watch::Sender<Arc<WantedIndexes>>,
 }
 
-impl Default for PlacementNews {
+impl Default for PlacementReporter {
     fn default() -> Self {
-        PlacementNews {
+        PlacementReporter {
             reports: watch::Sender::new(Arc::default()),
             wanted: watch::Sender::new(Arc::default()),
         }
     }
 }
 
-impl PlacementNews {
+impl PlacementReporter {
     /// Reports about the copies that the table gives the node, and about those that it has removed while the
     /// table names them. Copies that are missing are not known yet.
     pub fn reports(&self) -> watch::Receiver<Arc<NodeCopyReports>> {
@@ -62,7 +62,7 @@ impl PlacementNews {
     }
 
     /// Publishes reports, if they differ from the last ones.
-    pub(super) fn report(&self, reports: NodeCopyReports) {
+    pub(super) fn publish_reports(&self, reports: NodeCopyReports) {
         self.reports.send_if_modified(|known| {
             let differs = **known != reports;
             if differs {
@@ -73,7 +73,7 @@ impl PlacementNews {
     }
 
     /// Publishes the placed indexes of an application.
-    pub(super) fn want(&self, generation: u64, definitions: &[Arc<IndexDefinition>]) {
+    pub(super) fn publish_wanted(&self, generation: u64, definitions: &[Arc<IndexDefinition>]) {
         let indexes = definitions.iter().filter(|definition| definition.config.placed).filter_map(wanted);
         let wanted = WantedIndexes { generation, indexes: indexes.collect() };
         self.wanted.send_if_modified(|known| {

@@ -70,8 +70,9 @@ impl PlacedService {
             }
             // At most the length of a page.
             let page = index.scan(&ranges, scan.from.as_deref(), limit as usize)?;
-            let entries = page.entries.into_iter().map(|entry| (entry.key, entry.document, entry.timestamp));
-            let entries: Vec<_> = entries.collect();
+            let entries = page.entries.iter();
+            let entries: Vec<_> =
+                entries.map(|entry| (entry.key.to_vec(), entry.document.to_vec(), entry.timestamp)).collect();
             let count = entries.len() as u64;
             Ok::<_, millrace_index::Error>(CopyScanned {
                 version,

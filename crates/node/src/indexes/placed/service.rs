@@ -22,7 +22,7 @@ use super::copies::{CopyAction, DueFlush, NodeCopies};
 use super::erasing::PlacedErasure;
 use super::kept::CopyPlace;
 use super::message::{PlacedAnswer, PlacedQuestion};
-use super::reports::PlacementNews;
+use super::reports::PlacementReporter;
 use super::source::PlacedSource;
 use crate::Error;
 
@@ -45,7 +45,7 @@ const EXPORT_IDLE: Duration = Duration::from_secs(60);
 pub(super) struct PlacedServiceParts {
     pub cluster: Arc<dyn PlacedCluster>,
     pub source: Arc<PlacedSource>,
-    pub news: Arc<PlacementNews>,
+    pub reporter: Arc<PlacementReporter>,
     pub table: watch::Receiver<Option<Arc<PlacementTable>>>,
     pub definitions: Arc<KnownDefinitions>,
     pub erasure: Arc<PlacedErasure>,
@@ -106,7 +106,7 @@ impl KnownDefinitions {
 pub(super) struct PlacedService {
     pub cluster: Arc<dyn PlacedCluster>,
     pub source: Arc<PlacedSource>,
-    news: Arc<PlacementNews>,
+    reporter: Arc<PlacementReporter>,
     pub table: watch::Receiver<Option<Arc<PlacementTable>>>,
     pub definitions: Arc<KnownDefinitions>,
     pub erasure: Arc<PlacedErasure>,
@@ -142,8 +142,17 @@ impl PlacedService {
     /// Starts the service, which does nothing before the application declares placed indexes or the table
     /// gives the node copies.
     pub fn start(parts: PlacedServiceParts) -> Arc<Self> {
-        let PlacedServiceParts { cluster, source, news, table, definitions, erasure, root, disk, runtime } =
-            parts;
+        let PlacedServiceParts {
+            cluster,
+            source,
+            reporter,
+            table,
+            definitions,
+            erasure,
+            root,
+            disk,
+            runtime,
+        } = parts;
         let place = Arc::new(CopyPlace { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) });
         let run = unix_time().as_micros() as u64;
         let service = Arc::new(PlacedService {
@@ -154,7 +163,7 @@ impl PlacedService {
             place,
             cluster,
             source,
-            news,
+            reporter,
             table,
             definitions,
             erasure,
@@ -174,7 +183,7 @@ impl PlacedService {
         runtime.spawn(async move {
             let Some(first) = work.upgrade() else { return };
             let (mut table, definitions) = (first.table.clone(), Arc::clone(&first.definitions));
-            let mut declared = first.news.wanted();
+            let mut declared = first.reporter.wanted();
             drop(first);
             let mut number = 0_u64;
             loop {
@@ -252,7 +261,7 @@ impl PlacedService {
         self.runtime.spawn_blocking(move || {
             // Copies that become due while others are written are written by a later call.
             let Some(_writing) = service.writing.try_lock() else { return };
-            let due = service.copies.lock().due_flushes(false);
+            let due = service.copies.lock().due_flushes();
             service.flush(due);
             let due = service.copies.lock().due_erasures();
             for DueFlush { copy, kept, marks } in due {
@@ -287,7 +296,7 @@ impl PlacedService {
             // The directory stays if it is not empty.
             let _ = std::fs::remove_dir(&self.place.root);
         }
-        self.news.report(reports);
+        self.reporter.publish_reports(reports);
         actions
     }
 
@@ -331,7 +340,7 @@ impl PlacedService {
     /// Publishes the reports.
     async fn report(self: &Arc<Self>) {
         if let Ok(reports) = self.look(|copies| copies.reports()).await {
-            self.news.report(reports);
+            self.reporter.publish_reports(reports);
         }
     }
 
@@ -488,7 +497,7 @@ impl PlacedService {
         if self.is_stopped.swap(true, Ordering::SeqCst) {
             return;
         }
-        let due = self.copies.lock().due_flushes(true);
+        let due = self.copies.lock().all_flushes();
         self.flush(due);
     }
 }

@@ -14,9 +14,7 @@ use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_env::unix_time;
 use millrace_index_feed::{FeedBatch, FeedRow, FollowRequest, IndexFeedSource, OwnerPosition, SourceRun};
-use millrace_store::{
-    CommitFollower, CommittedRow, DroppingScope, Error as StoreError, Store, VisitedVersion,
-};
+use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error as StoreError, Store};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -42,10 +40,10 @@ const READ_TIME: Duration = Duration::from_secs(1);
 
 /// Time after which a question that waited for its turn is put off as a whole: the copies that it is for are
 /// about to ask again, and would not take its pages.
-const TURN_PATIENCE: Duration = Duration::from_secs(3);
+const TURN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time in which a batch is to be taken in.
-const BATCH_PATIENCE: Duration = Duration::from_secs(30);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pause after a batch that was not taken in.
 const RETRY: Duration = Duration::from_millis(500);
@@ -135,7 +133,7 @@ impl SourceInner {
     }
 
     /// Definitions of a type that a follower asks for, and that are known here.
-    fn wanted<'d>(
+    fn wanted_definitions<'d>(
         &'d self,
         follower: NodeKey,
         document_type: &str,
@@ -288,7 +286,7 @@ impl PlacedSource {
     fn read_some(&self, follower: NodeKey, reads: &[KeyedRead], waited: Duration) -> u64 {
         let (began, mut bytes) = (Instant::now(), 0);
         for (at, read) in reads.iter().enumerate() {
-            if waited >= TURN_PATIENCE || bytes >= READ_BYTES || began.elapsed() >= READ_TIME {
+            if waited >= TURN_TIMEOUT || bytes >= READ_BYTES || began.elapsed() >= READ_TIME {
                 let mut inner = self.inner.lock();
                 reads[at..].iter().for_each(|other| inner.feed.put_off_read(follower, &other.read));
                 drop(inner);
@@ -344,7 +342,7 @@ impl PlacedSource {
             inner.feed.position(follower)
         };
         // No other owner may have come between.
-        if cluster.vouches(position.version) { Ok(position) } else { Err(unknown()) }
+        if cluster.confirms(position.version) { Ok(position) } else { Err(unknown()) }
     }
 
     /// Looks at the cluster, and tells followers how far buckets are complete, if `closes`, or if pages were
@@ -371,7 +369,7 @@ impl PlacedSource {
             (inner.state.as_ref().map(|state| state.version().number()), inner.has_read)
         };
         let closes = (closes || has_read) && is_known;
-        if closes && version.is_some_and(|version| cluster.vouches(version)) {
+        if closes && version.is_some_and(|version| cluster.confirms(version)) {
             let mut inner = self.inner.lock();
             inner.has_read = false;
             inner.feed.close(clock(&self.store));
@@ -381,9 +379,9 @@ impl PlacedSource {
         for (follower, cut) in cuts {
             self.cuts.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%follower, "an index node did not take changes in fast enough; it reads again");
-            let told = cluster.ask(follower, PlacedQuestion::Cut { owner: cluster.own(), cut });
-            // One that does not hear it is told with its next request.
-            runtime.spawn(async move { drop(told.await) });
+            let answer = cluster.ask(follower, PlacedQuestion::Cut { owner: cluster.own(), cut });
+            // One that does not receive it learns of it with its next request.
+            runtime.spawn(async move { drop(answer.await) });
         }
     }
 
@@ -418,7 +416,7 @@ impl PlacedSource {
                         Ok(batch) => {
                             let question = PlacedQuestion::Batch { owner: cluster.own(), batch };
                             let asked = cluster.ask(follower, question);
-                            tokio::time::timeout(BATCH_PATIENCE, asked).await
+                            tokio::time::timeout(BATCH_TIMEOUT, asked).await
                         }
                         Err(error) => Ok(Err(Error::Internal(error.to_string()))),
                     };
@@ -459,7 +457,8 @@ impl PlacedSource {
             if let Some(known) = types.get(document_type) {
                 return known.clone();
             }
-            let found: Vec<_> = self.inner.lock().wanted(follower, document_type).cloned().collect();
+            let found: Vec<_> =
+                self.inner.lock().wanted_definitions(follower, document_type).cloned().collect();
             types.insert(document_type.to_owned(), found.clone());
             found
         };
@@ -471,26 +470,21 @@ impl PlacedSource {
 impl SourceInner {
     fn stand(&mut self, standings: OwnStandings, own: NodeKey, now: Timestamp) {
         let OwnStandings { state, buckets } = standings;
-        if let Some(known) = &self.state {
-            let (before, version) = (known.version(), state.version());
-            if before > version {
-                return;
+        // By the states from before the first one, by a state in which it did not serve, or by one that it
+        // has not seen, others may have settled without a version that it alone has.
+        let is_continued = match &self.state {
+            Some(known) if known.version() > state.version() => return,
+            Some(known) => {
+                state.version().number() <= known.version().number() + 1 && known.node_state(own).serves()
             }
-            // By a state in which it did not serve, or that it has not seen, others may have settled without
-            // a version that it alone has.
-            if version.number() > before.number() + 1 || !known.node_state(own).serves() {
-                self.feed.rejoined(now);
-            }
+            None => false,
+        };
+        if !is_continued {
+            self.feed.rejoined(now);
         }
         self.feed.adopt(state.version().number(), &buckets);
         self.state = Some(state);
     }
-}
-
-/// Keys of a version by some definitions.
-pub(super) fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> FedKeys {
-    let keys = definitions.iter().map(|definition| (definition.hash, definition.change(version).keys));
-    FedKeys(keys.collect())
 }
 
 /// A feed that no one follows yet.

@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 use super::cluster::{OwnStandings, PlacedCluster};
 use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
-use super::reports::PlacementNews;
+use super::reports::PlacementReporter;
 use super::service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use super::source::PlacedSource;
 use crate::Error;
@@ -60,7 +60,7 @@ const BITS: u8 = 4;
 const DOCUMENT_NODES: u16 = 3;
 
 /// Time after which a test has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) fn application() -> Application {
     application_of(SERVICES)
@@ -79,9 +79,9 @@ fn defined() -> Vec<Arc<IndexDefinition>> {
 
 /// Indexes as a node publishes them for the leader.
 fn wanted() -> Vec<WantedIndex> {
-    let news = PlacementNews::default();
-    news.want(1, &defined());
-    let wanted = news.wanted().borrow().indexes.clone();
+    let reporter = PlacementReporter::default();
+    reporter.publish_wanted(1, &defined());
+    let wanted = reporter.wanted().borrow().indexes.clone();
     assert_eq!(wanted.len(), 1, "the index is declared as placed");
     wanted
 }
@@ -133,7 +133,7 @@ impl PlacedCluster for PlacedTestMember {
         Some(OwnStandings { state, buckets })
     }
 
-    fn vouches(&self, version: u64) -> bool {
+    fn confirms(&self, version: u64) -> bool {
         self.state().is_some_and(|state| state.version().number() == version)
     }
 
@@ -206,7 +206,7 @@ impl TestNode {
         PlacedService::start(PlacedServiceParts {
             cluster: Arc::new(member),
             source,
-            news: Arc::default(),
+            reporter: Arc::default(),
             table: cluster.table.subscribe(),
             definitions: known,
             erasure: Arc::default(),
@@ -312,7 +312,11 @@ impl PlacedTestCluster {
             {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "not settled: {}", String::from_utf8_lossy(&table.to_json()));
+            assert!(
+                began.elapsed() < STEP_TIMEOUT,
+                "not settled: {}",
+                String::from_utf8_lossy(&table.to_json())
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -449,7 +453,7 @@ fn whole_scan(slice: SliceId, copy: &PlacedCopy, patience_ms: Option<u64>) -> Co
 async fn wait(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {
-        assert!(began.elapsed() < PATIENCE, "it does not come: {what}");
+        assert!(began.elapsed() < STEP_TIMEOUT, "it does not come: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -24,7 +24,7 @@ use crate::Error;
 const RECORDS_MAX: usize = 65_536;
 
 /// Time in which a copy is to have what the documents have.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Looks at a document that differs: it may be written between two of them.
 const LOOKS: usize = 3;
@@ -292,12 +292,12 @@ impl PlacedService {
         part: &ComparedPart,
     ) -> Result<DocumentKeys, Error> {
         let ComparedPart { bucket, apart, after, until } = part.clone();
-        let patience_ms = PATIENCE.as_millis() as u64;
+        let patience_ms = CATCH_UP_TIMEOUT.as_millis() as u64;
         let records =
             CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, patience_ms };
         let asked = self.cluster.ask(copy.node, PlacedQuestion::Records(records));
         let silent = |_| Error::IndexNotReady(format!("node {} has not answered in time", copy.node));
-        match tokio::time::timeout(PATIENCE * 2, asked).await.map_err(silent)?? {
+        match tokio::time::timeout(CATCH_UP_TIMEOUT * 2, asked).await.map_err(silent)?? {
             PlacedAnswer::Recorded(Some(records)) => Ok(records.into_iter().collect()),
             PlacedAnswer::Recorded(None) => Err(Error::Conflict(format!(
                 "copy {} on node {} has far more documents than there are: rebuild the index",

@@ -95,7 +95,7 @@ impl TurnSimulation {
             self.turns.end(flow);
             self.ended.push((task.name, self.now));
         } else {
-            self.turns.give_way(flow, task);
+            self.turns.yield_turn(flow, task);
         }
         true
     }
@@ -317,9 +317,9 @@ proptest! {
             prop_assert!(simulation.step());
         }
         let used: Vec<Duration> = names.iter().map(|name| simulation.used(name)).collect();
-        let (least, most) = (used.iter().min().expect("two"), used.iter().max().expect("two"));
+        let (min, max) = (used.iter().min().expect("two"), used.iter().max().expect("two"));
         let slack = QUANTUM * (2 * places as u32 + 2);
-        prop_assert!(*most - *least <= slack, "{used:?} with {places} places");
+        prop_assert!(*max - *min <= slack, "{used:?} with {places} places");
     }
 
     /// Nothing is lost or doubled, order within a flow is kept, bounds hold, and nothing stays behind.
@@ -364,7 +364,7 @@ proptest! {
                 SimulatedEvent::GiveWay(at, cost) if at < running.len() => {
                     let turn = running.swap_remove(at);
                     turns.charge(turn.flow, MICROSECOND * cost as u32);
-                    turns.give_way(turn.flow, turn.work);
+                    turns.yield_turn(turn.flow, turn.work);
                 }
                 SimulatedEvent::End(..) | SimulatedEvent::GiveWay(..) => {}
             }

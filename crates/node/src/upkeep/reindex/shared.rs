@@ -71,12 +71,12 @@ impl ClusterReindexing {
             *self = ClusterReindexing::default();
         }
         loop {
-            let news = self.news(cluster, &deployment)?;
+            let changes = self.changes(cluster, &deployment)?;
             let machine = self.machine.get_or_insert_with(|| Reindexer::new(me));
             let wall_us = millrace_env::unix_time().as_micros() as u64;
             let now = MachineTime { monotonic: self.began.elapsed(), wall_us };
             let mut effects = Vec::new();
-            machine.handle(now, self.answer.take().into_iter().chain(news), &mut effects);
+            machine.handle(now, self.answer.take().into_iter().chain(changes), &mut effects);
             let wake = machine.next_wake();
             let Some(effect) = effects.pop() else {
                 return Ok(wake.map_or(IDLE, |wake| wake.saturating_sub(now.monotonic)));
@@ -105,15 +105,15 @@ impl ClusterReindexing {
     }
 
     /// Events for the machine: what has changed since it was called last.
-    fn news(
+    fn changes(
         &mut self,
         (member, view): JoinedCluster<'_>,
         deployment: &CompiledApplication,
     ) -> Result<Vec<ReindexEvent>, Error> {
-        let mut news = Vec::with_capacity(3);
+        let mut changes = Vec::with_capacity(3);
         if self.generation != deployment.generation {
             self.generation = deployment.generation;
-            news.push(ReindexEvent::Application(Arc::new(reindexing::reindexed(deployment))));
+            changes.push(ReindexEvent::Application(Arc::new(reindexing::reindexed(deployment))));
         }
         let state = view.state()?;
         if self.version != state.version() {
@@ -128,14 +128,14 @@ impl ClusterReindexing {
                     );
                 });
             }
-            news.push(ReindexEvent::State(state));
+            changes.push(ReindexEvent::State(state));
         }
         let notes = member.notes();
         if self.notes.as_ref() != Some(&notes) {
-            news.push(ReindexEvent::Notes(Arc::new(reindexing::read(&notes)?)));
+            changes.push(ReindexEvent::Notes(Arc::new(reindexing::read(&notes)?)));
             self.notes = Some(notes);
         }
-        Ok(news)
+        Ok(changes)
     }
 }
 
@@ -150,8 +150,8 @@ fn walk_page(
     let scope = ViewScope::Buckets(vec![walk.bucket]);
     let swept = page(node, kind, scope, walk.until, walk.position.clone())?;
     let holds = check_held(cluster, &[walk.bucket]).is_ok();
-    let vouched = cluster.vouches(walk.version);
-    Ok((WalkedPage { position: swept.continuation, holds, vouched }, swept.seen))
+    let confirmed = cluster.confirms(walk.version);
+    Ok((WalkedPage { position: swept.continuation, holds, confirmed }, swept.seen))
 }
 
 /// Obstacle of a page; logs it if it is not expected to pass.

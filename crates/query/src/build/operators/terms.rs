@@ -83,10 +83,14 @@ pub(super) fn alternatives(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
     Ok(QueryItem::Alternatives { field: call.field.to_owned(), words, annotations })
 }
 
+/// Letters by which the words of a `fuzzy` differ at most: each letter of a long word is compared with as
+/// many around it.
+const EDITS_MAX: u32 = 64;
+
 /// `fuzzy("word")`
 pub(super) fn fuzzy(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
     let matching = TermMatch::Fuzzy {
-        max_edit_distance: builder.count(call.scope, "maxEditDistance")?.unwrap_or(2),
+        max_edit_distance: builder.count_up_to(call.scope, "maxEditDistance", EDITS_MAX)?.unwrap_or(2),
         prefix_length: builder.count(call.scope, "prefixLength")?.unwrap_or(0),
         prefix: builder.flag(call.scope, "prefix", false)?,
     };

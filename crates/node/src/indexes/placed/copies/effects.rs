@@ -51,7 +51,7 @@ impl NodeCopies {
                     actions.push(CopyAction::Follow { owner, request, definitions });
                 }
                 FollowEffect::Read { owner, copies, read } => {
-                    let kept = copies.iter().filter_map(|copy| self.kept(id(*copy)));
+                    let kept = copies.iter().filter_map(|copy| self.active_copy(id(*copy)));
                     let definitions: BTreeSet<u64> = kept.map(|kept| kept.definition.definition).collect();
                     if !definitions.is_empty() {
                         self.pacing.add(owner, PacedRead { copies, read: KeyedRead { read, definitions } });
@@ -59,7 +59,7 @@ impl NodeCopies {
                 }
                 FollowEffect::AskPositions { copy } => {
                     let copy = id(copy);
-                    if let Some(kept) = self.kept(copy) {
+                    if let Some(kept) = self.active_copy(copy) {
                         let owners = self.owners(kept.definition.slice);
                         actions.push(CopyAction::AskPositions { copy, owners });
                     }
@@ -91,7 +91,7 @@ impl NodeCopies {
         actions: &mut Vec<CopyAction>,
     ) {
         for (copy, rows) in std::mem::take(rows) {
-            let Some(kept) = self.kept(id(copy)) else { continue };
+            let Some(kept) = self.active_copy(id(copy)) else { continue };
             if let Err(error) = kept.apply(&rows) {
                 let oldest = rows.iter().map(|row| row.timestamp).min().unwrap_or_default();
                 self.refused(id(copy), error, oldest, now, actions);
@@ -103,20 +103,20 @@ impl NodeCopies {
     fn change(&mut self, effect: FollowEffect<FedKeys>, now: Timestamp, actions: &mut Vec<CopyAction>) {
         match effect {
             FollowEffect::Drop { copy, bucket, apart, scope, part, until } => {
-                let Some(kept) = self.kept(id(copy)) else { return };
+                let Some(kept) = self.active_copy(id(copy)) else { return };
                 let range = BucketPart { bucket, apart: &apart, after: None, until: None };
                 if let Err(error) = kept.drop_scope(&range, &scope, part, until) {
                     self.refused(id(copy), error, Timestamp(0), now, actions);
                 }
             }
             FollowEffect::ReplaceDocuments { copy, documents, rows } => {
-                let Some(kept) = self.kept(id(copy)) else { return };
+                let Some(kept) = self.active_copy(id(copy)) else { return };
                 if let Err(error) = kept.replace_documents(&documents, &rows) {
                     self.refused(id(copy), error, Timestamp(0), now, actions);
                 }
             }
             FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows } => {
-                let Some(kept) = self.kept(id(copy)) else { return };
+                let Some(kept) = self.active_copy(id(copy)) else { return };
                 let range =
                     BucketPart { bucket, apart: &apart, after: after.as_deref(), until: until.as_deref() };
                 match kept.replace(&range, from, &rows) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{CopyStage, DueFlush, NodeCopies, number};
+use super::{CopyStage, DueFlush, NodeCopies, OpenCopy, number};
 
 /// Bytes in memory after which a copy is written.
 const FLUSH_BYTES: usize = 16 << 20;
@@ -24,8 +24,8 @@ impl NodeCopies {
     /// True if copies cannot be written, so that nothing is to be taken in.
     pub(super) fn is_full(&self) -> bool {
         let memory = self.memory();
-        let most = memory.iter().copied().max().unwrap_or(0);
-        most > MEMORY_MAX || memory.iter().sum::<usize>() > ALL_MEMORY_MAX
+        let largest = memory.iter().copied().max().unwrap_or(0);
+        largest > MEMORY_MAX || memory.iter().sum::<usize>() > ALL_MEMORY_MAX
     }
 
     /// Bytes in memory of each open copy.
@@ -37,18 +37,26 @@ impl NodeCopies {
         open.collect()
     }
 
-    /// Copies to be written now, or all of them.
-    pub fn due_flushes(&mut self, all: bool) -> Vec<DueFlush> {
+    /// Copies to be written now.
+    pub fn due_flushes(&mut self) -> Vec<DueFlush> {
         let now = Instant::now();
         let due_from = flushed_from(&self.memory());
+        self.flushes(now, |open| {
+            open.kept.status().memory_bytes >= due_from
+                || open.flushed.is_none_or(|last| now.saturating_duration_since(last) >= FLUSH_INTERVAL)
+        })
+    }
+
+    /// All copies, to be written before the node stops.
+    pub fn all_flushes(&mut self) -> Vec<DueFlush> {
+        self.flushes(Instant::now(), |_| true)
+    }
+
+    fn flushes(&mut self, now: Instant, is_due: impl Fn(&OpenCopy) -> bool) -> Vec<DueFlush> {
         let mut due = Vec::new();
         for (id, copy) in &mut self.copies {
             let CopyStage::Open(open) = &mut copy.stage else { continue };
-            let status = open.kept.status();
-            let is_due = all
-                || status.memory_bytes >= due_from
-                || open.flushed.is_none_or(|last| now.saturating_duration_since(last) >= FLUSH_INTERVAL);
-            if open.suspended.is_none() && is_due {
+            if open.suspended.is_none() && is_due(open) {
                 open.flushed = Some(now);
                 let marks = self.follower.marks(number(*id));
                 due.push(DueFlush { copy: *id, kept: Arc::clone(&open.kept), marks });

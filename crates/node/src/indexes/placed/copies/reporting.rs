@@ -49,9 +49,9 @@ impl NodeCopies {
         };
         let verified =
             verification.repaired.map(|repaired| VerifiedCopy { ended_ms: verification.from_ms, repaired });
-        let least = self.lag_max.map_or(LAG_REPORTED, |most| most.min(LAG_REPORTED));
+        let lag_min = self.lag_max.map_or(LAG_REPORTED, |max| max.min(LAG_REPORTED));
         let lag = (progress == CopyProgress::CaughtUp)
-            .then(|| self.lag(id, service::now()).filter(|lag| *lag > least).map(|lag| lag.as_secs()))
+            .then(|| self.lag(id, service::now()).filter(|lag| *lag > lag_min).map(|lag| lag.as_secs()))
             .flatten();
         let elapsed = now.saturating_duration_since(copy.began).as_secs_f64();
         let is_known = progress == CopyProgress::Working && done >= 0.01;
@@ -70,9 +70,9 @@ impl NodeCopies {
     /// # Errors
     /// It lags by more, or it is not known by how much.
     pub fn check_lag(&self, copy: CopyId, now: Timestamp) -> Result<(), Error> {
-        let Some(most) = self.lag_max else { return Ok(()) };
+        let Some(lag_max) = self.lag_max else { return Ok(()) };
         let lag = self.lag(copy, now);
-        if lag.is_some_and(|lag| lag <= most) {
+        if lag.is_some_and(|lag| lag <= lag_max) {
             return Ok(());
         }
         let lag =
@@ -81,7 +81,7 @@ impl NodeCopies {
             "copy {} on node {} lags {lag}, and 'lag-max' accepts {} s",
             copy.0,
             self.own,
-            most.as_secs()
+            lag_max.as_secs()
         )))
     }
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use millrace_index_feed::{FeedChange, FeedPage, FeedRow, PageContent};
+use millrace_keys::KeyWriter;
 
 use super::super::super::IndexDefinition;
 use super::super::message::FedKeys;
-use super::{FedBody, keys_of};
+use super::super::pages::keys_in_place;
+use super::FedBody;
 
 /// A change with the keys that a follower wants, by the definitions of a type.
 pub(super) fn encoded_change(
@@ -44,8 +46,10 @@ fn encoded_row(
     let FeedRow { bucket, document_type, document, timestamp, body, bytes } = row;
     let body = match body {
         FedBody::Keys(keys) => FedKeys::clone(&keys),
-        FedBody::Committed(row) => match row.decode() {
-            Ok(version) => keys_of(&version, &wanted(&document_type)),
+        FedBody::Committed(row) => match row
+            .read(|version| keys_in_place(version, &wanted(&document_type), &mut KeyWriter::default()))
+        {
+            Ok(keys) => keys,
             Err(error) => {
                 // Without keys the copies read the document again.
                 tracing::error!(%error, "a row of the store has no keys for indexes");

@@ -115,7 +115,7 @@ fn a_question_has_pages_up_to_a_size_and_the_rest_is_put_off() {
 #[test]
 fn a_question_that_has_waited_for_long_is_put_off() {
     let followed = FollowedSource::new(SERVICES, 3);
-    assert_eq!(followed.source.read_some(FOLLOWER, &followed.reads(1..=2), TURN_PATIENCE), 0);
+    assert_eq!(followed.source.read_some(FOLLOWER, &followed.reads(1..=2), TURN_TIMEOUT), 0);
     let pages = followed.pages();
     let has_content = pages.iter().map(|(number, content)| (*number, content.is_some()));
     assert_eq!(has_content.collect::<Vec<_>>(), [(1, false), (2, false)], "each is answered");
@@ -139,7 +139,7 @@ fn a_page_has_the_keys_of_all_definitions() {
             let FedBody::Keys(keys) = row.body else { panic!("pages have keys") };
             assert_eq!(keys.0.len(), 2);
             for definition in &followed.definitions {
-                let keys = keys.of(definition.hash).expect("it has keys by each definition");
+                let keys = keys.by_definition(definition.hash).expect("it has keys by each definition");
                 assert_eq!(keys.len(), 1, "index {}", definition.name());
             }
         }

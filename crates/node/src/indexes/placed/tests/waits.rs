@@ -17,8 +17,8 @@ use millrace_store::ViewScope;
 use super::super::narrowing::{ScannedSlices, UsableIndex};
 use super::super::service::PlacedService;
 use super::{
-    DOCUMENT_NODES, PATIENCE, PlacedTestCluster, TestNode, a_copy, defined, entries, run, settled, state, up,
-    wait, whole_scan, written,
+    DOCUMENT_NODES, PlacedTestCluster, STEP_TIMEOUT, TestNode, a_copy, defined, entries, run, settled, state,
+    up, wait, whole_scan, written,
 };
 use crate::pool::{WorkFlow, WorkPool};
 
@@ -33,7 +33,7 @@ struct LongChange {
 
 impl LongChange {
     /// Begins a change of the copies of a node.
-    fn of(service: &Arc<PlacedService>) -> Self {
+    fn begin(service: &Arc<PlacedService>) -> Self {
         let service = Arc::clone(service);
         let (begun, begins) = mpsc::channel();
         let (end, ends) = mpsc::channel();
@@ -117,7 +117,7 @@ fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
     run(async {
         let (cluster, expected) = settled().await;
         let (slice, copy, service) = a_copy(&cluster);
-        let change = LongChange::of(&service);
+        let change = LongChange::begin(&service);
         let scan = |patience_ms| whole_scan(slice, &copy, patience_ms);
         let scans: Vec<_> = (0..8)
             .map(|number| {
@@ -144,7 +144,7 @@ fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
         let (cluster, expected) = settled().await;
         let (slice, _, service) = a_copy(&cluster);
         let pool = Arc::new(WorkPool::new(1, 16, &BusyCores::default()).expect("threads"));
-        let change = LongChange::of(&service);
+        let change = LongChange::begin(&service);
         let index = UsableIndex {
             definition: defined().swap_remove(0),
             number: slice.index,
@@ -156,7 +156,7 @@ fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
         let (begun, begins) = mpsc::channel();
         let query = move || {
             begun.send(()).expect("the test waits for it");
-            service.wait_for_slices(&index, &[BucketId::ROOT], 10_000, Some(PATIENCE))
+            service.wait_for_slices(&index, &[BucketId::ROOT], 10_000, Some(STEP_TIMEOUT))
         };
         let querying = Arc::clone(&pool);
         let query =
@@ -180,7 +180,7 @@ fn changes_that_wait_for_another_leave_threads_to_other_work() {
     runtime.block_on(async {
         let cluster = PlacedTestCluster::new(DOCUMENT_NODES);
         let service = cluster.all().swap_remove(0).service();
-        let long = LongChange::of(&service);
+        let long = LongChange::begin(&service);
         let mut waiting: Vec<_> = (0..changes)
             .map(|_| {
                 let service = Arc::clone(&service);

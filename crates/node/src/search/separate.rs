@@ -16,7 +16,7 @@ use super::observer::QueryObserver;
 use super::rewrite::RewrittenQuery;
 use super::run::{QueryRequest, SearchNotices, SearchOutcome};
 use super::sources::ResolvedSources;
-use super::{GRACE, answer, embed};
+use super::{GRACE, SearchExtent, answer, embed};
 use crate::caller::CancelOnDrop;
 use crate::{CompiledApplication, Error, Node};
 
@@ -68,7 +68,7 @@ impl SeparateSources {
     ///
     /// # Errors
     /// A source's parameters are not a valid query, or hits of different orders would become one list.
-    pub async fn asking(
+    pub async fn into_queries(
         self,
         node: &Node,
         deployment: &Arc<CompiledApplication>,
@@ -145,17 +145,17 @@ impl SourceQueries {
             };
             running.push((part.is_optional, search(request)));
         }
-        for (of, outcome) in asked.iter_mut().zip(at_once(running).await?) {
+        for (of, outcome) in asked.iter_mut().zip(run_concurrently(running).await?) {
             of.outcome = outcome;
         }
-        let joined = put_together(asked, query, joining)?;
+        let joined = merge_outcomes(asked, query, joining)?;
         Ok(SearchOutcome { memory: Some(memory), ..joined })
     }
 }
 
 /// Runs all concurrently. Optional ones are waited for until the rest is done, and yield nothing if they are
 /// not done by then. If all are optional, all are waited for.
-async fn at_once<T: Send + 'static>(
+async fn run_concurrently<T: Send + 'static>(
     all: Vec<(bool, impl Future<Output = T> + Send + 'static)>,
 ) -> Result<Vec<Option<T>>, Error> {
     let is_all_optional = all.iter().all(|(is_optional, _)| *is_optional);
@@ -190,7 +190,7 @@ async fn search(mut request: QueryRequest) -> Result<SearchOutcome, Error> {
         let QueryRequest { node, deployment, query, gone, .. } = &request;
         let embeddings = embed(node, deployment, query, deadline, gone).await?;
         request.embeddings = Arc::new(embeddings);
-        answer(&request, true, |found| found).await
+        answer(&request, SearchExtent::Cluster, |found| found).await
     };
     let found = tokio::time::timeout_at((deadline + GRACE).into(), searching).await;
     let found = found.map_err(|_| Error::Timeout(query.timeout))??;
@@ -208,7 +208,7 @@ struct SourceOutcome {
 }
 
 /// Merges the results of all sources.
-fn put_together(
+fn merge_outcomes(
     mut asked: Vec<SourceOutcome>,
     query: &Query,
     joining: ResultJoining,
@@ -288,8 +288,8 @@ fn name_source(group: &mut ResultGroup, source: &Arc<str>) {
     }
 }
 
-/// For selected fields that no hit of a source can have: keeps those that no other source with the same
-/// selection shows, and reports each once.
+/// Reduces the notices about selected fields that no hit of a source can have: only fields that no other
+/// source with the same selection shows are left, each once.
 fn keep_unshown(asked: &mut [SourceOutcome]) {
     let mut shown: Vec<(String, bool)> = Vec::new();
     for SourceOutcome { query, outcome, .. } in asked.iter() {
@@ -324,9 +324,9 @@ mod tests {
     async fn what_is_optional_is_not_waited_for() {
         let now = |result: u8| -> Work { Box::pin(ready(result)) };
         let never = || -> Work { Box::pin(pending()) };
-        let done = at_once(vec![(true, never()), (false, now(1)), (false, now(2))]).await.unwrap();
+        let done = run_concurrently(vec![(true, never()), (false, now(1)), (false, now(2))]).await.unwrap();
         assert_eq!(done, [None, Some(1), Some(2)]);
-        let done = at_once(vec![(true, now(1)), (true, now(2))]).await.unwrap();
+        let done = run_concurrently(vec![(true, now(1)), (true, now(2))]).await.unwrap();
         assert_eq!(done, [Some(1), Some(2)]);
     }
 }

@@ -37,11 +37,12 @@ pub struct RegisteredNode {
     pub indexes: bool,
 }
 
-/// An operator's wish for a node.
+/// State of a node that an operator has requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestedStateRecord {
-    /// The wish.
-    pub wish: RequestedNodeState,
+    /// The state.
+    #[serde(rename = "wish")]
+    pub state: RequestedNodeState,
     /// Reason, in the operator's words.
     pub reason: String,
 }
@@ -51,8 +52,8 @@ pub struct RequestedStateRecord {
 pub struct CoordinationSnapshot {
     /// Running nodes, by name.
     pub members: BTreeMap<String, RegisteredNode>,
-    /// Wishes of operators, by the names of nodes.
-    pub wishes: BTreeMap<String, RequestedStateRecord>,
+    /// States requested by operators, by the names of nodes.
+    pub requested_states: BTreeMap<String, RequestedStateRecord>,
     /// Other values that nodes share, by name.
     pub notes: BTreeMap<String, NodeNote>,
     /// Configuration of the cluster in the application; `None` before there is one.
@@ -84,7 +85,7 @@ pub struct CoordinationSnapshot {
 }
 
 impl CoordinationSnapshot {
-    /// Picture of a node that is in no cluster: it runs, and has all data. Its key is 0, its name empty.
+    /// Snapshot for a node that is in no cluster: it runs, and has all data. Its key is 0, its name empty.
     pub(crate) fn alone(url: &str) -> Self {
         let (key, name) = (NodeKey(0), String::new());
         let entry = NodeEntry {
@@ -177,11 +178,11 @@ impl CoordinationSnapshot {
                 let left = self.members.remove(name);
                 self.departed.extend(left.map(|member| (name.to_owned(), member.registration)));
             }
-            (FollowedSubject::Wish(name), Some(entry)) => {
-                let wish = self.read(entry).map(|wish| (name.to_owned(), wish));
-                self.wishes.extend(wish);
+            (FollowedSubject::RequestedState(name), Some(entry)) => {
+                let requested = self.read(entry).map(|record| (name.to_owned(), record));
+                self.requested_states.extend(requested);
             }
-            (FollowedSubject::Wish(name), None) => drop(self.wishes.remove(name)),
+            (FollowedSubject::RequestedState(name), None) => drop(self.requested_states.remove(name)),
             (FollowedSubject::Note(name), Some(entry)) => {
                 let note = NodeNote { value: Arc::clone(&entry.value), changed: entry.changed.0 };
                 self.notes.insert(name.to_owned(), note);

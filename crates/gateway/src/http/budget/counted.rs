@@ -7,7 +7,7 @@ use super::{AnswerShare, RequestBudget};
 
 impl RequestBudget {
     /// Counts bytes of an answer that exist.
-    pub(crate) fn made(self: &Arc<Self>, bytes: usize) -> AnswerShare {
+    pub(crate) fn count_answer(self: &Arc<Self>, bytes: usize) -> AnswerShare {
         self.answers.reserved.fetch_add(bytes, Ordering::SeqCst);
         AnswerShare { budget: Arc::clone(self), bytes }
     }
@@ -22,8 +22,8 @@ impl RequestBudget {
 
 impl AnswerShare {
     /// Counts bytes that exist beside those of this share.
-    pub(crate) fn beside(&self, bytes: usize) -> AnswerShare {
-        self.budget.made(bytes)
+    pub(crate) fn count_more(&self, bytes: usize) -> AnswerShare {
+        self.budget.count_answer(bytes)
     }
 }
 
@@ -39,9 +39,9 @@ mod tests {
         let patience = Duration::ZERO;
         let bounds = BudgetBounds { bodies: 0, work: 0, answers: 100, patience, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
-        let first = budget.made(50);
+        let first = budget.count_answer(50);
         assert!(!budget.needs_answers());
-        let second = first.beside(70);
+        let second = first.count_more(70);
         assert_eq!((budget.of_answers().reserved, budget.needs_answers()), (120, true));
         drop((first, second));
         assert_eq!((budget.of_answers().reserved, budget.needs_answers()), (0, false));

@@ -1,0 +1,334 @@
+//! Visits of partitions chunk by chunk: the query is evaluated on columns of the fields that it reads, and of
+//! the documents that match only those are read that the search can show.
+//!
+//! A condition on one field depends on the members of a document that have the field, and on nothing else: it
+//! is evaluated once for members that repeat. Where it is not known for the rows of a chunk, since a column
+//! does not fit or a condition fails, the documents of the chunk are visited one by one.
+
+mod condition;
+
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millrace_node::metrics::CountedMetric;
+use serde_json::{Map, Value};
+
+use self::condition::ColumnPlan;
+use super::{HitScan, HitSink, VisitedDocument, VisitedIndex};
+use crate::Error;
+use crate::catalog::OpenIndex;
+use crate::log_columns::{ColumnBuilder, LogColumn, RowDimension, RowSet, RowTally, add_members};
+use crate::read_fields::ReadFields;
+use crate::scan_limit::{ScanProgress, pause};
+use crate::search::SearchHit;
+use crate::service::ElasticService;
+use crate::storage::{GroupChunks, StoredSource};
+
+/// Rows that are read between two looks at the turns of other work.
+const ROWS_PER_TURN: usize = 64;
+
+/// A field that a sink reads of rows.
+pub(crate) struct RowField {
+    pub(crate) name: String,
+    /// Length in milliseconds of stretches of time, from multiples of it on, whose times are alike to the
+    /// sink.
+    pub(crate) interval_ms: Option<i64>,
+    /// True if a query of the sink reads it.
+    pub(crate) is_searched: bool,
+}
+
+/// Receiver of the rows of chunks that match.
+pub(crate) trait RowSink {
+    /// Fields that it reads of each row, some several times; `None` if it needs documents.
+    fn row_fields(&self) -> Option<Vec<RowField>>;
+
+    /// Counts rows that match.
+    fn count_rows(&mut self, count: usize);
+
+    /// Takes the fields that it reads of some rows, which have the same values in them.
+    ///
+    /// # Errors
+    /// There is no memory for what it makes of them.
+    fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error>;
+
+    /// True if it shows documents.
+    fn keeps_rows(&self) -> bool;
+
+    /// True if the times of documents can decide that it does not show them.
+    fn is_by_time(&self) -> bool;
+
+    /// True if it does not show a document with this time.
+    fn passes_over(&mut self, time: i64) -> bool;
+
+    /// Takes a document that it may show. It has counted it before.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn keep(&mut self, hit: SearchHit) -> Result<(), Error>;
+}
+
+/// Chunks of a partition that is visited.
+pub(super) struct VisitedChunks<'v> {
+    pub(super) visited: VisitedIndex<'v>,
+    pub(super) plan: &'v ColumnPlan<'v>,
+    pub(super) chunks: &'v GroupChunks,
+    /// Number of the partition.
+    pub(super) partition: u32,
+}
+
+/// Columns of one chunk, made when they are read first.
+struct LazyColumns<'c> {
+    service: &'c ElasticService,
+    of: &'c VisitedChunks<'c>,
+    chunk: usize,
+    /// By their positions in the plan.
+    found: Vec<Option<Arc<LogColumn>>>,
+}
+
+impl LazyColumns<'_> {
+    /// A column by its position in the plan. Those that most searches with the plan read are made together.
+    fn get(&mut self, position: usize) -> Result<Arc<LogColumn>, Error> {
+        if let Some(column) = self.known(position) {
+            return Ok(column);
+        }
+        let plan = self.of.plan;
+        let others = (0..plan.names.len()).filter(|other| *other != position && plan.is_usual[*other]);
+        let others: Vec<usize> = others.filter(|other| self.known(*other).is_none()).collect();
+        let made: Vec<usize> = std::iter::once(position).chain(others).collect();
+        let fields = made.iter().map(|at| plan.names[*at].fields());
+        let fields = fields.fold(ReadFields::NONE, ReadFields::with);
+        let mut builders: Vec<ColumnBuilder> =
+            made.iter().map(|at| ColumnBuilder::new(&plan.names[*at])).collect();
+        let documents = self.of.chunks.documents(self.chunk)?;
+        for row in 0..documents.len() {
+            if row.is_multiple_of(ROWS_PER_TURN) {
+                pause();
+            }
+            let members = documents.source(row)?.members(&fields)?;
+            builders.iter_mut().for_each(|builder| builder.push(&members));
+        }
+        self.service.node.metrics().add(CountedMetric::LogColumnsMade, made.len() as u64);
+        for (at, builder) in made.iter().zip(builders) {
+            let column = Arc::new(builder.finish());
+            if let Some(identity) = self.of.chunks.identity(self.chunk) {
+                self.service.log_columns.insert(identity, &plan.names[*at], Arc::clone(&column));
+            }
+            self.found[*at] = Some(column);
+        }
+        Ok(self.found[position].clone().unwrap_or_else(|| Arc::new(LogColumn::Unfit)))
+    }
+
+    fn known(&mut self, position: usize) -> Option<Arc<LogColumn>> {
+        if self.found[position].is_none() {
+            let identity = self.of.chunks.identity(self.chunk)?;
+            self.found[position] = self.service.log_columns.get(identity, &self.of.plan.names[position]);
+        }
+        self.found[position].clone()
+    }
+}
+
+impl HitScan<'_> {
+    /// Plan of a visit by columns; `None` if documents have to be read one by one.
+    pub(super) fn column_plan<'q>(
+        &'q self,
+        visited: VisitedIndex<'q>,
+        progress: &ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Option<ColumnPlan<'q>> {
+        let is_restricted = self.request.slice.is_some()
+            || self.request.routing_of(&visited.index.entry.name).is_some()
+            || self.minimum_score.is_some()
+            || self.after.is_some()
+            || progress.may_terminate();
+        if is_restricted {
+            return None;
+        }
+        ColumnPlan::of(self.query, visited, sink.rows()?)
+    }
+
+    /// Visits the documents of a partition. Breaks off at a limit of the search.
+    ///
+    /// # Errors
+    /// Documents cannot be read, the search reaches a limit, or the sink refuses one.
+    pub(super) fn visit_chunks(
+        &self,
+        of: &VisitedChunks<'_>,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<ControlFlow<()>, Error> {
+        let mut tally = RowTally::default();
+        let flow = self.tally_chunks(of, &mut tally, progress, sink)?;
+        if let Some(sink) = sink.rows() {
+            let mut hit = alike(of.visited.index, of.visited.ordinal);
+            tally.hand_on(&mut |members, count| {
+                hit.formed = of.visited.form.apply(&members);
+                hit.document = members;
+                sink.add_alike(&hit, count)
+            })?;
+        }
+        Ok(flow)
+    }
+
+    /// Visits the chunks. Rows that are alike are counted.
+    fn tally_chunks(
+        &self,
+        of: &VisitedChunks<'_>,
+        tally: &mut RowTally,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<ControlFlow<()>, Error> {
+        let service = self.service;
+        for (chunk, content) in of.chunks.all().iter().enumerate() {
+            if progress.is_over() || progress.look()?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let live = RowSet::live(content);
+            service.node.metrics().add(CountedMetric::LogDocumentsRead, live.count() as u64);
+            let found = vec![None; of.plan.names.len()];
+            let mut columns = LazyColumns { service, of, chunk, found };
+            let rows = of.plan.rows(&live, &mut columns, &of.visited)?;
+            let flow = match rows {
+                None => self.each_row(of, chunk, &live, progress, sink)?,
+                Some(rows) if rows.is_empty() => continue,
+                Some(rows) => self.take_rows(&rows, &mut columns, tally, progress, sink)?,
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Visits documents of a chunk one by one.
+    fn each_row(
+        &self,
+        of: &VisitedChunks<'_>,
+        chunk: usize,
+        rows: &RowSet,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<ControlFlow<()>, Error> {
+        let documents = of.chunks.documents(chunk)?;
+        for row in rows.iter() {
+            let document = documents.document(row)?;
+            let (ordinal, partition) = (of.visited.ordinal, of.partition);
+            let at = VisitedDocument { ordinal, partition, id: Some(&document.id) };
+            if self.each(of.visited, StoredSource::of(&document), at, progress, sink)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Hands the rows of a chunk that match to the sink.
+    fn take_rows(
+        &self,
+        rows: &RowSet,
+        columns: &mut LazyColumns<'_>,
+        tally: &mut RowTally,
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn HitSink,
+    ) -> Result<ControlFlow<()>, Error> {
+        let (of, chunk) = (columns.of, columns.chunk);
+        let VisitedIndex { index, ordinal, fields, form, .. } = of.visited;
+        let read = of.plan.read.iter().map(|field| columns.get(field.members));
+        let read: Vec<Arc<LogColumn>> = read.collect::<Result<_, _>>()?;
+        let intervals = of.plan.read.iter().map(|field| match field.intervals {
+            Some((at, length)) => Ok(Some((columns.get(at)?, length))),
+            None => Ok(None),
+        });
+        let intervals: Vec<Option<(Arc<LogColumn>, i64)>> = intervals.collect::<Result<_, Error>>()?;
+        let dimensions =
+            read.iter().zip(&intervals).map(|(column, intervals)| match (&**column, intervals) {
+                (LogColumn::Members(column), None) => Some(RowDimension::Members(column)),
+                (LogColumn::Members(column), Some((times, length))) => Some(match &**times {
+                    LogColumn::Times(times) => RowDimension::Intervals(times, *length),
+                    _ => RowDimension::Members(column),
+                }),
+                _ => None,
+            });
+        let Some(dimensions) = dimensions.collect::<Option<Vec<RowDimension<'_>>>>() else {
+            return self.each_row(of, chunk, rows, progress, sink);
+        };
+        let Some(sink) = sink.rows() else {
+            return self.each_row(of, chunk, rows, progress, sink);
+        };
+        sink.count_rows(rows.count());
+        if !dimensions.is_empty() {
+            let mut hit = alike(index, ordinal);
+            tally.add(rows, &dimensions, &|row| members_of(&read, row), &mut |members, count| {
+                hit.formed = form.apply(&members);
+                hit.document = members;
+                sink.add_alike(&hit, count)
+            })?;
+        }
+        if !sink.keeps_rows() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let times = of.plan.times.map(|at| columns.get(at)).transpose()?;
+        let mut kept: Vec<usize> = rows.iter().collect();
+        if let Some(LogColumn::Times(times)) = times.as_deref() {
+            kept.retain(|row| !sink.passes_over(times.millis[*row]));
+            if self.is_backwards {
+                // Once the latest are kept, the others are passed over.
+                kept.sort_by_key(|row| Reverse(times.millis[*row]));
+            }
+        }
+        if kept.is_empty() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let documents = of.chunks.documents(chunk)?;
+        for row in kept {
+            if let Some(LogColumn::Times(times)) = times.as_deref()
+                && sink.passes_over(times.millis[row])
+            {
+                continue;
+            }
+            if progress.next()?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let stored = StoredSource::of(&documents.document(row)?);
+            if let Some(hit) = self.hit(of.visited, stored, fields)? {
+                sink.keep(hit)?;
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// A hit for rows of which some fields alone are known.
+fn alike(index: &OpenIndex, ordinal: usize) -> SearchHit {
+    SearchHit {
+        index: index.clone(),
+        ordinal,
+        stored: nothing(),
+        document: Map::new(),
+        formed: None,
+        score: 1.0,
+        matched: Vec::new(),
+        sort: Vec::new(),
+        place: None,
+        collapsed: None,
+        inner: Map::new(),
+    }
+}
+
+/// A stored document of which nothing is known.
+fn nothing() -> StoredSource {
+    StoredSource { id: String::new(), source: "{}".into(), version: 1, seq_no: 0, routing: None }
+}
+
+/// Members of a row that columns have.
+fn members_of(columns: &[Arc<LogColumn>], row: usize) -> Map<String, Value> {
+    let mut members: Option<Map<String, Value>> = None;
+    for column in columns {
+        let LogColumn::Members(column) = &**column else { continue };
+        let own = column.document(row);
+        match &mut members {
+            None => members = Some(own.into_owned()),
+            Some(members) => add_members(members, &own),
+        }
+    }
+    members.unwrap_or_default()
+}

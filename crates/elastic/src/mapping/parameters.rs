@@ -1,0 +1,291 @@
+//! Parameters of fields in mappings: what each means here, or the reason why it is refused.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{all_fields, check_value, is_flag, type_of};
+use crate::Error;
+use crate::fields::names_of;
+use crate::normalizer::ValueNormalizer;
+use crate::query::text_of;
+use crate::text_division::TextDivision;
+
+/// Treatment of a parameter.
+#[derive(Clone, Copy, PartialEq)]
+enum ParameterUse {
+    /// It does here what it does there.
+    Obeyed,
+    /// It is about an index, a column or an estimate that is not here: no answer depends on it.
+    WithoutEffect,
+    /// The value that means what is here is taken, and each other one refused.
+    Only(&'static [&'static str]),
+    /// It is refused.
+    Refused,
+}
+
+use ParameterUse::{Obeyed, Only, Refused, WithoutEffect};
+
+/// Parameters that there are, of fields of all types.
+const PARAMETERS: &[(&str, ParameterUse)] = &[
+    ("type", Obeyed),
+    ("properties", Obeyed),
+    ("fields", Obeyed),
+    ("dynamic", Obeyed),
+    ("enabled", Obeyed),
+    ("format", Obeyed),
+    ("path", Obeyed),
+    ("meta", Obeyed),
+    ("store", Obeyed),
+    ("index", Obeyed),
+    ("doc_values", Obeyed),
+    ("fielddata", Obeyed),
+    ("copy_to", Obeyed),
+    ("null_value", Obeyed),
+    ("normalizer", Obeyed),
+    ("analyzer", Obeyed),
+    ("search_analyzer", Obeyed),
+    ("search_quote_analyzer", Obeyed),
+    ("ignore_above", Obeyed),
+    ("ignore_malformed", Obeyed),
+    ("coerce", Obeyed),
+    ("scaling_factor", Obeyed),
+    ("value", Obeyed),
+    ("norms", WithoutEffect),
+    ("index_options", WithoutEffect),
+    ("index_phrases", WithoutEffect),
+    ("index_prefixes", WithoutEffect),
+    ("term_vector", WithoutEffect),
+    ("eager_global_ordinals", WithoutEffect),
+    ("fielddata_frequency_filter", WithoutEffect),
+    ("max_shingle_size", WithoutEffect),
+    ("depth_limit", WithoutEffect),
+    ("ignore_z_value", WithoutEffect),
+    ("include_in_parent", WithoutEffect),
+    ("include_in_root", WithoutEffect),
+    ("time_series_dimension", WithoutEffect),
+    ("time_series_dimensions", WithoutEffect),
+    ("time_series_metric", WithoutEffect),
+    ("synthetic_source_keep", WithoutEffect),
+    ("enable_position_increments", Only(&["true"])),
+    ("skip_list", WithoutEffect),
+    ("boost", Only(&["1", "1.0"])),
+    ("similarity", Only(&["BM25"])),
+    ("split_queries_on_whitespace", Only(&["false"])),
+    ("subobjects", Only(&["true", "auto"])),
+    ("disable_objects", Only(&["false"])),
+    ("locale", Only(&["", "ROOT", "root", "en", "en_US", "en-US"])),
+    ("on_script_error", Refused),
+    ("script", Refused),
+    ("position_increment_gap", Obeyed),
+];
+
+/// Types of numbers.
+const NUMBERS: [&str; 9] =
+    ["long", "integer", "short", "byte", "unsigned_long", "double", "float", "half_float", "scaled_float"];
+
+/// Types of texts that are divided into words.
+const TEXTS: [&str; 4] = ["text", "match_only_text", "search_as_you_type", "token_count"];
+
+/// Types of which a parameter is, if it is not one of most.
+fn is_of_type(parameter: &str, kind: &str) -> bool {
+    match parameter {
+        "normalizer" | "split_queries_on_whitespace" => kind == "keyword",
+        "analyzer" => TEXTS.contains(&kind),
+        "search_analyzer" | "search_quote_analyzer" | "position_increment_gap" => {
+            TEXTS.contains(&kind) && kind != "token_count"
+        }
+        "fielddata" | "index_phrases" | "index_prefixes" => TEXTS.contains(&kind),
+        "scaling_factor" => kind == "scaled_float",
+        "value" => kind == "constant_keyword",
+        "coerce" => NUMBERS.contains(&kind) || kind.ends_with("_range") || kind == "geo_point",
+        "null_value" => {
+            NUMBERS.contains(&kind)
+                || matches!(
+                    kind,
+                    "keyword" | "wildcard" | "date" | "date_nanos" | "boolean" | "ip" | "token_count"
+                )
+                || matches!(kind, "flattened" | "flat_object" | "geo_point")
+        }
+        "ignore_above" => matches!(kind, "keyword" | "wildcard" | "flattened" | "flat_object"),
+        "path" => kind == "alias",
+        _ => true,
+    }
+}
+
+/// Checks the parameters of a field. Those of a dynamic template have a type that is not known yet.
+///
+/// # Errors
+/// One is not known, has another meaning than here, or is not one of the type; a value is malformed.
+pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -> Result<(), Error> {
+    let kind = type_of(field);
+    let refuse = |reason: String| {
+        Err(Error::mapping(format!(
+            "Failed to parse mapping [_doc]: field [{name}] of type [{kind}]: {reason}"
+        )))
+    };
+    for (parameter, value) in field {
+        let usage = PARAMETERS.iter().find(|(known, _)| known == parameter).map(|(_, usage)| *usage);
+        if usage.is_none() || usage != Some(Refused) && !is_template && !is_of_type(parameter, kind) {
+            return Err(Error::mapping(format!(
+                "unknown parameter [{parameter}] on mapper [{name}] of type [{kind}]; docs/elastic.md lists those that there are"
+            )));
+        }
+        let text = text_of(value);
+        match usage {
+            Some(Refused) => return refuse(format!("[{parameter}] is not supported")),
+            Some(Only(values)) if !values.contains(&text.as_str()) => {
+                return refuse(format!(
+                    "[{parameter}] is [{text}], and is supported as [{}] alone",
+                    values.last().copied().unwrap_or_default()
+                ));
+            }
+            _ => {}
+        }
+        if parameter == "dynamic" {
+            check_dynamic(name, value)?;
+        }
+        let is_valid = match parameter.as_str() {
+            "analyzer" | "search_analyzer" | "search_quote_analyzer" => {
+                if TextDivision::named(&text).is_none() {
+                    return refuse(format!(
+                        "[{parameter}] is [{text}]; there are [standard], [simple], [whitespace] and [keyword], and none of \
+                         [analysis] in settings"
+                    ));
+                }
+                true
+            }
+            "meta" => {
+                value.as_object().is_some_and(|meta| meta.len() <= 5 && meta.values().all(Value::is_string))
+            }
+            "index" | "doc_values" | "fielddata" | "store" | "coerce" | "ignore_malformed" => {
+                ["true", "false"].contains(&text.as_str())
+            }
+            "ignore_above" => text.parse::<u64>().is_ok(),
+            "scaling_factor" => text.parse().is_ok_and(|factor: f64| factor > 0.0 && factor.is_finite()),
+            "copy_to" => !names_of(value).is_empty(),
+            "position_increment_gap" if text == "0" => {
+                return refuse(format!(
+                    "[{parameter}] is [0], and a phrase is in one value of a field here, never over two"
+                ));
+            }
+            "null_value" if is_template || kind == "geo_point" => true,
+            "null_value" => value.is_null() || check_value(field, kind, value).is_ok(),
+            _ => true,
+        };
+        if !is_valid {
+            return refuse(format!("[{parameter}] cannot be [{text}]"));
+        }
+    }
+    if kind == "scaled_float" && !field.contains_key("scaling_factor") && !is_template {
+        return refuse("Field [scaling_factor] is required".to_owned());
+    }
+    let of_search = Some(TextDivision::of_search(field));
+    let quoted = field.get("search_quote_analyzer").map(text_of);
+    if let Some(quoted) = quoted.filter(|quoted| TextDivision::named(quoted) != of_search) {
+        return refuse(format!(
+            "[search_quote_analyzer] is [{quoted}]: phrases are divided as other texts of searches are"
+        ));
+    }
+    let below = field.get("fields").and_then(Value::as_object).into_iter().flatten();
+    let mut below = below.filter_map(|(name, field)| Some((name, field.as_object()?)));
+    match below.find(|(_, field)| field.contains_key("copy_to")) {
+        Some((multi, _)) => {
+            refuse(format!("[copy_to] may not be used in the multi-field [{multi}]; use it in [{name}]"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks what a mapping says of all documents.
+///
+/// # Errors
+/// A part of their sources is not to be kept, or `dynamic` has a value that there is not.
+pub(super) fn check_root(mappings: &Map<String, Value>) -> Result<(), Error> {
+    let source = mappings.get("_source").and_then(Value::as_object).into_iter().flatten();
+    for (member, value) in source {
+        let is_obeyed = match member.as_str() {
+            "enabled" => true,
+            // What is put together again from fields is shown as it was sent.
+            "mode" => value == "stored" || value == "synthetic",
+            _ => false,
+        };
+        if !is_obeyed {
+            return Err(Error::mapping(format!(
+                "Failed to parse mapping [_doc]: [{member}] of [_source] is not supported as [{value}]: documents are kept and \
+                 shown as they were sent; use [_source] in searches"
+            )));
+        }
+    }
+    mappings.get("dynamic").map_or(Ok(()), |dynamic| check_dynamic("_doc", dynamic))
+}
+
+fn check_dynamic(name: &str, value: &Value) -> Result<(), Error> {
+    const VALUES: [&str; 6] =
+        ["true", "false", "strict", "runtime", "strict_allow_templates", "false_allow_templates"];
+    match VALUES.contains(&text_of(value).as_str()) {
+        true => Ok(()),
+        false => Err(Error::mapping(format!(
+            "Failed to parse mapping [_doc]: [dynamic] of [{name}] is [{}]; there are [{}]",
+            text_of(value),
+            VALUES.join(", ")
+        ))),
+    }
+}
+
+/// Checks what fields name outside of their mapping: normalizers of the settings, and fields that they are
+/// copied to.
+///
+/// # Errors
+/// One is missing, or a normalizer has filters that there are not.
+pub(crate) fn check_named(
+    mappings: &Map<String, Value>,
+    settings: &BTreeMap<String, Value>,
+) -> Result<(), Error> {
+    let templates = mappings.get("dynamic_templates").and_then(Value::as_array).into_iter().flatten();
+    let templates = templates.filter_map(|listed| listed.as_object()?.iter().next());
+    let of_templates = templates.filter_map(|(name, template)| {
+        Some((format!("of the dynamic template {name}"), template.get("mapping")?.as_object()?))
+    });
+    for (path, field) in all_fields(mappings).into_iter().chain(of_templates) {
+        if let Some(name) = field.get("normalizer").map(text_of) {
+            ValueNormalizer::named(&name, settings).map_err(|error| {
+                Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
+            })?;
+        }
+        for target in field.get("copy_to").map(names_of).unwrap_or_default() {
+            if super::field_at(mappings, &target).is_none() {
+                return Err(Error::mapping(format!(
+                    "Failed to parse mapping [_doc]: [copy_to] of [{path}] names [{target}], which the mapping lacks; declare it"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a value has the form of a number of a field that does not convert others.
+///
+/// # Errors
+/// It is a text, or has a part behind the point in a field of whole numbers. The error has a type and a
+/// reason.
+pub(super) fn check_uncoerced(
+    field: &Map<String, Value>,
+    value: &Value,
+) -> Result<(), (&'static str, String)> {
+    let kind = type_of(field);
+    if !field.contains_key("coerce") || is_flag(field, "coerce") || !NUMBERS.contains(&kind) {
+        return Ok(());
+    }
+    let is_whole = !matches!(kind, "double" | "float" | "half_float" | "scaled_float");
+    match value {
+        Value::String(_) => Err(("illegal_argument_exception", format!("{kind} value passed as String"))),
+        Value::Number(number) if is_whole && number.as_f64().is_some_and(|number| number.fract() != 0.0) => {
+            Err((
+                "illegal_argument_exception",
+                format!("{number} cannot be converted to {kind} without data loss"),
+            ))
+        }
+        _ => Ok(()),
+    }
+}

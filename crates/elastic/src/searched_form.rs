@@ -1,0 +1,163 @@
+//! The form in which searches read documents: values by the parameters of their fields.
+//!
+//! `copy_to` gives a field the values of others, `null_value` stands where a document has null, `normalizer`
+//! and `scaling_factor` change values, and a `constant_keyword` is in all documents. What a search shows is
+//! the document as it was sent.
+
+use serde_json::{Map, Value};
+
+use crate::catalog::OpenIndex;
+use crate::evaluation::number_of;
+use crate::fields::{all_at, names_of};
+use crate::mapping::{all_fields, field_at, type_of};
+use crate::normalizer::ValueNormalizer;
+use crate::query::text_of;
+
+/// Parameters that change the values of a field.
+const FORMING: [&str; 3] = ["normalizer", "null_value", "scaling_factor"];
+
+/// True if searches read the values of a field in a form of their own.
+pub(crate) fn is_formed(definition: &Map<String, Value>) -> bool {
+    definition.keys().any(|name| FORMING.contains(&name.as_str())) || constant_of(definition).is_some()
+}
+
+/// Value that all documents have in a field.
+fn constant_of(definition: &Map<String, Value>) -> Option<&Value> {
+    definition.get("value").filter(|_| type_of(definition) == "constant_keyword")
+}
+
+/// True if a mapping, or an object in it, has a field that is formed or copied.
+fn has_any(mappings: &Map<String, Value>) -> bool {
+    let below = |name: &str| mappings.get(name).and_then(Value::as_object).into_iter().flatten();
+    let mut fields = below("properties").chain(below("fields")).filter_map(|(_, field)| field.as_object());
+    fields.any(|field| is_formed(field) || field.contains_key("copy_to") || has_any(field))
+}
+
+/// Places whose values are copied to a field.
+pub(crate) fn copied_to(mappings: &Map<String, Value>, target: &str) -> Vec<String> {
+    if !has_any(mappings) {
+        return Vec::new();
+    }
+    let copies = |definition: &Map<String, Value>| {
+        definition.get("copy_to").is_some_and(|targets| names_of(targets).iter().any(|name| name == target))
+    };
+    let all = all_fields(mappings).into_iter();
+    all.filter(|(_, definition)| copies(definition)).map(|(path, _)| path).collect()
+}
+
+/// A field whose values are read in another form.
+struct FormedField<'i> {
+    /// Place in documents.
+    place: String,
+    /// Rest of the names of its members after those of the place, of a multi-field.
+    suffix: String,
+    definition: &'i Map<String, Value>,
+    normalizer: Option<ValueNormalizer>,
+}
+
+impl FormedField<'_> {
+    /// A value, or a list of them, in its form.
+    fn formed(&self, value: &Value) -> Value {
+        match value {
+            Value::Array(elements) => elements.iter().map(|element| self.formed(element)).collect(),
+            Value::Null => self.definition.get("null_value").cloned().unwrap_or_default(),
+            Value::Object(_) => value.clone(),
+            single => {
+                if let Some(normalizer) = &self.normalizer {
+                    return normalizer.apply(&text_of(single)).into();
+                }
+                let factor = self.definition.get("scaling_factor").and_then(number_of);
+                match (factor, number_of(single)) {
+                    (Some(factor), Some(number)) => ((number * factor).round() / factor).into(),
+                    _ => single.clone(),
+                }
+            }
+        }
+    }
+
+    /// Gives the values at a path of an object their form.
+    fn form(&self, members: &mut Map<String, Value>, path: &str) {
+        let mut added = Vec::new();
+        for (name, value) in members.iter_mut() {
+            if name == path {
+                let formed = self.formed(value);
+                match self.suffix.is_empty() {
+                    true => *value = formed,
+                    false => added.push((format!("{name}{}", self.suffix), formed)),
+                }
+            } else if let Some(rest) =
+                path.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.'))
+            {
+                self.form_below(value, rest);
+            }
+        }
+        members.extend(added);
+    }
+
+    fn form_below(&self, value: &mut Value, path: &str) {
+        match value {
+            Value::Object(members) => self.form(members, path),
+            Value::Array(elements) => {
+                elements.iter_mut().for_each(|element| self.form_below(element, path));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The form of the documents of an index.
+#[derive(Default)]
+pub(crate) struct SearchedForm<'i> {
+    /// Places of values, with the fields that they are copied to.
+    copies: Vec<(String, Vec<String>)>,
+    fields: Vec<FormedField<'i>>,
+}
+
+impl<'i> SearchedForm<'i> {
+    /// The form that the mapping and the settings of an index ask for.
+    pub(crate) fn of(index: &'i OpenIndex) -> Self {
+        let (mappings, settings) = (&index.entry.mappings, &index.entry.settings);
+        let mut form = SearchedForm::default();
+        if !has_any(mappings) {
+            return form;
+        }
+        for (path, definition) in all_fields(mappings) {
+            if let Some(targets) = definition.get("copy_to") {
+                form.copies.push((path.clone(), names_of(targets)));
+            }
+            if is_formed(definition)
+                && let Some((_, place)) = field_at(mappings, &path)
+            {
+                let suffix = path.strip_prefix(place.as_str()).unwrap_or_default().to_owned();
+                let normalizer = ValueNormalizer::of(definition, settings);
+                form.fields.push(FormedField { place, suffix, definition, normalizer });
+            }
+        }
+        form
+    }
+
+    /// A document in this form; `None` if it is as it was sent.
+    pub(crate) fn apply(&self, document: &Map<String, Value>) -> Option<Map<String, Value>> {
+        if self.copies.is_empty() && self.fields.is_empty() {
+            return None;
+        }
+        let mut formed = document.clone();
+        for (place, targets) in &self.copies {
+            let values: Vec<Value> = all_at(document, place).into_iter().cloned().collect();
+            for target in targets.iter().filter(|_| !values.is_empty()) {
+                let own = formed.remove(target);
+                let all = own.into_iter().chain(values.iter().cloned()).collect();
+                formed.insert(target.clone(), Value::Array(all));
+            }
+        }
+        for field in &self.fields {
+            field.form(&mut formed, &field.place);
+            if let Some(constant) = constant_of(field.definition)
+                && all_at(&formed, &field.place).is_empty()
+            {
+                formed.insert(format!("{}{}", field.place, field.suffix), constant.clone());
+            }
+        }
+        Some(formed)
+    }
+}

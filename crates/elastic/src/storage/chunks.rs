@@ -1,0 +1,101 @@
+//! Documents of a group in the chunks of this node's own store, for readers that keep what they make of them.
+
+use std::sync::Arc;
+
+use millrace_access::{Permit, WantedGroups};
+use millrace_column::{BytesColumn, ChunkIdentity, Column, ColumnKey, View, ViewChunk};
+use millrace_document::{Document, DocumentId, DocumentValue, wire};
+use millrace_node::Node;
+use millrace_store::ViewScope;
+
+use super::{ELASTIC_TYPE, StorageGroup};
+use crate::Error;
+use crate::source_text::SourceText;
+
+/// Chunks of a group as they are now.
+pub(crate) struct GroupChunks(Arc<dyn View>);
+
+impl GroupChunks {
+    /// Chunks of a group; `None` if documents of it may be on other nodes, or the node takes plain paths.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(crate) fn of(node: &Node, group: StorageGroup) -> Result<Option<Self>, Error> {
+        if !node.cluster().is_alone() || !node.paths().is_fast() {
+            return Ok(None);
+        }
+        let groups = vec![group.group()];
+        let store = node.permitted_store(&Permit::of_server(), WantedGroups::These(&groups));
+        Ok(Some(GroupChunks(store.view(ELASTIC_TYPE, &ViewScope::Groups(groups))?)))
+    }
+
+    /// The chunks, with the documents that are live.
+    pub(crate) fn all(&self) -> &[ViewChunk] {
+        self.0.chunks()
+    }
+
+    /// Identity of a chunk.
+    pub(crate) fn identity(&self, chunk: usize) -> Option<ChunkIdentity> {
+        self.0.identity(chunk)
+    }
+
+    /// Documents of a chunk.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a document has no values.
+    pub(crate) fn documents(&self, chunk: usize) -> Result<ChunkDocuments, Error> {
+        let column = |key: &ColumnKey| -> Result<BytesColumn, Error> {
+            let columns = self.0.columns(key, chunk..chunk + 1);
+            match columns.map_err(|error| Error::Internal(error.to_string()))?.pop().flatten() {
+                Some(Column::Bytes(column)) => Ok(column),
+                _ => Err(Error::Internal(format!("a chunk of documents lacks its column {key}"))),
+            }
+        };
+        Ok(ChunkDocuments { ids: column(&ColumnKey::id())?, values: column(&ColumnKey::overflow())? })
+    }
+}
+
+/// Documents of a chunk, row by row.
+pub(crate) struct ChunkDocuments {
+    ids: BytesColumn,
+    /// Values of each document: no schema has columns for the type.
+    values: BytesColumn,
+}
+
+impl ChunkDocuments {
+    /// Number of the rows, those without a document among them.
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Document of a row.
+    ///
+    /// # Errors
+    /// The row is damaged.
+    pub(crate) fn document(&self, row: usize) -> Result<Document, Error> {
+        let text = self.ids.get(row).and_then(|id| std::str::from_utf8(id).ok());
+        let id = text.and_then(|id| DocumentId::parse(id).ok()).ok_or_else(damaged)?;
+        Ok(Document { id, fields: self.fields(row)? })
+    }
+
+    /// Text of the document of a row; that of an empty one for a row without a document.
+    ///
+    /// # Errors
+    /// The row is damaged.
+    pub(crate) fn source(&self, row: usize) -> Result<SourceText, Error> {
+        let source = self.fields(row)?.into_iter().find(|(name, _)| &**name == "source");
+        Ok(match source {
+            Some((_, DocumentValue::String(text))) => text.into(),
+            _ => "{}".into(),
+        })
+    }
+
+    fn fields(&self, row: usize) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
+        let fields = self.values.get(row).map(wire::decode_named).transpose();
+        fields.map(Option::unwrap_or_default).map_err(|_| damaged())
+    }
+}
+
+fn damaged() -> Error {
+    Error::Internal("a row of documents is damaged".to_owned())
+}

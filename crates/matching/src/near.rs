@@ -1,0 +1,252 @@
+//! Nearness of words, by the places of each.
+
+use millrace_column::TokenIds;
+
+/// Number of words up to which the next place of each is looked up for each place. With more, the places of
+/// all are gone through together.
+const ONE_BY_ONE: usize = 8;
+
+/// Conditions of `near` on the positions of its leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NearConstraint {
+    pub(crate) distance: u32,
+    pub(crate) exclusion_distance: u32,
+    pub(crate) ordered: bool,
+    /// Number of positions between adjacent elements; `None` if words of two elements are never near.
+    pub(crate) element_gap: Option<u32>,
+}
+
+impl NearConstraint {
+    /// True if a document has all of `places` near each other, and none of `excluded` near them. The words
+    /// must be in one element or, with a gap, in two adjacent ones.
+    pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
+        self.spans(places, excluded, document).next().is_some()
+    }
+
+    /// First and last position of each shortest match.
+    pub(crate) fn spans<'p>(
+        self,
+        places: &'p [&'p [u32]],
+        excluded: &'p [&'p [u32]],
+        document: TokenIds<'p>,
+    ) -> impl Iterator<Item = (u32, u32)> + 'p {
+        self.spans_by(places, excluded, move |first, last| document.distance(first, last, self.element_gap))
+    }
+
+    /// [`NearConstraint::holds`] for places of one element, which has no boundary inside.
+    pub(crate) fn holds_in_element(self, places: &[&[u32]], excluded: &[&[u32]]) -> bool {
+        self.spans_in_element(places, excluded).next().is_some()
+    }
+
+    /// [`NearConstraint::spans`] for places of one element, which has no boundary inside.
+    pub(crate) fn spans_in_element<'p>(
+        self,
+        places: &'p [&'p [u32]],
+        excluded: &'p [&'p [u32]],
+    ) -> impl Iterator<Item = (u32, u32)> + 'p {
+        self.spans_by(places, excluded, |first, last| Some(last - first))
+    }
+
+    fn spans_by<'p>(
+        self,
+        places: &'p [&'p [u32]],
+        excluded: &'p [&'p [u32]],
+        length_between: impl Fn(u32, u32) -> Option<u32> + 'p,
+    ) -> impl Iterator<Item = (u32, u32)> + 'p {
+        let is_one_by_one = places.len() <= ONE_BY_ONE;
+        let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
+        let firsts = if is_one_by_one { firsts } else { &[] };
+        let together = match (is_one_by_one, self.ordered) {
+            (true, _) => Vec::new(),
+            (false, true) => sequences(places),
+            (false, false) => windows(places),
+        };
+        let one_by_one = firsts.iter().flat_map(|places| places.iter());
+        let spans = one_by_one.filter_map(move |first| Some((*first, self.last(*first, places)?)));
+        let spans = spans.chain(together).filter(move |(first, last)| {
+            length_between(*first, *last).is_some_and(|length| length <= self.distance)
+        });
+        spans.filter(move |(first, last)| {
+            let from = first.saturating_sub(self.exclusion_distance);
+            let to = last.saturating_add(self.exclusion_distance);
+            let is_inside = |places: &&[u32]| {
+                let next = places.get(places.partition_point(|place| *place < from));
+                next.is_some_and(|place| *place <= to)
+            };
+            !excluded.iter().any(is_inside)
+        })
+    }
+
+    /// Last position of the shortest match that starts at `first`, if it may be near enough.
+    fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
+        let mut last = first;
+        for (index, places) in places.iter().enumerate() {
+            let from = match (self.ordered, index) {
+                (true, 0) | (false, _) => first,
+                (true, _) => last + 1,
+            };
+            let next = *places.get(places.partition_point(|place| *place < from))?;
+            last = last.max(next);
+        }
+        // The boundary between two elements has a position of its own.
+        (last - first <= self.distance.saturating_add(1)).then_some(last)
+    }
+}
+
+/// For each place, the first one and the last of the shortest part of the text from it on that has a place of
+/// each word.
+fn windows(places: &[&[u32]]) -> Vec<(u32, u32)> {
+    let of_word = |(word, places): (usize, &&[u32])| -> Vec<(u32, usize)> {
+        places.iter().map(|place| (*place, word)).collect()
+    };
+    let mut all: Vec<(u32, usize)> = places.iter().enumerate().flat_map(of_word).collect();
+    all.sort_unstable();
+    let (mut counts, mut missing, mut next) = (vec![0usize; places.len()], places.len(), 0);
+    let mut found = Vec::new();
+    for here in all.chunk_by(|one, other| one.0 == other.0) {
+        while missing > 0 {
+            let Some((_, word)) = all.get(next) else { return found };
+            missing -= usize::from(counts[*word] == 0);
+            counts[*word] += 1;
+            next += 1;
+        }
+        found.push((here[0].0, all[next - 1].0));
+        for (_, word) in here {
+            counts[*word] -= 1;
+            missing += usize::from(counts[*word] == 0);
+        }
+    }
+    found
+}
+
+/// For each place of the first word, itself and the end of the nearest sequence of the words from it on.
+fn sequences(places: &[&[u32]]) -> Vec<(u32, u32)> {
+    let (Some(first), Some(last)) = (places.first(), places.last()) else { return Vec::new() };
+    // Ends of the sequences from each place of a word on, from the last word to the first.
+    let mut ends: Vec<Option<u32>> = last.iter().copied().map(Some).collect();
+    for pair in places.windows(2).rev() {
+        let mut next = 0;
+        let end_from = |place: &u32| {
+            next += pair[1][next..].iter().take_while(|other| *other <= place).count();
+            ends.get(next).copied().flatten()
+        };
+        ends = pair[0].iter().map(end_from).collect();
+    }
+    first.iter().zip(ends).filter_map(|(first, end)| Some((*first, end?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_column::{TokensBuilder, TokensColumn};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Words of a document, `|` between elements.
+    fn tokens(text: &str) -> TokensColumn {
+        let mut builder = TokensBuilder::new();
+        for word in text.split_whitespace() {
+            if word == "|" { builder.boundary() } else { builder.word(word.as_bytes()) }
+        }
+        builder.end_document();
+        builder.finish()
+    }
+
+    /// Places of a word in a document, in which boundaries count.
+    fn places(text: &str, word: &str) -> Vec<u32> {
+        (0..)
+            .zip(text.split_whitespace())
+            .filter(|(_, other)| *other == word)
+            .map(|(place, _)| place)
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn places_gone_through_together_have_the_spans_of_each(
+            words in proptest::collection::vec(proptest::collection::btree_set(0u32..30, 0..12), 1..5),
+            distance in 0u32..20,
+        ) {
+            let words: Vec<Vec<u32>> = words.into_iter().map(Vec::from_iter).collect();
+            let places: Vec<&[u32]> = words.iter().map(Vec::as_slice).collect();
+            for ordered in [false, true] {
+                let near = NearConstraint { distance, exclusion_distance: 0, ordered, element_gap: None };
+                let is_near = |(first, last): &(u32, u32)| last - first <= distance;
+                let together = if ordered { sequences(&places) } else { windows(&places) };
+                let together: Vec<(u32, u32)> = together.into_iter().filter(is_near).collect();
+                let mut each: Vec<(u32, u32)> = near.spans_in_element(&places, &[]).collect();
+                each.sort_unstable();
+                each.dedup();
+                prop_assert_eq!(together, each);
+            }
+        }
+    }
+
+    #[test]
+    fn near_stays_in_one_element_and_away_from_what_is_excluded() {
+        #[track_caller]
+        fn check(
+            text: &str,
+            words: &[&str],
+            excluded: &[&str],
+            distance: u32,
+            ordered: bool,
+            expected: bool,
+        ) {
+            let tokens = tokens(text);
+            let found = |words: &[&str]| words.iter().map(|word| places(text, word)).collect::<Vec<_>>();
+            let (near, not) = (found(words), found(excluded));
+            let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
+            let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
+            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
+            assert_eq!(nearness.holds(&near, &not, tokens.document(0)), expected, "{text}");
+        }
+        check("a x b", &["a", "b"], &[], 2, false, true);
+        check("a x b", &["a", "b"], &[], 1, false, false);
+        check("a x b", &["b", "a"], &[], 2, false, true);
+        check("a x b", &["b", "a"], &[], 2, true, false);
+        check("a x b a", &["b", "a"], &[], 2, true, true);
+        check("a | b", &["a", "b"], &[], 2, false, false);
+        check("a | b a", &["a", "b"], &[], 2, false, true);
+        check("a b z", &["a", "b"], &["z"], 2, false, false);
+        check("a b x z", &["a", "b"], &["z"], 2, false, true);
+        check("a b z x a b", &["a", "b"], &["z"], 2, false, true);
+    }
+
+    #[test]
+    fn spans_are_the_shortest_matches() {
+        #[track_caller]
+        fn check(text: &str, distance: u32, ordered: bool, expected: &[(u32, u32)]) {
+            let tokens = tokens(text);
+            let (a, b) = (places(text, "a"), places(text, "b"));
+            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
+            let found: Vec<_> = nearness.spans(&[&a, &b], &[], tokens.document(0)).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        check("a a a b b b", 1, false, &[(2, 3)]);
+        check("a b c a b c", 1, false, &[(0, 1), (3, 4)]);
+        check("a a b", 2, false, &[(0, 2), (1, 2)]);
+        check("b a b", 1, true, &[(1, 2)]);
+        check("b a b", 1, false, &[(1, 2), (0, 1)]);
+        check("a | b", 3, false, &[]);
+    }
+
+    #[test]
+    fn a_gap_makes_neighbouring_elements_near() {
+        #[track_caller]
+        fn check(text: &str, gap: Option<u32>, distance: u32, ordered: bool, expected: bool) {
+            let tokens = tokens(text);
+            let (a, b) = (places(text, "a"), places(text, "b"));
+            let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: gap };
+            assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
+        }
+        // The words are three positions apart if elements follow each other without a gap.
+        check("a c | x b x a x x x x x x b", None, 6, true, false);
+        check("a c | x b x a x x x x x x b", Some(0), 3, true, true);
+        check("a c | x b x a x x x x x x b", Some(0), 2, true, false);
+        check("a c | x b x a x x x x x x b", Some(4), 6, true, false);
+        check("b | a", Some(1), 2, false, true);
+        check("b | a", Some(1), 2, true, false);
+        check("a | x | b", Some(0), 9, false, false);
+    }
+}

@@ -1,0 +1,30 @@
+use std::ops::ControlFlow;
+
+use crate::read::rows::VisitedRow;
+use crate::read::visiting;
+use crate::{Error, Store, StoreVisit, VisitEnd, VisitPage};
+
+impl Store {
+    /// Returns the next page of a visit.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged; the continuation is invalid.
+    pub fn visit(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
+        self.inner.shared.check_open()?;
+        visiting::visit(&self.inner.shared, visit)
+    }
+
+    /// Does the same, and calls `each` with the versions of the page in place of returning them: what it does
+    /// not ask of them costs nothing. It can end the page after a version. For pages of many thousands.
+    ///
+    /// # Errors
+    /// Those of [`Store::visit`], and that of `each`, which ends the page.
+    pub fn visit_rows(
+        &self,
+        visit: &StoreVisit,
+        each: &mut dyn FnMut(&VisitedRow<'_>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<VisitEnd, Error> {
+        self.inner.shared.check_open()?;
+        visiting::visit_rows(&self.inner.shared, visit, each)
+    }
+}

@@ -1,0 +1,74 @@
+//! The fixed bounds that docs/operations.md names are those of the sources.
+
+use millrace_tidy::{Workspace, section};
+
+/// A bound as the page names it, the file that has it, and the line there.
+#[rustfmt::skip]
+const BOUNDS: &[(&str, &str, &str)] = &[
+    ("chunks of 1,024 documents", "crates/column/src/lib.rs", "pub const CHUNK_DOCS: usize = 1024;"),
+    ("after 16 conditions", "crates/matching/src/tree.rs", "const SEARCHES_PER_STOP: usize = 16;"),
+    ("after 16,384 words", "crates/search/src/summary/highlight.rs", "const TOKENS_PER_STOP: usize = 1 << 14;"),
+    ("after 64 elements", "crates/matching/src/elements.rs", "const ELEMENTS_PER_STOP: usize = 64;"),
+    ("after 8 documents", "crates/elastic/src/scan_limit.rs", "const STEP: u32 = 8;"),
+    ("4,096 conditions", "crates/plan/src/tree.rs", "const MAX_LEAVES: usize = 4096;"),
+    ("nested 200 deep in YQL", "crates/query/src/yql.rs", "const MAX_DEPTH: usize = 200;"),
+    ("64 in `select.where`", "crates/query/src/programmatic.rs", "const DEPTH_MAX: usize = 64;"),
+    ("30 in Elasticsearch's", "crates/elastic/src/query_scope.rs", "const DEPTH_MAX: usize = 30;"),
+    ("`maxEditDistance` 64", "crates/query/src/build/operators/terms.rs", "const EDITS_MAX: u32 = 64;"),
+    ("beyond 64 letters", "crates/matching/src/fuzzy.rs", "const BITS: usize = 64;"),
+    ("each compiled to 1 MB", "crates/matching/src/pattern.rs", "const REGEX_BYTES: usize = 1 << 20;"),
+    ("Elasticsearch's 1,000 letters", "crates/elastic/src/query_terms.rs", "const LETTERS_MAX: usize = 1_000;"),
+    ("all of a query to 32 MB", "crates/elastic/src/query_scope.rs", "const PATTERN_BYTES_MAX: usize = 32 << 20;"),
+    ("4,096 words", "crates/elastic/src/query_terms.rs", "const WORDS_MAX: usize = 4_096;"),
+    ("65,536 for all fields", "crates/elastic/src/query.rs", "const CLAUSES_MAX: usize = 65_536;"),
+    ("1,000 patterns", "crates/elastic/src/source.rs", "const PATTERNS_MAX: usize = 1_000;"),
+    ("100 parentheses deep", "crates/document/src/predicate.rs", "const DEPTH_MAX: usize = 100;"),
+    ("the first 20,000 words", "crates/search/src/summary/snippet/candidates.rs", "const MAX_OCCURRENCES: usize = 20_000;"),
+    ("256 steps for each", "crates/search/src/summary/snippet/candidates.rs", "const STEPS_PER_OCCURRENCE: usize = 256;"),
+    ("1,048,576 words in all", "crates/ranking/src/features/segmentation.rs", "const STEPS_MAX: usize = 1 << 20;"),
+    ("the first 2,000 words", "crates/ranking/src/features/edit_distance.rs", "const WORDS_MAX: usize = 2000;"),
+    ("100 terms", "crates/ranking/src/features/edit_distance.rs", "const TERMS_MAX: usize = 100;"),
+    ("64 steps for each", "crates/ranking/src/features/flow.rs", "const STEPS_PER_POSITION: usize = 64;"),
+    ("8,388,608 cells", "crates/expression/src/tensors.rs", "const CELLS: usize = 1 << 23;"),
+    ("16,777,216 in a subspace", "crates/expression/src/types.rs", "const DENSE_CELLS: usize = 1 << 24;"),
+    ("1,000,000 groups", "crates/grouping/src/execution.rs", "const GROUPS_MAX: usize = 1_000_000;"),
+    ("4,000,000 places", "crates/grouping/src/execution.rs", "const ROWS_MAX: usize = 4_000_000;"),
+    ("64 deep, 10,000 parts", "crates/grouping/src/parse.rs", "const MAX_PARTS: usize = 10_000;"),
+    ("65,535 buckets", "crates/elastic/src/aggregations.rs", "const BUCKETS_MAX: usize = 65_535;"),
+    ("1,000,000 different values", "crates/elastic/src/aggregations/terms.rs", "const VALUES_MAX: usize = 1_000_000;"),
+    ("100 filters", "crates/elastic/src/aggregations/filters.rs", "const FILTERS_MAX: usize = 100;"),
+    ("10,000 together", "crates/elastic/src/search_request.rs", "const WINDOW_MAX: usize = 10_000;"),
+    ("1,000,000 conditions", "crates/rules/src/rewriting.rs", "const STEPS_MAX: usize = 1_000_000;"),
+    ("10,000 terms", "crates/rules/src/rewriting.rs", "const TERMS_MAX: usize = 10_000;"),
+    ("16 deep, 1,000 steps", "crates/schema/src/query_profile.rs", "const DEPTH_MAX: usize = 16;"),
+    ("a value 1 MB", "crates/schema/src/query_profile/values.rs", "const VALUE_BYTES_MAX: usize = 1 << 20;"),
+    ("documents 64 deep", "crates/document/src/json/nesting.rs", "const DEPTH: usize = 64;"),
+    ("their paths 32", "crates/document/src/path.rs", "const DEPTH: usize = 32;"),
+    ("selections 64", "crates/selection/src/parser.rs", "const DEPTH: usize = 64;"),
+    ("indexing statements 64", "crates/indexing/src/parser.rs", "const DEPTH: usize = 64;"),
+    ("schemas 32", "crates/schema/src/parse/cursor.rs", "const DEPTH_MAX: usize = 32;"),
+    ("XML 64", "crates/schema/src/xml.rs", "const DEPTH_MAX: usize = 64;"),
+    ("200,000 elements", "crates/schema/src/xml.rs", "const NODES_MAX: u32 = 200_000;"),
+    ("OpenTelemetry 24", "crates/elastic/src/otlp/record.rs", "const DEPTH_MAX: usize = 24;"),
+    ("32,768 values", "crates/elastic/src/otlp/record.rs", "const VALUES_MAX: usize = 1 << 15;"),
+    ("a token 8 KB", "crates/access/src/keyring.rs", "const TOKEN_BYTES_MAX: usize = 8 << 10;"),
+    ("256 KB and five seconds", "crates/gateway/src/edge/published.rs", "const BYTES_MAX: usize = 256 << 10;"),
+];
+
+#[test]
+fn bounds_in_the_documentation_are_those_of_the_sources() {
+    let workspace = Workspace::open();
+    let operations = workspace.text("docs/operations.md");
+    let page = section(&operations, "## What one request may cost");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut wrong = Vec::new();
+    for (named, file, line) in BOUNDS {
+        if !page.contains(named) {
+            wrong.push(format!("docs/operations.md does not say \"{named}\""));
+        }
+        if !workspace.text(file).contains(line) {
+            wrong.push(format!("{file} does not have `{line}`, which is \"{named}\" in docs/operations.md"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
