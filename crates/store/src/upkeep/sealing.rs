@@ -492,7 +492,10 @@ impl SealRun<'_> {
         };
         let columns = match self.shared.health.guard("make columns of documents", build) {
             Ok(built) => built,
-            Err(_) => columns::keep_all(self.layout, document_type, columns, rows, &documents)?,
+            Err(error) => {
+                self.shared.health.note_kept(&error, document_type, &chunk.group);
+                columns::keep_all(self.layout, document_type, columns, rows, &documents)?
+            }
         };
         let chunk = NewChunk { location: chunk.location, group: &chunk.group, info, columns };
         Ok(chunk.encode(encoding, &mut |at| watch.lap(at)))

@@ -81,8 +81,8 @@ fn count(store: &Store, group: &str) -> usize {
 
 fn open(directory: &std::path::Path, cache_bytes: u64) -> (Store, Arc<SplitCounter>) {
     let layout = Arc::new(SplitCounter::default());
-    // A view of many rows has them sealed, which splits their words too, once none was written for a while: by
-    // this clock that never comes.
+    // A view of many rows has them sealed, which splits their words too, once no row was written for
+    // a while; by this clock that never comes.
     let clock = Arc::new(ManualClock::new(1_000_000));
     let options = StoreOptions { cache_bytes, columns_ahead: true, clock, ..options(directory) };
     let store = Store::open(options, Arc::<SplitCounter>::clone(&layout)).expect("the store opens");
