@@ -30,7 +30,29 @@ impl SegmentFile {
         column: usize,
         range: Range<u32>,
     ) -> Result<Vec<Option<Column>>, Error> {
-        let pieces = self.pieces(section, column, range)?;
+        self.read_pieces(&self.pieces(section, column, range)?)
+    }
+
+    /// Does the same for as many of the first chunks as take `bytes` bytes in the file, at least one.
+    pub(crate) fn read_columns_within(
+        &self,
+        section: usize,
+        column: usize,
+        range: Range<u32>,
+        bytes: u64,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        let mut pieces = self.pieces(section, column, range)?;
+        let mut total = 0;
+        let fits = |(place, _): &&Piece| {
+            total += place.padded();
+            total <= bytes
+        };
+        let fitting = pieces.iter().take_while(fits).count();
+        pieces.truncate(fitting.max(1));
+        self.read_pieces(&pieces)
+    }
+
+    fn read_pieces(&self, pieces: &[Piece]) -> Result<Vec<Option<Column>>, Error> {
         let mut columns = Vec::with_capacity(pieces.len());
         while columns.len() < pieces.len() {
             columns.extend(self.read_first(&pieces[columns.len()..])?);
