@@ -139,6 +139,9 @@ impl TailSealer {
             // A thread that waits for the rows to be sealed need not wait for the deletion of their files.
             drop(turn);
             self.delete_retired();
+            let left = self.shared.state();
+            let oldest = left.generations.iter().map(|generation| generation.oldest()).min();
+            self.shared.caches.tail_chunks.forget_before(oldest.unwrap_or(u64::MAX));
         };
         self.shared.health.note_space(match &outcome {
             Err(error @ Error::NoSpace { .. }) => Some(error.clone()),
