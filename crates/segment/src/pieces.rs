@@ -52,14 +52,6 @@ impl SegmentFile {
         self.read_pieces(&pieces)
     }
 
-    fn read_pieces(&self, pieces: &[Piece]) -> Result<Vec<Option<Column>>, Error> {
-        let mut columns = Vec::with_capacity(pieces.len());
-        while columns.len() < pieces.len() {
-            columns.extend(self.read_first(&pieces[columns.len()..])?);
-        }
-        Ok(columns)
-    }
-
     /// Does the same for as many chunks as one read fetches, at least one.
     pub(crate) fn read_first_columns(
         &self,
@@ -68,6 +60,14 @@ impl SegmentFile {
         range: Range<u32>,
     ) -> Result<Vec<Option<Column>>, Error> {
         self.read_first(&self.pieces(section, column, range)?)
+    }
+
+    fn read_pieces(&self, pieces: &[Piece]) -> Result<Vec<Option<Column>>, Error> {
+        let mut columns = Vec::with_capacity(pieces.len());
+        while columns.len() < pieces.len() {
+            columns.extend(self.read_first(&pieces[columns.len()..])?);
+        }
+        Ok(columns)
     }
 
     /// Announces that a column of the chunks in `range` will be read soon, sequentially, so that the disk can
