@@ -13,7 +13,7 @@ use millrace_store::{
 
 use crate::common::{TestLayout, document, id, options, put, shown, wait_until};
 
-/// The layout of the tests, which counts the documents whose words were split.
+/// The layout of the tests, which counts the documents whose words were split, and cannot read some groups.
 #[derive(Default)]
 struct SplitCounter(AtomicUsize);
 
@@ -34,6 +34,9 @@ impl StoreLayout for SplitCounter {
         key: &ColumnKey,
         documents: &[EncodedDocument<'_>],
     ) -> Result<Column, millrace_document::Error> {
+        if documents.iter().any(|document| document.id().contains("g=bad")) {
+            return Err(millrace_document::Error::Row("injected: it cannot be read"));
+        }
         if key.form == ColumnForm::Tokens {
             self.0.fetch_add(documents.len(), Ordering::SeqCst);
         }
@@ -126,4 +129,16 @@ fn what_does_not_fit_the_cache_is_left_to_its_first_query() {
     wait_until("the words of the next group are split", || layout.split() >= 2 * MANY);
     assert_eq!(layout.split(), 2 * MANY);
     assert_eq!(count(&store, "large"), LARGE);
+}
+
+#[test]
+fn groups_beside_those_that_cannot_be_read_are_prepared() {
+    const MANY: usize = 600;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, layout) = open(directory.path(), 64 << 20);
+    for group in ["bad1", "bad2", "ann", "bad3"] {
+        import(&store, group, MANY);
+    }
+    wait_until("the words of the group that can be read are split", || layout.split() >= MANY);
+    assert_eq!(count(&store, "ann"), MANY);
 }
