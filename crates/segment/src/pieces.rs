@@ -30,12 +30,26 @@ impl SegmentFile {
         column: usize,
         range: Range<u32>,
     ) -> Result<Vec<Option<Column>>, Error> {
-        let pieces = self.pieces(section, column, range)?;
-        let mut columns = Vec::with_capacity(pieces.len());
-        while columns.len() < pieces.len() {
-            columns.extend(self.read_first(&pieces[columns.len()..])?);
-        }
-        Ok(columns)
+        self.read_pieces(&self.pieces(section, column, range)?)
+    }
+
+    /// Does the same for as many of the first chunks as take `bytes` bytes in the file, at least one.
+    pub(crate) fn read_columns_within(
+        &self,
+        section: usize,
+        column: usize,
+        range: Range<u32>,
+        bytes: u64,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        let mut pieces = self.pieces(section, column, range)?;
+        let mut total = 0;
+        let fits = |(place, _): &&Piece| {
+            total += place.padded();
+            total <= bytes
+        };
+        let fitting = pieces.iter().take_while(fits).count();
+        pieces.truncate(fitting.max(1));
+        self.read_pieces(&pieces)
     }
 
     /// Does the same for as many chunks as one read fetches, at least one.
@@ -46,6 +60,14 @@ impl SegmentFile {
         range: Range<u32>,
     ) -> Result<Vec<Option<Column>>, Error> {
         self.read_first(&self.pieces(section, column, range)?)
+    }
+
+    fn read_pieces(&self, pieces: &[Piece]) -> Result<Vec<Option<Column>>, Error> {
+        let mut columns = Vec::with_capacity(pieces.len());
+        while columns.len() < pieces.len() {
+            columns.extend(self.read_first(&pieces[columns.len()..])?);
+        }
+        Ok(columns)
     }
 
     /// Announces that a column of the chunks in `range` will be read soon, sequentially, so that the disk can

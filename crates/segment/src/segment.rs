@@ -285,6 +285,24 @@ impl SegmentFile {
         }
     }
 
+    /// Like [`SegmentFile::columns_uncached`], for as many of the first chunks as take `bytes` bytes in the
+    /// file together, at least one.
+    ///
+    /// # Errors
+    /// It cannot be read or is damaged.
+    pub fn columns_within(
+        &self,
+        section: usize,
+        key: &ColumnKey,
+        range: Range<u32>,
+        bytes: u64,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        match self.sections[section].column(key) {
+            Some(column) => self.read_columns_within(section, column, range, bytes),
+            None => Ok(vec![None; range.len()]),
+        }
+    }
+
     /// Total bytes of all columns of a chunk, as they are in memory. Reads the beginning of each column that
     /// may be compressed.
     ///

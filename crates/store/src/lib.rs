@@ -34,6 +34,7 @@
 mod check;
 mod erasure;
 mod error;
+mod health;
 mod options;
 mod read;
 mod replica;

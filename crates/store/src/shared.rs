@@ -1,7 +1,5 @@
-//! State shared by the parts of an open store: the current state and its changes, the layout, the clock, the
-//! health.
+//! State shared by the parts of an open store: the current state and its changes, the layout, the clock.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,11 +8,12 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
-use millrace_env::{LatencyHistogram, pace, panic_message};
+use millrace_env::{LatencyHistogram, pace};
 use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat, SegmentWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::erasure::ErasurePartner;
+use crate::health::StoreHealth;
 use crate::read::converted::JoinedColumnCache;
 use crate::read::masks::MaskCache;
 use crate::read::recent::{RecentRowCache, WriteNumbers};
@@ -88,16 +87,6 @@ pub(crate) struct ReadCaches {
     pub tail_chunks: TailChunkCache,
     pub recent: RecentRowCache,
     pub converted: Arc<JoinedColumnCache>,
-}
-
-/// Health of the store: whether writes are accepted, and errors in the background.
-#[derive(Default)]
-pub(crate) struct StoreHealth {
-    poisoned: Mutex<Option<String>>,
-    failures: Mutex<Vec<(&'static str, String)>>,
-    no_space: Mutex<Option<Error>>,
-    panics: AtomicU64,
-    pub closed: AtomicBool,
 }
 
 /// Counters since the start.
@@ -532,69 +521,6 @@ pub(crate) fn open_segment(
 ) -> Result<Arc<SegmentFile>, Error> {
     let path = segment_path(options, number);
     Ok(Arc::new(SegmentFile::open(&*options.disk, &path, number, Arc::clone(cache))?))
-}
-
-impl StoreHealth {
-    /// Runs work that a thread of the store must survive: a panic becomes an error, and is counted.
-    ///
-    /// The resources of the work are released as it unwinds: states are replaced as a whole, and files that
-    /// are not in a manifest are deleted.
-    pub fn guard<T>(&self, work: &'static str, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            self.panics.fetch_add(1, Ordering::Relaxed);
-            let reason = panic_message(&*panic);
-            tracing::error!(work, reason, "a bug: work of the store panicked");
-            Err(Error::Panicked { work, reason })
-        })
-    }
-
-    /// Panics that were caught since the start.
-    pub fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
-    }
-
-    /// No write is accepted from now on.
-    pub fn poison(&self, reason: String) {
-        tracing::error!(reason, "a write could not be made durable; writes are refused from now on");
-        *self.poisoned.lock() = Some(reason);
-    }
-
-    /// Checks that writes are accepted.
-    pub fn check_writable(&self) -> Result<(), Error> {
-        match &*self.poisoned.lock() {
-            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Records the outcome of work in the background: the reason of its failure, or `None`.
-    pub fn record_outcome(&self, work: &'static str, reason: Option<String>) {
-        let mut failures = self.failures.lock();
-        let known = failures.iter().any(|(of, before)| *of == work && Some(before) == reason.as_ref());
-        failures.retain(|(of, _)| *of != work);
-        if let Some(reason) = reason {
-            if !known {
-                tracing::warn!(work, reason, "work in the background failed; it will be tried again");
-            }
-            failures.push((work, reason));
-        }
-    }
-
-    /// Notes the error that prevents sealing for lack of space, or `None`.
-    pub fn note_space(&self, error: Option<Error>) {
-        *self.no_space.lock() = error;
-    }
-
-    /// Returns the error that prevents sealing the tail, if it is a lack of disk space.
-    pub fn no_space(&self) -> Option<Error> {
-        self.no_space.lock().clone()
-    }
-
-    /// Returns the background work that failed at its last attempt, with the reasons.
-    pub fn failures(&self) -> Vec<String> {
-        let failures = self.failures.lock();
-        failures.iter().map(|(work, reason)| format!("{work}: {reason}")).collect()
-    }
 }
 
 /// Wakes the threads of the background before their time.

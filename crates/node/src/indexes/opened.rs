@@ -20,6 +20,8 @@ use super::definition::RowsToLoad;
 /// of others, which look each up. A step finds its place in the store, so the first has larger ones.
 const BUILD_PAGE: usize = 1 << 16;
 const PAGE: usize = 1024;
+/// Bytes of keys in memory at which a step ends.
+const PAGE_BYTES: usize = 64 << 20;
 
 /// Progress of reading, as a counter, that has read everything.
 const READ_WHOLE: f64 = 1e6;
@@ -214,10 +216,12 @@ impl OpenedIndex {
         };
         let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::default()).collect();
         let end = store.visit_rows(&visit, &mut |row| {
+            let mut bytes = 0;
             for (index, rows) in together.iter().zip(&mut read) {
                 rows.push(&index.definition, row)?;
+                bytes += rows.rows.memory_bytes();
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(if bytes > PAGE_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
             match is_build {

@@ -286,6 +286,16 @@ fn much_is_read_in_order_and_checked() {
         .map(|number| chunk_of(number).1.map(|column| (column.len(), number as u8, number as u8)))
         .collect();
     assert_eq!(values(&open(&path, 1).expect("opened")).expect("read"), expected);
+    // Chunk 1 has 400 vectors of 1 KB, chunk 2 has 100, chunk 3 has none.
+    let segment = open(&path, 1).expect("opened");
+    for (first, bytes_max, count) in
+        [(0, 1, 1), (1, 0, 1), (1, 500 << 10, 1), (1, 510 << 10, 3), (2, 150 << 10, 2)]
+    {
+        let read = segment.columns_within(0, &vectors, first as u32..36, bytes_max).expect("read");
+        let lengths: Vec<_> = read.iter().map(|read| read.as_ref().map(Column::len)).collect();
+        let known: Vec<_> = expected[first..first + count].iter().map(|of| of.map(|(len, ..)| len)).collect();
+        assert_eq!(lengths, known, "from chunk {first} on, {bytes_max} bytes");
+    }
 
     let bytes = std::fs::read(&path).expect("read");
     for part in [3, 5, 8] {

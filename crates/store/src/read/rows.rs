@@ -201,6 +201,11 @@ impl<'a> RowReader<'a> {
         self.group
     }
 
+    /// Gives up the columns of a part that is not read any more.
+    pub fn leave(&mut self, number: usize) {
+        self.columns[number] = PartColumns::default();
+    }
+
     /// The ids and the timestamps of a part ([`ChunkPart::keys`]).
     pub fn keys(&self, number: usize) -> Result<(BytesColumn, FixedColumn), Error> {
         self.parts[number].keys_of(|key| self.column(number, key))

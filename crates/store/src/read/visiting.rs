@@ -396,6 +396,7 @@ impl TypeWalk<'_, '_> {
             if let ControlFlow::Break(()) = self.rows_of_part(number, locations, &mut reader)? {
                 return Ok(ControlFlow::Break(()));
             }
+            reader.leave(number);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -473,8 +474,10 @@ impl TypeWalk<'_, '_> {
             if let ControlFlow::Break(()) = self.take(&mut reader, id, (part.number, row), timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
-            let key = part.advance(visit, reader.group(), &mut self.page.passed)?;
-            heads.extend(key.map(|key| Reverse((key, index))));
+            match part.advance(visit, reader.group(), &mut self.page.passed)? {
+                Some(key) => heads.push(Reverse((key, index))),
+                None => reader.leave(part.number),
+            }
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -27,6 +27,8 @@ pub(crate) struct TailChunk {
     pub rows: Vec<TailVersion>,
     /// Bytes of the rows, for caches.
     bytes: usize,
+    /// Time of the newest row.
+    newest: u64,
     document_type: String,
     layout: Arc<dyn StoreLayout>,
     layout_number: u64,
@@ -41,6 +43,7 @@ impl TailChunk {
         TailChunk {
             number,
             bytes: rows.iter().map(TailVersion::bytes).sum(),
+            newest: rows.iter().map(|row| row.timestamp.0).max().unwrap_or(0),
             rows,
             document_type: document_type.to_owned(),
             layout: Arc::clone(layout.0),
@@ -105,7 +108,7 @@ pub(crate) struct TailChunkCache {
 }
 
 /// Bytes in memory for each byte of the rows, about: the columns built from them. The rows themselves are
-/// those of their generation; once that is gone, no view asks for the chunk any more.
+/// those of their generation; once that is gone, the chunk is forgotten.
 const MEMORY_FACTOR: u64 = 2;
 /// Overhead of an entry of the cache, in bytes, about.
 const ENTRY_BYTES: u64 = 256;
@@ -172,6 +175,19 @@ impl TailChunkCache {
     pub fn insert(&self, name: u128, chunk: Arc<TailChunk>) {
         self.chunks.insert(name, chunk);
     }
+
+    /// Forgets the chunks whose rows are all older than the oldest in the tail: no view asks for them.
+    pub fn forget_before(&self, oldest: u64) {
+        // They are freed after the lock of the cache.
+        let gone = Mutex::new(Vec::new());
+        self.chunks.retain(|_, chunk| {
+            let stays = chunk.newest >= oldest;
+            if !stays {
+                gone.lock().push(Arc::clone(chunk));
+            }
+            stays
+        });
+    }
 }
 
 #[cfg(test)]
@@ -209,6 +225,28 @@ mod tests {
             let found = cache.get(name, 1, [row.key()].into_iter()).map(|chunk| chunk.number);
             assert_eq!(found, Some(number as u64), "each has a number of its own");
         }
+    }
+
+    #[test]
+    fn chunks_of_rows_that_were_sealed_are_forgotten() {
+        let layout: Arc<dyn StoreLayout> = Arc::new(EmptyLayout);
+        let cache = TailChunkCache::new(1 << 20);
+        let [old, new] = [7, 8].map(|timestamp| row("id:n:mail:g=ann:1", timestamp));
+        let chunks = [vec![old.clone()], vec![old, new.clone()], vec![new]];
+        let names = chunks.each_ref().map(|rows| cache.name(1, rows.iter().map(TailVersion::key)));
+        for (name, rows) in names.iter().zip(chunks.clone()) {
+            cache.insert(*name, Arc::new(TailChunk::new(0, "mail", (&layout, 1), rows)));
+        }
+        let is_kept = || {
+            let kept = |(name, rows): (&u128, &Vec<TailVersion>)| {
+                cache.get(*name, 1, rows.iter().map(TailVersion::key)).is_some()
+            };
+            names.iter().zip(&chunks).map(kept).collect::<Vec<_>>()
+        };
+        cache.forget_before(7);
+        assert_eq!(is_kept(), [true, true, true]);
+        cache.forget_before(8);
+        assert_eq!(is_kept(), [false, true, true]);
     }
 
     #[test]

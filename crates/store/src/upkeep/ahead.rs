@@ -113,18 +113,23 @@ impl ColumnPreparer {
         ColumnPreparer { shared }
     }
 
-    /// Prepares the groups that were just imported.
+    /// Prepares the groups that were just imported, until the store closes.
     ///
     /// # Errors
-    /// A group cannot be read.
+    /// A group cannot be read; the others are prepared.
     pub fn tend(&self) -> Result<(), Error> {
+        let mut outcome = Ok(());
         for group in self.shared.fresh.settled() {
             // Its rows are sealed soon, and sealing is short of time.
-            if !self.shared.is_behind() {
-                self.prepare(&group)?;
+            if !self.shared.is_behind() && !self.is_closed() {
+                outcome = outcome.and(self.prepare(&group));
             }
         }
-        Ok(())
+        outcome
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shared.health.closed.load(Ordering::SeqCst)
     }
 
     fn prepare(&self, group: &FreshGroup) -> Result<(), Error> {
@@ -150,7 +155,7 @@ impl ColumnPreparer {
         for part in &parts {
             let ChunkSource::Tail(chunk) = &part.source else { continue };
             for key in &columns {
-                if self.shared.health.closed.load(Ordering::SeqCst) {
+                if self.is_closed() {
                     return Ok(());
                 }
                 chunk.prepare(key)?;

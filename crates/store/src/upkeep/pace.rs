@@ -6,7 +6,8 @@
 //! quarter of one core, and more as it falls behind, up to all of it, and for sealing up to one for each of
 //! its threads, so that the store keeps up with any feed. While no request waits for the store there are no
 //! rests. While there are small requests beside a feed, also a thread that has fallen behind rests after each
-//! portion: without rests it would keep its core until the system's next tick.
+//! portion: without rests it would keep its core until the system's next tick. Where the tail is nearly full
+//! it does not: small requests would then be refused, which is worse for them than to wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use millrace_env::pace::Rest;
 
 use crate::shared::StoreContext;
 use crate::upkeep::merging::fan_in;
+use crate::write::backlog::BATCH_LIMIT;
 
 /// Share of a core for work that is on time.
 pub(crate) const SHARE_MIN: f64 = 0.25;
@@ -67,9 +69,14 @@ fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'stat
         if !shared.is_in_use() || shared.health.closed.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        let most = if shared.has_small_requests() { SHARE_BESIDE } else { 1.0 };
+        let most = share_max(shared.has_small_requests(), shared.generations());
         worked.min(STEP_MAX).mul_f64(1.0 / share(&shared).min(most) - 1.0)
     })
+}
+
+/// Maximum share of a core of each thread, with a tail of this many full generations.
+fn share_max(has_small_requests: bool, generations: f64) -> f64 {
+    if has_small_requests && generations < BATCH_LIMIT { SHARE_BESIDE } else { 1.0 }
 }
 
 /// Share of a core for each of the threads that seal, from the number of generations that wait to be sealed
@@ -113,6 +120,15 @@ mod tests {
             behind(worked) > Duration::ZERO
         };
         assert!((0..1_000).any(rests));
+    }
+
+    #[test]
+    fn small_requests_are_spared_until_they_would_be_refused() {
+        for (has_small_requests, generations, share) in
+            [(true, 0.5, 0.75), (true, 3.4, 0.75), (true, 3.5, 1.0), (true, 9.0, 1.0), (false, 0.5, 1.0)]
+        {
+            assert_eq!(share_max(has_small_requests, generations), share, "{generations} generations");
+        }
     }
 
     #[test]

@@ -139,6 +139,9 @@ impl TailSealer {
             // A thread that waits for the rows to be sealed need not wait for the deletion of their files.
             drop(turn);
             self.delete_retired();
+            let left = self.shared.state();
+            let oldest = left.generations.iter().map(|generation| generation.oldest()).min();
+            self.shared.caches.tail_chunks.forget_before(oldest.unwrap_or(u64::MAX));
         };
         self.shared.health.note_space(match &outcome {
             Err(error @ Error::NoSpace { .. }) => Some(error.clone()),
@@ -495,7 +498,10 @@ impl SealRun<'_> {
         };
         let columns = match self.shared.health.guard("make columns of documents", build) {
             Ok(built) => built,
-            Err(_) => columns::keep_all(self.layout, document_type, columns, rows, &documents)?,
+            Err(error) => {
+                self.shared.health.note_kept(&error, document_type, &chunk.group);
+                columns::keep_all(self.layout, document_type, columns, rows, &documents)?
+            }
         };
         let chunk = NewChunk { location: chunk.location, group: &chunk.group, info, columns };
         Ok(chunk.encode(encoding, &mut |at| watch.lap(at)))

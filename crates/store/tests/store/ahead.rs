@@ -6,13 +6,14 @@ use std::sync::mpsc;
 
 use millrace_column::{Column, ColumnForm, ColumnKey, Compression};
 use millrace_document::{DataType, DocumentGroup, EncodedDocument};
+use millrace_env::ManualClock;
 use millrace_store::{
     DocumentWrite, Store, StoreChange, StoreLayout, StoreOptions, ViewScope, WriteDurability, WriterId,
 };
 
 use crate::common::{TestLayout, document, id, options, put, shown, wait_until};
 
-/// The layout of the tests, which counts the documents whose words were split.
+/// The layout of the tests, which counts the documents whose words were split, and cannot read some groups.
 #[derive(Default)]
 struct SplitCounter(AtomicUsize);
 
@@ -33,6 +34,9 @@ impl StoreLayout for SplitCounter {
         key: &ColumnKey,
         documents: &[EncodedDocument<'_>],
     ) -> Result<Column, millrace_document::Error> {
+        if documents.iter().any(|document| document.id().contains("g=bad")) {
+            return Err(millrace_document::Error::Row("injected: it cannot be read"));
+        }
         if key.form == ColumnForm::Tokens {
             self.0.fetch_add(documents.len(), Ordering::SeqCst);
         }
@@ -80,7 +84,10 @@ fn count(store: &Store, group: &str) -> usize {
 
 fn open(directory: &std::path::Path, cache_bytes: u64) -> (Store, Arc<SplitCounter>) {
     let layout = Arc::new(SplitCounter::default());
-    let options = StoreOptions { cache_bytes, columns_ahead: true, ..options(directory) };
+    // A view of many rows has them sealed, which splits their words too, once no row was written for
+    // a while; by this clock that never comes.
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let options = StoreOptions { cache_bytes, columns_ahead: true, clock, ..options(directory) };
     let store = Store::open(options, Arc::<SplitCounter>::clone(&layout)).expect("the store opens");
     (store, layout)
 }
@@ -122,4 +129,16 @@ fn what_does_not_fit_the_cache_is_left_to_its_first_query() {
     wait_until("the words of the next group are split", || layout.split() >= 2 * MANY);
     assert_eq!(layout.split(), 2 * MANY);
     assert_eq!(count(&store, "large"), LARGE);
+}
+
+#[test]
+fn groups_beside_those_that_cannot_be_read_are_prepared() {
+    const MANY: usize = 600;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, layout) = open(directory.path(), 64 << 20);
+    for group in ["bad1", "bad2", "ann", "bad3"] {
+        import(&store, group, MANY);
+    }
+    wait_until("the words of the group that can be read are split", || layout.split() >= MANY);
+    assert_eq!(count(&store, "ann"), MANY);
 }

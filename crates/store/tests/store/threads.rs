@@ -229,12 +229,14 @@ fn a_panic_of_a_thread_of_the_background_is_told_and_the_thread_goes_on() {
     }
 }
 
-/// Panics on documents of one text.
-struct PanickingLayout;
+/// Panics on documents of one text, or cannot read it.
+struct FailingLayout {
+    panics: bool,
+}
 
-const BAD: &str = "a text on which the layout panics";
+const BAD: &str = "a text on which the layout fails";
 
-impl StoreLayout for PanickingLayout {
+impl StoreLayout for FailingLayout {
     fn columns(&self, document_type: &str) -> Option<Vec<ColumnKey>> {
         TestLayout.columns(document_type)
     }
@@ -247,7 +249,10 @@ impl StoreLayout for PanickingLayout {
     ) -> Result<Column, millrace_document::Error> {
         let bad = wire::encode_value(&DocumentValue::String(BAD.to_owned()));
         let is_bad = |document: &EncodedDocument<'_>| document.get("text") == Some(&*bad);
-        assert!(!documents.iter().any(is_bad), "injected: the layout panics");
+        if documents.iter().any(is_bad) {
+            assert!(!self.panics, "injected: the layout panics");
+            return Err(millrace_document::Error::Row("injected: the text cannot be read"));
+        }
         TestLayout.build(document_type, key, documents)
     }
 
@@ -261,26 +266,32 @@ impl StoreLayout for PanickingLayout {
 }
 
 #[test]
-fn a_document_on_which_the_layout_panics_is_sealed_as_it_was_written() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let store = Store::open(options(directory.path()), Arc::new(PanickingLayout)).expect("opened");
-    put(&store, "id:n:mail:g=ann:1", "good", 1);
-    put(&store, "id:n:mail:g=ann:2", BAD, 2);
-    put(&store, "id:n:mail:g=bob:3", "good", 3);
-    store.seal().expect("sealed");
-    assert_eq!((store.status().tail_rows, store.status().panics), (0, 1));
-    let all = |store: &Store| -> Vec<Option<i64>> {
-        visited(store, &StoreVisit::all(&["mail"])).into_iter().map(|(_, number, _)| number).collect()
-    };
-    let mut found = all(&store);
-    found.sort_unstable();
-    assert_eq!(found, [Some(1), Some(2), Some(3)]);
-    assert_eq!(get(&store, "id:n:mail:g=ann:2"), Some(2));
-    store.maintain().expect("maintained");
-    store.close();
-    // A layout that is mended has it, too.
-    let store = open(options(directory.path()));
-    let (found, _) = store.get(&id("id:n:mail:g=ann:2")).expect("read").expect("it is there");
-    assert_eq!(found.get("text"), Some(&DocumentValue::String(BAD.to_owned())));
-    assert_eq!(all(&store).len(), 3);
+fn a_document_on_which_the_layout_fails_is_sealed_as_it_was_written_and_told_of() {
+    for panics in [true, false] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store =
+            Store::open(options(directory.path()), Arc::new(FailingLayout { panics })).expect("opened");
+        put(&store, "id:n:mail:g=ann:1", "good", 1);
+        put(&store, "id:n:mail:g=ann:2", BAD, 2);
+        put(&store, "id:n:mail:g=bob:3", "good", 3);
+        store.seal().expect("sealed");
+        assert_eq!((store.status().tail_rows, store.status().panics), (0, u64::from(panics)));
+        let (told, expected) =
+            (store.troubles(), if panics { "panics were caught" } else { "in group 'gann'" });
+        assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
+        let all = |store: &Store| -> Vec<Option<i64>> {
+            visited(store, &StoreVisit::all(&["mail"])).into_iter().map(|(_, number, _)| number).collect()
+        };
+        let mut found = all(&store);
+        found.sort_unstable();
+        assert_eq!(found, [Some(1), Some(2), Some(3)]);
+        assert_eq!(get(&store, "id:n:mail:g=ann:2"), Some(2));
+        store.maintain().expect("maintained");
+        store.close();
+        // A layout that is mended has it, too.
+        let store = open(options(directory.path()));
+        let (found, _) = store.get(&id("id:n:mail:g=ann:2")).expect("read").expect("it is there");
+        assert_eq!(found.get("text"), Some(&DocumentValue::String(BAD.to_owned())));
+        assert_eq!(all(&store).len(), 3);
+    }
 }

@@ -33,7 +33,7 @@ fn text(row: &VisitedRow<'_>, field: &str) -> Option<String> {
     value.map(|value| match &value {
         VisitedValue::Decoded(value) => plain(value),
         VisitedValue::InPlace(ValueRef::String(text)) => (*text).to_owned(),
-        VisitedValue::InPlace(ValueRef::Int(number)) => number.to_string(),
+        VisitedValue::InPlace(ValueRef::Long(number)) => number.to_string(),
         VisitedValue::InPlace(_) => panic!("fields are texts and numbers"),
     })
 }
