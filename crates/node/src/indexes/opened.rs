@@ -151,8 +151,8 @@ impl OpenedIndex {
     /// Changes were lost, rows of `late` and later among them: reads again what changed since the last flush,
     /// or all if it was never complete.
     pub fn read_again(&self, late: Option<Timestamp>) {
-        self.ready.store(false, Ordering::SeqCst);
         let mut position = self.position();
+        self.ready.store(false, Ordering::SeqCst);
         let wanted = position.as_ref().is_none_or(|position| position.wanted);
         let from = complete_from(&self.copy, late);
         *position = Some(ReadPosition { from, continuation: None, wanted, looks_up_drops: true });
@@ -198,6 +198,9 @@ impl OpenedIndex {
     pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
         let first = together.first().and_then(|first| Some((first, first.next_page()?)));
         let Some((first, position)) = first else { return Ok(false) };
+        // Those that began again since they were divided, or are done, do not read this page.
+        let reads_same = |index: &&Arc<OpenedIndex>| index.next_page().as_ref() == Some(&position);
+        let (together, others): (Vec<_>, Vec<_>) = together.iter().partition(reads_same);
         if position.continuation.is_none() {
             together.iter().for_each(|index| *index.began.lock() = Some(Instant::now()));
         }
@@ -228,18 +231,19 @@ impl OpenedIndex {
             let next = ReadPosition { continuation: end.continuation.clone(), ..position.clone() };
             *index.position() = end.continuation.is_some().then_some(next);
         }
-        Ok(end.continuation.is_some())
+        Ok(end.continuation.is_some() || !others.is_empty())
     }
 
     /// Makes it readable, if it has read everything.
     pub fn finish_reading(&self) -> bool {
-        let is_done = self.position().is_none();
-        if is_done && !self.is_ready() {
-            self.progress.store(READ_WHOLE as u64, Ordering::Relaxed);
-            self.ready.store(true, Ordering::SeqCst);
-            return true;
+        // Held until it is readable: it may be made to read again meanwhile.
+        let position = self.position();
+        if position.is_some() || self.is_ready() {
+            return false;
         }
-        false
+        self.progress.store(READ_WHOLE as u64, Ordering::Relaxed);
+        self.ready.store(true, Ordering::SeqCst);
+        true
     }
 
     /// Notes the error of the last step, or that there was none.

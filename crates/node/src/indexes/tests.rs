@@ -21,6 +21,7 @@ use millrace_store::{Store, StoreOptions, StoreTuning};
 use tempfile::TempDir;
 
 use super::definition::definitions;
+use super::opened::OpenedIndex;
 use super::{FollowerSwitch, IndexDefinition, IndexDifferences, NodeIndexes};
 
 const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
@@ -291,6 +292,32 @@ fn late_rows_are_found_after_a_crash_and_do_not_win() {
     node.check(2, "a version that is newer, and late");
     node.apply(&[("id:n:note:g=ann:3", old + 7, None)]);
     node.check(1, "a removal that is late");
+}
+
+#[test]
+fn an_index_that_reads_again_from_an_earlier_time_is_not_read_with_others() {
+    let by_owner = "<index name='by-owner' document='note'><key field='owner'/></index>";
+    let by_group = "<index name='by-group' document='note'><key field='id.group'/></index>";
+    let services = SERVICES.replace(by_owner, &format!("{by_owner}{by_group}"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, NOTE));
+    let written = now() - HOUR_US;
+    node.apply(&[("id:n:note:g=ann:1", written, Some("ann"))]);
+    node.work();
+    let inner = node.indexes.inner();
+    // A row that does not reach the indexes, of a time before that until which they are complete.
+    node.apply(&[("id:n:note:g=bob:2", written + 1, Some("bob"))]);
+    assert_eq!(inner.feed.take().changes.len(), 1);
+    let all = inner.all();
+    all.iter().for_each(|index| index.read_again(None));
+    let divided = OpenedIndex::reading_together(inner.all());
+    assert_eq!(divided.iter().map(Vec::len).collect::<Vec<_>>(), [2], "both read the same");
+    let early = all.last().expect("there are two");
+    early.read_again(Some(Timestamp(written)));
+    assert!(OpenedIndex::read_page(&divided[0], &node.store).expect("it is read"), "one has to go on");
+    node.work();
+    let found = node.indexes.verify(early.definition.name()).expect("it is compared");
+    assert_eq!((found.documents, found.differences), (2, 0), "{found:?}");
 }
 
 #[test]
