@@ -44,6 +44,9 @@ pub(super) struct OpenedIndex {
 struct ReadPosition {
     /// Versions of this time and later are read.
     from: Timestamp,
+    /// True if removals are read, too: the copy may have what was removed. A build that begins with an empty
+    /// copy meets removals through the feed alone.
+    removals: bool,
     continuation: Option<String>,
     /// False until a deferred index is wanted.
     wanted: bool,
@@ -90,12 +93,13 @@ impl OpenedIndex {
         let status = copy.status();
         let wanted = status.built || !definition.config.deferred;
         let from = complete_from(&copy, late);
-        let looks_up_drops = status.built;
+        let (removals, looks_up_drops) = (status.built, status.built);
+        let position = ReadPosition { from, removals, continuation: None, wanted, looks_up_drops };
         Ok(OpenedIndex {
             definition: Arc::clone(definition),
             copy,
             directory,
-            reading: Mutex::new(Some(ReadPosition { from, continuation: None, wanted, looks_up_drops })),
+            reading: Mutex::new(Some(position)),
             ready: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             began: Mutex::default(),
@@ -155,7 +159,9 @@ impl OpenedIndex {
         self.ready.store(false, Ordering::SeqCst);
         let wanted = position.as_ref().is_none_or(|position| position.wanted);
         let from = complete_from(&self.copy, late);
-        *position = Some(ReadPosition { from, continuation: None, wanted, looks_up_drops: true });
+        // Removals may be among what was lost, also while it is built.
+        let (removals, looks_up_drops) = (true, true);
+        *position = Some(ReadPosition { from, removals, continuation: None, wanted, looks_up_drops });
         self.progress.store(0, Ordering::Relaxed);
     }
 
@@ -208,8 +214,7 @@ impl OpenedIndex {
         let fields: BTreeSet<String> = together.iter().flat_map(|index| index.definition.fields()).collect();
         let visit = StoreVisit {
             from: position.from,
-            // A build meets removals through the feed only.
-            tombstones: !is_build,
+            tombstones: position.removals,
             continuation: position.continuation.clone(),
             wanted: if is_build { (BUILD_PAGE / together.len()).max(PAGE) } else { PAGE },
             fields: Some(fields.into_iter().collect()),

@@ -321,6 +321,23 @@ fn an_index_that_reads_again_from_an_earlier_time_is_not_read_with_others() {
 }
 
 #[test]
+fn a_removal_that_is_lost_while_an_index_is_built_is_read() {
+    let node = IndexedStore::new();
+    let written = now() - HOUR_US;
+    let (removed, kept) = ("id:n:note:g=ann:1", "id:n:note:g=ann:2");
+    node.apply(&[(removed, written, Some("ann")), (kept, written, Some("ann"))]);
+    let inner = node.indexes.inner();
+    inner.settle().expect("they are taken in");
+    let all = inner.all();
+    OpenedIndex::read_page(&all, &node.store).expect("it is read");
+    node.apply(&[(removed, now(), None)]);
+    assert_eq!(inner.feed.take().changes.len(), 1);
+    all.iter().for_each(|index| index.read_again(None));
+    node.work();
+    assert_eq!(node.compared("a removal was lost").documents, 1);
+}
+
+#[test]
 fn a_drop_of_a_part_of_a_divided_group_leaves_the_others() {
     let node = IndexedStore::new();
     let written = now() - HOUR_US;
