@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_document::Timestamp;
 use millrace_env::RealDisk;
@@ -20,6 +20,11 @@ use super::definition::RowsToLoad;
 /// of others, which look each up. A step finds its place in the store, so the first has larger ones.
 const BUILD_PAGE: usize = 1 << 16;
 const PAGE: usize = 1024;
+
+/// Bytes of the rows of indexes that read together after which their page ends, and the time from its first
+/// row after which it ends: queries that need changes taken in wait for it.
+const PAGE_BYTES: usize = 16 << 20;
+const PAGE_TIME: Duration = Duration::from_millis(200);
 
 /// Progress of reading, as a counter, that has read everything.
 const READ_WHOLE: f64 = 1e6;
@@ -221,11 +226,17 @@ impl OpenedIndex {
             ..StoreVisit::all(&[&first.definition.config.document_type])
         };
         let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::default()).collect();
+        // It counts from the first row: finding it may take long, and each page is to be worth that.
+        let mut first_row = None;
         let end = store.visit_rows(&visit, &mut |row| {
+            let mut bytes = 0;
             for (index, rows) in together.iter().zip(&mut read) {
                 rows.push(&index.definition, row)?;
+                bytes += rows.rows.memory_bytes();
             }
-            Ok(ControlFlow::Continue(()))
+            let began: Instant = *first_row.get_or_insert_with(Instant::now);
+            let is_full = bytes >= PAGE_BYTES || began.elapsed() >= PAGE_TIME;
+            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
             match is_build {

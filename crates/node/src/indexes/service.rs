@@ -30,8 +30,10 @@ use crate::Error;
 const FLUSH_BYTES: usize = 16 << 20;
 const FLUSH_BYTES_OF_ALL: usize = 64 << 20;
 
-/// Bytes of documents of a first build in memory after which they are written to the disk.
+/// Maximum number of bytes of documents of a first build that wait in memory to be written to the disk, and
+/// about that of all indexes.
 const LOAD_BYTES: usize = 64 << 20;
+const LOAD_BYTES_OF_ALL: usize = 512 << 20;
 
 /// Time after which changes in memory are written to the disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
@@ -491,8 +493,10 @@ impl IndexesInner {
     /// may come in another order than that of their times.
     pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
         let status = index.copy.status();
-        let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / self.indexes.read().len().max(1));
-        if status.memory_bytes >= bytes_max || status.loaded_bytes >= LOAD_BYTES {
+        let indexes = self.indexes.read().len().max(1);
+        let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / indexes);
+        let loaded_max = (LOAD_BYTES_OF_ALL / indexes).clamp(FLUSH_BYTES, LOAD_BYTES);
+        if status.memory_bytes >= bytes_max || status.loaded_bytes >= loaded_max {
             index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() })?;
             index.copy.merge(self.forgotten(index))?;
         }

@@ -338,6 +338,34 @@ fn a_removal_that_is_lost_while_an_index_is_built_is_read() {
 }
 
 #[test]
+fn a_page_of_a_build_ends_where_its_keys_take_much_memory() {
+    let by_owner = "<index name='by-owner' document='note'><key field='owner'/></index>";
+    let by_tag = "<index name='by-tag' document='note' build='deferred'><key field='tags'/></index>";
+    let services = SERVICES.replace(by_owner, by_tag);
+    let note = "schema note { document note { field tags type array<string> { indexing: attribute } } }";
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, note));
+    // Their keys take 20 MB.
+    let (batches, documents, tags) = (4, 50, 100);
+    let written = now() - HOUR_US;
+    let version = |number: usize| {
+        let tag = |tag: usize| DocumentValue::String(format!("{number:04}{tag:03}{}", "x".repeat(993)));
+        let fields = vec![("tags".into(), DocumentValue::Array((0..tags).map(tag).collect()))];
+        let document = Document { id: parsed(&format!("id:n:note:g=ann:{number}")), fields };
+        DocumentVersion::put(&document, Timestamp(written + number as u64))
+    };
+    for batch in 0..batches {
+        node.apply_all((0..documents).map(|number| version(batch * documents + number)).collect());
+    }
+    assert!(node.indexes.build("by-tag").expect("it is there"));
+    assert!(node.indexes.inner().step().expect("a page is read"), "there are more pages");
+    assert_eq!(node.indexes.statuses()[0].state.name(), "building");
+    node.work();
+    let entries = (batches * documents * tags) as u64;
+    assert_eq!(node.indexes.statuses()[0].entries, entries);
+}
+
+#[test]
 fn a_drop_of_a_part_of_a_divided_group_leaves_the_others() {
     let node = IndexedStore::new();
     let written = now() - HOUR_US;
