@@ -285,6 +285,22 @@ impl SegmentFile {
         }
     }
 
+    /// [`SegmentFile::columns_uncached`] for as many of the first chunks as one read fetches, at least one.
+    ///
+    /// # Errors
+    /// It cannot be read or is damaged.
+    pub fn first_columns_uncached(
+        &self,
+        section: usize,
+        key: &ColumnKey,
+        range: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        match self.sections[section].column(key) {
+            Some(column) => self.read_first_columns(section, column, range),
+            None => Ok(vec![None; range.len()]),
+        }
+    }
+
     /// Total bytes of all columns of a chunk, as they are in memory. Reads the beginning of each column that
     /// may be compressed.
     ///

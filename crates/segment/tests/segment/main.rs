@@ -274,18 +274,27 @@ fn much_is_read_in_order_and_checked() {
     }
     writer.finish().expect("finished");
 
+    let value = |column: &Column| match column {
+        Column::Fixed(column) => (column.len(), column.cells::<u8>()[0], column.cells::<u8>()[1023]),
+        _ => panic!("vectors are of a fixed size"),
+    };
     let values = |segment: &SegmentFile| {
         let read = segment.columns_uncached(0, &vectors, 0..36)?;
-        let value = |column: &Column| match column {
-            Column::Fixed(column) => (column.len(), column.cells::<u8>()[0], column.cells::<u8>()[1023]),
-            _ => panic!("vectors are of a fixed size"),
-        };
         Ok::<_, millrace_segment::Error>(read.iter().map(|read| read.as_ref().map(value)).collect::<Vec<_>>())
     };
     let expected: Vec<_> = (0..36)
         .map(|number| chunk_of(number).1.map(|column| (column.len(), number as u8, number as u8)))
         .collect();
     assert_eq!(values(&open(&path, 1).expect("opened")).expect("read"), expected);
+    let segment = open(&path, 1).expect("opened");
+    let (mut piecewise, mut reads) = (Vec::new(), 0);
+    while piecewise.len() < 36 {
+        let first = segment.first_columns_uncached(0, &vectors, piecewise.len() as u32..36).expect("read");
+        piecewise.extend(first.iter().map(|read| read.as_ref().map(value)));
+        reads += 1;
+    }
+    assert_eq!(piecewise, expected);
+    assert!(reads > 6, "no read has all");
 
     let bytes = std::fs::read(&path).expect("read");
     for part in [3, 5, 8] {

@@ -7,7 +7,7 @@ use millrace_segment::SegmentFile;
 
 use crate::Error;
 
-/// Maximum number of chunks of which a column is read together.
+/// Maximum number of chunks of which a column is read together; they are fewer if one read has not all.
 const CHUNKS_MAX: u64 = 64;
 
 /// Columns of the next chunks of segments. They are not put into the cache: a pass reads each once.
@@ -44,7 +44,7 @@ impl ColumnsAhead {
         }
         let wanted = (self.left / u64::from(documents.max(1))).clamp(1, CHUNKS_MAX) as u32;
         let end = segment.sections()[section].chunks.min(chunk.saturating_add(wanted));
-        let columns = segment.columns_uncached(section, key, chunk..end)?;
+        let columns = segment.first_columns_uncached(section, key, chunk..end)?;
         let column = columns.first().cloned().flatten();
         let read = ColumnAhead { key: key.clone(), first: chunk, columns };
         match known {
