@@ -41,6 +41,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 /// Bytes of blocks that all indexes keep in memory.
 const CACHE_BYTES: u64 = 32 << 20;
 
+/// Number of changes of all indexes that are made of rows before they are taken in.
+const CHANGES_AT_ONCE: usize = 1 << 14;
+
 /// Number of records of documents that are read at a time.
 const RECORD_PAGE: usize = 1024;
 
@@ -379,7 +382,7 @@ impl IndexesInner {
         taken: &mut TakenUntil,
     ) -> Result<(), Error> {
         let mut batches: Vec<Vec<IndexChange>> = indexes.iter().map(|_| Vec::new()).collect();
-        let mut writer = KeyWriter::default();
+        let (mut writer, mut gathered) = (KeyWriter::default(), 0);
         let apply = |batches: &mut Vec<Vec<IndexChange>>| {
             let mut each = indexes.iter().zip(batches.iter_mut());
             each.try_for_each(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(drop))
@@ -407,9 +410,14 @@ impl IndexesInner {
                             let keys = index.definition.row_keys(version, &mut writer)?.to_vec();
                             let (document, timestamp) = (row.sort_key().to_vec(), row.timestamp().0);
                             batch.push(IndexChange { document, timestamp, keys });
+                            gathered += 1;
                         }
                         Ok(())
                     })?;
+                    if gathered >= CHANGES_AT_ONCE {
+                        apply(&mut batches)?;
+                        gathered = 0;
+                    }
                 }
                 FedChange::Drop(scope, until) => {
                     apply(&mut batches)?;

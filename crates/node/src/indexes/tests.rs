@@ -366,6 +366,24 @@ fn a_page_of_a_build_ends_where_its_keys_take_much_memory() {
 }
 
 #[test]
+fn many_changes_of_many_indexes_are_taken_in() {
+    let by_owner = "<index name='by-owner' document='note'><key field='owner'/></index>";
+    let others = (0..19).map(|number| by_owner.replace("by-owner", &format!("i{number}")));
+    let services = SERVICES.replace(by_owner, &others.chain([by_owner.to_owned()]).collect::<String>());
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, NOTE));
+    node.work();
+    let ids: Vec<String> = (0..1000).map(|number| format!("id:n:note:g=ann:{number}")).collect();
+    let rows: Vec<_> = ids.iter().map(|id| (&**id, now(), Some("ann"))).collect();
+    node.apply(&rows);
+    node.indexes.inner().settle().expect("they are taken in");
+    for name in ["i0", "by-owner"] {
+        let found = node.indexes.verify(name).expect("it is compared");
+        assert_eq!((found.documents, found.entries, found.differences), (1000, 1000, 0), "{name}");
+    }
+}
+
+#[test]
 fn a_drop_of_a_part_of_a_divided_group_leaves_the_others() {
     let node = IndexedStore::new();
     let written = now() - HOUR_US;
