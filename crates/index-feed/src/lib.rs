@@ -21,9 +21,10 @@
 //!    them yet.
 //! 4. **Each source has a time of disorder for each bucket**: when its replica changed last other than by
 //!    new rows, or became one that its owner counts. A copy that follows reads since W if the disorder is not
-//!    after it and W is less than a day ago ([`SINCE_US`]), and else the whole bucket. A node that starts, or
-//!    comes back, has the disorder of that moment in all buckets, and takes that of a replica to which its
-//!    own was found equal ([`IndexFeedSource::found_equal`]). So no note has to be durable before a write.
+//!    after it and W is less than a day ago ([`SINCE_US`]), and else the whole bucket. A node that learns of
+//!    its first state, or comes back, has the disorder of that moment in all buckets
+//!    ([`IndexFeedSource::adopt`]), and takes that of a replica to which its own was found equal
+//!    ([`IndexFeedSource::found_equal`]). So no note has to be durable before a write.
 //! 5. **Each copy has a mark of the replica that it follows** ([`ReplicaMark`]), also where W cannot advance
 //!    or is before the disorder: while an index is new, after drops, as long as replicas differ. A source
 //!    counts its *disturbances*, the changes of its replicas other than by new rows; it says the count with
@@ -68,7 +69,7 @@ pub use message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedPage, FeedRead, FeedReadScope,
     FeedRow, FollowRequest, FollowSession, OwnerPosition, PageContent, ReplicaMark, SourceRun,
 };
-pub use source::{BucketStanding, FeedQueueSize, IndexFeedSource, RowOutcome};
+pub use source::{AdoptedState, BucketStanding, FeedQueueSize, IndexFeedSource, RowOutcome};
 
 /// Time by which closings are behind the clock of the owner, in microseconds. A write is given up earlier.
 pub const MARGIN_US: u64 = 60_000_000;

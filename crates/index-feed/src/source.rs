@@ -24,6 +24,15 @@ pub enum BucketStanding {
     Settled,
 }
 
+/// Cluster state that a node with documents acts by, as its feed needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdoptedState {
+    /// Version of the state.
+    pub version: u64,
+    /// True if the node serves by it.
+    pub serves: bool,
+}
+
 /// End of a write, or of a drop, at the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOutcome {
@@ -58,7 +67,8 @@ pub struct FeedQueueSize {
 #[derive(Debug)]
 pub struct IndexFeedSource<B> {
     run: SourceRun,
-    version: u64,
+    /// The state that the node acts by; `None` until it knows one.
+    state: Option<AdoptedState>,
     buckets: BTreeMap<BucketId, FedBucket>,
     /// Owned buckets of which the replica lacks something, or is being changed.
     incomplete: BTreeSet<BucketId>,
@@ -111,7 +121,7 @@ impl<B: Clone> IndexFeedSource<B> {
     pub fn new(run: SourceRun, now: Timestamp) -> Self {
         IndexFeedSource {
             run,
-            version: 0,
+            state: None,
             buckets: BTreeMap::new(),
             incomplete: BTreeSet::new(),
             disorder: now,
@@ -129,9 +139,33 @@ impl<B: Clone> IndexFeedSource<B> {
         self.run
     }
 
-    /// The node acts by another cluster state from now on, and owns these buckets.
-    pub fn adopt(&mut self, version: u64, owned: &BTreeMap<BucketId, BucketStanding>) {
-        self.version = self.version.max(version);
+    /// Version of the state that the node acts by; 0 if it knows none.
+    fn version(&self) -> u64 {
+        self.state.map_or(0, |state| state.version)
+    }
+
+    /// The node acts by a cluster state from now on, and owns these buckets; `false`, and nothing changes, if
+    /// it acts by a later one.
+    ///
+    /// By the states from before the first one, by a state in which it did not serve, or by one that it has
+    /// not seen, others may have settled without a version that it alone has: after these, all of its
+    /// replicas are in disorder since now.
+    pub fn adopt(
+        &mut self,
+        state: AdoptedState,
+        owned: &BTreeMap<BucketId, BucketStanding>,
+        now: Timestamp,
+    ) -> bool {
+        let is_continued = match self.state {
+            Some(known) if known.version > state.version => return false,
+            Some(known) if known.version == state.version => true,
+            Some(known) => known.serves && known.version + 1 == state.version,
+            None => false,
+        };
+        if !is_continued {
+            self.disturb_all(now);
+        }
+        self.state = Some(state);
         let former = self.buckets.iter().filter(|(_, fed)| fed.standing.is_some());
         let lost = former.map(|(bucket, _)| *bucket).filter(|bucket| !owned.contains_key(bucket));
         let lost: Vec<BucketId> = lost.collect();
@@ -148,10 +182,11 @@ impl<B: Clone> IndexFeedSource<B> {
             .retain(|_, fed| fed.standing.is_some() || fed.disorder.is_some() || fed.changes_under_way > 0);
         owned.iter().for_each(|(bucket, standing)| self.set_standing(*bucket, *standing));
         self.admit();
+        true
     }
 
-    /// The node serves again after a state in which it did not: others may have settled without it.
-    pub fn rejoined(&mut self, now: Timestamp) {
+    /// All replicas of the node may have versions that passed by the feed, or that no other replica has.
+    pub fn disturb_all(&mut self, now: Timestamp) {
         self.disorder = self.disorder.max(now);
         self.disturbances += 1;
         self.disturbed = self.disturbances;
@@ -319,13 +354,13 @@ impl<B: Clone> IndexFeedSource<B> {
     /// state is confirmed.
     pub fn close(&mut self, now: Timestamp) {
         let until = Timestamp(now.0.saturating_sub(MARGIN_US));
+        let (version, disturbances) = (self.version(), self.disturbances);
         let buckets = &self.buckets;
         for session in self.sessions.values_mut() {
             let is_held =
                 |bucket: &&BucketId| !buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(until));
             let held: BTreeSet<BucketId> = session.followed.keys().filter(is_held).copied().collect();
             if !session.followed.is_empty() {
-                let (version, disturbances) = (self.version, self.disturbances);
                 session.push(FeedChange::Closed { version, until, held, disturbances });
             }
         }
@@ -369,7 +404,8 @@ impl<B: Clone> IndexFeedSource<B> {
     fn admit(&mut self) {
         let is_whole = |bucket: &BucketId| self.buckets.get(bucket).is_some_and(FedBucket::is_whole);
         // Buckets of a later state may be others under the same name.
-        let current = self.sessions.iter().filter(|(_, session)| session.version <= self.version);
+        let version = self.version();
+        let current = self.sessions.iter().filter(|(_, session)| session.version <= version);
         let waiting = current.flat_map(|(follower, session)| {
             session.waiting.iter().map(|(bucket, sequence)| (*follower, *bucket, *sequence))
         });
@@ -480,7 +516,7 @@ impl<B: Clone> IndexFeedSource<B> {
     pub fn position(&self, follower: NodeKey) -> OwnerPosition {
         OwnerPosition {
             run: self.run,
-            version: self.version,
+            version: self.version(),
             session: self.sessions.get(&follower).map(|session| (session.session, session.position())),
             incomplete: self.incomplete.clone(),
         }

@@ -82,7 +82,8 @@ pub struct KeyLayout {
 pub struct DocumentKeys {
     /// Keys of its entries, sorted, each once. Empty if the first component has no value.
     pub keys: Vec<Vec<u8>>,
-    /// True if it has more elements than [`ELEMENTS_MAX`], and one overflow entry instead.
+    /// True if it has more elements than [`ELEMENTS_MAX`], or would have more keys, and one overflow entry
+    /// instead.
     pub overflowed: bool,
 }
 

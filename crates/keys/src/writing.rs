@@ -95,6 +95,10 @@ impl KeyWriter {
                 layout.components()[self.component].write_missing(self.parts.add());
             }
             self.parts.sort();
+            // A field that had several values by an earlier schema has them in old documents yet.
+            self.overflowed = self.keys.used().len() * self.parts.used().len() > ELEMENTS_MAX;
+        }
+        if !self.overflowed {
             self.keys.join(&self.parts);
         }
         self.parts.clear();
@@ -120,7 +124,7 @@ impl KeyWriter {
         self.keys.used()
     }
 
-    /// True if the document has more elements than [`ELEMENTS_MAX`].
+    /// True if the document has more elements than [`ELEMENTS_MAX`], or would have more keys.
     fn is_overflowed(&self) -> bool {
         self.has_first && self.overflowed
     }

@@ -319,6 +319,18 @@ fn each_element_has_an_entry_and_too_many_have_one_together() {
     assert!(!layout.ranges(&[]).expect("no condition fits all")[0].contains(&keys.keys[0]));
 }
 
+/// Two fields that had several values each by an earlier schema.
+#[test]
+fn values_of_several_components_make_no_more_keys_than_elements_may() {
+    let layout = layout(vec![component(KeyType::Integer), component(KeyType::Integer)]);
+    let numbers: Vec<DocumentValue> = (0..101).map(DocumentValue::Int).collect();
+    let hundred: Vec<&DocumentValue> = numbers[..100].iter().collect();
+    let keys = layout.entries(&[hundred.clone(), hundred.clone()]);
+    assert_eq!((keys.keys.len(), keys.overflowed), (ELEMENTS_MAX, false));
+    let keys = layout.entries(&[hundred, numbers.iter().collect()]);
+    assert_eq!((keys.keys, keys.overflowed), (vec![overflow_range().low], true));
+}
+
 #[test]
 fn a_document_without_a_first_value_has_no_entry_and_missing_later_values_come_first() {
     let layout = layout(vec![component(KeyType::Integer), component(KeyType::Integer)]);

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_index_feed::{
-    BATCHES_IN_FLIGHT, BucketStanding, CopyDefinition, CopyFreshness, CopyMarks, CopyNumber, FeedChange,
-    FeedRead, FeedReadScope, FeedRow, FollowEffect, IndexFeedFollower, IndexFeedSource, MARGIN_US,
-    PageContent, QUEUE_ROWS, RowOutcome, SINCE_US, SourceRun,
+    AdoptedState, BATCHES_IN_FLIGHT, BucketStanding, CopyDefinition, CopyFreshness, CopyMarks, CopyNumber,
+    FeedChange, FeedRead, FeedReadScope, FeedRow, FollowEffect, IndexFeedFollower, IndexFeedSource,
+    MARGIN_US, PageContent, QUEUE_ROWS, RowOutcome, SINCE_US, SourceRun,
 };
 
 const OWNER: NodeKey = NodeKey(1);
@@ -66,8 +66,14 @@ impl FeedPair {
             page_documents: usize::MAX,
             asking: Vec::new(),
         };
-        pair.source.adopt(1, &owned(BucketStanding::Settled));
+        let state = AdoptedState { version: 1, serves: true };
+        pair.source.adopt(state, &owned(BucketStanding::Settled), at(0));
         pair
+    }
+
+    /// The owner acts by a state by which it serves.
+    fn adopt(&mut self, version: u64, owned: &BTreeMap<BucketId, BucketStanding>) {
+        self.source.adopt(AdoptedState { version, serves: true }, owned, self.now);
     }
 
     fn owners() -> BTreeMap<BucketId, Option<NodeKey>> {
@@ -454,8 +460,8 @@ fn a_restart_of_the_owner_is_read_as_a_whole_unless_its_replica_was_found_equal(
     pair.close();
     pair.taken();
     pair.source = IndexFeedSource::new(SourceRun(2), pair.now);
+    pair.adopt(1, &owned(BucketStanding::Whole));
     pair.source.found_equal(half(0), at(120));
-    pair.source.adopt(1, &owned(BucketStanding::Whole));
     assert_ne!(pair.freshness(), CopyFreshness::Fresh);
     // The follower learns of it when it asks why nothing comes.
     pair.now = at(330);
@@ -481,7 +487,7 @@ fn a_bucket_is_followed_once_its_replica_is_whole_and_until_it_has_another_owner
     pair.exchange();
     // Positions are asked for when all buckets were read.
     assert_eq!(pair.taken(), [format!("read {since} of 1: 0"), "ready".to_owned()]);
-    pair.source.adopt(1, &BTreeMap::from([(half(0), BucketStanding::Settled)]));
+    pair.adopt(1, &BTreeMap::from([(half(0), BucketStanding::Settled)]));
     pair.exchange();
     assert_eq!(pair.freshness(), CopyFreshness::Missing(BTreeSet::from([half(1)])));
     pair.commit(row(half(1), 3, at(100)));
@@ -500,7 +506,7 @@ fn a_bucket_without_an_owner_is_missing() {
     let owners = BTreeMap::from([(half(0), Some(OWNER)), (half(1), None)]);
     let effects = pair.follower.adopt(2, owners, pair.now);
     pair.carry_out(effects);
-    pair.source.adopt(2, &owned(BucketStanding::Settled));
+    pair.adopt(2, &owned(BucketStanding::Settled));
     pair.exchange();
     let positions = BTreeMap::from([(OWNER, pair.source.position(FOLLOWER))]);
     let expected = CopyFreshness::Missing(BTreeSet::from([half(1)]));
@@ -520,7 +526,7 @@ fn a_part_that_is_divided_off_goes_on_where_its_bucket_was() {
     let owners = FeedPair::owners().into_iter().chain([(part, Some(OWNER))]).collect();
     let parted =
         owned(BucketStanding::Settled).into_iter().chain([(part, BucketStanding::Settled)]).collect();
-    pair.source.adopt(2, &parted);
+    pair.adopt(2, &parted);
     let effects = pair.follower.adopt(2, owners, pair.now);
     pair.carry_out(effects);
     pair.exchange();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_document::Timestamp;
 use millrace_env::RealDisk;
@@ -20,8 +20,11 @@ use super::definition::RowsToLoad;
 /// of others, which look each up. A step finds its place in the store, so the first has larger ones.
 const BUILD_PAGE: usize = 1 << 16;
 const PAGE: usize = 1024;
-/// Bytes of keys in memory at which a step ends.
-const PAGE_BYTES: usize = 64 << 20;
+
+/// Bytes of the rows of indexes that read together after which their page ends, and the time from its first
+/// row after which it ends: queries that need changes taken in wait for it.
+const PAGE_BYTES: usize = 16 << 20;
+const PAGE_TIME: Duration = Duration::from_millis(200);
 
 /// Progress of reading, as a counter, that has read everything.
 const READ_WHOLE: f64 = 1e6;
@@ -46,6 +49,9 @@ pub(super) struct OpenedIndex {
 struct ReadPosition {
     /// Versions of this time and later are read.
     from: Timestamp,
+    /// True if removals are read, too: the copy may have what was removed. A build that begins with an empty
+    /// copy meets removals through the feed alone.
+    removals: bool,
     continuation: Option<String>,
     /// False until a deferred index is wanted.
     wanted: bool,
@@ -92,12 +98,13 @@ impl OpenedIndex {
         let status = copy.status();
         let wanted = status.built || !definition.config.deferred;
         let from = complete_from(&copy, late);
-        let looks_up_drops = status.built;
+        let (removals, looks_up_drops) = (status.built, status.built);
+        let position = ReadPosition { from, removals, continuation: None, wanted, looks_up_drops };
         Ok(OpenedIndex {
             definition: Arc::clone(definition),
             copy,
             directory,
-            reading: Mutex::new(Some(ReadPosition { from, continuation: None, wanted, looks_up_drops })),
+            reading: Mutex::new(Some(position)),
             ready: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             began: Mutex::default(),
@@ -153,11 +160,13 @@ impl OpenedIndex {
     /// Changes were lost, rows of `late` and later among them: reads again what changed since the last flush,
     /// or all if it was never complete.
     pub fn read_again(&self, late: Option<Timestamp>) {
-        self.ready.store(false, Ordering::SeqCst);
         let mut position = self.position();
+        self.ready.store(false, Ordering::SeqCst);
         let wanted = position.as_ref().is_none_or(|position| position.wanted);
         let from = complete_from(&self.copy, late);
-        *position = Some(ReadPosition { from, continuation: None, wanted, looks_up_drops: true });
+        // Removals may be among what was lost, also while it is built.
+        let (removals, looks_up_drops) = (true, true);
+        *position = Some(ReadPosition { from, removals, continuation: None, wanted, looks_up_drops });
         self.progress.store(0, Ordering::Relaxed);
     }
 
@@ -200,6 +209,9 @@ impl OpenedIndex {
     pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
         let first = together.first().and_then(|first| Some((first, first.next_page()?)));
         let Some((first, position)) = first else { return Ok(false) };
+        // Those that began again since they were divided, or are done, do not read this page.
+        let reads_same = |index: &&Arc<OpenedIndex>| index.next_page().as_ref() == Some(&position);
+        let (together, others): (Vec<_>, Vec<_>) = together.iter().partition(reads_same);
         if position.continuation.is_none() {
             together.iter().for_each(|index| *index.began.lock() = Some(Instant::now()));
         }
@@ -207,21 +219,24 @@ impl OpenedIndex {
         let fields: BTreeSet<String> = together.iter().flat_map(|index| index.definition.fields()).collect();
         let visit = StoreVisit {
             from: position.from,
-            // A build meets removals through the feed only.
-            tombstones: !is_build,
+            tombstones: position.removals,
             continuation: position.continuation.clone(),
             wanted: if is_build { (BUILD_PAGE / together.len()).max(PAGE) } else { PAGE },
             fields: Some(fields.into_iter().collect()),
             ..StoreVisit::all(&[&first.definition.config.document_type])
         };
         let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::default()).collect();
+        // It counts from the first row: finding it may take long, and each page is to be worth that.
+        let mut first_row = None;
         let end = store.visit_rows(&visit, &mut |row| {
             let mut bytes = 0;
             for (index, rows) in together.iter().zip(&mut read) {
                 rows.push(&index.definition, row)?;
                 bytes += rows.rows.memory_bytes();
             }
-            Ok(if bytes > PAGE_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            let began: Instant = *first_row.get_or_insert_with(Instant::now);
+            let is_full = bytes >= PAGE_BYTES || began.elapsed() >= PAGE_TIME;
+            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
             match is_build {
@@ -232,18 +247,19 @@ impl OpenedIndex {
             let next = ReadPosition { continuation: end.continuation.clone(), ..position.clone() };
             *index.position() = end.continuation.is_some().then_some(next);
         }
-        Ok(end.continuation.is_some())
+        Ok(end.continuation.is_some() || !others.is_empty())
     }
 
     /// Makes it readable, if it has read everything.
     pub fn finish_reading(&self) -> bool {
-        let is_done = self.position().is_none();
-        if is_done && !self.is_ready() {
-            self.progress.store(READ_WHOLE as u64, Ordering::Relaxed);
-            self.ready.store(true, Ordering::SeqCst);
-            return true;
+        // Held until it is readable: it may be made to read again meanwhile.
+        let position = self.position();
+        if position.is_some() || self.is_ready() {
+            return false;
         }
-        false
+        self.progress.store(READ_WHOLE as u64, Ordering::Relaxed);
+        self.ready.store(true, Ordering::SeqCst);
+        true
     }
 
     /// Notes the error of the last step, or that there was none.

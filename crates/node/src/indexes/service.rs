@@ -30,14 +30,19 @@ use crate::Error;
 const FLUSH_BYTES: usize = 16 << 20;
 const FLUSH_BYTES_OF_ALL: usize = 64 << 20;
 
-/// Bytes of documents of a first build in memory after which they are written to the disk.
+/// Maximum number of bytes of documents of a first build that wait in memory to be written to the disk, and
+/// about that of all indexes.
 const LOAD_BYTES: usize = 64 << 20;
+const LOAD_BYTES_OF_ALL: usize = 512 << 20;
 
 /// Time after which changes in memory are written to the disk.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Bytes of blocks that all indexes keep in memory.
 const CACHE_BYTES: u64 = 32 << 20;
+
+/// Number of changes of all indexes that are made of rows before they are taken in.
+const CHANGES_AT_ONCE: usize = 1 << 14;
 
 /// Number of records of documents that are read at a time.
 const RECORD_PAGE: usize = 1024;
@@ -377,7 +382,7 @@ impl IndexesInner {
         taken: &mut TakenUntil,
     ) -> Result<(), Error> {
         let mut batches: Vec<Vec<IndexChange>> = indexes.iter().map(|_| Vec::new()).collect();
-        let mut writer = KeyWriter::default();
+        let (mut writer, mut gathered) = (KeyWriter::default(), 0);
         let apply = |batches: &mut Vec<Vec<IndexChange>>| {
             let mut each = indexes.iter().zip(batches.iter_mut());
             each.try_for_each(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(drop))
@@ -405,9 +410,14 @@ impl IndexesInner {
                             let keys = index.definition.row_keys(version, &mut writer)?.to_vec();
                             let (document, timestamp) = (row.sort_key().to_vec(), row.timestamp().0);
                             batch.push(IndexChange { document, timestamp, keys });
+                            gathered += 1;
                         }
                         Ok(())
                     })?;
+                    if gathered >= CHANGES_AT_ONCE {
+                        apply(&mut batches)?;
+                        gathered = 0;
+                    }
                 }
                 FedChange::Drop(scope, until) => {
                     apply(&mut batches)?;
@@ -491,8 +501,10 @@ impl IndexesInner {
     /// may come in another order than that of their times.
     pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
         let status = index.copy.status();
-        let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / self.indexes.read().len().max(1));
-        if status.memory_bytes >= bytes_max || status.loaded_bytes >= LOAD_BYTES {
+        let indexes = self.indexes.read().len().max(1);
+        let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / indexes);
+        let loaded_max = (LOAD_BYTES_OF_ALL / indexes).clamp(FLUSH_BYTES, LOAD_BYTES);
+        if status.memory_bytes >= bytes_max || status.loaded_bytes >= loaded_max {
             index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() })?;
             index.copy.merge(self.forgotten(index))?;
         }

@@ -21,6 +21,7 @@ use millrace_store::{Store, StoreOptions, StoreTuning};
 use tempfile::TempDir;
 
 use super::definition::definitions;
+use super::opened::OpenedIndex;
 use super::{FollowerSwitch, IndexDefinition, IndexDifferences, NodeIndexes};
 
 const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
@@ -291,6 +292,95 @@ fn late_rows_are_found_after_a_crash_and_do_not_win() {
     node.check(2, "a version that is newer, and late");
     node.apply(&[("id:n:note:g=ann:3", old + 7, None)]);
     node.check(1, "a removal that is late");
+}
+
+#[test]
+fn an_index_that_reads_again_from_an_earlier_time_is_not_read_with_others() {
+    let by_owner = "<index name='by-owner' document='note'><key field='owner'/></index>";
+    let by_group = "<index name='by-group' document='note'><key field='id.group'/></index>";
+    let services = SERVICES.replace(by_owner, &format!("{by_owner}{by_group}"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, NOTE));
+    let written = now() - HOUR_US;
+    node.apply(&[("id:n:note:g=ann:1", written, Some("ann"))]);
+    node.work();
+    let inner = node.indexes.inner();
+    // A row that does not reach the indexes, of a time before that until which they are complete.
+    node.apply(&[("id:n:note:g=bob:2", written + 1, Some("bob"))]);
+    assert_eq!(inner.feed.take().changes.len(), 1);
+    let all = inner.all();
+    all.iter().for_each(|index| index.read_again(None));
+    let divided = OpenedIndex::reading_together(inner.all());
+    assert_eq!(divided.iter().map(Vec::len).collect::<Vec<_>>(), [2], "both read the same");
+    let early = all.last().expect("there are two");
+    early.read_again(Some(Timestamp(written)));
+    assert!(OpenedIndex::read_page(&divided[0], &node.store).expect("it is read"), "one has to go on");
+    node.work();
+    let found = node.indexes.verify(early.definition.name()).expect("it is compared");
+    assert_eq!((found.documents, found.differences), (2, 0), "{found:?}");
+}
+
+#[test]
+fn a_removal_that_is_lost_while_an_index_is_built_is_read() {
+    let node = IndexedStore::new();
+    let written = now() - HOUR_US;
+    let (removed, kept) = ("id:n:note:g=ann:1", "id:n:note:g=ann:2");
+    node.apply(&[(removed, written, Some("ann")), (kept, written, Some("ann"))]);
+    let inner = node.indexes.inner();
+    inner.settle().expect("they are taken in");
+    let all = inner.all();
+    OpenedIndex::read_page(&all, &node.store).expect("it is read");
+    node.apply(&[(removed, now(), None)]);
+    assert_eq!(inner.feed.take().changes.len(), 1);
+    all.iter().for_each(|index| index.read_again(None));
+    node.work();
+    assert_eq!(node.compared("a removal was lost").documents, 1);
+}
+
+#[test]
+fn a_page_of_a_build_ends_where_its_keys_take_much_memory() {
+    let by_owner = "<index name='by-owner' document='note'><key field='owner'/></index>";
+    let by_tag = "<index name='by-tag' document='note' build='deferred'><key field='tags'/></index>";
+    let services = SERVICES.replace(by_owner, by_tag);
+    let note = "schema note { document note { field tags type array<string> { indexing: attribute } } }";
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, note));
+    // Their keys take 20 MB.
+    let (batches, documents, tags) = (4, 50, 100);
+    let written = now() - HOUR_US;
+    let version = |number: usize| {
+        let tag = |tag: usize| DocumentValue::String(format!("{number:04}{tag:03}{}", "x".repeat(993)));
+        let fields = vec![("tags".into(), DocumentValue::Array((0..tags).map(tag).collect()))];
+        let document = Document { id: parsed(&format!("id:n:note:g=ann:{number}")), fields };
+        DocumentVersion::put(&document, Timestamp(written + number as u64))
+    };
+    for batch in 0..batches {
+        node.apply_all((0..documents).map(|number| version(batch * documents + number)).collect());
+    }
+    assert!(node.indexes.build("by-tag").expect("it is there"));
+    assert!(node.indexes.inner().step().expect("a page is read"), "there are more pages");
+    assert_eq!(node.indexes.statuses()[0].state.name(), "building");
+    node.work();
+    let entries = (batches * documents * tags) as u64;
+    assert_eq!(node.indexes.statuses()[0].entries, entries);
+}
+
+#[test]
+fn many_changes_of_many_indexes_are_taken_in() {
+    let by_owner = "<index name='by-owner' document='note'><key field='owner'/></index>";
+    let others = (0..19).map(|number| by_owner.replace("by-owner", &format!("i{number}")));
+    let services = SERVICES.replace(by_owner, &others.chain([by_owner.to_owned()]).collect::<String>());
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, NOTE));
+    node.work();
+    let ids: Vec<String> = (0..1000).map(|number| format!("id:n:note:g=ann:{number}")).collect();
+    let rows: Vec<_> = ids.iter().map(|id| (&**id, now(), Some("ann"))).collect();
+    node.apply(&rows);
+    node.indexes.inner().settle().expect("they are taken in");
+    for name in ["i0", "by-owner"] {
+        let found = node.indexes.verify(name).expect("it is compared");
+        assert_eq!((found.documents, found.entries, found.differences), (1000, 1000, 0), "{name}");
+    }
 }
 
 #[test]

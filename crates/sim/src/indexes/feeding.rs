@@ -8,8 +8,8 @@ use millrace_bucket::{BucketId, DocumentSortKey};
 use millrace_cluster::{ClusterState, Incarnation, NodeKey};
 use millrace_document::{DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_index_feed::{
-    BucketStanding, FeedRead, FeedReadScope, FeedRow, FollowRequest, IndexFeedSource, MARGIN_US, PageContent,
-    SourceRun,
+    AdoptedState, BucketStanding, FeedRead, FeedReadScope, FeedRow, FollowRequest, IndexFeedSource,
+    MARGIN_US, PageContent, SourceRun,
 };
 use millrace_replication::distributor::NoRoute;
 
@@ -52,20 +52,11 @@ impl SimIndexFeed {
         standings: &BTreeMap<BucketId, BucketStanding>,
         now: Timestamp,
     ) {
-        // By the states from before the first one, by a state in which it did not serve, or by one that it
-        // has not seen, others may have settled without a version that it alone has.
-        let is_continued = match &self.state {
-            Some(known) if known.version().number() > state.version().number() => return,
-            Some(known) => {
-                state.version().number() <= known.version().number() + 1 && known.node_state(own).serves()
-            }
-            None => false,
-        };
-        if !is_continued {
-            self.source.rejoined(now);
+        let adopted =
+            AdoptedState { version: state.version().number(), serves: state.node_state(own).serves() };
+        if self.source.adopt(adopted, standings, now) {
+            self.state = Some(state);
         }
-        self.source.adopt(state.version().number(), standings);
-        self.state = Some(state);
     }
 
     /// Takes a change of the storage in.

@@ -277,7 +277,7 @@ fn a_document_on_which_the_layout_fails_is_sealed_as_it_was_written_and_told_of(
         store.seal().expect("sealed");
         assert_eq!((store.status().tail_rows, store.status().panics), (0, u64::from(panics)));
         let (told, expected) =
-            (store.troubles(), if panics { "panics were caught" } else { "in group 'gann'" });
+            (store.failures(), if panics { "panics were caught" } else { "in group 'gann'" });
         assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
         let all = |store: &Store| -> Vec<Option<i64>> {
             visited(store, &StoreVisit::all(&["mail"])).into_iter().map(|(_, number, _)| number).collect()

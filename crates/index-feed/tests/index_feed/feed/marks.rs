@@ -6,8 +6,8 @@ use super::*;
 fn built() -> FeedPair {
     let mut pair = FeedPair::new();
     pair.commit(row(half(0), 1, at(10)));
-    pair.source.adopt(1, &owned(BucketStanding::Whole));
-    pair.source.rejoined(pair.now);
+    pair.adopt(1, &owned(BucketStanding::Whole));
+    pair.source.disturb_all(pair.now);
     pair.begin(Timestamp(0));
     pair.close();
     assert_eq!(pair.taken(), ["read all of 0: 1", "read all of 1: 0", "ready"]);
@@ -85,12 +85,12 @@ fn an_import_right_after_a_build_reads_what_changed_unless_the_replica_was_distu
             },
             ["since", "all"],
         ),
-        ("the owner was away", |pair| pair.source.rejoined(pair.now), ["all", "all"]),
+        ("changes passed by", |pair| pair.source.disturb_all(pair.now), ["all", "all"]),
         (
             "the owner was started again",
             |pair| {
                 pair.source = IndexFeedSource::new(SourceRun(2), pair.now);
-                pair.source.adopt(1, &owned(BucketStanding::Whole));
+                pair.adopt(1, &owned(BucketStanding::Whole));
             },
             ["all", "all"],
         ),
@@ -110,6 +110,53 @@ fn an_import_right_after_a_build_reads_what_changed_unless_the_replica_was_distu
         };
         assert_eq!(reads.len(), 2, "{name}: {reads:?}");
         assert!(reads.iter().zip(expected.into_iter().enumerate()).all(is_as_expected), "{name}: {reads:?}");
+    }
+}
+
+#[test]
+fn an_owner_counts_as_away_until_it_adopts_its_first_state() {
+    let mut pair = FeedPair::new();
+    pair.source = IndexFeedSource::new(SourceRun(2), pair.now);
+    pair.commit(row(half(0), 1, at(90)));
+    // Until it knows a state, others settle without the row, and close.
+    pair.now = at(300);
+    pair.adopt(1, &owned(BucketStanding::Settled));
+    assert_eq!(pair.source.disorder(half(0)), at(300));
+    pair.begin(at(200));
+    assert_eq!(pair.taken(), ["read all of 0: 1", "read all of 1: 0", "ready"]);
+}
+
+#[test]
+fn a_mark_holds_while_the_owner_sees_and_serves_by_each_state() {
+    let serves = |version| AdoptedState { version, serves: true };
+    let away = |version| AdoptedState { version, serves: false };
+    // States after the first one, and true if a copy reads all.
+    let cases = [
+        ("the same state again", vec![serves(1)], false),
+        ("the next state", vec![serves(2)], false),
+        ("the next states", vec![serves(2), serves(3)], false),
+        ("an earlier state after the next one", vec![serves(2), serves(1)], false),
+        ("a state after one that it has not seen", vec![serves(3)], true),
+        ("a state after one in which it did not serve", vec![away(2), serves(3)], true),
+        ("a state after one that it looked at twice", vec![away(2), away(2), serves(3)], true),
+    ];
+    for (name, states, reads_all) in cases {
+        let mut pair = built();
+        let marks = pair.follower.marks(COPY);
+        let mut newest = 1;
+        for state in states {
+            let owned = if state.serves { owned(BucketStanding::Whole) } else { BTreeMap::new() };
+            let is_adopted = pair.source.adopt(state, &owned, pair.now);
+            assert_eq!(is_adopted, state.version >= newest, "{name}");
+            newest = newest.max(state.version);
+        }
+        follow_elsewhere(&mut pair, newest, FeedPair::owners());
+        let since = pair.now.0 - MARGIN_US;
+        let expected = match reads_all {
+            true => ["read all of 0: 1".to_owned(), "read all of 1: 0".to_owned()],
+            false => [format!("read {since} of 0: 0"), format!("read {since} of 1: 0")],
+        };
+        assert_eq!(imported(&mut pair, 2, &marks), expected, "{name}");
     }
 }
 
@@ -149,7 +196,7 @@ fn a_mark_holds_for_what_is_divided_off_its_bucket() {
     let marks = pair.follower.marks(COPY);
     let part = BucketId::new(34, 1);
     let parted = owned(BucketStanding::Whole).into_iter().chain([(part, BucketStanding::Whole)]);
-    pair.source.adopt(2, &parted.collect());
+    pair.adopt(2, &parted.collect());
     let owners = FeedPair::owners().into_iter().chain([(part, Some(OWNER))]).collect();
     follow_elsewhere(&mut pair, 2, owners);
     let since = pair.now.0 - MARGIN_US;

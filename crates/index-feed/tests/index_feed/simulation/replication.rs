@@ -1,10 +1,10 @@
 //! Owners and replicas: writes, merges, and nodes that leave and come back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
-use millrace_index_feed::{BucketStanding, IndexFeedSource, RowOutcome, SourceRun};
+use millrace_index_feed::{AdoptedState, BucketStanding, IndexFeedSource, RowOutcome, SourceRun};
 
 use super::FeedSabotage;
 use super::documents::{BUCKET_BITS, SimChange, SimDocument, SimReplica, SimWrite};
@@ -309,16 +309,21 @@ impl FeedWorld {
             let first = self.holders(*bucket).first().copied();
             self.owners.extend(first.map(|owner| (*bucket, owner)));
         }
-        let (version, owners) = (self.version, self.owners.clone());
+        let (version, owners, now) = (self.version, self.owners.clone(), self.now);
         let is_eager = self.sabotage == Some(FeedSabotage::IncompleteFollowed);
-        for node in self.documents.values_mut().filter(|node| node.serves) {
+        // A node that does not notice that it is away learns of each state, and seems to serve by it.
+        let is_unnoticed = self.sabotage == Some(FeedSabotage::ReturnUnnoticed);
+        let adopting = self.documents.values_mut();
+        for node in adopting.filter(|node| node.serves || (is_unnoticed && node.is_running)) {
             let own = buckets.iter().filter(|bucket| owners.get(bucket) == Some(&node.key));
             let owned = own.map(|bucket| match node.complete.contains(bucket) {
                 true => (*bucket, BucketStanding::Whole),
                 _ if is_eager => (*bucket, BucketStanding::Whole),
                 false => (*bucket, BucketStanding::Incomplete),
             });
-            node.source.adopt(version, &owned.collect());
+            let owned: BTreeMap<BucketId, BucketStanding> = owned.collect();
+            let clock = node.clock(now);
+            node.source.adopt(AdoptedState { version, serves: true }, &owned, clock);
         }
         self.note(|| format!("state {version}: {owners:?}"));
         let keys: Vec<NodeKey> = self.documents.keys().copied().collect();
@@ -363,23 +368,18 @@ impl FeedWorld {
     }
 
     pub fn come_back(&mut self, node: NodeKey) {
-        let (now, sabotage) = (self.now, self.sabotage);
+        let (now, version, sabotage) = (self.now, self.version, self.sabotage);
         let known = self.document_node(node);
         if known.serves {
             return;
         }
-        let is_unnoticed = sabotage == Some(FeedSabotage::ReturnUnnoticed);
-        match known.is_running {
-            true if !is_unnoticed => {
-                let clock = known.clock(now);
-                known.source.rejoined(clock);
-            }
-            true => {}
-            false => {
-                known.start(now);
-                if is_unnoticed {
-                    known.source = IndexFeedSource::new(known.source.run(), Timestamp(0));
-                }
+        if !known.is_running {
+            known.start(now);
+            if sabotage == Some(FeedSabotage::ReturnUnnoticed) {
+                // It seems to have acted by the states until now, with nothing that others lack.
+                known.source = IndexFeedSource::new(known.source.run(), Timestamp(0));
+                let state = AdoptedState { version, serves: true };
+                known.source.adopt(state, &BTreeMap::new(), Timestamp(0));
             }
         }
         known.serves = true;

@@ -13,7 +13,9 @@ use millrace_bucket::{BucketId, reversed_location};
 use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_env::unix_time;
-use millrace_index_feed::{FeedBatch, FeedRow, FollowRequest, IndexFeedSource, OwnerPosition, SourceRun};
+use millrace_index_feed::{
+    AdoptedState, FeedBatch, FeedRow, FollowRequest, IndexFeedSource, OwnerPosition, SourceRun,
+};
 use millrace_store::{CommitFollower, CommittedRow, DroppingScope, Error as StoreError, Store};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -212,7 +214,7 @@ impl PlacedSource {
             inner.feed = new_feed(now);
         } else if passed.is_more {
             // Late versions of these types may have passed by.
-            inner.feed.rejoined(now);
+            inner.feed.disturb_all(now);
         }
     }
 
@@ -470,20 +472,11 @@ impl PlacedSource {
 impl SourceInner {
     fn stand(&mut self, standings: OwnStandings, own: NodeKey, now: Timestamp) {
         let OwnStandings { state, buckets } = standings;
-        // By the states from before the first one, by a state in which it did not serve, or by one that it
-        // has not seen, others may have settled without a version that it alone has.
-        let is_continued = match &self.state {
-            Some(known) if known.version() > state.version() => return,
-            Some(known) => {
-                state.version().number() <= known.version().number() + 1 && known.node_state(own).serves()
-            }
-            None => false,
-        };
-        if !is_continued {
-            self.feed.rejoined(now);
+        let adopted =
+            AdoptedState { version: state.version().number(), serves: state.node_state(own).serves() };
+        if self.feed.adopt(adopted, &buckets, now) {
+            self.state = Some(state);
         }
-        self.feed.adopt(state.version().number(), &buckets);
-        self.state = Some(state);
     }
 }
 

@@ -53,7 +53,8 @@ impl FollowedSource {
         let passed = source.pass(&definitions);
         source.adopt(&definitions, passed);
         let mut inner = source.inner.lock();
-        inner.feed.adopt(1, &BTreeMap::from([(bucket, BucketStanding::Settled)]));
+        let owned = BTreeMap::from([(bucket, BucketStanding::Settled)]);
+        inner.feed.adopt(AdoptedState { version: 1, serves: true }, &owned, Timestamp(newest));
         inner.state = Some(state);
         let request = FollowRequest {
             session: SESSION,
