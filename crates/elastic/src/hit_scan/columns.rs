@@ -46,6 +46,9 @@ pub(crate) trait RowSink {
     /// Counts rows that match.
     fn count_rows(&mut self, count: usize);
 
+    /// True if it takes rows for aggregations, which may read no field.
+    fn aggregates_rows(&self) -> bool;
+
     /// Takes the fields that it reads of some rows, which have the same values in them.
     ///
     /// # Errors
@@ -255,7 +258,7 @@ impl HitScan<'_> {
             return self.each_row(of, chunk, rows, progress, sink);
         };
         sink.count_rows(rows.count());
-        if !dimensions.is_empty() {
+        if sink.aggregates_rows() {
             let mut hit = alike(index, ordinal);
             tally.add(rows, &dimensions, &|row| members_of(&read, row), &mut |members, count| {
                 hit.formed = form.apply(&members);

@@ -203,6 +203,7 @@ fn aggregations(choice: &mut EventChoice) -> Value {
         ("weighted", json!({ "weighted_avg": { "value": { "field": "rate" }, "weight": { "field": "n" } } })),
         ("rare", json!({ "rare_terms": { "field": "took", "max_doc_count": 3 } })),
         ("errors", json!({ "filter": { "term": { "level": "error" } }, "aggs": { "took": took } })),
+        ("all", json!({ "filter": { "match_all": {} } })),
         (
             "chosen",
             json!({ "filters": { "filters": {
@@ -311,6 +312,31 @@ fn columns_answer_as_documents_do() {
     }
     assert!(found > searches.len(), "searches find events");
     assert_eq!(made(&service), 0, "plain paths make no columns");
+}
+
+#[test]
+fn aggregations_without_fields_count_all_rows() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({})));
+    let events: Vec<Value> =
+        (0..30).map(|n| json!({ "@timestamp": FIRST_MS + n, "level": LEVELS[(n % 4) as usize] })).collect();
+    write(&service, "logs-a/_bulk", &events);
+    let filters = json!({ "all": { "match_all": {} }, "none": { "match_none": {} } });
+    for (query, expected) in
+        [(json!({ "match_all": {} }), 30), (json!({ "term": { "level.keyword": "info" } }), 8)]
+    {
+        let body = json!({ "size": 0, "query": query, "aggs": {
+            "all": { "filter": { "match_all": {} } },
+            "parts": { "filters": { "filters": filters, "other_bucket": true } },
+        } });
+        let answer = service.get("GET /logs-a/_search", &body.to_string());
+        let all = &answer["aggregations"]["all"]["doc_count"];
+        let parts = &answer["aggregations"]["parts"]["buckets"];
+        let counts =
+            [all, &parts["all"]["doc_count"], &parts["none"]["doc_count"], &parts["_other_"]["doc_count"]];
+        assert_eq!(counts, [&json!(expected), &json!(expected), &json!(0), &json!(0)], "{query}: {answer}");
+    }
 }
 
 #[test]
