@@ -16,11 +16,15 @@ use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
 use crate::query_distance::DistanceQuery;
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
+use crate::scan_limit::SearchPace;
 use crate::searched_form::{copied_to, is_formed};
 use crate::text_division::TextDivision;
 
 /// Columns that one search reads, at most.
 const COLUMNS_MAX: usize = 32;
+
+/// Evaluations of conditions between two looks at the time: a query may have thousands of conditions.
+const EVALUATIONS_PER_LOOK: usize = 8;
 
 /// Parts that texts are searched for before they are looked at, at most.
 const PARTS_MAX: usize = 8;
@@ -107,9 +111,9 @@ impl<'q> ColumnPlan<'q> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
-        self.condition.rows(among, columns, visited)
+        self.condition.rows(among, columns, pace)
     }
 }
 
@@ -230,7 +234,7 @@ impl ColumnCondition<'_> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
         if among.is_empty() {
             return Ok(Some(among.clone()));
@@ -238,16 +242,16 @@ impl ColumnCondition<'_> {
         match self {
             ColumnCondition::All => Ok(Some(among.clone())),
             ColumnCondition::None => Ok(Some(RowSet::none(among.len()))),
-            ColumnCondition::Field(field) => field.rows(among, columns, visited),
+            ColumnCondition::Field(field) => field.rows(among, columns, pace),
             ColumnCondition::Any(conditions) => {
                 let mut rows = RowSet::none(among.len());
                 for condition in conditions {
-                    let Some(own) = condition.rows(among, columns, visited)? else { return Ok(None) };
+                    let Some(own) = condition.rows(among, columns, pace)? else { return Ok(None) };
                     rows.add(&own);
                 }
                 Ok(Some(rows))
             }
-            ColumnCondition::Combined(combined) => combined.rows(among, columns, visited),
+            ColumnCondition::Combined(combined) => combined.rows(among, columns, pace),
         }
     }
 }
@@ -257,21 +261,21 @@ impl CombinedCondition<'_> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
         let mut rows = among.clone();
         for condition in &self.must {
-            let Some(own) = condition.rows(&rows, columns, visited)? else { return Ok(None) };
+            let Some(own) = condition.rows(&rows, columns, pace)? else { return Ok(None) };
             rows = own;
         }
         for condition in &self.must_not {
-            let Some(own) = condition.rows(&rows, columns, visited)? else { return Ok(None) };
+            let Some(own) = condition.rows(&rows, columns, pace)? else { return Ok(None) };
             rows.remove(&own);
         }
         // Those that are not needed are evaluated, too: one that fails is an error of the query.
         let mut counts = vec![0_usize; among.len()];
         for condition in &self.should {
-            let Some(own) = condition.rows(&rows, columns, visited)? else { return Ok(None) };
+            let Some(own) = condition.rows(&rows, columns, pace)? else { return Ok(None) };
             own.iter().for_each(|row| counts[row] += 1);
         }
         Ok(Some(if self.needed == 0 { rows } else { rows.keep_each(|row| counts[row] >= self.needed) }))
@@ -283,7 +287,7 @@ impl FieldCondition<'_> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
         if let Some((position, span)) = self.times
             && let LogColumn::Times(times) = &*columns.get(position)?
@@ -292,14 +296,19 @@ impl FieldCondition<'_> {
         }
         let column = columns.get(self.members)?;
         let LogColumn::Members(members) = &*column else { return Ok(None) };
-        let VisitedIndex { index, now_ms, ends, form, .. } = *visited;
+        let VisitedIndex { index, now_ms, ends, form, .. } = columns.of.visited;
         let nothing = nothing();
         let rows = members.matching(among, self.parts.as_deref(), |own| {
+            columns.evaluations += 1;
+            if columns.evaluations.is_multiple_of(EVALUATIONS_PER_LOOK) && pace.next()?.is_break() {
+                return Err(Error::Timeout("the time of the search is over".to_owned()));
+            }
             let formed = form.apply(own);
             let searched = searched_document(index, &nothing, formed.as_ref().unwrap_or(own), now_ms, ends);
             Ok(searched.score(self.query, &mut Vec::new())?.is_some())
         });
-        // Documents that another condition leaves out do not make the query fail.
+        // Documents that another condition leaves out do not make the query fail. Where the time is over, or
+        // the client has left, the visit of the documents ends soon.
         Ok(rows.ok())
     }
 }
