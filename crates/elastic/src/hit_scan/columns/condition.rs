@@ -1,5 +1,6 @@
 //! Conditions of a query on columns.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -10,7 +11,7 @@ use crate::Error;
 use crate::dates::common_length;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::log_columns::{LogColumn, LogColumnName, RowSet};
-use crate::mapping::{field_at, type_of};
+use crate::mapping::{field_at, is_flag, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
 use crate::query_distance::DistanceQuery;
@@ -86,7 +87,8 @@ impl<'q> ColumnPlan<'q> {
     ) -> Option<Self> {
         let entry = &visited.index.entry;
         let (mappings, ends) = (&entry.mappings, visited.ends);
-        let mut planner = ColumnPlanner { mappings, ends, names: Vec::new(), is_usual: Vec::new() };
+        let (names, is_usual, by_field) = (Vec::new(), Vec::new(), HashMap::new());
+        let mut planner = ColumnPlanner { mappings, ends, names, is_usual, by_field };
         let condition = planner.condition(query)?;
         let fields = once_each(sink.row_fields()?);
         let read = fields.iter().map(|field| {
@@ -139,6 +141,8 @@ struct ColumnPlanner<'p> {
     ends: &'p [DateEnds<'p>],
     names: Vec<Arc<LogColumnName>>,
     is_usual: Vec<bool>,
+    /// Positions of the columns of members by the names of their fields.
+    by_field: HashMap<String, usize>,
 }
 
 impl ColumnPlanner<'_> {
@@ -158,25 +162,30 @@ impl ColumnPlanner<'_> {
 
     /// Column of the members that have a field.
     fn members(&mut self, field: &str, is_usual: bool) -> Option<usize> {
+        if let Some(position) = self.by_field.get(field) {
+            self.is_usual[*position] |= is_usual;
+            return Some(*position);
+        }
         // Fields with an underscore are not in the text of a document.
         if field.starts_with('_') {
             return None;
         }
         let mut fields = ReadFields::NONE;
         fields.add(self.mappings, field);
-        match fields {
-            ReadFields::At(places) if !places.is_empty() => {
-                self.column(LogColumnName::Members(places), is_usual)
-            }
-            _ => None,
-        }
+        let ReadFields::At(places) = fields else { return None };
+        let position = self.column(LogColumnName::Members(places), is_usual)?;
+        self.by_field.insert(field.to_owned(), position);
+        Some(position)
     }
 
     /// Column of the times of a field.
     fn times(&mut self, field: &str) -> Option<usize> {
         let (definition, place) = field_at(self.mappings, field)?;
-        let is_as_sent = !is_formed(definition) && copied_to(self.mappings, &place).is_empty();
-        if kind_of(type_of(definition)) != FieldValueKind::Date || !is_as_sent {
+        let copied = copied_to(self.mappings, std::slice::from_ref(&place));
+        let is_as_sent = !is_formed(definition) && copied.is_empty();
+        // Of the dates that can be read, all are searched then.
+        let is_whole = type_of(definition) != "date_nanos" || !is_flag(definition, "ignore_malformed");
+        if kind_of(type_of(definition)) != FieldValueKind::Date || !is_as_sent || !is_whole {
             return None;
         }
         let format = definition.get("format").and_then(Value::as_str).map(str::to_owned);
