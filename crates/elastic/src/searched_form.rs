@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::fields::{all_at, names_of};
-use crate::mapping::{all_fields, field_at, type_of};
+use crate::mapping::{all_fields, field_at, is_part_of_formed, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
 
@@ -130,14 +130,18 @@ impl<'i> SearchedForm<'i> {
             if let Some(targets) = definition.get("copy_to") {
                 form.copies.push((path.clone(), names_of(targets)));
             }
-            if is_formed(definition)
+            // One that stands for another field is that one.
+            if type_of(definition) != "alias"
                 && let Some((_, place)) = field_at(mappings, &path)
+                && (is_formed(definition) || is_part_of_formed(mappings, &path, &place))
             {
                 let suffix = path.strip_prefix(place.as_str()).unwrap_or_default().to_owned();
                 let normalizer = ValueNormalizer::of(definition, settings);
                 form.fields.push(FormedField { place, suffix, definition, normalizer });
             }
         }
+        // Fields in others are made of the values as they were sent.
+        form.fields.sort_by_key(|field| field.suffix.is_empty());
         form
     }
 
