@@ -175,8 +175,10 @@ fn logs_are_searched_by_the_same_parameters() {
     let service = TestService::open(&directory);
     let mappings = json!({ "properties": {
         "city": { "type": "keyword", "normalizer": "plain" }, "state": { "type": "keyword", "null_value": "none" },
-        "first": { "type": "keyword", "copy_to": "name" }, "name": { "type": "text" },
-        "kind": { "type": "constant_keyword", "value": "log" }, "short": { "type": "keyword", "ignore_above": 3 },
+        "first": {
+            "type": "keyword", "copy_to": "name", "fields": { "low": { "type": "keyword", "normalizer": "lowercase" } },
+        },
+        "name": { "type": "text" }, "kind": { "type": "constant_keyword", "value": "log" }, "short": { "type": "keyword", "ignore_above": 3 },
         "seen": { "type": "date", "null_value": "2024-01-02" }, "path": { "type": "text", "analyzer": "simple" },
     } });
     let settings = json!({
@@ -212,6 +214,9 @@ fn logs_are_searched_by_the_same_parameters() {
             (json!({ "prefix": { "short": "abc" } }), 20),
             (json!({ "range": { "seen": { "gte": "2024-01-01" } } }), 20),
             (json!({ "match": { "path": "a9" } }), 20),
+            (json!({ "term": { "first.low": "ADA" } }), 20),
+            (json!({ "exists": { "field": "_ignored" } }), 20),
+            (json!({ "term": { "_ignored": "first" } }), 0),
         ] {
             let body = json!({ "query": query });
             assert_eq!(

@@ -313,7 +313,7 @@ impl FieldCondition<'_> {
                 return Err(Error::Timeout("the time of the search is over".to_owned()));
             }
             let formed = form.apply(own);
-            let searched = searched_document(index, &nothing, formed.as_ref().unwrap_or(own), now_ms, ends);
+            let searched = searched_document(index, &nothing, own, formed.as_ref(), now_ms, ends);
             Ok(searched.score(self.query, &mut Vec::new())?.is_some())
         });
         // Documents that another condition leaves out do not make the query fail. Where the time is over, or
