@@ -4,9 +4,11 @@ mod words;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
+use self::words::PlaceWords;
 pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
 use crate::fields::{all_at, each_at};
