@@ -183,7 +183,7 @@ fn condition(choice: &mut EventChoice) -> Value {
         json!({ "match": { "words": words } }),
         json!({ "match_phrase": { "words": words } }),
         json!({ "match": { "message": { "query": words, "analyzer": "whitespace" } } }),
-        json!({ "intervals": { "message": { "match": { "query": words, "max_gaps": 1 } } } }),
+        json!({ "intervals": { "words": { "match": { "query": words, "max_gaps": 1 } } } }),
         json!({ "multi_match": { "query": word, "fields": ["words", "level.text", "message"] } }),
         json!({ "range": { "seen": { "lt": time } } }),
         json!({ "range": { "seen": { "gte": until } } }),
