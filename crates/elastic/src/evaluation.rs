@@ -32,6 +32,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) settings: &'d BTreeMap<String, Value>,
     /// Members of the document in the [form](crate::searched_form) in which they are compared.
     pub(crate) source: &'d Map<String, Value>,
+    /// Members of the document as it was sent.
+    pub(crate) sent: &'d Map<String, Value>,
     pub(crate) now_ms: i64,
     /// Ends of ranges of dates in the query that were read before.
     pub(crate) ends: &'d [DateEnds<'d>],
@@ -191,7 +193,7 @@ impl SearchedDocument<'_> {
             return test(&value);
         }
         if field == "_ignored" {
-            return ignored(self.mappings, self.source, self.is_log).iter().any(|name| test(name));
+            return ignored(self.mappings, self.sent, self.is_log).iter().any(|name| test(name));
         }
         for place in self.places(field) {
             if place.kind() == FieldValueKind::Text {
@@ -267,7 +269,7 @@ impl SearchedDocument<'_> {
             return Ok(glob(&text_of(value), self.index));
         }
         if field == "_ignored" {
-            return Ok(ignored(self.mappings, self.source, self.is_log).contains(&text_of(value)));
+            return Ok(ignored(self.mappings, self.sent, self.is_log).contains(&text_of(value)));
         }
         if let Some(own) = self.meta(field) {
             return Ok(own == text_of(value));
@@ -343,7 +345,7 @@ impl SearchedDocument<'_> {
             return self.routing.is_some();
         }
         if field == "_ignored" {
-            return !ignored(self.mappings, self.source, self.is_log).is_empty();
+            return !ignored(self.mappings, self.sent, self.is_log).is_empty();
         }
         self.places(field).iter().any(|SearchedPlace { definition, path }| {
             let values = all_at(self.source, path);
@@ -505,6 +507,7 @@ mod tests {
             mappings,
             settings: &BTreeMap::new(),
             source,
+            sent: source,
             now_ms: NOW_MS,
             ends: &[],
             is_log: false,

@@ -133,14 +133,15 @@ pub(crate) struct HitScan<'s> {
 
 /// A hit as a document that is searched.
 pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
-    searched_document(&hit.index, &hit.stored, hit.searched_members(), now_ms() as i64, &[])
+    searched_document(&hit.index, &hit.stored, &hit.document, hit.formed.as_ref(), now_ms() as i64, &[])
 }
 
-/// A document of an index as one that is searched.
+/// A document of an index as one that is searched, in its form if it has another one.
 fn searched_document<'d>(
     index: &'d OpenIndex,
     stored: &'d StoredSource,
-    source: &'d Map<String, Value>,
+    sent: &'d Map<String, Value>,
+    formed: Option<&'d Map<String, Value>>,
     now_ms: i64,
     ends: &'d [DateEnds<'d>],
 ) -> SearchedDocument<'d> {
@@ -152,7 +153,8 @@ fn searched_document<'d>(
         seq_no: stored.seq_no,
         mappings: &index.entry.mappings,
         settings: &index.entry.settings,
-        source,
+        source: formed.unwrap_or(sent),
+        sent,
         now_ms,
         ends,
         is_log: index.is_log(),
@@ -254,7 +256,7 @@ impl HitScan<'_> {
         let mut matched = Vec::new();
         let VisitedIndex { index, ordinal, now_ms, ends, form, .. } = visited;
         let formed = form.apply(&document);
-        let searched = searched_document(index, &stored, formed.as_ref().unwrap_or(&document), now_ms, ends);
+        let searched = searched_document(index, &stored, &document, formed.as_ref(), now_ms, ends);
         let score = searched.score(self.query, &mut matched)?;
         let score = score.filter(|score| self.minimum_score.is_none_or(|least| *score >= least));
         Ok(score.map(|score| SearchHit {

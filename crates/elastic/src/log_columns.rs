@@ -44,6 +44,14 @@ impl LogColumnName {
             LogColumnName::Times { place, .. } => ReadFields::At(vec![place.clone()]),
         }
     }
+
+    /// Bytes of its texts: searches may name fields of any length.
+    fn bytes(&self) -> usize {
+        match self {
+            LogColumnName::Members(places) => places.iter().map(String::len).sum(),
+            LogColumnName::Times { place, format } => place.len() + format.as_ref().map_or(0, String::len),
+        }
+    }
 }
 
 /// A column of a chunk.
@@ -276,8 +284,8 @@ const ENTRIES_FIRST: usize = 256;
 struct LogColumnWeigher;
 
 impl Weighter<LogColumnKey, Arc<LogColumn>> for LogColumnWeigher {
-    fn weight(&self, _: &LogColumnKey, column: &Arc<LogColumn>) -> u64 {
-        (column.bytes() + ENTRY_BYTES) as u64
+    fn weight(&self, (_, name): &LogColumnKey, column: &Arc<LogColumn>) -> u64 {
+        (name.bytes() + column.bytes() + ENTRY_BYTES) as u64
     }
 }
 
@@ -425,5 +433,17 @@ mod tests {
         assert!(matches!(column(&["t"], &documents), LogColumn::Unfit));
         let documents: Vec<Value> = (0..1_000).map(|n| json!({ "t": text.clone(), "n": n })).collect();
         assert!(column(&["t"], &documents).bytes() < 40_000, "the text is kept once");
+        // Few different texts, until there is one too many.
+        let text = |n: usize| if n < 900 { 0 } else { n };
+        let documents: Vec<Value> =
+            (0..1_160).map(|n| json!({ "t": format!("{}{}", "x".repeat(5_000), text(n)) })).collect();
+        assert!(matches!(column(&["t"], &documents), LogColumn::Unfit));
+        let key = |name: LogColumnName| -> LogColumnKey { (ChunkIdentity::Rows(1), Arc::new(name)) };
+        let named = key(LogColumnName::Members(vec!["n".repeat(5_000), "m".repeat(5_000)]));
+        let column = Arc::new(LogColumn::Unfit);
+        assert!(LogColumnWeigher.weight(&named, &column) > 10_000, "names are counted");
+        let format = Some("f".repeat(5_000));
+        let named = key(LogColumnName::Times { place: "t".to_owned(), format });
+        assert!(LogColumnWeigher.weight(&named, &column) > 5_000, "so are formats");
     }
 }

@@ -83,10 +83,17 @@ pub(crate) fn searched_at<'m>(
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
     let (definition, place, target) = found_at(mappings, path)?;
-    match is_formed(definition) {
-        true => Some((definition, target.unwrap_or(path).to_owned())),
+    let own = target.unwrap_or(path);
+    match is_formed(definition) || is_part_of_formed(mappings, own, &place) {
+        true => Some((definition, own.to_owned())),
         false => Some((definition, place)),
     }
+}
+
+/// True for a field in another one, at whose place its values are, if the values of this one have another
+/// form there.
+pub(crate) fn is_part_of_formed(mappings: &Map<String, Value>, path: &str, place: &str) -> bool {
+    path != place && declared_at(mappings, place).is_some_and(|(around, _)| is_formed(around))
 }
 
 /// Definition and place of a field, and the path of the one that it stands for.

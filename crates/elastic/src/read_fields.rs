@@ -1,6 +1,8 @@
 //! Fields of documents that a search reads. The members without them are passed over when a document is
 //! parsed, which takes several times as long for all of them.
 
+use std::collections::BTreeSet;
+
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -66,10 +68,13 @@ impl ReadFields {
             return;
         }
         let place = field_at(mappings, field).map(|(_, place)| place);
+        // Of a field that the mapping lacks, the whole of a text may be meant.
+        let whole = field.strip_suffix(".keyword").filter(|_| place.is_none()).map(str::to_owned);
         let of_form = searched_at(mappings, field).map(|(_, place)| place);
-        let copied = place.iter().chain(&of_form).flat_map(|target| copied_to(mappings, target));
-        let copied: Vec<String> = copied.collect();
-        add_new(places, std::iter::once(field.to_owned()).chain(place).chain(copied));
+        let own = std::iter::once(field.to_owned()).chain(place).chain(whole).chain(of_form);
+        let own: Vec<String> = own.collect();
+        let copied = copied_to(mappings, &own);
+        add_new(places, own.into_iter().chain(copied));
         if places.len() > PLACES_MAX {
             *self = ReadFields::All;
         }
@@ -77,30 +82,11 @@ impl ReadFields {
 
     /// Adds the fields of a query.
     pub(crate) fn add_query(&mut self, mappings: &Map<String, Value>, query: &SearchQuery) {
-        let mut all =
-            |queries: &[SearchQuery]| queries.iter().for_each(|query| self.add_query(mappings, query));
-        match query {
-            SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) => {}
-            SearchQuery::Terms { field, .. }
-            | SearchQuery::Match { field, .. }
-            | SearchQuery::Range { field, .. }
-            | SearchQuery::Exists(field)
-            | SearchQuery::Prefix { field, .. }
-            | SearchQuery::Wildcard { field, .. }
-            | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. }
-            | SearchQuery::Intervals { field, .. }
-            | SearchQuery::Distance(DistanceQuery { field, .. }) => self.add(mappings, field),
-            SearchQuery::Bool(query) => {
-                [&query.must, &query.filter, &query.must_not, &query.should]
-                    .into_iter()
-                    .for_each(|of| all(of));
-            }
-            SearchQuery::Best { queries, .. } => all(queries),
-            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => {
-                self.add_query(mappings, query)
-            }
-            SearchQuery::Nested(_) | SearchQuery::Functions(_) => *self = ReadFields::All,
+        // A query may have thousands of clauses for one field.
+        let mut names = BTreeSet::new();
+        match add_names(query, &mut names) {
+            true => names.into_iter().for_each(|name| self.add(mappings, name)),
+            false => *self = ReadFields::All,
         }
     }
 
@@ -144,6 +130,33 @@ impl ReadFields {
             // Parts of it may be what no tree of values can hold.
             Err(_) => unread::read_document(text),
         }
+    }
+}
+
+/// Adds the names of the fields that a query reads; false if it reads whole documents.
+fn add_names<'q>(query: &'q SearchQuery, names: &mut BTreeSet<&'q str>) -> bool {
+    let mut all = |queries: &'q [SearchQuery]| queries.iter().all(|query| add_names(query, names));
+    match query {
+        SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) => true,
+        SearchQuery::Terms { field, .. }
+        | SearchQuery::Match { field, .. }
+        | SearchQuery::Range { field, .. }
+        | SearchQuery::Exists(field)
+        | SearchQuery::Prefix { field, .. }
+        | SearchQuery::Wildcard { field, .. }
+        | SearchQuery::Regexp { field, .. }
+        | SearchQuery::Fuzzy { field, .. }
+        | SearchQuery::Intervals { field, .. }
+        | SearchQuery::Distance(DistanceQuery { field, .. }) => {
+            names.insert(field);
+            true
+        }
+        SearchQuery::Bool(query) => {
+            [&query.must, &query.filter, &query.must_not, &query.should].into_iter().all(|of| all(of))
+        }
+        SearchQuery::Best { queries, .. } => all(queries),
+        SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_names(query, names),
+        SearchQuery::Nested(_) | SearchQuery::Functions(_) => false,
     }
 }
 
@@ -265,6 +278,7 @@ mod tests {
             (json!({ "term": { "t.raw": "1" } }), "t"),
             (json!({ "range": { "other": { "gt": 1 } } }), "o"),
             (json!({ "exists": { "field": "u" } }), "u"),
+            (json!({ "exists": { "field": "u.keyword" } }), "u"),
             (
                 json!({ "bool": { "must_not": { "prefix": { "t": "1" } }, "should": { "term": { "u": 1 } } } }),
                 "t u",

@@ -212,6 +212,11 @@ impl<'l> ScanProgress<'l> {
         ScanProgress { found, ..self }
     }
 
+    /// Its time, for work on what is not a document.
+    pub(crate) fn pace(&self) -> &SearchPace<'l> {
+        &self.pace
+    }
+
     /// True if the search was asked to end after a number of documents.
     pub(crate) fn may_terminate(&self) -> bool {
         self.pace.limit.terminate_after.is_some()

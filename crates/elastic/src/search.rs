@@ -233,6 +233,10 @@ impl RowSink for SearchSink<'_> {
         self.total += count as u64;
     }
 
+    fn aggregates_rows(&self) -> bool {
+        self.streamed.is_some()
+    }
+
     fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
         self.streamed.as_mut().map_or(Ok(()), |streamed| streamed.add_alike(hit, count))
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::fields::{all_at, names_of};
-use crate::mapping::{all_fields, field_at, type_of};
+use crate::mapping::{all_fields, field_at, is_part_of_formed, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
 
@@ -26,20 +26,25 @@ fn constant_of(definition: &Map<String, Value>) -> Option<&Value> {
     definition.get("value").filter(|_| type_of(definition) == "constant_keyword")
 }
 
-/// True if a mapping, or an object in it, has a field that is formed or copied.
-fn has_any(mappings: &Map<String, Value>) -> bool {
-    let below = |name: &str| mappings.get(name).and_then(Value::as_object).into_iter().flatten();
-    let mut fields = below("properties").chain(below("fields")).filter_map(|(_, field)| field.as_object());
-    fields.any(|field| is_formed(field) || field.contains_key("copy_to") || has_any(field))
+fn is_copied(definition: &Map<String, Value>) -> bool {
+    definition.contains_key("copy_to")
 }
 
-/// Places whose values are copied to a field.
-pub(crate) fn copied_to(mappings: &Map<String, Value>, target: &str) -> Vec<String> {
-    if !has_any(mappings) {
+/// True if a mapping, or an object in it, has a field that passes a test.
+fn has_field(mappings: &Map<String, Value>, test: fn(&Map<String, Value>) -> bool) -> bool {
+    let below = |name: &str| mappings.get(name).and_then(Value::as_object).into_iter().flatten();
+    let mut fields = below("properties").chain(below("fields")).filter_map(|(_, field)| field.as_object());
+    fields.any(|field| test(field) || has_field(field, test))
+}
+
+/// Places whose values are copied to one of some fields.
+pub(crate) fn copied_to(mappings: &Map<String, Value>, targets: &[String]) -> Vec<String> {
+    if !has_field(mappings, is_copied) {
         return Vec::new();
     }
     let copies = |definition: &Map<String, Value>| {
-        definition.get("copy_to").is_some_and(|targets| names_of(targets).iter().any(|name| name == target))
+        let names = definition.get("copy_to").map(names_of).unwrap_or_default();
+        names.iter().any(|name| targets.contains(name))
     };
     let all = all_fields(mappings).into_iter();
     all.filter(|(_, definition)| copies(definition)).map(|(path, _)| path).collect()
@@ -118,21 +123,25 @@ impl<'i> SearchedForm<'i> {
     pub(crate) fn of(index: &'i OpenIndex) -> Self {
         let (mappings, settings) = (&index.entry.mappings, &index.entry.settings);
         let mut form = SearchedForm::default();
-        if !has_any(mappings) {
+        if !has_field(mappings, |field| is_formed(field) || is_copied(field)) {
             return form;
         }
         for (path, definition) in all_fields(mappings) {
             if let Some(targets) = definition.get("copy_to") {
                 form.copies.push((path.clone(), names_of(targets)));
             }
-            if is_formed(definition)
+            // One that stands for another field is that one.
+            if type_of(definition) != "alias"
                 && let Some((_, place)) = field_at(mappings, &path)
+                && (is_formed(definition) || is_part_of_formed(mappings, &path, &place))
             {
                 let suffix = path.strip_prefix(place.as_str()).unwrap_or_default().to_owned();
                 let normalizer = ValueNormalizer::of(definition, settings);
                 form.fields.push(FormedField { place, suffix, definition, normalizer });
             }
         }
+        // Fields in others are made of the values as they were sent.
+        form.fields.sort_by_key(|field| field.suffix.is_empty());
         form
     }
 

@@ -76,6 +76,7 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
         mappings: &index.entry.mappings,
         settings: &index.entry.settings,
         source: &source,
+        sent: &source,
         now_ms: now_ms() as i64,
         ends: &[],
         is_log: index.is_log(),

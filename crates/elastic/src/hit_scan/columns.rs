@@ -46,6 +46,9 @@ pub(crate) trait RowSink {
     /// Counts rows that match.
     fn count_rows(&mut self, count: usize);
 
+    /// True if it takes rows for aggregations, which may read no field.
+    fn aggregates_rows(&self) -> bool;
+
     /// Takes the fields that it reads of some rows, which have the same values in them.
     ///
     /// # Errors
@@ -84,6 +87,8 @@ struct LazyColumns<'c> {
     chunk: usize,
     /// By their positions in the plan.
     found: Vec<Option<Arc<LogColumn>>>,
+    /// Number of the evaluations of conditions on their values.
+    evaluations: usize,
 }
 
 impl LazyColumns<'_> {
@@ -162,6 +167,8 @@ impl HitScan<'_> {
         if let Some(sink) = sink.rows() {
             let mut hit = alike(of.visited.index, of.visited.ordinal);
             tally.hand_on(&mut |members, count| {
+                // After the end of the time, too, what was found is aggregated.
+                let _ = progress.next()?;
                 hit.formed = of.visited.form.apply(&members);
                 hit.document = members;
                 sink.add_alike(&hit, count)
@@ -186,8 +193,8 @@ impl HitScan<'_> {
             let live = RowSet::live(content);
             service.node.metrics().add(CountedMetric::LogDocumentsRead, live.count() as u64);
             let found = vec![None; of.plan.names.len()];
-            let mut columns = LazyColumns { service, of, chunk, found };
-            let rows = of.plan.rows(&live, &mut columns, &of.visited)?;
+            let mut columns = LazyColumns { service, of, chunk, found, evaluations: 0 };
+            let rows = of.plan.rows(&live, &mut columns, progress.pace())?;
             let flow = match rows {
                 None => self.each_row(of, chunk, &live, progress, sink)?,
                 Some(rows) if rows.is_empty() => continue,
@@ -255,9 +262,11 @@ impl HitScan<'_> {
             return self.each_row(of, chunk, rows, progress, sink);
         };
         sink.count_rows(rows.count());
-        if !dimensions.is_empty() {
+        if sink.aggregates_rows() {
             let mut hit = alike(index, ordinal);
             tally.add(rows, &dimensions, &|row| members_of(&read, row), &mut |members, count| {
+                // As above.
+                let _ = progress.next()?;
                 hit.formed = form.apply(&members);
                 hit.document = members;
                 sink.add_alike(&hit, count)

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{MemberColumn, MemberValues, RowSet, TimeColumn};
 use crate::Error;
+use crate::kept_hits::members_bytes;
 
 /// Different values of a column in one chunk by which its rows are divided, at most.
 const VALUES_MAX: usize = 4_096;
@@ -15,6 +16,9 @@ const PAIRS_MAX: usize = 1 << 17;
 
 /// Classes that are counted at a time, and different members that are known, at most.
 const CLASSES_MAX: usize = 4_096;
+
+/// Bytes of the classes and of the texts of their members after which they are handed on, about.
+const BYTES_MAX: usize = 8 << 20;
 
 /// Last time of the calendar, in milliseconds since 1970, by which rows are divided; the first is as far
 /// before.
@@ -142,6 +146,8 @@ pub(crate) struct RowTally {
     places: HashMap<Vec<ValueKey>, usize>,
     /// Members of one row of each class, and the number of its rows.
     classes: Vec<(Map<String, Value>, usize)>,
+    /// Bytes of the classes and of the texts, about.
+    bytes: usize,
 }
 
 impl RowTally {
@@ -159,9 +165,10 @@ impl RowTally {
         let Some(classes) = row_classes(rows, dimensions) else {
             return rows.iter().try_for_each(|row| take(members(row), 1));
         };
-        if self.members.len() > CLASSES_MAX {
+        if self.members.len() > CLASSES_MAX || self.bytes > BYTES_MAX {
             self.hand_on(take)?;
             self.members.clear();
+            self.bytes = 0;
         }
         for RowClass { row, count } in classes {
             let keys = dimensions.iter().map(|dimension| dimension.key(row, &mut self.members));
@@ -173,8 +180,10 @@ impl RowTally {
             if self.classes.len() >= CLASSES_MAX {
                 self.hand_on(take)?;
             }
+            let members = members(row);
+            self.bytes += 2 * members_bytes(&members);
             self.places.insert(key, self.classes.len());
-            self.classes.push((members(row), count));
+            self.classes.push((members, count));
         }
         Ok(())
     }
@@ -297,5 +306,20 @@ mod tests {
         assert!(tally.classes.len() <= CLASSES_MAX && tally.members.len() <= CLASSES_MAX + 256);
         tally.hand_on(&mut take).expect("all are taken");
         assert_eq!((taken, rows), (10_000 + 5_000, 20_000));
+
+        let (mut tally, mut handed_on) = (RowTally::default(), 0);
+        for chunk in 0..40 {
+            let text = |n: usize| format!("{}{}", "x".repeat(10_000), chunk * 50 + n);
+            let documents: Vec<Value> = (0..50).map(|n| json!({ "v": text(n) })).collect();
+            let columns = [column("v", &documents)];
+            let dimensions: Vec<RowDimension<'_>> = columns.iter().map(dimension).collect();
+            let members = |row: usize| documents[row].as_object().expect("an object").clone();
+            let mut take = |_: Map<String, Value>, count: usize| -> Result<(), Error> {
+                handed_on += count;
+                Ok(())
+            };
+            tally.add(&RowSet::all(50), &dimensions, &members, &mut take).expect("all are taken");
+        }
+        assert!(handed_on >= 1_000 && tally.bytes <= BYTES_MAX + (2 << 20), "large values are handed on");
     }
 }

@@ -115,12 +115,16 @@ impl MemberBuilder {
             self.different.push(own);
         } else {
             self.by_text.clear();
-            let number_of_row = std::mem::take(&mut self.numbers).into_iter().map(usize::from);
-            let before = number_of_row.map(|number| self.different[number].clone());
-            let rows: Vec<Map<String, Value>> = before.chain([own]).collect();
-            self.bytes = rows.iter().map(members_bytes).sum();
-            self.different.clear();
-            self.rows = Some(rows);
+            let (different, numbers) =
+                (std::mem::take(&mut self.different), std::mem::take(&mut self.numbers));
+            let sizes: Vec<usize> = different.iter().map(members_bytes).collect();
+            let before: usize = numbers.iter().map(|number| sizes[usize::from(*number)]).sum();
+            self.bytes = before + members_bytes(&own);
+            // A large value of many rows would be copied for each of them.
+            if self.bytes <= BYTES_MAX {
+                let before = numbers.into_iter().map(|number| different[usize::from(number)].clone());
+                self.rows = Some(before.chain([own]).collect());
+            }
         }
     }
 

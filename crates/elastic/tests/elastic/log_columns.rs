@@ -13,13 +13,14 @@ const BULKS: u64 = 4;
 const REGULAR: u64 = 700;
 const FIRST_MS: u64 = 1_700_000_000_000;
 
-/// Streams: the mapping of one gets the fields of the events, that of the other has some and gets no more.
-const STREAMS: [&str; 2] = ["logs-a", "strict-a"];
+/// Streams: the mapping of one gets the fields of the events, that of the next has some and gets no more, and
+/// that of the last has parameters by which values are read in another form.
+const STREAMS: [&str; 3] = ["logs-a", "strict-a", "formed-a"];
 
 /// Number of searches, or that of `MILLRACE_COLUMN_SEARCHES`.
 fn searches() -> usize {
     let asked = std::env::var("MILLRACE_COLUMN_SEARCHES").ok();
-    asked.map_or(120, |text| text.parse().expect("MILLRACE_COLUMN_SEARCHES is a number"))
+    asked.map_or(180, |text| text.parse().expect("MILLRACE_COLUMN_SEARCHES is a number"))
 }
 
 /// Random choices from a seed.
@@ -53,6 +54,7 @@ fn event(choice: &mut EventChoice, n: u64) -> Value {
         "@timestamp": time, "n": n, "level": choice.one(&LEVELS), "took": choice.below(90) * 10, "rate": 0.5,
         "message": format!("{} {n}", text.join(" ")), "trace": trace(n),
         "k8s": { "pod": format!("pod-{}", choice.below(9)), "ns": "main", "ip": "10.0.0.1" }, "flag": n.is_multiple_of(3),
+        "seen": time + 5,
     });
     let members = event.as_object_mut().expect("an object");
     if n >= REGULAR {
@@ -68,15 +70,33 @@ fn event(choice: &mut EventChoice, n: u64) -> Value {
 /// A member of an unusual shape, or none.
 fn odd_member(choice: &mut EventChoice, n: u64) -> (&'static str, Option<Value>) {
     let pod = json!(format!("pod-{}", n % 11));
-    let (name, values) = match choice.below(8) {
+    let (name, values) = match choice.below(9) {
         0 => (
             "@timestamp",
             vec![json!("2023-11-14T23:00:00Z"), json!("soon"), json!([FIRST_MS, FIRST_MS + 1]), json!(2024)],
         ),
-        1 => {
-            ("level", vec![json!(["info", "warn"]), json!({ "x": 1 }), json!(null), json!(5), json!("Info")])
-        }
-        2 => ("took", vec![json!(12.5), json!("120"), json!([1, 2]), json!("none"), json!(1_u64 << 60)]),
+        1 => (
+            "level",
+            vec![
+                json!(["info", "warn"]),
+                json!({ "x": 1 }),
+                json!(null),
+                json!(5),
+                json!("Info"),
+                json!("ÏNFO"),
+            ],
+        ),
+        2 => (
+            "took",
+            vec![
+                json!(12.5),
+                json!("120"),
+                json!([1, null]),
+                json!("none"),
+                json!(1_u64 << 60),
+                json!(u64::MAX),
+            ],
+        ),
         3 => (
             "message",
             vec![json!(["one", "overflow two"]), json!(7), json!(""), json!({ "text": "client" })],
@@ -85,8 +105,9 @@ fn odd_member(choice: &mut EventChoice, n: u64) -> (&'static str, Option<Value>)
             ("k8s", vec![json!([{ "pod": pod }, { "ns": "other" }]), json!("text"), json!({ "pod": [pod] })])
         }
         5 => ("k8s.pod", vec![pod.clone(), json!([pod, "pod-1"])]),
-        6 => ("flag", vec![json!("true"), json!([true, false]), json!("maybe")]),
-        _ => ("late", vec![json!(n), json!(n + 1)]),
+        6 => ("flag", vec![json!("true"), json!([true, false]), json!("maybe"), json!(null), json!([])]),
+        7 => ("seen", vec![json!(-86_400_000), json!("soon"), json!(["2023-11-14", -5]), json!(1e30)]),
+        _ => ("late", vec![json!(n), json!(n + 1), json!({ "x": n }), json!([{ "x": n }, n])]),
     };
     let values: Vec<Option<Value>> = values.into_iter().map(Some).chain([None]).collect();
     (name, choice.one(&values))
@@ -101,8 +122,25 @@ fn condition(choice: &mut EventChoice) -> Value {
     let n = choice.below(EVENTS);
     let time = FIRST_MS + n * 1_000;
     let until = time + choice.below(900_000);
-    let field =
-        choice.one(&["level", "k8s", "k8s.pod", "late", "level.x", "missing", "took", "@timestamp", "n"]);
+    let field = choice.one(&[
+        "level",
+        "k8s",
+        "k8s.pod",
+        "late",
+        "late.keyword",
+        "level.x",
+        "level.raw",
+        "missing",
+        "took",
+        "@timestamp",
+        "n",
+        "seen",
+        "severity",
+        "tags",
+        "kind",
+        "words",
+        "flag",
+    ]);
     choice.one(&[
         json!({ "range": { "@timestamp": { "gte": time, "lt": until } } }),
         json!({ "range": { "@timestamp": { "gt": "2023-11-14T22:20:00Z" } } }),
@@ -135,6 +173,30 @@ fn condition(choice: &mut EventChoice) -> Value {
         json!({ "term": { "rate": 0.5 } }),
         json!({ "range": { "n": { "lt": n } } }),
         json!({ "query_string": { "query": format!("message:{word} AND NOT level:{level}") } }),
+        json!({ "term": { "tags": level.to_uppercase() } }),
+        json!({ "prefix": { "tags": "POD-1" } }),
+        json!({ "term": { "severity": level } }),
+        json!({ "term": { "level": "INFO" } }),
+        json!({ "range": { "level": { "gt": "Info" } } }),
+        json!({ "match": { "level.text": level } }),
+        json!({ "term": { "kind": "log" } }),
+        json!({ "match": { "words": words } }),
+        json!({ "match_phrase": { "words": words } }),
+        json!({ "match": { "message": { "query": words, "analyzer": "whitespace" } } }),
+        json!({ "intervals": { "words": { "match": { "query": words, "max_gaps": 1 } } } }),
+        json!({ "multi_match": { "query": word, "fields": ["words", "level.text", "message"] } }),
+        json!({ "range": { "seen": { "lt": time } } }),
+        json!({ "range": { "seen": { "gte": until } } }),
+        json!({ "range": { "at": { "gte": time } } }),
+        json!({ "range": { "@timestamp": { "lt": "2023-11-14T23:25", "time_zone": "+01:00" } } }),
+        json!({ "range": { "@timestamp": { "gte": "14/11/2023 22", "format": "dd/MM/yyyy HH" } } }),
+        json!({ "distance_feature": { "field": "@timestamp", "origin": "2023-11-14T22:20:00Z", "pivot": "1h" } }),
+        json!({ "range": { "rate": { "gt": 0.7 } } }),
+        json!({ "term": { "took": 7 } }),
+        json!({ "range": { "took": { "gte": 1_u64 << 59 } } }),
+        json!({ "wildcard": { "late.keyword": "*x*" } }),
+        json!({ "term": { "_ignored": "took" } }),
+        json!({ "exists": { "field": "_ignored" } }),
         json!({ "ids": { "values": ["none"] } }),
         json!({ "match_all": {} }),
         json!({ "match_none": {} }),
@@ -188,6 +250,36 @@ fn aggregations(choice: &mut EventChoice) -> Value {
             }),
         ),
         ("took", took.clone()),
+        ("tags", json!({ "terms": { "field": "tags", "order": { "_key": "asc" } } })),
+        ("severities", json!({ "terms": { "field": "severity", "missing": "long" } })),
+        ("kinds", json!({ "terms": { "field": "kind" } })),
+        ("texts", json!({ "terms": { "field": "message.keyword", "size": 4, "order": { "_key": "desc" } } })),
+        ("rates", json!({ "terms": { "field": "rate", "min_doc_count": 0 } })),
+        (
+            "years",
+            json!({ "date_histogram": { "field": "seen", "calendar_interval": "year", "min_doc_count": 1 } }),
+        ),
+        (
+            "local",
+            json!({ "date_histogram": {
+                "field": "@timestamp", "calendar_interval": "hour", "offset": "+20m", "time_zone": "Europe/Berlin",
+                "min_doc_count": 1,
+            } }),
+        ),
+        (
+            "shifted",
+            json!({
+                "date_histogram": { "field": "at", "fixed_interval": "7m", "offset": "-90s", "min_doc_count": 1 },
+                "aggs": { "first": { "min": { "field": "@timestamp" } } },
+            }),
+        ),
+        (
+            "chosen_tags",
+            json!({ "filters": { "other_bucket": true, "filters": {
+                "tag": { "term": { "tags": "main" } }, "word": { "match": { "words": "overflow" } },
+                "kind": { "term": { "kind": "log" } },
+            } } }),
+        ),
         ("spread", json!({ "percentiles": { "field": "took" } })),
         ("traces", json!({ "value_count": { "field": "trace" } })),
         ("without", json!({ "missing": { "field": "level" } })),
@@ -203,6 +295,7 @@ fn aggregations(choice: &mut EventChoice) -> Value {
         ("weighted", json!({ "weighted_avg": { "value": { "field": "rate" }, "weight": { "field": "n" } } })),
         ("rare", json!({ "rare_terms": { "field": "took", "max_doc_count": 3 } })),
         ("errors", json!({ "filter": { "term": { "level": "error" } }, "aggs": { "took": took } })),
+        ("all", json!({ "filter": { "match_all": {} } })),
         (
             "chosen",
             json!({ "filters": { "filters": {
@@ -224,6 +317,9 @@ fn search(choice: &mut EventChoice) -> Value {
         json!([{ "@timestamp": "desc" }]),
         json!([{ "@timestamp": "asc" }, { "n": "asc" }]),
         json!([{ "took": "asc" }, { "n": "desc" }]),
+        json!([{ "seen": "desc" }, { "n": "asc" }]),
+        json!([{ "level": "asc" }, { "n": "desc" }]),
+        json!([{ "at": "desc" }, { "tags": "asc" }]),
         json!(["_score", { "n": "asc" }]),
     ];
     if choice.below(4) > 0 {
@@ -244,6 +340,37 @@ fn search(choice: &mut EventChoice) -> Value {
         _ => {}
     }
     body
+}
+
+/// Mapping with parameters by which values are read in another form, or left out.
+fn formed_mapping() -> Value {
+    json!({ "properties": {
+        "@timestamp": { "type": "date", "format": "strict_date_optional_time||epoch_millis" },
+        "at": { "type": "alias", "path": "@timestamp" },
+        "level": {
+            "type": "keyword", "normalizer": "plain", "null_value": "None", "copy_to": ["words", "tags"],
+            "fields": {
+                "raw": { "type": "keyword", "ignore_above": 4 }, "text": { "type": "text", "analyzer": "simple" },
+            },
+        },
+        "severity": { "type": "alias", "path": "level.raw" },
+        "message": {
+            "type": "text", "analyzer": "whitespace", "search_analyzer": "standard", "copy_to": "words",
+            "fields": { "keyword": { "type": "keyword", "normalizer": "plain" } },
+        },
+        "words": { "type": "text" },
+        "tags": { "type": "keyword", "normalizer": "lowercase" },
+        "took": { "type": "long", "coerce": false, "null_value": 7, "ignore_malformed": true },
+        "rate": { "type": "scaled_float", "scaling_factor": 1 },
+        "seen": { "type": "date_nanos", "ignore_malformed": true },
+        "flag": { "type": "boolean", "ignore_malformed": true, "null_value": true },
+        "kind": { "type": "constant_keyword", "value": "log" },
+        "k8s": { "properties": {
+            "pod": { "type": "keyword", "ignore_above": 5, "copy_to": "tags" },
+            "ns": { "type": "keyword", "copy_to": "tags" },
+        } },
+        "trace": { "type": "keyword" },
+    } })
 }
 
 /// Status of an answer, and all of it that does not depend on the time.
@@ -274,6 +401,10 @@ fn columns_answer_as_documents_do() {
         "dynamic": "strict", "properties": { "took": { "type": "long" }, "level": { "type": "keyword" } },
     });
     service.get("PUT /_index_template/strict", &body.to_string().replace("logs-*", "strict-*"));
+    body["template"]["mappings"] = formed_mapping();
+    body["template"]["settings"]["analysis"] =
+        json!({ "normalizer": { "plain": { "type": "custom", "filter": ["lowercase", "asciifolding"] } } });
+    service.get("PUT /_index_template/formed", &body.to_string().replace("logs-*", "formed-*"));
     for bulk in 0..BULKS {
         let of_bulk = bulk * EVENTS / BULKS..(bulk + 1) * EVENTS / BULKS;
         let events: Vec<Value> = of_bulk.map(|n| event(&mut choice, n)).collect();
@@ -311,6 +442,70 @@ fn columns_answer_as_documents_do() {
     }
     assert!(found > searches.len(), "searches find events");
     assert_eq!(made(&service), 0, "plain paths make no columns");
+}
+
+#[test]
+fn aggregations_without_fields_count_all_rows() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({})));
+    let events: Vec<Value> =
+        (0..30).map(|n| json!({ "@timestamp": FIRST_MS + n, "level": LEVELS[(n % 4) as usize] })).collect();
+    write(&service, "logs-a/_bulk", &events);
+    let filters = json!({ "all": { "match_all": {} }, "none": { "match_none": {} } });
+    for (query, expected) in
+        [(json!({ "match_all": {} }), 30), (json!({ "term": { "level.keyword": "info" } }), 8)]
+    {
+        let body = json!({ "size": 0, "query": query, "aggs": {
+            "all": { "filter": { "match_all": {} } },
+            "parts": { "filters": { "filters": filters, "other_bucket": true } },
+        } });
+        let answer = service.get("GET /logs-a/_search", &body.to_string());
+        let all = &answer["aggregations"]["all"]["doc_count"];
+        let parts = &answer["aggregations"]["parts"]["buckets"];
+        let counts =
+            [all, &parts["all"]["doc_count"], &parts["none"]["doc_count"], &parts["_other_"]["doc_count"]];
+        assert_eq!(counts, [&json!(expected), &json!(expected), &json!(0), &json!(0)], "{query}: {answer}");
+    }
+}
+
+#[test]
+fn kept_columns_are_read_by_the_mapping_of_the_moment() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({})));
+    let events: Vec<Value> = (0..40)
+        .map(|n| json!({ "@timestamp": FIRST_MS + n, "level": LEVELS[(n % 4) as usize], "seen": n * 10 }))
+        .collect();
+    write(&service, "logs-a/_bulk", &events);
+    let late = json!({ "range": { "seen": {
+        "gte": "1970-01-01T00:02:00Z", "format": "strict_date_optional_time",
+    } } });
+    let body = json!({ "size": 0, "query": { "exists": { "field": "level" } }, "aggs": {
+        "levels": { "terms": { "field": "level" } }, "late": { "filter": late },
+    } });
+    for (longest, format, expected) in [
+        (9, "epoch_second", (40, 4, 28)),
+        (4, "epoch_millis", (20, 2, 0)),
+        (5, "epoch_second", (40, 4, 28)),
+        (4, "epoch_second", (20, 2, 14)),
+    ] {
+        let fields = json!({
+            "level": { "type": "keyword", "ignore_above": longest }, "seen": { "type": "date", "format": format },
+        });
+        service.get("PUT /logs-a/_mapping", &json!({ "properties": fields }).to_string());
+        for turn in 0..2 {
+            let all = service.get("GET /logs-a/_count", &json!({ "query": late }).to_string());
+            let expected_of_all = if format == "epoch_second" { 28 } else { 0 };
+            assert_eq!(all["count"], expected_of_all, "{longest} {format}, {turn}");
+            let answer = service.get("GET /logs-a/_search", &body.to_string());
+            let levels = answer["aggregations"]["levels"]["buckets"].as_array().expect("buckets").len();
+            let found = (answer["hits"]["total"]["value"].as_u64(), levels);
+            assert_eq!(found, (Some(expected.0), expected.1), "{longest} {format}, {turn}");
+            assert_eq!(answer["aggregations"]["late"]["doc_count"], expected.2, "{longest} {format}, {turn}");
+        }
+    }
+    assert!(service.metric("millrace.logs.columns_made") > 0, "searches make columns");
 }
 
 #[test]

@@ -40,9 +40,12 @@ fn parameters_that_there_are_do_what_they_say() {
         "last": { "type": "keyword", "copy_to": ["name", "any"] },
         "name": { "type": "text" },
         "any": { "type": "keyword", "normalizer": "lowercase" },
-        "state": { "type": "keyword", "null_value": "none" },
+        "state": { "type": "keyword", "null_value": "none", "fields": { "raw": { "type": "keyword" } } },
         "count": { "type": "long", "null_value": 7 },
-        "city": { "type": "keyword", "normalizer": "plain" },
+        "city": {
+            "type": "keyword", "normalizer": "plain",
+            "fields": { "raw": { "type": "keyword" }, "low": { "type": "keyword", "normalizer": "lowercase" } },
+        },
         "title": { "type": "text", "fields": { "plain": { "type": "keyword", "normalizer": "plain" } } },
         "parts": { "type": "nested", "properties": { "k": { "type": "keyword", "normalizer": "lowercase" } } },
         "price": { "type": "scaled_float", "scaling_factor": 10 },
@@ -90,6 +93,11 @@ fn parameters_that_there_are_do_what_they_say() {
         (json!({ "prefix": { "city": "ÉV" } }), "1 2"),
         (json!({ "wildcard": { "city": "ÉVR*X" } }), "1"),
         (json!({ "match": { "city": "EVRY" } }), "2"),
+        // Fields in it have the values as they were sent.
+        (json!({ "term": { "city.raw": "ÉVREUX" } }), "1"),
+        (json!({ "term": { "city.raw": "evreux" } }), ""),
+        (json!({ "term": { "city.low": "Évreux" } }), "1"),
+        (json!({ "exists": { "field": "state.raw" } }), "2"),
         (json!({ "range": { "city": { "gt": "EVREUX" } } }), "2"),
         (json!({ "term": { "title.plain": "ETE ROUGE" } }), "1"),
         (json!({ "term": { "title": "ete" } }), ""),
@@ -130,7 +138,8 @@ fn parameters_that_there_are_do_what_they_say() {
     let body = json!({
         "size": 0,
         "aggs": {
-            "city": { "terms": { "field": "city" } }, "plain": { "terms": { "field": "title.plain" } },
+            "city": { "terms": { "field": "city" } }, "raw": { "terms": { "field": "city.raw" } },
+            "plain": { "terms": { "field": "title.plain" } },
             "state": { "terms": { "field": "state" } }, "kind": { "terms": { "field": "kind" } },
             "short": { "terms": { "field": "short" } }, "any": { "terms": { "field": "any" } },
             "price": { "max": { "field": "price" } }, "of_name": { "filter": { "match": { "name": "byron" } } },
@@ -139,6 +148,7 @@ fn parameters_that_there_are_do_what_they_say() {
     let aggregations = service.get("POST /a/_search", &body.to_string())["aggregations"].take();
     for (name, expected) in [
         ("city", "evreux evry"),
+        ("raw", "evry ÉVREUX"),
         ("plain", "ete ete rouge"),
         ("state", "none open"),
         ("kind", "log"),
@@ -165,8 +175,10 @@ fn logs_are_searched_by_the_same_parameters() {
     let service = TestService::open(&directory);
     let mappings = json!({ "properties": {
         "city": { "type": "keyword", "normalizer": "plain" }, "state": { "type": "keyword", "null_value": "none" },
-        "first": { "type": "keyword", "copy_to": "name" }, "name": { "type": "text" },
-        "kind": { "type": "constant_keyword", "value": "log" }, "short": { "type": "keyword", "ignore_above": 3 },
+        "first": {
+            "type": "keyword", "copy_to": "name", "fields": { "low": { "type": "keyword", "normalizer": "lowercase" } },
+        },
+        "name": { "type": "text" }, "kind": { "type": "constant_keyword", "value": "log" }, "short": { "type": "keyword", "ignore_above": 3 },
         "seen": { "type": "date", "null_value": "2024-01-02" }, "path": { "type": "text", "analyzer": "simple" },
     } });
     let settings = json!({
@@ -202,6 +214,9 @@ fn logs_are_searched_by_the_same_parameters() {
             (json!({ "prefix": { "short": "abc" } }), 20),
             (json!({ "range": { "seen": { "gte": "2024-01-01" } } }), 20),
             (json!({ "match": { "path": "a9" } }), 20),
+            (json!({ "term": { "first.low": "ADA" } }), 20),
+            (json!({ "exists": { "field": "_ignored" } }), 20),
+            (json!({ "term": { "_ignored": "first" } }), 0),
         ] {
             let body = json!({ "query": query });
             assert_eq!(

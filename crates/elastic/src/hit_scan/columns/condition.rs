@@ -1,5 +1,6 @@
 //! Conditions of a query on columns.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -10,17 +11,21 @@ use crate::Error;
 use crate::dates::common_length;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::log_columns::{LogColumn, LogColumnName, RowSet};
-use crate::mapping::{field_at, type_of};
+use crate::mapping::{field_at, is_flag, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
 use crate::query_distance::DistanceQuery;
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
+use crate::scan_limit::SearchPace;
 use crate::searched_form::{copied_to, is_formed};
 use crate::text_division::TextDivision;
 
 /// Columns that one search reads, at most.
 const COLUMNS_MAX: usize = 32;
+
+/// Evaluations of conditions between two looks at the time: a query may have thousands of conditions.
+const EVALUATIONS_PER_LOOK: usize = 8;
 
 /// Parts that texts are searched for before they are looked at, at most.
 const PARTS_MAX: usize = 8;
@@ -82,7 +87,8 @@ impl<'q> ColumnPlan<'q> {
     ) -> Option<Self> {
         let entry = &visited.index.entry;
         let (mappings, ends) = (&entry.mappings, visited.ends);
-        let mut planner = ColumnPlanner { mappings, ends, names: Vec::new(), is_usual: Vec::new() };
+        let (names, is_usual, by_field) = (Vec::new(), Vec::new(), HashMap::new());
+        let mut planner = ColumnPlanner { mappings, ends, names, is_usual, by_field };
         let condition = planner.condition(query)?;
         let fields = once_each(sink.row_fields()?);
         let read = fields.iter().map(|field| {
@@ -107,9 +113,9 @@ impl<'q> ColumnPlan<'q> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
-        self.condition.rows(among, columns, visited)
+        self.condition.rows(among, columns, pace)
     }
 }
 
@@ -135,6 +141,8 @@ struct ColumnPlanner<'p> {
     ends: &'p [DateEnds<'p>],
     names: Vec<Arc<LogColumnName>>,
     is_usual: Vec<bool>,
+    /// Positions of the columns of members by the names of their fields.
+    by_field: HashMap<String, usize>,
 }
 
 impl ColumnPlanner<'_> {
@@ -154,25 +162,30 @@ impl ColumnPlanner<'_> {
 
     /// Column of the members that have a field.
     fn members(&mut self, field: &str, is_usual: bool) -> Option<usize> {
+        if let Some(position) = self.by_field.get(field) {
+            self.is_usual[*position] |= is_usual;
+            return Some(*position);
+        }
         // Fields with an underscore are not in the text of a document.
         if field.starts_with('_') {
             return None;
         }
         let mut fields = ReadFields::NONE;
         fields.add(self.mappings, field);
-        match fields {
-            ReadFields::At(places) if !places.is_empty() => {
-                self.column(LogColumnName::Members(places), is_usual)
-            }
-            _ => None,
-        }
+        let ReadFields::At(places) = fields else { return None };
+        let position = self.column(LogColumnName::Members(places), is_usual)?;
+        self.by_field.insert(field.to_owned(), position);
+        Some(position)
     }
 
     /// Column of the times of a field.
     fn times(&mut self, field: &str) -> Option<usize> {
         let (definition, place) = field_at(self.mappings, field)?;
-        let is_as_sent = !is_formed(definition) && copied_to(self.mappings, &place).is_empty();
-        if kind_of(type_of(definition)) != FieldValueKind::Date || !is_as_sent {
+        let copied = copied_to(self.mappings, std::slice::from_ref(&place));
+        let is_as_sent = !is_formed(definition) && copied.is_empty();
+        // Of the dates that can be read, all are searched then.
+        let is_whole = type_of(definition) != "date_nanos" || !is_flag(definition, "ignore_malformed");
+        if kind_of(type_of(definition)) != FieldValueKind::Date || !is_as_sent || !is_whole {
             return None;
         }
         let format = definition.get("format").and_then(Value::as_str).map(str::to_owned);
@@ -230,7 +243,7 @@ impl ColumnCondition<'_> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
         if among.is_empty() {
             return Ok(Some(among.clone()));
@@ -238,16 +251,16 @@ impl ColumnCondition<'_> {
         match self {
             ColumnCondition::All => Ok(Some(among.clone())),
             ColumnCondition::None => Ok(Some(RowSet::none(among.len()))),
-            ColumnCondition::Field(field) => field.rows(among, columns, visited),
+            ColumnCondition::Field(field) => field.rows(among, columns, pace),
             ColumnCondition::Any(conditions) => {
                 let mut rows = RowSet::none(among.len());
                 for condition in conditions {
-                    let Some(own) = condition.rows(among, columns, visited)? else { return Ok(None) };
+                    let Some(own) = condition.rows(among, columns, pace)? else { return Ok(None) };
                     rows.add(&own);
                 }
                 Ok(Some(rows))
             }
-            ColumnCondition::Combined(combined) => combined.rows(among, columns, visited),
+            ColumnCondition::Combined(combined) => combined.rows(among, columns, pace),
         }
     }
 }
@@ -257,21 +270,21 @@ impl CombinedCondition<'_> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
         let mut rows = among.clone();
         for condition in &self.must {
-            let Some(own) = condition.rows(&rows, columns, visited)? else { return Ok(None) };
+            let Some(own) = condition.rows(&rows, columns, pace)? else { return Ok(None) };
             rows = own;
         }
         for condition in &self.must_not {
-            let Some(own) = condition.rows(&rows, columns, visited)? else { return Ok(None) };
+            let Some(own) = condition.rows(&rows, columns, pace)? else { return Ok(None) };
             rows.remove(&own);
         }
         // Those that are not needed are evaluated, too: one that fails is an error of the query.
         let mut counts = vec![0_usize; among.len()];
         for condition in &self.should {
-            let Some(own) = condition.rows(&rows, columns, visited)? else { return Ok(None) };
+            let Some(own) = condition.rows(&rows, columns, pace)? else { return Ok(None) };
             own.iter().for_each(|row| counts[row] += 1);
         }
         Ok(Some(if self.needed == 0 { rows } else { rows.keep_each(|row| counts[row] >= self.needed) }))
@@ -283,7 +296,7 @@ impl FieldCondition<'_> {
         &self,
         among: &RowSet,
         columns: &mut LazyColumns<'_>,
-        visited: &VisitedIndex<'_>,
+        pace: &SearchPace<'_>,
     ) -> Result<Option<RowSet>, Error> {
         if let Some((position, span)) = self.times
             && let LogColumn::Times(times) = &*columns.get(position)?
@@ -292,14 +305,19 @@ impl FieldCondition<'_> {
         }
         let column = columns.get(self.members)?;
         let LogColumn::Members(members) = &*column else { return Ok(None) };
-        let VisitedIndex { index, now_ms, ends, form, .. } = *visited;
+        let VisitedIndex { index, now_ms, ends, form, .. } = columns.of.visited;
         let nothing = nothing();
         let rows = members.matching(among, self.parts.as_deref(), |own| {
+            columns.evaluations += 1;
+            if columns.evaluations.is_multiple_of(EVALUATIONS_PER_LOOK) && pace.next()?.is_break() {
+                return Err(Error::Timeout("the time of the search is over".to_owned()));
+            }
             let formed = form.apply(own);
-            let searched = searched_document(index, &nothing, formed.as_ref().unwrap_or(own), now_ms, ends);
+            let searched = searched_document(index, &nothing, own, formed.as_ref(), now_ms, ends);
             Ok(searched.score(self.query, &mut Vec::new())?.is_some())
         });
-        // Documents that another condition leaves out do not make the query fail.
+        // Documents that another condition leaves out do not make the query fail. Where the time is over, or
+        // the client has left, the visit of the documents ends soon.
         Ok(rows.ok())
     }
 }
