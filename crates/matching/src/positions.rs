@@ -157,3 +157,45 @@ impl LongPhrase {
         place
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Positions, many of them at the ends of blocks.
+    fn positions() -> impl Strategy<Value = BTreeSet<usize>> {
+        let position = prop_oneof![0usize..4, 61usize..68, 125usize..132, 0usize..400];
+        proptest::collection::btree_set(position, 0..20)
+    }
+
+    fn set(positions: &BTreeSet<usize>) -> PositionSet {
+        let mut set = PositionSet::default();
+        positions.iter().for_each(|position| set.push(*position));
+        set
+    }
+
+    proptest! {
+        #[test]
+        fn positions_follow_as_one_by_one(before in positions(), roles in positions(), firsts in positions()) {
+            let mut first_bits = PositionBits::default();
+            firsts.iter().for_each(|position| first_bits.set(*position));
+            // What was there is forgotten.
+            let mut next = set(&firsts);
+            set(&before).follow(&set(&roles), &first_bits, &mut next);
+            let follows = |position: &usize| {
+                firsts.contains(position) || position.checked_sub(1).is_some_and(|at| before.contains(&at))
+            };
+            let expected: BTreeSet<usize> = roles.iter().copied().filter(follows).collect();
+            prop_assert_eq!(&next, &set(&expected));
+            for position in 0..400 {
+                prop_assert_eq!(next.ends_with(position), expected.last() == Some(&position));
+            }
+            let both = [set(&before), set(&roles)];
+            prop_assert_eq!(PositionSet::union(both.iter()), set(&before.union(&roles).copied().collect()));
+        }
+    }
+}
