@@ -142,7 +142,7 @@ fn phrases_of_all_lengths_are_found_where_they_are() {
             text.windows(length).filter(|window| *window == wanted).count()
         });
         for form in forms {
-            let predicate = || Predicate::Words(wanted.iter().map(|word| form(word)).collect());
+            let predicate = || Predicate::Words(wanted.iter().copied().map(form).collect());
             let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
             let schema = Arc::new(schema("test", vec![notes, field("body", DataType::String, true)]));
             let in_notes = plan(&schema, PlanNode::Leaf(LeafId(0)), vec![("notes", predicate())]);
