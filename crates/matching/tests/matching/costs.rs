@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use millrace_document::{DataType, DocumentValue};
-use millrace_fixtures::{Fields, field, plan, schema, view};
+use millrace_fixtures::{Fields, field, plan, query, schema, view};
 use millrace_matching::{LeafMatches, MatchedDocuments, MatchedElements, RankingDemands, match_plan};
 use millrace_plan::{LeafId, PlanNode, Predicate, WordPattern};
 use millrace_schema::DistanceMetric;
@@ -96,6 +96,24 @@ fn phrases_of_repeated_words_are_found_in_elements() {
     let value = DocumentValue::Array(texts.map(DocumentValue::String).into());
     assert_eq!(elements.of(&value, &|| false), [1]);
     assert_eq!(elements.of(&value, &|| true), [0, 1, 2], "without time elements are shown");
+}
+
+#[test]
+fn neighbours_are_looked_for_until_time_is_over() {
+    let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
+    let schema = Arc::new(schema("test", vec![notes]));
+    let leaves = vec![("notes", sequence("a")), ("notes", sequence("b"))];
+    let mut plan = plan(&schema, near(2, 0, 3, false), leaves);
+    let mut query = query();
+    query.ranking.element_gaps.insert("notes".to_owned(), Some(0));
+    plan.query = Arc::new(query);
+    let elements = MatchedElements::new(&plan, "notes").expect("the pattern is valid");
+    let texts = ["x a", "b x", "x", "x"].map(|text| DocumentValue::String(text.to_owned()));
+    let value = DocumentValue::Array(texts.into());
+    assert_eq!(elements.of(&value, &|| false), [0, 1]);
+    // The first question comes before the elements alone, the second one before their neighbours.
+    let calls = Cell::new(0);
+    assert_eq!(elements.of(&value, &|| calls.replace(calls.get() + 1) > 0), [0, 1, 2, 3]);
 }
 
 #[test]
