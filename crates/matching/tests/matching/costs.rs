@@ -99,6 +99,27 @@ fn phrases_of_repeated_words_are_found_in_elements() {
 }
 
 #[test]
+fn an_element_has_all_of_many_words() {
+    let words: Vec<String> = (0..1000).map(|number| format!("w{number}")).collect();
+    let all = words.join(" ");
+    let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
+    let schema = Arc::new(schema("test", vec![notes]));
+    for (last, expected) in [("z".to_owned(), false), (format!("{all} z"), true)] {
+        let texts = std::iter::repeat_n(all.clone(), 100).chain([last]).map(DocumentValue::String);
+        let document = Fields::from([("notes", DocumentValue::Array(texts.collect()))]);
+        let view = view(&schema, &[(document, true)], 1);
+        let conditions = (0..=words.len()).map(|leaf| PlanNode::Leaf(LeafId(leaf))).collect();
+        let child = Box::new(PlanNode::And(conditions));
+        let root = PlanNode::SameElement { field: "notes".into(), child, elements: Vec::new() };
+        let leaves = words.iter().map(String::as_str).chain(["z"]);
+        let plan = plan(&schema, root, leaves.map(|word| ("notes", sequence(word))).collect());
+        let found = match_plan(&plan, &view, RankingDemands::default(), &|| false);
+        let found = found.expect("columns in memory can be read");
+        assert_eq!(!found.chunks.is_empty(), expected);
+    }
+}
+
+#[test]
 fn neighbours_are_looked_for_until_time_is_over() {
     let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
     let schema = Arc::new(schema("test", vec![notes]));
