@@ -89,7 +89,13 @@ impl<'a> TokenIds<'a> {
     /// between.
     pub fn distance(&self, from: u32, to: u32, gap: Option<u32>) -> Option<u32> {
         let between = self.slice(from as usize..to as usize);
-        match (between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count(), gap) {
+        let boundaries = between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
+        Self::distance_over(from, to, boundaries, gap)
+    }
+
+    /// [`TokenIds::distance`] for words with so many boundaries between them.
+    pub const fn distance_over(from: u32, to: u32, boundaries: usize, gap: Option<u32>) -> Option<u32> {
+        match (boundaries, gap) {
             (0, _) => Some(to - from),
             // The boundary has an index of its own, which is not a position.
             (1, Some(gap)) => Some((to - from - 1).saturating_add(gap)),

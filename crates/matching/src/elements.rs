@@ -41,12 +41,15 @@ impl<'p> MatchedElements<'p> {
     }
 
     /// Indices of the matching elements, ascending. Once `stop` is true, which is called now and then, all
-    /// further elements count as matching: to show more is better than to hide some.
+    /// elements that are still to be looked at count as matching: to show more is better than to hide some.
     pub fn of(&self, value: &DocumentValue, stop: &dyn Fn() -> bool) -> Vec<usize> {
         let (mut matched, mut stopped) = (Vec::new(), false);
-        elements(value, &mut |index, element| {
+        let mut ends = |index: usize| {
             stopped = stopped || index.is_multiple_of(ELEMENTS_PER_STOP) && stop();
-            if stopped {
+            stopped
+        };
+        elements(value, &mut |index, element| {
+            if ends(index) {
                 return matched.push(index);
             }
             let matches = self.conditions.iter().any(|condition| match condition {
@@ -65,7 +68,7 @@ impl<'p> MatchedElements<'p> {
         });
         for condition in &self.conditions {
             if let ElementTest::Near(node) = condition {
-                self.collect_neighbours(node, value, &mut matched);
+                self.collect_neighbours(node, value, &mut ends, &mut matched);
             }
         }
         matched.sort_unstable();
@@ -73,13 +76,23 @@ impl<'p> MatchedElements<'p> {
         matched
     }
 
-    /// Adds the elements in which words near each other lie on both sides of a boundary.
-    fn collect_neighbours(&self, node: &PlanNode, value: &DocumentValue, matched: &mut Vec<usize>) {
+    /// Adds the elements in which words near each other lie on both sides of a boundary, and those for which
+    /// `ends` is true.
+    fn collect_neighbours(
+        &self,
+        node: &PlanNode,
+        value: &DocumentValue,
+        ends: &mut impl FnMut(usize) -> bool,
+        matched: &mut Vec<usize>,
+    ) {
         let PlanNode::Near { leaves, excluded, .. } = node else { return };
         let Some(near) = self.ready.nearness(node) else { return };
         let Some(gap) = near.element_gap else { return };
         let mut before: Vec<(Vec<u32>, u32)> = Vec::new();
         elements(value, &mut |index, element| {
+            if ends(index) {
+                return matched.push(index);
+            }
             let all = leaves.iter().chain(excluded);
             let here: Vec<(Vec<u32>, u32)> =
                 all.map(|leaf| self.ready.leaves[leaf.0].positions_in_element(element, 0)).collect();

@@ -1,6 +1,8 @@
 //! Nearness of words, by the places of each.
 
-use millrace_column::TokenIds;
+use std::ops::Range;
+
+use millrace_column::{ELEMENT_BOUNDARY, TokenIds};
 
 /// Number of words up to which the next place of each is looked up for each place. With more, the places of
 /// all are gone through together.
@@ -30,7 +32,9 @@ impl NearConstraint {
         excluded: &'p [&'p [u32]],
         document: TokenIds<'p>,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(places, excluded, move |first, last| document.distance(first, last, self.element_gap))
+        let mut boundaries = KnownBoundaries { document, part: 0..0, places: Vec::new() };
+        let distance = move |first, last| boundaries.distance(first, last, self.element_gap);
+        self.spans_by(places, excluded, distance)
     }
 
     /// [`NearConstraint::holds`] for places of one element, which has no boundary inside.
@@ -51,7 +55,7 @@ impl NearConstraint {
         self,
         places: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
-        length_between: impl Fn(u32, u32) -> Option<u32> + 'p,
+        mut length_between: impl FnMut(u32, u32) -> Option<u32> + 'p,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
         let is_one_by_one = places.len() <= ONE_BY_ONE;
         let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
@@ -64,7 +68,8 @@ impl NearConstraint {
         let one_by_one = firsts.iter().flat_map(|places| places.iter());
         let spans = one_by_one.filter_map(move |first| Some((*first, self.last(*first, places)?)));
         let spans = spans.chain(together).filter(move |(first, last)| {
-            length_between(*first, *last).is_some_and(|length| length <= self.distance)
+            self.reaches(*first, *last)
+                && length_between(*first, *last).is_some_and(|length| length <= self.distance)
         });
         spans.filter(move |(first, last)| {
             let from = first.saturating_sub(self.exclusion_distance);
@@ -88,8 +93,42 @@ impl NearConstraint {
             let next = *places.get(places.partition_point(|place| *place < from))?;
             last = last.max(next);
         }
+        self.reaches(first, last).then_some(last)
+    }
+
+    /// False if two places are too far apart, whatever is between them.
+    const fn reaches(self, first: u32, last: u32) -> bool {
         // The boundary between two elements has a position of its own.
-        (last - first <= self.distance.saturating_add(1)).then_some(last)
+        last - first <= self.distance.saturating_add(1)
+    }
+}
+
+/// Boundaries between elements in a part of a document's tokens, so that no token is looked at again for each
+/// of the spans that have it.
+struct KnownBoundaries<'t> {
+    document: TokenIds<'t>,
+    /// The part that was looked at.
+    part: Range<u32>,
+    /// The boundaries in it, ascending.
+    places: Vec<u32>,
+}
+
+impl KnownBoundaries<'_> {
+    /// The distance of two places, as [`TokenIds::distance`] has it.
+    fn distance(&mut self, first: u32, last: u32, gap: Option<u32>) -> Option<u32> {
+        if first < self.part.start || self.part.end < first {
+            self.part = first..first;
+            self.places.clear();
+        }
+        if self.part.end < last {
+            let from = self.part.end;
+            let more = self.document.slice(from as usize..last as usize);
+            let boundaries = (from..).zip(more.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY);
+            self.places.extend(boundaries.map(|(place, _)| place));
+            self.part.end = last;
+        }
+        let before = |end: u32| self.places.partition_point(|place| *place < end);
+        TokenIds::distance_over(first, last, before(last) - before(first), gap)
     }
 }
 
@@ -178,6 +217,26 @@ mod tests {
                 each.sort_unstable();
                 each.dedup();
                 prop_assert_eq!(together, each);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn boundaries_that_are_known_tell_the_distance_of_a_look_at_all_tokens(
+            elements in proptest::collection::vec(0usize..4, 0..12),
+            spans in proptest::collection::vec(any::<[prop::sample::Index; 2]>(), 0..20),
+            gap in proptest::option::of(0u32..3),
+        ) {
+            let text: String = elements.iter().map(|words| "a ".repeat(*words) + "| ").collect();
+            let column = tokens(&format!("a {text} a"));
+            let document = column.document(0);
+            let mut boundaries = KnownBoundaries { document, part: 0..0, places: Vec::new() };
+            for ends in spans {
+                let [one, other] = ends.map(|end| end.index(document.len()) as u32);
+                let (first, last) = (one.min(other), one.max(other));
+                let expected = document.distance(first, last, gap);
+                prop_assert_eq!(boundaries.distance(first, last, gap), expected, "{} to {}", first, last);
             }
         }
     }

@@ -462,6 +462,7 @@ impl VectorCell for i8 {
 }
 
 /// The smallest distances so far.
+#[derive(Clone)]
 pub(crate) struct SmallestDistances {
     wanted: usize,
     largest_first: BinaryHeap<OrderedDistance>,
@@ -493,7 +494,7 @@ impl SmallestDistances {
 }
 
 /// A number that is not NaN.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 struct OrderedDistance(f64);
 
 impl Eq for OrderedDistance {}

@@ -51,6 +51,12 @@ impl PositionSet {
         self.0.iter().copied()
     }
 
+    /// True if it has a position.
+    fn contains(&self, position: usize) -> bool {
+        let block = self.0.binary_search_by_key(&(position / 64), |(number, _)| *number);
+        block.is_ok_and(|at| self.0[at].1 >> (position % 64) & 1 == 1)
+    }
+
     /// True if the last of the positions is this one.
     pub fn ends_with(&self, position: usize) -> bool {
         let last = self.0.last();
@@ -109,8 +115,8 @@ pub(crate) struct LongPhrase {
     stems: HashMap<String, PositionSet>,
     /// Positions by the written form of the word.
     written: HashMap<String, PositionSet>,
-    /// Other words.
-    others: Vec<(PositionSet, WordMatcher)>,
+    /// Other words, each with its position and the set of it.
+    others: Vec<(usize, PositionSet, WordMatcher)>,
     length: usize,
 }
 
@@ -126,7 +132,7 @@ impl LongPhrase {
         let (mut stems, mut written, mut others) = (HashMap::new(), HashMap::new(), Vec::new());
         for (position, word) in words.iter().enumerate() {
             if !word.names_words() {
-                others.push((PositionSet::of(position), word.clone()));
+                others.push((position, PositionSet::of(position), word.clone()));
                 continue;
             }
             let add = |positions: &mut HashMap<String, PositionSet>, word: &str| {
@@ -145,8 +151,12 @@ impl LongPhrase {
         firsts.set(0);
         analyzer.tokens(text, |token| {
             let named = [self.stems.get(token.text), self.written.get(token.written)].into_iter().flatten();
-            let others = self.others.iter().filter(|(_, word)| word.matches_token(&token));
-            let roles = PositionSet::union(named.chain(others.map(|(positions, _)| positions)));
+            // Patterns take longer than a look at the word before.
+            let follows = |position: usize| position.checked_sub(1).is_none_or(|at| reached.contains(at));
+            let others = self.others.iter().filter(|(position, ..)| follows(*position));
+            let others = others.filter(|(.., word)| word.matches_token(&token));
+            let others = others.map(|(_, positions, _)| positions);
+            let roles = PositionSet::union(named.chain(others));
             reached.follow(&roles, &firsts, &mut next);
             std::mem::swap(&mut reached, &mut next);
             place += 1;
@@ -155,5 +165,48 @@ impl LongPhrase {
             }
         });
         place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Positions, many of them at the ends of blocks.
+    fn positions() -> impl Strategy<Value = BTreeSet<usize>> {
+        let position = prop_oneof![0usize..4, 61usize..68, 125usize..132, 0usize..400];
+        proptest::collection::btree_set(position, 0..20)
+    }
+
+    fn set(positions: &BTreeSet<usize>) -> PositionSet {
+        let mut set = PositionSet::default();
+        positions.iter().for_each(|position| set.push(*position));
+        set
+    }
+
+    proptest! {
+        #[test]
+        fn positions_follow_as_one_by_one(before in positions(), roles in positions(), firsts in positions()) {
+            let mut first_bits = PositionBits::default();
+            firsts.iter().for_each(|position| first_bits.set(*position));
+            // What was there is forgotten.
+            let mut next = set(&firsts);
+            set(&before).follow(&set(&roles), &first_bits, &mut next);
+            let follows = |position: &usize| {
+                firsts.contains(position) || position.checked_sub(1).is_some_and(|at| before.contains(&at))
+            };
+            let expected: BTreeSet<usize> = roles.iter().copied().filter(follows).collect();
+            prop_assert_eq!(&next, &set(&expected));
+            for position in 0..400 {
+                prop_assert_eq!(next.ends_with(position), expected.last() == Some(&position));
+                prop_assert_eq!(next.contains(position), expected.contains(&position));
+            }
+            let both = [set(&before), set(&roles)];
+            prop_assert_eq!(PositionSet::union(both.iter()), set(&before.union(&roles).copied().collect()));
+        }
     }
 }

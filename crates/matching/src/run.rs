@@ -115,6 +115,8 @@ impl<'a> MatchGathering<'a> {
             return Ok(true);
         }
         self.measure(window, chunk, &live)?;
+        // Distances of a chunk that does not count exclude no document of another.
+        let best = self.best.clone();
         let mut pass = ChunkPass::new(self.ready, window, chunk, live, stop);
         for leaf in &self.counted {
             pass.seek(*leaf, &live)?;
@@ -154,6 +156,7 @@ impl<'a> MatchGathering<'a> {
             })
             .collect::<Result<_, Error>>()?;
         if pass.stopped() {
+            self.best = best;
             return Ok(false);
         }
         self.matches.documents += examined;

@@ -64,7 +64,11 @@ impl BatchRun<'_> {
         let NodeSlot::Operand(at) = &self.slots[each] else { return None };
         let InputFeed::Stored(stored) = self.operands[*at].0 else { return None };
         let view = self.view(shared);
-        // The shared cells by the numbers of their labels, and by the labels if these are short.
+        let documents = self.first..self.first + self.documents;
+        let looked_up: usize = stored.tensors[documents.clone()].iter().map(|of| of.subspaces as usize).sum();
+        // The shared cells by the numbers of their labels, and by the labels if these are short: unless a map
+        // of them costs more than to look the few labels up by their numbers.
+        let is_worth_a_map = view.subspaces(0).len() <= looked_up;
         let (mut known, mut short): (Vec<Option<f64>>, Vec<(ShortText, f64)>) = Default::default();
         let BatchSpace { labels, left: of_shared, right: of_each, .. } = space;
         for subspace in view.subspaces(0) {
@@ -75,18 +79,20 @@ impl BatchRun<'_> {
             if known[number as usize].replace(cell).is_some() {
                 return None;
             }
-            short.extend(ShortText::new(labels.label(number).as_bytes()).map(|label| (label, cell)));
+            if is_worth_a_map {
+                short.extend(ShortText::new(labels.label(number).as_bytes()).map(|label| (label, cell)));
+            }
         }
-        let short = ShortTextMap::new(&short);
+        let short = is_worth_a_map.then(|| ShortTextMap::new(&short));
         let tensor_type = &self.program.nodes[each].tensor_type;
         of_shared.clear();
         of_each.clear();
         let mut ends = Vec::with_capacity(self.documents);
-        for document in self.first..self.first + self.documents {
+        for document in documents {
             let cells = stored.cells(document, tensor_type);
             for (at, label) in stored.labels(document, 1).enumerate() {
-                let cell: Option<f64> = match ShortText::new(label) {
-                    Some(label) => short.get(label),
+                let cell: Option<f64> = match short.as_ref().zip(ShortText::new(label)) {
+                    Some((short, label)) => short.get(label),
                     None => known.get(labels.find(label) as usize).copied().flatten(),
                 };
                 if let Some(cell) = cell {

@@ -3,7 +3,7 @@
 //! The tokens of an array have a boundary between elements. The elements that contain a word follow from the
 //! positions of the word and of the boundaries, so no element is split into words again.
 
-use millrace_column::{Column, ELEMENT_BOUNDARY, TokenIds};
+use millrace_column::{Column, ELEMENT_BOUNDARY};
 use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, ReadyPlan, is_among};
@@ -14,6 +14,7 @@ use crate::leaf::LeafKind;
 /// A condition whose leaves are all words of the same array of text.
 pub(super) struct ElementWords<'n> {
     child: &'n PlanNode,
+    /// In order, each once.
     leaves: Vec<LeafId>,
 }
 
@@ -23,6 +24,8 @@ impl<'n> ElementWords<'n> {
     pub(super) fn new(ready: &ReadyPlan<'_>, child: &'n PlanNode) -> Option<Self> {
         let mut leaves = Vec::new();
         (collect(child, &mut leaves) && needs_leaf(child)).then_some(())?;
+        leaves.sort_unstable();
+        leaves.dedup();
         let first = &ready.leaves[leaves.first()?.0].field.key;
         let is_word = |leaf: &LeafId| {
             let leaf = &ready.leaves[leaf.0];
@@ -79,14 +82,24 @@ impl ChunkPass<'_, '_> {
         let mut bits = DocumentBits::NONE;
         let mut found: Vec<(LeafId, Vec<usize>)> =
             words.leaves.iter().map(|leaf| (*leaf, Vec::new())).collect();
+        // Boundaries between elements, and elements with any of the words, each once.
+        let (mut boundaries, mut with_any): (Vec<u32>, Vec<usize>) = Default::default();
         for document in candidates.iter() {
+            boundaries.clear();
+            let ids = (0..).zip(tokens.document(document).iter());
+            boundaries.extend(ids.filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(place, _)| place));
+            with_any.clear();
             for (leaf, elements) in &mut found {
                 let positions = self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
                 elements.clear();
-                elements.extend(elements_of(positions, tokens.document(document)));
+                elements.extend(elements_of(positions, &boundaries));
+                elements.dedup();
+                with_any.extend_from_slice(elements);
             }
-            let mut elements = found.iter().flat_map(|(_, elements)| elements);
-            if elements.any(|element| is_among(only, *element) && holds(words.child, &found, *element)) {
+            with_any.sort_unstable();
+            with_any.dedup();
+            let is_match = |element: &usize| is_among(only, *element) && holds(words.child, &found, *element);
+            if with_any.iter().any(is_match) {
                 bits.set(document);
             }
         }
@@ -94,18 +107,16 @@ impl ChunkPass<'_, '_> {
     }
 }
 
-/// The element that each of the ascending `positions` lies in.
-fn elements_of<'t>(positions: &'t [u32], document: TokenIds<'t>) -> impl Iterator<Item = usize> + 't {
-    let (mut element, mut from) = (0, 0);
+/// The element that each of the positions lies in; both they and the boundaries between elements ascend.
+fn elements_of<'t>(positions: &'t [u32], boundaries: &'t [u32]) -> impl Iterator<Item = usize> + 't {
+    let mut element = 0;
     positions.iter().map(move |position| {
-        let between = document.slice(from as usize..*position as usize);
-        element += between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
-        from = *position;
+        element += boundaries[element..].iter().take_while(|boundary| *boundary < position).count();
         element
     })
 }
 
-/// True if the tree holds in an element, given the elements that contain each leaf.
+/// True if the tree holds in an element, given the elements that contain each leaf, by the leaves in order.
 fn holds(node: &PlanNode, found: &[(LeafId, Vec<usize>)], element: usize) -> bool {
     let inside = |node: &PlanNode| holds(node, found, element);
     match node {
@@ -116,7 +127,8 @@ fn holds(node: &PlanNode, found: &[(LeafId, Vec<usize>)], element: usize) -> boo
         PlanNode::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
         PlanNode::Rank(first, _) => inside(first),
         PlanNode::Leaf(leaf) => {
-            found.iter().any(|(known, elements)| known == leaf && elements.binary_search(&element).is_ok())
+            let of_leaf = found.binary_search_by_key(leaf, |(known, _)| *known);
+            of_leaf.is_ok_and(|at| found[at].1.binary_search(&element).is_ok())
         }
     }
 }

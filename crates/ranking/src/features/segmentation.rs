@@ -103,9 +103,13 @@ impl SegmentSearch<'_> {
         // A segment leads to a later term, so a start point is final once the points before it are done.
         for term in first..points.len() {
             let Some(point) = points[term].take() else { continue };
-            for (number, at) in self.starts(term, point.previous).into_iter().enumerate() {
+            let is_over = |alternatives: u32, steps: usize| {
+                alternatives == self.settings.alternatives || steps > STEPS_MAX
+            };
+            let starts = self.starts(term, point.previous, is_over(alternatives, steps));
+            for (number, at) in starts.into_iter().enumerate() {
                 if number > 0 {
-                    if alternatives == self.settings.alternatives || steps > STEPS_MAX {
+                    if is_over(alternatives, steps) {
                         break;
                     }
                     alternatives += 1;
@@ -171,15 +175,20 @@ impl SegmentSearch<'_> {
         }
     }
 
-    /// The occurrences of a term at which a segment may start, best candidate first. After another segment
-    /// near ones precede far ones; those to the right precede those to the left.
-    fn starts(&self, term: usize, previous: Option<u32>) -> Vec<u32> {
-        let mut starts = self.positions[term].to_vec();
-        if let Some(previous) = previous {
-            let far = |position: &u32| position.abs_diff(previous) > self.settings.limit;
-            starts
-                .sort_by_key(|position| (far(position), *position <= previous, position.abs_diff(previous)));
+    /// The occurrences of a term at which a segment may start, best candidate first, or only this one. After
+    /// another segment near ones precede far ones; those to the right precede those to the left.
+    fn starts(&self, term: usize, previous: Option<u32>, only_best: bool) -> Vec<u32> {
+        let positions = self.positions[term];
+        let order = |position: &u32| {
+            let distance = previous.map_or(*position, |previous| position.abs_diff(previous));
+            let is_left = previous.is_some_and(|previous| *position <= previous);
+            (previous.is_some() && distance > self.settings.limit, is_left, distance)
+        };
+        if only_best {
+            return positions.iter().copied().min_by_key(order).into_iter().collect();
         }
+        let mut starts = positions.to_vec();
+        starts.sort_by_key(order);
         starts
     }
 }
@@ -283,6 +292,10 @@ mod tests {
         check("a b c d", field, 0, (4, 2, 2, 1, 1.5));
         check("a b c d", field, 1, (4, 2, 2, 1, 1.0 + 0.5f64.sqrt()));
         check("a b c d", field, 2, (4, 2, 2, 0, 2.0));
+        // A word to the right of the segment before, though one to the left is nearer.
+        let field = format!("b {0}a {0}x b c", "x ".repeat(11));
+        check("a b c", &field, 0, (3, 2, 2, 0, 1.0));
+        check("a b c", &field, 1, (3, 2, 2, 0, 1.0));
     }
 
     #[test]
