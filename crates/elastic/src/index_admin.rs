@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms, random_text};
-use crate::index_settings::{check_settings, flat, shown_settings};
+use crate::index_settings::{check_part, flat, shown_settings};
 use crate::kept_hits::take_answer;
+use crate::mapping::PartOrigin;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
@@ -51,9 +52,12 @@ pub(crate) fn create_of(
     if change.with_alias(name).next().is_some() {
         return Err(Error::IndexName { name: name.to_owned(), reason: "already exists as alias".to_owned() });
     }
-    let parts = templates::matching(change, name).into_iter().chain([body]);
-    let DeclaredIndex { mut settings, mappings, aliases } = DeclaredIndex::of(change, name, parts)?;
-    check_settings(&settings)?;
+    // The body of an index of a data stream is that of its templates.
+    let origin = if time_field.is_some() { PartOrigin::Kept } else { PartOrigin::Given };
+    let kept = templates::matching(change, name).into_iter().map(|part| (PartOrigin::Kept, part));
+    let DeclaredIndex { mut settings, mappings, aliases } =
+        DeclaredIndex::of(change, name, kept.chain([(origin, body)]))?;
+    log_settings::check(&settings)?;
     settings.retain(|_, value| !value.is_null());
     let is_log = log_settings::is_logs_mode(&settings)?;
     let shards = if is_log { log_settings::default_shards(change.node)? } else { 1 };
@@ -99,21 +103,30 @@ impl DeclaredIndex {
     pub(crate) fn of(
         change: &CatalogChange<'_>,
         name: &str,
-        parts: impl IntoIterator<Item = Map<String, Value>>,
+        parts: impl IntoIterator<Item = (PartOrigin, Map<String, Value>)>,
     ) -> Result<Self, Error> {
         let mut declared = DeclaredIndex::default();
-        for part in parts {
+        let mut given = Vec::new();
+        for (origin, part) in parts {
             for (member, value) in part {
                 match (member.as_str(), value) {
-                    ("settings", Value::Object(of)) => declared.settings.extend(flat(&of)),
+                    ("settings", Value::Object(of)) => {
+                        if origin == PartOrigin::Given {
+                            check_part(&of)?;
+                        }
+                        declared.settings.extend(flat(&of));
+                    }
                     ("mappings", Value::Object(of)) => {
                         let inner = untyped(of);
-                        mapping::check(&inner)?;
+                        mapping::check(&inner, origin)?;
                         mapping::lay_over(&mut declared.mappings, &inner);
+                        if origin == PartOrigin::Given {
+                            given.push(inner);
+                        }
                     }
                     ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of)?,
                     // Of data streams.
-                    ("lifecycle", _) | (_, Value::Null) => {}
+                    ("lifecycle" | "data_stream_options", _) | (_, Value::Null) => {}
                     ("settings" | "mappings" | "aliases", _) => {
                         return Err(Error::Parsing(format!("key [{member}] must be an object")));
                     }
@@ -123,9 +136,11 @@ impl DeclaredIndex {
                 }
             }
         }
-        mapping::check(&declared.mappings)?;
+        mapping::check(&declared.mappings, PartOrigin::Kept)?;
         mapping::check_limit(&declared.mappings, &declared.settings)?;
-        mapping::check_named(&declared.mappings, &declared.settings)?;
+        for part in &given {
+            mapping::check_named(part, &declared.mappings, &declared.settings)?;
+        }
         Ok(declared)
     }
 
@@ -399,7 +414,7 @@ pub(crate) fn put_mapping(
     expression: &str,
 ) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
-    mapping::check(&body)?;
+    mapping::check(&body, PartOrigin::Given)?;
     let options =
         NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     let options = options.with(parameters)?;
@@ -413,7 +428,7 @@ pub(crate) fn put_mapping(
         mapping::merge(&mut entry.mappings, &body)?;
         mapping::check_whole(&entry.mappings)?;
         mapping::check_limit(&entry.mappings, &entry.settings)?;
-        mapping::check_named(&entry.mappings, &entry.settings)?;
+        mapping::check_named(&body, &entry.mappings, &entry.settings)?;
         if let Some(field) = &entry.time_field
             && mapping::field_at(&entry.mappings, field) != mapping::field_at(&index.entry.mappings, field)
         {

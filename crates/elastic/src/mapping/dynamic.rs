@@ -3,7 +3,8 @@
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
 
-use super::{check_properties, type_of};
+use super::checks::{ParameterCheck, PartOrigin, check_properties};
+use super::type_of;
 use crate::Error;
 use crate::dates::DateText;
 use crate::fields::names_of;
@@ -231,7 +232,7 @@ fn fill(value: &Value, name: &str, kind: &str) -> Value {
 /// # Errors
 /// They are not a list of named templates, or a template has members, patterns, kinds or types that are not
 /// known.
-pub(super) fn check_templates(templates: &Value) -> Result<(), Error> {
+pub(super) fn check_templates(templates: &Value, origin: PartOrigin) -> Result<(), Error> {
     let Some(list) = templates.as_array() else {
         return match templates.is_null() {
             true => Ok(()),
@@ -246,12 +247,12 @@ pub(super) fn check_templates(templates: &Value) -> Result<(), Error> {
                 "an element of [dynamic_templates] is not an object with one named template",
             ));
         };
-        check_template(name, template)?;
+        check_template(name, template, origin)?;
     }
     Ok(())
 }
 
-fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error> {
+fn check_template(name: &str, template: &Map<String, Value>, origin: PartOrigin) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::mapping(format!("dynamic template [{name}]: {reason}")));
     let is_regex = match template.get("match_pattern").map(Value::as_str) {
         None | Some(Some("simple")) => false,
@@ -290,5 +291,9 @@ fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error
     field.entry("type").or_insert("keyword".into());
     let mut fields = Map::new();
     fields.insert("field".to_owned(), Value::Object(field));
-    check_properties(Some(&Value::Object(fields)), 0, true).or_else(|error| refuse(error.to_string()))
+    let checked = match origin {
+        PartOrigin::Given => ParameterCheck::OfAnyType,
+        PartOrigin::Kept => ParameterCheck::Nothing,
+    };
+    check_properties(Some(&Value::Object(fields)), 0, checked).or_else(|error| refuse(error.to_string()))
 }

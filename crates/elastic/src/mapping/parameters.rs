@@ -67,10 +67,11 @@ const PARAMETERS: &[(&str, ParameterUse)] = &[
     ("time_series_dimensions", WithoutEffect),
     ("time_series_metric", WithoutEffect),
     ("synthetic_source_keep", WithoutEffect),
+    ("store_array_source", WithoutEffect),
+    ("similarity", WithoutEffect),
     ("enable_position_increments", Only(&["true"])),
     ("skip_list", WithoutEffect),
     ("boost", Only(&["1", "1.0"])),
-    ("similarity", Only(&["BM25"])),
     ("split_queries_on_whitespace", Only(&["false"])),
     ("subobjects", Only(&["true", "auto"])),
     ("disable_objects", Only(&["false"])),
@@ -90,7 +91,8 @@ const TEXTS: [&str; 4] = ["text", "match_only_text", "search_as_you_type", "toke
 /// Types of which a parameter is, if it is not one of most.
 fn is_of_type(parameter: &str, kind: &str) -> bool {
     match parameter {
-        "normalizer" | "split_queries_on_whitespace" => kind == "keyword",
+        "normalizer" => kind == "keyword",
+        "split_queries_on_whitespace" => matches!(kind, "keyword" | "flattened" | "flat_object"),
         "analyzer" => TEXTS.contains(&kind),
         "search_analyzer" | "search_quote_analyzer" | "position_increment_gap" => {
             TEXTS.contains(&kind) && kind != "token_count"
@@ -208,6 +210,7 @@ pub(super) fn check_root(mappings: &Map<String, Value>) -> Result<(), Error> {
             "enabled" => true,
             // What is put together again from fields is shown as it was sent.
             "mode" => value == "stored" || value == "synthetic",
+            "includes" | "excludes" => names_of(value).is_empty(),
             _ => false,
         };
         if !is_obeyed {
@@ -233,28 +236,29 @@ fn check_dynamic(name: &str, value: &Value) -> Result<(), Error> {
     }
 }
 
-/// Checks what fields name outside of their mapping: normalizers of the settings, and fields that they are
-/// copied to.
+/// Checks what the fields of a mapping name outside of it: normalizers of the settings, and fields of the whole
+/// mapping that they are copied to.
 ///
 /// # Errors
 /// One is missing, or a normalizer has filters that there are not.
 pub(crate) fn check_named(
-    mappings: &Map<String, Value>,
+    given: &Map<String, Value>,
+    whole: &Map<String, Value>,
     settings: &BTreeMap<String, Value>,
 ) -> Result<(), Error> {
-    let templates = mappings.get("dynamic_templates").and_then(Value::as_array).into_iter().flatten();
+    let templates = given.get("dynamic_templates").and_then(Value::as_array).into_iter().flatten();
     let templates = templates.filter_map(|listed| listed.as_object()?.iter().next());
     let of_templates = templates.filter_map(|(name, template)| {
         Some((format!("of the dynamic template {name}"), template.get("mapping")?.as_object()?))
     });
-    for (path, field) in all_fields(mappings).into_iter().chain(of_templates) {
+    for (path, field) in all_fields(given).into_iter().chain(of_templates) {
         if let Some(name) = field.get("normalizer").map(text_of) {
             ValueNormalizer::named(&name, settings).map_err(|error| {
                 Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
             })?;
         }
         for target in field.get("copy_to").map(names_of).unwrap_or_default() {
-            if super::field_at(mappings, &target).is_none() {
+            if super::field_at(whole, &target).is_none() {
                 return Err(Error::mapping(format!(
                     "Failed to parse mapping [_doc]: [copy_to] of [{path}] names [{target}], which the mapping lacks; declare it"
                 )));
