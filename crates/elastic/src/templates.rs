@@ -147,6 +147,13 @@ pub(crate) fn next_index(
         }
     }
     check_time_field(&mappings, &stream.timestamp_field)?;
+    // Settings that let fields take malformed values do not mean the time.
+    if let Some(Value::Object(properties)) = mappings.get_mut("properties")
+        && let Some(Value::Object(field)) = properties.get_mut(&stream.timestamp_field)
+        && settings.contains_key("index.mapping.ignore_malformed")
+    {
+        field.entry("ignore_malformed").or_insert(Value::Bool(false));
+    }
     if stream.has_records
         && let Some(Value::Object(own)) = mappings.get_mut("properties")
     {

@@ -258,6 +258,54 @@ fn values_are_converted_unless_the_mapping_says_otherwise() {
     }
 }
 
+/// A setting says for all fields what a parameter says for one. Documents that Elasticsearch takes by it are not
+/// lost.
+#[test]
+fn settings_let_documents_be_taken_that_do_not_fit() {
+    let settings = json!({ "index.mapping": {
+        "ignore_malformed": true, "total_fields": { "limit": 4, "ignore_dynamic_beyond_limit": true },
+    } });
+    let fields = json!({ "n": { "type": "long" }, "strict": { "type": "long", "ignore_malformed": false } });
+    let (_directory, service) = service_with(&settings, &fields, &[]);
+    for (document, expected) in [
+        (json!({ "n": "many" }), 201),
+        (json!({ "strict": "many" }), 400),
+        (json!({ "new": 1 }), 201),
+        (json!({ "new": "text" }), 201),
+        // Each of these would be two fields.
+        (json!({ "a": "x", "b": "y" }), 201),
+        (json!({ "a": "x", "n": 5 }), 201),
+    ] {
+        let (status, answer) = service.ask("POST /a/_doc", &document.to_string());
+        assert_eq!(status, expected, "{document}: {answer}");
+    }
+    for (query, expected) in [
+        (json!({ "match_all": {} }), 5),
+        (json!({ "term": { "_ignored": "n" } }), 1),
+        (json!({ "exists": { "field": "n" } }), 1),
+        (json!({ "exists": { "field": "new" } }), 1),
+    ] {
+        let count = service.get("GET /a/_count", &json!({ "query": query }).to_string());
+        assert_eq!(count["count"], expected, "{query}");
+    }
+    let mapping = service.get("GET /a/_mapping", "");
+    assert_eq!(mapping["a"]["mappings"]["properties"]["a"], Value::Null, "{mapping}");
+
+    // The time of a document of a data stream has to be one.
+    let template = json!({ "index_patterns": ["s"], "data_stream": {}, "template": {
+        "settings": { "index.mapping.ignore_malformed": true },
+    } });
+    service.get("PUT /_index_template/s", &template.to_string());
+    for (document, expected) in [
+        (json!({ "@timestamp": 1, "n": 1 }), 201),
+        (json!({ "@timestamp": 2, "n": "many" }), 201),
+        (json!({ "@timestamp": "soon" }), 400),
+    ] {
+        let (status, answer) = service.ask("POST /s/_doc", &document.to_string());
+        assert_eq!(status, expected, "{document}: {answer}");
+    }
+}
+
 #[test]
 fn fields_are_searched_sorted_and_aggregated_as_their_mapping_allows() {
     let fields = json!({
