@@ -9,6 +9,7 @@ use crate::Error;
 use crate::fields::names_of;
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
+use crate::source::SourceFilter;
 use crate::text_division::TextDivision;
 
 /// Treatment of a parameter.
@@ -202,21 +203,22 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
 /// Checks what a mapping says of all documents.
 ///
 /// # Errors
-/// A part of their sources is not to be kept, or `dynamic` has a value that there is not.
+/// Their sources have a form that there is not, or `dynamic` has such a value.
 pub(super) fn check_root(mappings: &Map<String, Value>) -> Result<(), Error> {
-    let source = mappings.get("_source").and_then(Value::as_object).into_iter().flatten();
-    for (member, value) in source {
+    let source = mappings.get("_source").filter(|source| source.is_object());
+    source.map(SourceFilter::of_value).transpose()?;
+    for (member, value) in source.and_then(Value::as_object).into_iter().flatten() {
         let is_obeyed = match member.as_str() {
             "enabled" => true,
             // What is put together again from fields is shown as it was sent.
-            "mode" => value == "stored" || value == "synthetic",
-            "includes" | "excludes" => names_of(value).is_empty(),
+            "mode" => value == "stored" || value == "synthetic" || value == "disabled",
+            "includes" | "excludes" => value.is_string() || value.is_array(),
             _ => false,
         };
         if !is_obeyed {
             return Err(Error::mapping(format!(
-                "Failed to parse mapping [_doc]: [{member}] of [_source] is not supported as [{value}]: documents are kept and \
-                 shown as they were sent; use [_source] in searches"
+                "Failed to parse mapping [_doc]: [{member}] of [_source] is not supported as [{value}]; there are [enabled], \
+                 [includes], [excludes] and the modes [stored], [synthetic] and [disabled]"
             )));
         }
     }

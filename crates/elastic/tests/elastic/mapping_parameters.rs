@@ -258,6 +258,34 @@ fn values_are_converted_unless_the_mapping_says_otherwise() {
     }
 }
 
+/// Searches find what is not shown, as shippers of traces need it for their own fields.
+#[test]
+fn sources_are_shown_as_the_mapping_says() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let document = json!({ "name": "get", "_q": ["error"], "tags": { "a": 1, "key": 2 } });
+    for (source, expected) in [
+        (json!({}), Some(document.clone())),
+        (json!({ "excludes": ["_q", "*.key"] }), Some(json!({ "name": "get", "tags": { "a": 1 } }))),
+        (json!({ "includes": "tags" }), Some(json!({ "tags": { "a": 1, "key": 2 } }))),
+        (json!({ "enabled": false }), None),
+        (json!({ "mode": "disabled" }), None),
+    ] {
+        service.get("PUT /a", &json!({ "mappings": { "_source": source } }).to_string());
+        service.get("PUT /a/_doc/1", &document.to_string());
+        let hits = service.get("POST /a/_search", r#"{"query":{"match":{"_q":"error"}}}"#);
+        let all = service.get("POST /a/_mget", r#"{"ids":["1"]}"#);
+        for shown in [&hits["hits"]["hits"][0], &all["docs"][0], &service.get("GET /a/_doc/1", "")] {
+            assert_eq!(shown["_id"], "1", "{source}: {shown}");
+            assert_eq!(shown.get("_source"), expected.as_ref(), "{source}: {shown}");
+        }
+        let (status, shown) = service.ask("GET /a/_source/1?_source_excludes=name", "");
+        assert_eq!(status, if expected.is_some() { 200 } else { 404 }, "{source}: {shown}");
+        assert_eq!(shown["name"], Value::Null, "{source}: {shown}");
+        service.get("DELETE /a", "");
+    }
+}
+
 /// A setting says for all fields what a parameter says for one. Documents that Elasticsearch takes by it are not
 /// lost.
 #[test]
@@ -430,8 +458,10 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
             "",
         ),
         (json!({ "_source": { "includes": [], "excludes": [] }, "enabled": false }), ""),
-        (json!({ "_source": { "excludes": ["a"] } }), "[excludes] of [_source] is not supported"),
-        (json!({ "_source": { "mode": "disabled" } }), "[mode] of [_source] is not supported"),
+        (json!({ "_source": { "excludes": ["a"], "includes": "b*" } }), ""),
+        (json!({ "_source": { "excludes": 1 } }), "[excludes] of [_source] is not supported"),
+        (json!({ "_source": { "mode": "half" } }), "[mode] of [_source] is not supported"),
+        (json!({ "_source": { "compress": true } }), "[compress] of [_source] is not supported"),
         (json!({ "dynamic": "sometimes" }), "[dynamic] of [_doc] is [sometimes]"),
         (json!({ "properties": { "o": { "dynamic": "no", "properties": {} } } }), "[dynamic] of [o] is [no]"),
     ] {

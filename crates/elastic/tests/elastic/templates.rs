@@ -220,6 +220,24 @@ fn templates_of_shippers_are_taken() {
             }, "version": 14, "deprecated": false, "_meta": { "managed": true } }),
         ),
         (
+            "Zipkin",
+            "PUT /_index_template/zipkin-span_template",
+            json!({ "index_patterns": "zipkin-span-*", "priority": 0, "template": {
+                "settings": { "index.number_of_shards": 5, "index.requests.cache.enable": true },
+                "mappings": {
+                    "_source": { "excludes": ["_q"] },
+                    "dynamic_templates": [{ "strings": { "match": "*", "match_mapping_type": "string",
+                        "mapping": { "type": "keyword", "norms": false, "ignore_above": 256 } } }],
+                    "properties": {
+                        "traceId": { "type": "keyword", "norms": false }, "_q": { "type": "keyword", "norms": false },
+                        "timestamp_millis": { "type": "date", "format": "epoch_millis" },
+                        "localEndpoint": { "type": "object", "dynamic": false, "properties": { "serviceName": keyword } },
+                        "annotations": { "enabled": false }, "tags": { "enabled": false },
+                    },
+                },
+            } }),
+        ),
+        (
             "Jaeger",
             "PUT /_template/jaeger-span",
             json!({ "index_patterns": "*jaeger-span-*", "aliases": { "jaeger-span-read": {} },
