@@ -54,22 +54,31 @@ pub(crate) fn create_of(
     }
     // The body of an index of a data stream is that of its templates.
     let origin = if time_field.is_some() { PartOrigin::Kept } else { PartOrigin::Given };
+    let names_mode = body
+        .get("settings")
+        .and_then(Value::as_object)
+        .is_some_and(|settings| flat(settings).contains_key(log_settings::MODE));
     let kept = templates::matching(change, name).into_iter().map(|part| (PartOrigin::Kept, part));
     let DeclaredIndex { mut settings, mappings, aliases } =
         DeclaredIndex::of(change, name, kept.chain([(origin, body)]))?;
     log_settings::check(&settings)?;
     settings.retain(|_, value| !value.is_null());
-    let is_log = log_settings::is_logs_mode(&settings)?;
+    let mut is_log = log_settings::is_logs_mode(&settings)?;
+    if is_log && time_field.is_none() {
+        if names_mode {
+            return Err(Error::IllegalArgument(format!(
+                "[index.mode] of [{name}] is that of logs, which are in data streams here; put it into the template of a data stream"
+            )));
+        }
+        // Its documents are taken as those of other indexes, whatever their template says.
+        settings.insert(log_settings::MODE.to_owned(), "standard".into());
+        is_log = false;
+    }
     let shards = if is_log { log_settings::default_shards(change.node)? } else { 1 };
     for (setting, value) in [("index.number_of_shards", shards), ("index.number_of_replicas", 1)] {
         settings.entry(setting.to_owned()).or_insert_with(|| value.to_string().into());
     }
     check_write_aliases(change, name, &aliases)?;
-    if is_log && time_field.is_none() {
-        return Err(Error::IllegalArgument(format!(
-            "[index.mode] of [{name}] is that of logs, which are in data streams here; put it into the template of a data stream"
-        )));
-    }
     let entry = IndexEntry {
         name: name.to_owned(),
         uuid: random_text(22),
@@ -106,9 +115,10 @@ impl DeclaredIndex {
         parts: impl IntoIterator<Item = (PartOrigin, Map<String, Value>)>,
     ) -> Result<Self, Error> {
         let mut declared = DeclaredIndex::default();
-        let mut given = Vec::new();
+        let (mut given, mut is_given) = (Vec::new(), false);
         for (origin, part) in parts {
             for (member, value) in part {
+                is_given |= origin == PartOrigin::Given;
                 match (member.as_str(), value) {
                     ("settings", Value::Object(of)) => {
                         if origin == PartOrigin::Given {
@@ -117,14 +127,17 @@ impl DeclaredIndex {
                         declared.settings.extend(flat(&of));
                     }
                     ("mappings", Value::Object(of)) => {
-                        let inner = untyped(of);
+                        let mut inner = untyped(of);
+                        if origin == PartOrigin::Kept {
+                            mapping::drop_malformed(&mut inner);
+                        }
                         mapping::check(&inner, origin)?;
                         mapping::lay_over(&mut declared.mappings, &inner);
                         if origin == PartOrigin::Given {
                             given.push(inner);
                         }
                     }
-                    ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of)?,
+                    ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of, origin)?,
                     // Of data streams.
                     ("lifecycle" | "data_stream_options", _) | (_, Value::Null) => {}
                     ("settings" | "mappings" | "aliases", _) => {
@@ -137,7 +150,9 @@ impl DeclaredIndex {
             }
         }
         mapping::check(&declared.mappings, PartOrigin::Kept)?;
-        mapping::check_limit(&declared.mappings, &declared.settings)?;
+        if is_given {
+            mapping::check_limit(&declared.mappings, &declared.settings)?;
+        }
         for part in &given {
             mapping::check_named(part, &declared.mappings, &declared.settings)?;
         }
@@ -149,6 +164,7 @@ impl DeclaredIndex {
         change: &CatalogChange<'_>,
         name: &str,
         aliases: Map<String, Value>,
+        origin: PartOrigin,
     ) -> Result<(), Error> {
         for (alias, options) in aliases {
             let alias = alias.replace("{index}", name);
@@ -160,7 +176,11 @@ impl DeclaredIndex {
                 });
             }
             let options = options.as_object().cloned().unwrap_or_default();
-            self.aliases.insert(alias, alias_options(options)?);
+            let options = match origin {
+                PartOrigin::Given => alias_options(options)?,
+                PartOrigin::Kept => with_routing(options),
+            };
+            self.aliases.insert(alias, options);
         }
         Ok(())
     }
@@ -186,6 +206,11 @@ pub(crate) fn alias_options(mut options: Map<String, Value>) -> Result<Map<Strin
         return Err(Error::Content(format!("[alias] unknown field [{unknown}]")));
     }
     options.get("filter").map(query::parse).transpose()?;
+    Ok(with_routing(options))
+}
+
+/// Options of an alias with the routing values of searches and of writes.
+fn with_routing(mut options: Map<String, Value>) -> Map<String, Value> {
     if let Some(routing) = options.remove("routing") {
         options.entry("index_routing").or_insert_with(|| routing.clone());
         options.entry("search_routing").or_insert(routing);
@@ -196,7 +221,7 @@ pub(crate) fn alias_options(mut options: Map<String, Value>) -> Result<Map<Strin
             options.insert(name.to_owned(), text.into());
         }
     }
-    Ok(options)
+    options
 }
 
 /// Refuses a second write index of an alias.

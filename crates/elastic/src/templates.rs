@@ -140,7 +140,8 @@ pub(crate) fn next_index(
                 ("mappings", Value::Object(of)) => {
                     crate::mapping::lay_over(&mut mappings, &index_admin::untyped(of));
                 }
-                ("lifecycle", Value::Object(of)) => lifecycle = Some(StreamLifecycle::parse(&of)?),
+                // One that an earlier version passed over keeps all documents.
+                ("lifecycle", Value::Object(of)) => lifecycle = StreamLifecycle::parse(&of).ok(),
                 ("settings", Value::Object(of)) => settings.extend(index_settings::flat(&of)),
                 _ => {}
             }

@@ -78,7 +78,7 @@ pub(super) enum ParameterCheck {
 /// Checks a mapping by itself.
 ///
 /// # Errors
-/// A part of it is malformed, or is not known. Of one that is kept, only what no version has taken is an error.
+/// A part of it is malformed, or is not known. Of one that is kept, only what no version took is an error.
 pub(crate) fn check(mappings: &Map<String, Value>, origin: PartOrigin) -> Result<(), Error> {
     const KNOWN: [&str; 13] = [
         "properties",
@@ -101,18 +101,18 @@ pub(crate) fn check(mappings: &Map<String, Value>, origin: PartOrigin) -> Result
             mappings[unknown]
         )));
     }
-    if origin == PartOrigin::Given {
-        parameters::check_root(mappings)?;
+    match origin {
+        PartOrigin::Given => {
+            parameters::check_root(mappings)?;
+            mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
+            check_properties(mappings.get("properties"), 0, ParameterCheck::OfType)?;
+            check_whole(mappings)
+        }
+        PartOrigin::Kept => {
+            check_properties(mappings.get("properties"), 0, ParameterCheck::Nothing)?;
+            check_number(mappings, FIELDS_MAX)
+        }
     }
-    mappings
-        .get("dynamic_templates")
-        .map_or(Ok(()), |templates| dynamic::check_templates(templates, origin))?;
-    let checked = match origin {
-        PartOrigin::Given => ParameterCheck::OfType,
-        PartOrigin::Kept => ParameterCheck::Nothing,
-    };
-    check_properties(mappings.get("properties"), 0, checked)?;
-    check_whole(mappings)
 }
 
 /// Checks a mapping whose fields were checked before, some of them by an earlier version.

@@ -3,7 +3,7 @@
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
 
-use super::checks::{ParameterCheck, PartOrigin, check_properties};
+use super::checks::{ParameterCheck, check_properties};
 use super::type_of;
 use crate::Error;
 use crate::dates::DateText;
@@ -232,7 +232,7 @@ fn fill(value: &Value, name: &str, kind: &str) -> Value {
 /// # Errors
 /// They are not a list of named templates, or a template has members, patterns, kinds or types that are not
 /// known.
-pub(super) fn check_templates(templates: &Value, origin: PartOrigin) -> Result<(), Error> {
+pub(super) fn check_templates(templates: &Value) -> Result<(), Error> {
     let Some(list) = templates.as_array() else {
         return match templates.is_null() {
             true => Ok(()),
@@ -247,12 +247,24 @@ pub(super) fn check_templates(templates: &Value, origin: PartOrigin) -> Result<(
                 "an element of [dynamic_templates] is not an object with one named template",
             ));
         };
-        check_template(name, template, origin)?;
+        check_template(name, template, ParameterCheck::OfAnyType)?;
     }
     Ok(())
 }
 
-fn check_template(name: &str, template: &Map<String, Value>, origin: PartOrigin) -> Result<(), Error> {
+/// Drops the dynamic templates of a kept mapping that are malformed: the version that took them passed them over.
+pub(crate) fn drop_malformed(mappings: &mut Map<String, Value>) {
+    let is_whole = |listed: &Value| {
+        template_of(listed)
+            .is_some_and(|(name, template)| check_template(name, template, ParameterCheck::Nothing).is_ok())
+    };
+    match mappings.get_mut("dynamic_templates") {
+        Some(Value::Array(list)) => list.retain(is_whole),
+        _ => drop(mappings.remove("dynamic_templates")),
+    }
+}
+
+fn check_template(name: &str, template: &Map<String, Value>, checked: ParameterCheck) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::mapping(format!("dynamic template [{name}]: {reason}")));
     let is_regex = match template.get("match_pattern").map(Value::as_str) {
         None | Some(Some("simple")) => false,
@@ -291,9 +303,5 @@ fn check_template(name: &str, template: &Map<String, Value>, origin: PartOrigin)
     field.entry("type").or_insert("keyword".into());
     let mut fields = Map::new();
     fields.insert("field".to_owned(), Value::Object(field));
-    let checked = match origin {
-        PartOrigin::Given => ParameterCheck::OfAnyType,
-        PartOrigin::Kept => ParameterCheck::Nothing,
-    };
     check_properties(Some(&Value::Object(fields)), 0, checked).or_else(|error| refuse(error.to_string()))
 }

@@ -136,6 +136,7 @@ pub(crate) fn checked(
         if kind == NamedKind::LegacyTemplate {
             let settings = settings.map(index_settings::flat).unwrap_or_default();
             crate::mapping::check_named(&mappings, &mappings, &settings)?;
+            crate::mapping::check_limit(&mappings, &settings)?;
         }
     }
     Ok(body)
@@ -238,6 +239,7 @@ fn check_parts(entries: &CatalogEntries, template: &Value) -> Result<(), Error> 
         }
     }
     crate::mapping::check_named(&mappings, &mappings, &settings)?;
+    crate::mapping::check_limit(&mappings, &settings)?;
     time_field.map_or(Ok(()), |field| check_time_field(&mappings, field))
 }
 
@@ -304,7 +306,8 @@ mod tests {
         } });
         let mappings = json!({
             "_source": { "excludes": ["secret"] },
-            "dynamic_templates": [{ "d": { "match": "x*", "mapping": { "type": "text", "analyzer": "english" } } }],
+            "dynamic_templates": [{ "d": { "match": "x*", "mapping": { "type": "text", "analyzer": "english" } } },
+                { "h": { "match": "*", "mapping": { "type": "histogram" } } }, { "two": {}, "names": {} }],
             "properties": { "k": { "type": "keyword", "normalizer": "none", "copy_to": "nowhere", "meta": 1 } },
         });
         let template = |pattern: &str, mode: &str| {
@@ -312,13 +315,18 @@ mod tests {
             json!({ "index_patterns": [pattern], "data_stream": {}, "composed_of": ["part"], "template": template })
         };
         let (standard, logs) = (template("s", "standard"), template("l", "logsdb"));
-        let old = json!({ "index_patterns": ["o-*"], "settings": { "bar": 1 }, "mappings": mappings });
+        let old = json!({ "index_patterns": ["o-*"], "settings": { "bar": 1, "index.mode": "logsdb" },
+            "aliases": { "other": { "filter": { "none": {} }, "is_new": true } }, "mappings": mappings });
+        let fields = json!({ "a": { "type": "long" }, "b": { "type": "long" } });
+        let few = json!({ "index_patterns": ["f"], "settings": { "index.mapping.total_fields.limit": 1 },
+            "mappings": { "properties": fields } });
         let mut change = service.catalog.change().expect("the catalog is read");
         for (kind, name, body) in [
             (NamedKind::ComponentTemplate, "part", &part),
             (NamedKind::IndexTemplate, "standard", &standard),
             (NamedKind::IndexTemplate, "logs", &logs),
             (NamedKind::LegacyTemplate, "old", &old),
+            (NamedKind::LegacyTemplate, "few", &few),
         ] {
             change.put_named(kind, name, body.clone()).expect("there is room");
         }
@@ -338,6 +346,7 @@ mod tests {
             ("POST /s/_rollover", &json!({}), 200),
             ("POST /l/_rollover", &json!({}), 200),
             ("PUT /o-2", &json!({}), 200),
+            ("PUT /f/_doc/1", &json!({ "a": 1 }), 201),
             ("PUT /o-1/_mapping", &good, 200),
             ("PUT /s/_mapping", &good, 200),
             (
@@ -351,6 +360,7 @@ mod tests {
             ("POST /_index_template/_simulate/standard", &json!({}), 400),
             ("PUT /_index_template/standard", &standard, 400),
             ("PUT /_template/old", &old, 400),
+            ("PUT /_template/few", &few, 400),
             ("PUT /_component_template/part", &part, 400),
             // The templates that have it as a part were no better before.
             ("PUT /_component_template/part", &json!({ "template": { "mappings": good } }), 200),
