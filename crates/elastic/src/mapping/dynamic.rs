@@ -252,7 +252,8 @@ pub(super) fn check_templates(templates: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Drops the dynamic templates of a kept mapping that are malformed: the version that took them passed them over.
+/// Drops the dynamic templates of a kept mapping that are malformed: the version that took them passed them
+/// over.
 pub(crate) fn drop_malformed(mappings: &mut Map<String, Value>) {
     let is_whole = |listed: &Value| {
         template_of(listed)

@@ -238,8 +238,8 @@ fn check_dynamic(name: &str, value: &Value) -> Result<(), Error> {
     }
 }
 
-/// Checks what the fields of a mapping name outside of it: normalizers of the settings, and fields of the whole
-/// mapping that they are copied to.
+/// Checks what the fields of a mapping name outside of it: normalizers of the settings, and fields of the
+/// whole mapping that they are copied to.
 ///
 /// # Errors
 /// One is missing, or a normalizer has filters that there are not.

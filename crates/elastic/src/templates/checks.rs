@@ -193,7 +193,8 @@ pub(super) fn check_time_field(mappings: &Map<String, Value>, field: &str) -> Re
     }
 }
 
-/// Checks the index templates that have a part, or are it: what the fields of one part name can be in another.
+/// Checks the index templates that have a part, or are it: what the fields of one part name can be in
+/// another.
 ///
 /// # Errors
 /// The indexes of one could not be made as it says.

@@ -286,8 +286,8 @@ fn sources_are_shown_as_the_mapping_says() {
     }
 }
 
-/// A setting says for all fields what a parameter says for one. Documents that Elasticsearch takes by it are not
-/// lost.
+/// A setting says for all fields what a parameter says for one. Documents that Elasticsearch takes by it are
+/// not lost.
 #[test]
 fn settings_let_documents_be_taken_that_do_not_fit() {
     let settings = json!({ "index.mapping": {
