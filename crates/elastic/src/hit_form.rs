@@ -1,5 +1,7 @@
 //! The form of hits in answers.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -130,13 +132,17 @@ impl HitForm {
             None => true,
         };
         let shown = self.shown.clone().unwrap_or_default();
-        let keeps = hit.index.entry.mappings.get("_source").and_then(|source| source.get("enabled"));
-        if has_source && !shown.is_off && keeps != Some(&Value::Bool(false)) {
+        let own = SourceFilter::of_mapping(&hit.index.entry.mappings);
+        if has_source && !shown.is_off && own.as_ref().is_none_or(|own| !own.is_off) {
+            let document = match &own {
+                Some(own) => Cow::Owned(own.apply(&hit.document)),
+                None => Cow::Borrowed(&hit.document),
+            };
             let of_part = hit
                 .place
                 .as_ref()
-                .and_then(|place| all_at(&hit.document, &place.path).into_iter().find_map(Value::as_object));
-            object.insert("_source".to_owned(), Value::Object(shown.apply(of_part.unwrap_or(&hit.document))));
+                .and_then(|place| all_at(&document, &place.path).into_iter().find_map(Value::as_object));
+            object.insert("_source".to_owned(), Value::Object(shown.apply(of_part.unwrap_or(&document))));
         }
         let mut fields = self.fields_of(hit);
         if let Some((field, value)) = &hit.collapsed {

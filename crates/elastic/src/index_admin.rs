@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, IndexEntry, OpenIndex, now_ms, random_text};
-use crate::index_settings::{check_settings, flat, shown_settings};
+use crate::index_settings::{check_part, flat, shown_settings};
 use crate::kept_hits::take_answer;
+use crate::mapping::PartOrigin;
 use crate::names::{self, NameOptions, check_alias_name, check_index_name};
 use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
@@ -51,21 +52,33 @@ pub(crate) fn create_of(
     if change.with_alias(name).next().is_some() {
         return Err(Error::IndexName { name: name.to_owned(), reason: "already exists as alias".to_owned() });
     }
-    let parts = templates::matching(change, name).into_iter().chain([body]);
-    let DeclaredIndex { mut settings, mappings, aliases } = DeclaredIndex::of(change, name, parts)?;
-    check_settings(&settings)?;
+    // The body of an index of a data stream is that of its templates.
+    let origin = if time_field.is_some() { PartOrigin::Kept } else { PartOrigin::Given };
+    let names_mode = body
+        .get("settings")
+        .and_then(Value::as_object)
+        .is_some_and(|settings| flat(settings).contains_key(log_settings::MODE));
+    let kept = templates::matching(change, name).into_iter().map(|part| (PartOrigin::Kept, part));
+    let DeclaredIndex { mut settings, mappings, aliases } =
+        DeclaredIndex::of(change, name, kept.chain([(origin, body)]))?;
+    log_settings::check(&settings)?;
     settings.retain(|_, value| !value.is_null());
-    let is_log = log_settings::is_logs_mode(&settings)?;
+    let mut is_log = log_settings::is_logs_mode(&settings)?;
+    if is_log && time_field.is_none() {
+        if names_mode {
+            return Err(Error::IllegalArgument(format!(
+                "[index.mode] of [{name}] is that of logs, which are in data streams here; put it into the template of a data stream"
+            )));
+        }
+        // Its documents are taken as those of other indexes, whatever their template says.
+        settings.insert(log_settings::MODE.to_owned(), "standard".into());
+        is_log = false;
+    }
     let shards = if is_log { log_settings::default_shards(change.node)? } else { 1 };
     for (setting, value) in [("index.number_of_shards", shards), ("index.number_of_replicas", 1)] {
         settings.entry(setting.to_owned()).or_insert_with(|| value.to_string().into());
     }
     check_write_aliases(change, name, &aliases)?;
-    if is_log && time_field.is_none() {
-        return Err(Error::IllegalArgument(format!(
-            "[index.mode] of [{name}] is that of logs, which are in data streams here; put it into the template of a data stream"
-        )));
-    }
     let entry = IndexEntry {
         name: name.to_owned(),
         uuid: random_text(22),
@@ -99,21 +112,34 @@ impl DeclaredIndex {
     pub(crate) fn of(
         change: &CatalogChange<'_>,
         name: &str,
-        parts: impl IntoIterator<Item = Map<String, Value>>,
+        parts: impl IntoIterator<Item = (PartOrigin, Map<String, Value>)>,
     ) -> Result<Self, Error> {
         let mut declared = DeclaredIndex::default();
-        for part in parts {
+        let (mut given, mut is_given) = (Vec::new(), false);
+        for (origin, part) in parts {
             for (member, value) in part {
+                is_given |= origin == PartOrigin::Given;
                 match (member.as_str(), value) {
-                    ("settings", Value::Object(of)) => declared.settings.extend(flat(&of)),
-                    ("mappings", Value::Object(of)) => {
-                        let inner = untyped(of);
-                        mapping::check(&inner)?;
-                        mapping::lay_over(&mut declared.mappings, &inner);
+                    ("settings", Value::Object(of)) => {
+                        if origin == PartOrigin::Given {
+                            check_part(&of)?;
+                        }
+                        declared.settings.extend(flat(&of));
                     }
-                    ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of)?,
+                    ("mappings", Value::Object(of)) => {
+                        let mut inner = untyped(of);
+                        if origin == PartOrigin::Kept {
+                            mapping::drop_malformed(&mut inner);
+                        }
+                        mapping::check(&inner, origin)?;
+                        mapping::lay_over(&mut declared.mappings, &inner);
+                        if origin == PartOrigin::Given {
+                            given.push(inner);
+                        }
+                    }
+                    ("aliases", Value::Object(of)) => declared.add_aliases(change, name, of, origin)?,
                     // Of data streams.
-                    ("lifecycle", _) | (_, Value::Null) => {}
+                    ("lifecycle" | "data_stream_options", _) | (_, Value::Null) => {}
                     ("settings" | "mappings" | "aliases", _) => {
                         return Err(Error::Parsing(format!("key [{member}] must be an object")));
                     }
@@ -123,9 +149,13 @@ impl DeclaredIndex {
                 }
             }
         }
-        mapping::check(&declared.mappings)?;
-        mapping::check_limit(&declared.mappings, &declared.settings)?;
-        mapping::check_named(&declared.mappings, &declared.settings)?;
+        mapping::check(&declared.mappings, PartOrigin::Kept)?;
+        if is_given {
+            mapping::check_limit(&declared.mappings, &declared.settings)?;
+        }
+        for part in &given {
+            mapping::check_named(part, &declared.mappings, &declared.settings)?;
+        }
         Ok(declared)
     }
 
@@ -134,6 +164,7 @@ impl DeclaredIndex {
         change: &CatalogChange<'_>,
         name: &str,
         aliases: Map<String, Value>,
+        origin: PartOrigin,
     ) -> Result<(), Error> {
         for (alias, options) in aliases {
             let alias = alias.replace("{index}", name);
@@ -145,7 +176,11 @@ impl DeclaredIndex {
                 });
             }
             let options = options.as_object().cloned().unwrap_or_default();
-            self.aliases.insert(alias, alias_options(options)?);
+            let options = match origin {
+                PartOrigin::Given => alias_options(options)?,
+                PartOrigin::Kept => with_routing(options),
+            };
+            self.aliases.insert(alias, options);
         }
         Ok(())
     }
@@ -171,6 +206,11 @@ pub(crate) fn alias_options(mut options: Map<String, Value>) -> Result<Map<Strin
         return Err(Error::Content(format!("[alias] unknown field [{unknown}]")));
     }
     options.get("filter").map(query::parse).transpose()?;
+    Ok(with_routing(options))
+}
+
+/// Options of an alias with the routing values of searches and of writes.
+fn with_routing(mut options: Map<String, Value>) -> Map<String, Value> {
     if let Some(routing) = options.remove("routing") {
         options.entry("index_routing").or_insert_with(|| routing.clone());
         options.entry("search_routing").or_insert(routing);
@@ -181,7 +221,7 @@ pub(crate) fn alias_options(mut options: Map<String, Value>) -> Result<Map<Strin
             options.insert(name.to_owned(), text.into());
         }
     }
-    Ok(options)
+    options
 }
 
 /// Refuses a second write index of an alias.
@@ -399,7 +439,7 @@ pub(crate) fn put_mapping(
     expression: &str,
 ) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
-    mapping::check(&body)?;
+    mapping::check(&body, PartOrigin::Given)?;
     let options =
         NameOptions { allow_no_indices: false, forbid_closed: false, closed: true, ..NameOptions::LENIENT };
     let options = options.with(parameters)?;
@@ -413,7 +453,7 @@ pub(crate) fn put_mapping(
         mapping::merge(&mut entry.mappings, &body)?;
         mapping::check_whole(&entry.mappings)?;
         mapping::check_limit(&entry.mappings, &entry.settings)?;
-        mapping::check_named(&entry.mappings, &entry.settings)?;
+        mapping::check_named(&body, &entry.mappings, &entry.settings)?;
         if let Some(field) = &entry.time_field
             && mapping::field_at(&entry.mappings, field) != mapping::field_at(&index.entry.mappings, field)
         {

@@ -105,11 +105,11 @@ fn flatten(settings: &Map<String, Value>, before: &str, flat: &mut BTreeMap<Stri
     }
 }
 
-/// Checks the settings of a template, each by itself: an index is made with those of several.
+/// Checks the settings of a template or a request, each by itself: an index is made with those of several.
 ///
 /// # Errors
 /// A setting is not known, or a value is malformed.
-pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(), Error> {
+pub(crate) fn check_part(settings: &Map<String, Value>) -> Result<(), Error> {
     let flat = flat(settings);
     check_names(&flat)?;
     check_counts(&flat)?;
@@ -118,11 +118,11 @@ pub(crate) fn check_template_settings(settings: &Map<String, Value>) -> Result<(
     Ok(())
 }
 
-/// Checks the settings of an index.
+/// Checks the settings that an index is to have instead of its own.
 ///
 /// # Errors
 /// A setting is not known, or a value is malformed.
-pub(crate) fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
+fn check_settings(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
     check_names(settings)?;
     check_counts(settings)?;
     check_flags(settings)?;

@@ -12,7 +12,7 @@ use crate::slot_picking::ChosenSlot;
 use crate::storage;
 
 /// Setting that names the mode of an index.
-const MODE: &str = "index.mode";
+pub(crate) const MODE: &str = "index.mode";
 
 const SHARDS: &str = "index.number_of_shards";
 const ROUTING_SIZE: &str = "index.number_of_routing_size";

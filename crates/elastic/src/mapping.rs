@@ -1,14 +1,17 @@
 //! Mappings: the fields of an index, declared or taken from documents.
 
+mod checks;
+mod defaults;
 mod dynamic;
 mod fitting;
 mod layers;
 mod parameters;
 
-use std::collections::{BTreeMap, HashSet};
-
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::checks::{PartOrigin, check, check_limit, check_whole};
+pub(crate) use self::defaults::{apply_settings, ignores_beyond_limit};
+pub(crate) use self::dynamic::drop_malformed;
 pub(crate) use self::fitting::{FieldRoom, LenientFit, fit_in_place, inferred, misfits, observe};
 pub(crate) use self::layers::lay_over;
 pub(crate) use self::parameters::check_named;
@@ -17,55 +20,8 @@ use crate::dates::DateText;
 use crate::query::text_of;
 use crate::searched_form::is_formed;
 
-/// Setting with the number of fields that an index may have.
-const FIELDS_LIMIT: &str = "index.mapping.total_fields.limit";
-
-/// Fields that an index may have whose settings name no number.
-const FIELDS_BY_DEFAULT: usize = 1_000;
-
-/// Fields that an index may have, at most.
-const FIELDS_MAX: usize = 20_000;
-
 /// Depth of objects in a document.
 const DEPTH_MAX: usize = 20;
-
-/// Field types that mappings may name.
-const TYPES: [&str; 34] = [
-    "text",
-    "keyword",
-    "long",
-    "integer",
-    "short",
-    "byte",
-    "double",
-    "float",
-    "half_float",
-    "scaled_float",
-    "date",
-    "date_nanos",
-    "boolean",
-    "binary",
-    "ip",
-    "object",
-    "nested",
-    "wildcard",
-    "match_only_text",
-    "constant_keyword",
-    "unsigned_long",
-    "flat_object",
-    "flattened",
-    "alias",
-    "token_count",
-    "integer_range",
-    "long_range",
-    "date_range",
-    "search_as_you_type",
-    "geo_point",
-    "float_range",
-    "double_range",
-    "ip_range",
-    "version",
-];
 
 /// Definition of the field at a path, with the name of the field in documents that has its values; `None` if
 /// the mapping lacks it. A field that stands for another is that one, which stands for itself.
@@ -177,136 +133,6 @@ pub(crate) fn count_fields(mappings: &Map<String, Value>) -> usize {
     let below = |name: &str| mappings.get(name).and_then(Value::as_object).into_iter().flatten();
     let fields = below("properties").chain(below("fields")).filter_map(|(_, field)| field.as_object());
     fields.map(|field| 1 + count_fields(field)).sum()
-}
-
-/// Checks a mapping that a client gives.
-pub(crate) fn check(mappings: &Map<String, Value>) -> Result<(), Error> {
-    const KNOWN: [&str; 12] = [
-        "properties",
-        "dynamic",
-        "_source",
-        "_routing",
-        "_meta",
-        "dynamic_templates",
-        "date_detection",
-        "numeric_detection",
-        "dynamic_date_formats",
-        "_data_stream_timestamp",
-        "_field_names",
-        "_size",
-    ];
-    if let Some(unknown) = mappings.keys().find(|name| !KNOWN.contains(&name.as_str())) {
-        return Err(Error::mapping(format!(
-            "Failed to parse mapping [_doc]: Root mapping definition has unsupported parameters:  [{unknown} : {}]",
-            mappings[unknown]
-        )));
-    }
-    parameters::check_root(mappings)?;
-    mappings.get("dynamic_templates").map_or(Ok(()), dynamic::check_templates)?;
-    check_properties(mappings.get("properties"), 0, false)?;
-    check_whole(mappings)
-}
-
-/// Checks a mapping whose fields were checked before, some of them by an earlier version.
-pub(crate) fn check_whole(mappings: &Map<String, Value>) -> Result<(), Error> {
-    check_objects(mappings)?;
-    check_number(mappings, FIELDS_MAX)
-}
-
-/// Refuses a field that is an object by the names of others, and has a type of its own: one of the two would
-/// be lost.
-fn check_objects(mappings: &Map<String, Value>) -> Result<(), Error> {
-    fn walk(
-        properties: Option<&Value>,
-        before: &str,
-        objects: &mut Vec<String>,
-        others: &mut HashSet<String>,
-    ) {
-        for (name, field) in properties.and_then(Value::as_object).into_iter().flatten() {
-            let Some(field) = field.as_object() else { continue };
-            let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
-            if !matches!(type_of(field), "object" | "nested") {
-                others.insert(path.clone());
-            }
-            let ends = path.match_indices('.').map(|(end, _)| end).filter(|end| *end > before.len());
-            objects.extend(ends.map(|end| path[..end].to_owned()));
-            walk(field.get("properties"), &path, objects, others);
-        }
-    }
-    let (mut objects, mut others) = (Vec::new(), HashSet::new());
-    walk(mappings.get("properties"), "", &mut objects, &mut others);
-    match objects.iter().find(|path| others.contains(*path)) {
-        Some(path) => Err(Error::IllegalArgument(format!(
-            "can't merge a non object mapping [{path}] with an object mapping"
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Checks the number of the fields of an index by its settings.
-///
-/// # Errors
-/// There are more.
-pub(crate) fn check_limit(
-    mappings: &Map<String, Value>,
-    settings: &BTreeMap<String, Value>,
-) -> Result<(), Error> {
-    check_number(mappings, limit_of(settings))
-}
-
-/// Number of the fields that an index may have by its settings.
-fn limit_of(settings: &BTreeMap<String, Value>) -> usize {
-    let named = settings.get(FIELDS_LIMIT).and_then(Value::as_str).and_then(|limit| limit.parse().ok());
-    named.map_or(FIELDS_BY_DEFAULT, |limit: usize| limit.min(FIELDS_MAX))
-}
-
-fn check_number(mappings: &Map<String, Value>, limit: usize) -> Result<(), Error> {
-    match count_fields(mappings) > limit {
-        true => Err(Error::IllegalArgument(format!(
-            "Limit of total fields [{limit}] has been exceeded; [{FIELDS_LIMIT}] may be {FIELDS_MAX}"
-        ))),
-        false => Ok(()),
-    }
-}
-
-/// Checks fields with those below them: of a mapping, or of a dynamic template.
-fn check_properties(properties: Option<&Value>, depth: usize, is_template: bool) -> Result<(), Error> {
-    if depth > DEPTH_MAX {
-        return Err(Error::IllegalArgument(format!(
-            "Limit of mapping depth [{DEPTH_MAX}] has been exceeded"
-        )));
-    }
-    let Some(properties) = properties else { return Ok(()) };
-    let Some(properties) = properties.as_object() else {
-        return Err(Error::mapping("Expected map for property [properties] on field [_doc]"));
-    };
-    for (name, field) in properties {
-        let Some(field) = field.as_object() else {
-            return Err(Error::mapping(format!("Expected map for property [fields] on field [{name}]")));
-        };
-        match field.get("type").and_then(Value::as_str) {
-            Some(kind) if !TYPES.contains(&kind) => {
-                return Err(Error::mapping(format!(
-                    "No handler for type [{kind}] declared on field [{name}]; docs/elastic.md lists the types"
-                )));
-            }
-            None if !field.contains_key("properties")
-                && field.keys().any(|key| key != "dynamic" && key != "enabled") =>
-            {
-                return Err(Error::mapping(format!("No type specified for field [{name}]")));
-            }
-            _ => {}
-        }
-        if name.split('.').any(|part| part.trim().is_empty()) {
-            return Err(Error::IllegalArgument(format!("name cannot be empty string: field [{name}]")));
-        }
-        parameters::check(name, field, is_template)?;
-        // A name with dots is that of a field in objects.
-        let below = depth + 1 + name.matches('.').count();
-        check_properties(field.get("properties"), below, is_template)?;
-        check_properties(field.get("fields"), below, is_template)?;
-    }
-    Ok(())
 }
 
 /// Adds the fields of `added` to a mapping.

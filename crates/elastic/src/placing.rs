@@ -233,7 +233,10 @@ impl<'d> WritePlacer<'d> {
         let mut entry = (*newest.entry).clone();
         match mapping::fit_in_place(&mut entry.mappings, document)? {
             true => {
-                mapping::check_limit(&entry.mappings, &entry.settings)?;
+                if let Err(error) = mapping::check_limit(&entry.mappings, &entry.settings) {
+                    let is_taken = mapping::ignores_beyond_limit(&entry.settings);
+                    return if is_taken { Ok(newest.clone()) } else { Err(error) };
+                }
                 let index = change.put_index(entry)?;
                 change.commit()?;
                 Ok(index)

@@ -123,6 +123,10 @@ impl HitSearch {
             request.order = HitOrder::parse(&Value::Array(fields.collect()))?;
         }
         request.form.parameters(parameters)?;
+        if !request.rescoring.is_empty() && request.order.as_ref().is_some_and(HitOrder::is_score_alone) {
+            // It is the order without one.
+            request.order = None;
+        }
         request.check_page(is_scroll)?;
         Ok(request)
     }
@@ -245,7 +249,8 @@ impl HitSearch {
     }
 
     fn check_rescoring(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
-        let limits = indexes.iter().map(|index| index.number_of(RESCORE_LIMIT, WINDOW_BY_DEFAULT));
+        let of_page = |index: &OpenIndex| index.number_of(WINDOW_LIMIT, WINDOW_BY_DEFAULT);
+        let limits = indexes.iter().map(|index| index.number_of(RESCORE_LIMIT, of_page(index)));
         let limit = limits.min().unwrap_or(WINDOW_BY_DEFAULT);
         match self.rescoring.iter().map(|rescoring| rescoring.window).find(|window| *window as u64 > limit) {
             Some(window) => Err(Error::IllegalArgument(format!(

@@ -8,6 +8,7 @@ use crate::fields::names_of;
 use crate::index_admin::DeclaredIndex;
 use crate::index_settings::nested;
 use crate::lifecycle::StreamLifecycle;
+use crate::mapping::PartOrigin;
 use crate::patterns::overlap;
 use crate::request::{ElasticRequest, ReplyContent, object_of};
 use crate::service::ElasticService;
@@ -64,7 +65,9 @@ fn simulate(change: &CatalogChange<'_>, template: &str, index: &str) -> Result<R
     let found =
         found.ok_or_else(|| Error::NotFound(format!("index template matching [{template}] not found")))?;
     let given = parts_of(change, found);
-    let declared = DeclaredIndex::of(change, index, given.iter().cloned())?;
+    // What is refused of a template that an earlier version took is said here.
+    let parts = given.iter().map(|part| (PartOrigin::Given, part.clone()));
+    let declared = DeclaredIndex::of(change, index, parts)?;
     let patterns = found.get("index_patterns").map(names_of).unwrap_or_default();
     let mut overlapping = Vec::new();
     for kind in [NamedKind::LegacyTemplate, NamedKind::IndexTemplate] {

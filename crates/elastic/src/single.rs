@@ -152,12 +152,6 @@ fn find(
     Ok(Some(found))
 }
 
-/// True if an index keeps the text of documents for answers.
-fn keeps_source(index: &OpenIndex) -> bool {
-    let source = index.entry.mappings.get("_source").and_then(|source| source.get("enabled"));
-    source.is_none_or(|enabled| *enabled != Value::Bool(false) && *enabled != "false")
-}
-
 /// Document as an object of an answer.
 fn found_object(
     index: &OpenIndex,
@@ -189,8 +183,10 @@ fn found_object(
         }
         None => None,
     };
-    if let Some(shown) = shown.filter(|shown| !shown.is_off && keeps_source(index)) {
-        object.insert("_source".to_owned(), Value::Object(shown.apply(&document)));
+    if let Some(shown) = shown.filter(|shown| !shown.is_off)
+        && let Some(part) = shown.apply_in(&index.entry.mappings, &document)
+    {
+        object.insert("_source".to_owned(), Value::Object(part));
     }
     let stored = fields::stored(index, &document, &options.stored_fields);
     if !stored.is_empty() {
@@ -258,11 +254,13 @@ pub(crate) fn get_source(
     refresh_first(&index, parameters)?;
     let name = index.entry.name.as_str();
     match find(service, &index, id, &options)? {
-        Some(found) if keeps_source(&index) => {
+        Some(found) => {
             let shown = options.shown.unwrap_or_default();
-            ReplyContent::ok(Value::Object(shown.apply(&parsed(&found)?)))
+            match shown.apply_in(&index.entry.mappings, &parsed(&found)?) {
+                Some(part) => ReplyContent::ok(Value::Object(part)),
+                None => Err(Error::NotFound(format!("Source not found [{name}]/[_doc]/[{id}]"))),
+            }
         }
-        Some(_) => Err(Error::NotFound(format!("Source not found [{name}]/[_doc]/[{id}]"))),
         None => Err(Error::NotFound(format!("Document not found [{name}]/[_doc]/[{id}]"))),
     }
 }

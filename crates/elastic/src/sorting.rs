@@ -74,6 +74,11 @@ impl HitOrder {
         self.keys.iter().any(|key| key.field == "_score")
     }
 
+    /// True if the best hits come first, and nothing else counts.
+    pub(crate) fn is_score_alone(&self) -> bool {
+        matches!(self.keys.as_slice(), [key] if key.field == "_score" && key.is_descending)
+    }
+
     /// True if the hits come in the order in which the store has their documents.
     pub(crate) fn is_by_place(&self) -> bool {
         matches!(self.keys.as_slice(), [key] if key.field == "_doc" && !key.is_descending)

@@ -78,6 +78,28 @@ impl SourceFilter {
         Ok(filter)
     }
 
+    /// The part of its documents that an index shows by its mapping; `None` if it shows them as they are.
+    pub(crate) fn of_mapping(mappings: &Map<String, Value>) -> Option<Self> {
+        let source = mappings.get("_source")?;
+        let is_off = source.get("enabled").is_some_and(|enabled| *enabled == false || *enabled == "false")
+            || source.get("mode").is_some_and(|mode| *mode == "disabled");
+        let filter = SourceFilter { is_off, ..Self::of_value(source).ok()? };
+        (!filter.is_whole()).then_some(filter)
+    }
+
+    /// The shown part of a document of an index; `None` if its mapping shows none.
+    pub(crate) fn apply_in(
+        &self,
+        mappings: &Map<String, Value>,
+        document: &Map<String, Value>,
+    ) -> Option<Map<String, Value>> {
+        match Self::of_mapping(mappings) {
+            Some(own) if own.is_off => None,
+            Some(own) => Some(self.apply(&own.apply(document))),
+            None => Some(self.apply(document)),
+        }
+    }
+
     /// True if the whole document is shown.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_off && self.includes.is_empty() && self.excludes.is_empty()

@@ -1,22 +1,22 @@
 //! Templates of indexes, and data streams.
 
+mod checks;
+
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::checks::{check_beside, checked};
+use self::checks::{check_time_field, check_unused, put_composed};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::few::sort_few;
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
 use crate::lifecycle::StreamLifecycle;
-use crate::mapping::{field_at, type_of};
-use crate::names::{NAME_BYTES_MAX, check_index_name};
-use crate::patterns::{glob, overlap};
+use crate::names::check_index_name;
+use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::service::ElasticService;
 use crate::{index_admin, index_settings, log_settings};
-
-/// Patterns of one template.
-const PATTERNS_MAX: usize = 1_000;
 
 /// Parts of indexes that the templates for a name give, those that count less first.
 pub(crate) fn matching(entries: &CatalogEntries, name: &str) -> Vec<Map<String, Value>> {
@@ -140,13 +140,21 @@ pub(crate) fn next_index(
                 ("mappings", Value::Object(of)) => {
                     crate::mapping::lay_over(&mut mappings, &index_admin::untyped(of));
                 }
-                ("lifecycle", Value::Object(of)) => lifecycle = Some(StreamLifecycle::parse(&of)?),
+                // One that an earlier version passed over keeps all documents.
+                ("lifecycle", Value::Object(of)) => lifecycle = StreamLifecycle::parse(&of).ok(),
                 ("settings", Value::Object(of)) => settings.extend(index_settings::flat(&of)),
                 _ => {}
             }
         }
     }
     check_time_field(&mappings, &stream.timestamp_field)?;
+    // Settings that let fields take malformed values do not mean the time.
+    if let Some(Value::Object(properties)) = mappings.get_mut("properties")
+        && let Some(Value::Object(field)) = properties.get_mut(&stream.timestamp_field)
+        && settings.contains_key("index.mapping.ignore_malformed")
+    {
+        field.entry("ignore_malformed").or_insert(Value::Bool(false));
+    }
     if stream.has_records
         && let Some(Value::Object(own)) = mappings.get_mut("properties")
     {
@@ -177,50 +185,10 @@ pub(crate) fn next_index(
     Ok(index)
 }
 
-/// Refuses a mapping in which the time of the documents of a data stream is no date.
-fn check_time_field(mappings: &Map<String, Value>, field: &str) -> Result<(), Error> {
-    match field_at(mappings, field).map(|(field, _)| type_of(field)) {
-        Some("date" | "date_nanos") => Ok(()),
-        other => Err(Error::IllegalArgument(format!(
-            "data stream timestamp field [{field}] is of type [{}], but [date,date_nanos] is expected",
-            other.unwrap_or("none")
-        ))),
-    }
-}
-
 /// Name of the field with the time of documents that the template of a data stream has.
 fn time_field_of(template: &Value) -> Option<&str> {
     let named = || template.get("data_stream")?.get("timestamp_field")?.get("name")?.as_str();
     template.get("data_stream").map(|_| named().unwrap_or("@timestamp"))
-}
-
-/// Checks the templates of data streams that have a part, or are it, by themselves.
-///
-/// # Errors
-/// The data streams of one could not be made.
-fn check_stream_templates(entries: &CatalogEntries, kind: NamedKind, name: &str) -> Result<(), Error> {
-    for (template_name, template) in entries.all_named(NamedKind::IndexTemplate) {
-        let is_meant = match kind {
-            NamedKind::IndexTemplate => template_name == name,
-            NamedKind::ComponentTemplate => {
-                template.get("composed_of").map(names_of).unwrap_or_default().iter().any(|part| part == name)
-            }
-            _ => false,
-        };
-        let Some(field) = time_field_of(template).filter(|_| is_meant) else { continue };
-        let mut mappings = Map::new();
-        let of_field = json!({ "properties": { field: { "type": "date" } } });
-        let parts = parts_of(entries, template).into_iter().filter_map(|mut part| part.remove("mappings"));
-        for part in std::iter::once(of_field).chain(parts) {
-            if let Value::Object(part) = part {
-                crate::mapping::lay_over(&mut mappings, &index_admin::untyped(part));
-            }
-        }
-        check_time_field(&mappings, field).map_err(|error| {
-            Error::IllegalArgument(format!("composable template [{template_name}] is invalid: {error}"))
-        })?;
-    }
-    Ok(())
 }
 
 /// `PUT` of a data stream.
@@ -277,160 +245,8 @@ pub(crate) fn get_streams(service: &ElasticService, pattern: &str) -> Result<Rep
     ReplyContent::ok(json!({ "data_streams": shown }))
 }
 
-/// Refuses members of a template that have no effect because they are not known.
-fn check_members(kind: NamedKind, name: &str, body: &Map<String, Value>) -> Result<(), Error> {
-    const PARTS: &[&str] = &["settings", "mappings", "aliases", "lifecycle"];
-    let known: &[&str] = match kind {
-        NamedKind::IndexTemplate => &[
-            "index_patterns",
-            "template",
-            "composed_of",
-            "priority",
-            "version",
-            "_meta",
-            "data_stream",
-            "allow_auto_create",
-            "deprecated",
-            "ignore_missing_component_templates",
-        ],
-        NamedKind::ComponentTemplate => &["template", "version", "_meta", "allow_auto_create", "deprecated"],
-        NamedKind::LegacyTemplate => {
-            &["index_patterns", "settings", "mappings", "aliases", "lifecycle", "order", "version", "_meta"]
-        }
-        NamedKind::Pipeline | NamedKind::ClusterSettings | NamedKind::TypeAliases => return Ok(()),
-    };
-    let refuse = |member: &str| Error::unknown(&format!("unknown key [{member}] in the template [{name}]"));
-    if let Some(unknown) = body.keys().find(|member| !known.contains(&member.as_str())) {
-        return Err(refuse(unknown));
-    }
-    let parts = body.get("template").and_then(Value::as_object);
-    match parts.and_then(|parts| parts.keys().find(|member| !PARTS.contains(&member.as_str()))) {
-        Some(unknown) => Err(refuse(&format!("template.{unknown}"))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses patterns that no name needs: they are compared with those of all other templates while requests
-/// wait for the catalog.
-fn check_patterns(patterns: &[String]) -> Result<(), Error> {
-    let reason = if patterns.len() > PATTERNS_MAX {
-        format!("a template has {PATTERNS_MAX} index patterns at most, and this one has {}", patterns.len())
-    } else if let Some(long) = patterns.iter().find(|pattern| pattern.len() > NAME_BYTES_MAX) {
-        let beginning: String = long.chars().take(40).collect();
-        format!(
-            "index pattern [{beginning}...] has {} bytes; no index has a name of more than {NAME_BYTES_MAX}",
-            long.len()
-        )
-    } else {
-        return Ok(());
-    };
-    Err(Error::Validation(vec![reason]))
-}
-
-/// Refuses a template if another one of its priority may cover the same name: it would not be clear which of
-/// them counts.
-fn check_priority(entries: &CatalogEntries, name: &str, body: &Map<String, Value>) -> Result<(), Error> {
-    let patterns = body.get("index_patterns").map(names_of).unwrap_or_default();
-    let priority = priority_of(body.get("priority"));
-    for (other, template) in entries.all_named(NamedKind::IndexTemplate) {
-        if other == name || priority_of(template.get("priority")) != priority {
-            continue;
-        }
-        let others = template.get("index_patterns").map(names_of).unwrap_or_default();
-        if patterns.iter().any(|one| others.iter().any(|other| overlap(one, other))) {
-            return Err(Error::IllegalArgument(format!(
-                "index template [{name}] has index patterns [{}] matching patterns from existing templates [{other}] with patterns \
-                 [{}] that have the same priority [{priority}], multiple index templates may not match during index creation, please \
-                 use a different priority",
-                patterns.join(", "),
-                others.join(", ")
-            )));
-        }
-    }
-    Ok(())
-}
-
 fn priority_of(priority: Option<&Value>) -> i64 {
     priority.and_then(Value::as_i64).unwrap_or(0)
-}
-
-/// Checks what a named object says by itself, and returns it as it is kept.
-///
-/// # Errors
-/// Its name, a member or a value is not one of such an object.
-pub(crate) fn checked(
-    kind: NamedKind,
-    name: &str,
-    mut body: Map<String, Value>,
-) -> Result<Map<String, Value>, Error> {
-    let has_patterns = matches!(kind, NamedKind::IndexTemplate | NamedKind::LegacyTemplate);
-    if has_patterns || kind == NamedKind::ComponentTemplate {
-        check_template_name(name)?;
-    }
-    if has_patterns {
-        if let Some(Value::String(pattern)) = body.get("index_patterns").cloned() {
-            body.insert("index_patterns".to_owned(), json!([pattern]));
-        }
-        let patterns = body.get("index_patterns").map(names_of).unwrap_or_default();
-        if patterns.is_empty() {
-            return Err(Error::Validation(vec!["index patterns are missing".to_owned()]));
-        }
-        check_patterns(&patterns)?;
-    }
-    check_members(kind, name, &body)?;
-    if kind == NamedKind::Pipeline
-        && body.get("processors").and_then(Value::as_array).is_none_or(|all| !all.is_empty())
-    {
-        return Err(Error::unsupported("a pipeline with processors"));
-    }
-    let of = body.get("template").and_then(Value::as_object).unwrap_or(&body);
-    if let Some(lifecycle) = of.get("lifecycle").and_then(Value::as_object) {
-        StreamLifecycle::parse(lifecycle)?;
-    }
-    for options in of.get("aliases").and_then(Value::as_object).iter().flat_map(|aliases| aliases.values()) {
-        index_admin::alias_options(options.as_object().cloned().unwrap_or_default())?;
-    }
-    if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
-        crate::mapping::check(&index_admin::untyped(mappings.clone()))?;
-    }
-    if let Some(settings) = of.get("settings").and_then(Value::as_object) {
-        index_settings::check_template_settings(settings)?;
-    }
-    Ok(body)
-}
-
-/// Checks the name of a template: paths have names with an underscore at their beginning for other ends.
-fn check_template_name(name: &str) -> Result<(), Error> {
-    let reason = match name {
-        name if name.contains([' ', ',', '#', '*']) => "name must not contain a space, ',', '#' or '*'",
-        name if name.starts_with('_') => "name must not start with '_'",
-        name if name.to_lowercase() != name => "name must be lower cased",
-        _ => return Ok(()),
-    };
-    Err(Error::IllegalArgument(format!("template [{name}] invalid, cause [{reason}]")))
-}
-
-/// Checks a composable template beside those that there are.
-///
-/// # Errors
-/// A part of it does not exist, or another template of its priority may cover the same name.
-pub(crate) fn check_beside(
-    entries: &CatalogEntries,
-    name: &str,
-    body: &Map<String, Value>,
-) -> Result<(), Error> {
-    let parts = body.get("composed_of").map(names_of).unwrap_or_default();
-    let missing: Vec<String> = parts
-        .into_iter()
-        .filter(|part| entries.named(NamedKind::ComponentTemplate, part).is_none())
-        .collect();
-    if !missing.is_empty() {
-        return Err(Error::IllegalArgument(format!(
-            "index template [{name}] specifies component templates [{}] that do not exist",
-            missing.join(", ")
-        )));
-    }
-    check_priority(entries, name, body)
 }
 
 /// `PUT` of a named object.
@@ -449,8 +265,7 @@ pub(crate) fn put_named(
     if kind == NamedKind::IndexTemplate {
         check_beside(&change, name, &body)?;
     }
-    change.put_named(kind, name, Value::Object(body))?;
-    check_stream_templates(&change, kind, name)?;
+    put_composed(&mut change, kind, name, body)?;
     change.commit()?;
     ReplyContent::ok(json!({ "acknowledged": true }))
 }
@@ -513,23 +328,6 @@ fn shown_template(kind: NamedKind, kept: &Value, is_flat: bool) -> Value {
         };
     }
     shown
-}
-
-/// Refuses the deletion of component templates that index templates are composed of.
-fn check_unused(entries: &CatalogEntries, deleted: &[String]) -> Result<(), Error> {
-    let parts = |template: &Value| template.get("composed_of").map(names_of).unwrap_or_default();
-    let mut users = entries.all_named(NamedKind::IndexTemplate);
-    match users.find(|(_, template)| parts(template).iter().any(|part| deleted.contains(part))) {
-        Some((user, template)) => {
-            let used: Vec<String> =
-                parts(template).into_iter().filter(|part| deleted.contains(part)).collect();
-            Err(Error::IllegalArgument(format!(
-                "component templates [{}] cannot be removed as they are still in use by index templates [{user}]",
-                used.join(", ")
-            )))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Refuses the deletion of index templates without which the next index of a data stream could not be made.

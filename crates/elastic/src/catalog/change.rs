@@ -14,7 +14,7 @@ use super::{
     SEQ_NO_STEP, STREAM_PREFIX, StreamEntry, deletion_mark, random,
 };
 use crate::storage::{self, StorageGroup};
-use crate::{Error, partitions, typed};
+use crate::{Error, mapping, partitions, typed};
 
 /// The catalog while it is changed. What was not committed is forgotten.
 pub(crate) struct CatalogChange<'c> {
@@ -154,6 +154,10 @@ impl CatalogChange<'_> {
             let changed = index.with_aliases_of(&entry)?;
             self.edit_aliases(&changed.entry.name, |aliases| aliases.clone_from(&entry.aliases))?;
             return Ok(changed);
+        }
+        // In `logs` mode no value is refused anyway.
+        if entry.time_field.is_none() {
+            mapping::apply_settings(&mut entry.mappings, &entry.settings);
         }
         let existing = self.indexes.get(&entry.name);
         if existing.is_none() && self.indexes.len() >= INDEXES_MAX {

@@ -3,7 +3,8 @@
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
 
-use super::{check_properties, type_of};
+use super::checks::{ParameterCheck, check_properties};
+use super::type_of;
 use crate::Error;
 use crate::dates::DateText;
 use crate::fields::names_of;
@@ -246,12 +247,25 @@ pub(super) fn check_templates(templates: &Value) -> Result<(), Error> {
                 "an element of [dynamic_templates] is not an object with one named template",
             ));
         };
-        check_template(name, template)?;
+        check_template(name, template, ParameterCheck::OfAnyType)?;
     }
     Ok(())
 }
 
-fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error> {
+/// Drops the dynamic templates of a kept mapping that are malformed: the version that took them passed them
+/// over.
+pub(crate) fn drop_malformed(mappings: &mut Map<String, Value>) {
+    let is_whole = |listed: &Value| {
+        template_of(listed)
+            .is_some_and(|(name, template)| check_template(name, template, ParameterCheck::Nothing).is_ok())
+    };
+    match mappings.get_mut("dynamic_templates") {
+        Some(Value::Array(list)) => list.retain(is_whole),
+        _ => drop(mappings.remove("dynamic_templates")),
+    }
+}
+
+fn check_template(name: &str, template: &Map<String, Value>, checked: ParameterCheck) -> Result<(), Error> {
     let refuse = |reason: String| Err(Error::mapping(format!("dynamic template [{name}]: {reason}")));
     let is_regex = match template.get("match_pattern").map(Value::as_str) {
         None | Some(Some("simple")) => false,
@@ -290,5 +304,5 @@ fn check_template(name: &str, template: &Map<String, Value>) -> Result<(), Error
     field.entry("type").or_insert("keyword".into());
     let mut fields = Map::new();
     fields.insert("field".to_owned(), Value::Object(field));
-    check_properties(Some(&Value::Object(fields)), 0, true).or_else(|error| refuse(error.to_string()))
+    check_properties(Some(&Value::Object(fields)), 0, checked).or_else(|error| refuse(error.to_string()))
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::checks::limit_of;
 use super::dynamic::DynamicRules;
-use super::{DEPTH_MAX, check_value, count_fields, is_flag, limit_of, type_of};
+use super::{DEPTH_MAX, check_value, count_fields, is_flag, type_of};
 use crate::Error;
 use crate::few::sort_few;
 use crate::unread::{has_unread, unread_text};

@@ -9,6 +9,7 @@ use crate::Error;
 use crate::fields::names_of;
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
+use crate::source::SourceFilter;
 use crate::text_division::TextDivision;
 
 /// Treatment of a parameter.
@@ -67,10 +68,11 @@ const PARAMETERS: &[(&str, ParameterUse)] = &[
     ("time_series_dimensions", WithoutEffect),
     ("time_series_metric", WithoutEffect),
     ("synthetic_source_keep", WithoutEffect),
+    ("store_array_source", WithoutEffect),
+    ("similarity", WithoutEffect),
     ("enable_position_increments", Only(&["true"])),
     ("skip_list", WithoutEffect),
     ("boost", Only(&["1", "1.0"])),
-    ("similarity", Only(&["BM25"])),
     ("split_queries_on_whitespace", Only(&["false"])),
     ("subobjects", Only(&["true", "auto"])),
     ("disable_objects", Only(&["false"])),
@@ -90,7 +92,8 @@ const TEXTS: [&str; 4] = ["text", "match_only_text", "search_as_you_type", "toke
 /// Types of which a parameter is, if it is not one of most.
 fn is_of_type(parameter: &str, kind: &str) -> bool {
     match parameter {
-        "normalizer" | "split_queries_on_whitespace" => kind == "keyword",
+        "normalizer" => kind == "keyword",
+        "split_queries_on_whitespace" => matches!(kind, "keyword" | "flattened" | "flat_object"),
         "analyzer" => TEXTS.contains(&kind),
         "search_analyzer" | "search_quote_analyzer" | "position_increment_gap" => {
             TEXTS.contains(&kind) && kind != "token_count"
@@ -200,20 +203,22 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
 /// Checks what a mapping says of all documents.
 ///
 /// # Errors
-/// A part of their sources is not to be kept, or `dynamic` has a value that there is not.
+/// Their sources have a form that there is not, or `dynamic` has such a value.
 pub(super) fn check_root(mappings: &Map<String, Value>) -> Result<(), Error> {
-    let source = mappings.get("_source").and_then(Value::as_object).into_iter().flatten();
-    for (member, value) in source {
+    let source = mappings.get("_source").filter(|source| source.is_object());
+    source.map(SourceFilter::of_value).transpose()?;
+    for (member, value) in source.and_then(Value::as_object).into_iter().flatten() {
         let is_obeyed = match member.as_str() {
             "enabled" => true,
             // What is put together again from fields is shown as it was sent.
-            "mode" => value == "stored" || value == "synthetic",
+            "mode" => value == "stored" || value == "synthetic" || value == "disabled",
+            "includes" | "excludes" => value.is_string() || value.is_array(),
             _ => false,
         };
         if !is_obeyed {
             return Err(Error::mapping(format!(
-                "Failed to parse mapping [_doc]: [{member}] of [_source] is not supported as [{value}]: documents are kept and \
-                 shown as they were sent; use [_source] in searches"
+                "Failed to parse mapping [_doc]: [{member}] of [_source] is not supported as [{value}]; there are [enabled], \
+                 [includes], [excludes] and the modes [stored], [synthetic] and [disabled]"
             )));
         }
     }
@@ -233,28 +238,29 @@ fn check_dynamic(name: &str, value: &Value) -> Result<(), Error> {
     }
 }
 
-/// Checks what fields name outside of their mapping: normalizers of the settings, and fields that they are
-/// copied to.
+/// Checks what the fields of a mapping name outside of it: normalizers of the settings, and fields of the
+/// whole mapping that they are copied to.
 ///
 /// # Errors
 /// One is missing, or a normalizer has filters that there are not.
 pub(crate) fn check_named(
-    mappings: &Map<String, Value>,
+    given: &Map<String, Value>,
+    whole: &Map<String, Value>,
     settings: &BTreeMap<String, Value>,
 ) -> Result<(), Error> {
-    let templates = mappings.get("dynamic_templates").and_then(Value::as_array).into_iter().flatten();
+    let templates = given.get("dynamic_templates").and_then(Value::as_array).into_iter().flatten();
     let templates = templates.filter_map(|listed| listed.as_object()?.iter().next());
     let of_templates = templates.filter_map(|(name, template)| {
         Some((format!("of the dynamic template {name}"), template.get("mapping")?.as_object()?))
     });
-    for (path, field) in all_fields(mappings).into_iter().chain(of_templates) {
+    for (path, field) in all_fields(given).into_iter().chain(of_templates) {
         if let Some(name) = field.get("normalizer").map(text_of) {
             ValueNormalizer::named(&name, settings).map_err(|error| {
                 Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
             })?;
         }
         for target in field.get("copy_to").map(names_of).unwrap_or_default() {
-            if super::field_at(mappings, &target).is_none() {
+            if super::field_at(whole, &target).is_none() {
                 return Err(Error::mapping(format!(
                     "Failed to parse mapping [_doc]: [copy_to] of [{path}] names [{target}], which the mapping lacks; declare it"
                 )));

@@ -273,6 +273,82 @@ fn values_are_converted_unless_the_mapping_says_otherwise() {
     }
 }
 
+/// Searches find what is not shown, as shippers of traces need it for their own fields.
+#[test]
+fn sources_are_shown_as_the_mapping_says() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let document = json!({ "name": "get", "_q": ["error"], "tags": { "a": 1, "key": 2 } });
+    for (source, expected) in [
+        (json!({}), Some(document.clone())),
+        (json!({ "excludes": ["_q", "*.key"] }), Some(json!({ "name": "get", "tags": { "a": 1 } }))),
+        (json!({ "includes": "tags" }), Some(json!({ "tags": { "a": 1, "key": 2 } }))),
+        (json!({ "enabled": false }), None),
+        (json!({ "mode": "disabled" }), None),
+    ] {
+        service.get("PUT /a", &json!({ "mappings": { "_source": source } }).to_string());
+        service.get("PUT /a/_doc/1", &document.to_string());
+        let hits = service.get("POST /a/_search", r#"{"query":{"match":{"_q":"error"}}}"#);
+        let all = service.get("POST /a/_mget", r#"{"ids":["1"]}"#);
+        for shown in [&hits["hits"]["hits"][0], &all["docs"][0], &service.get("GET /a/_doc/1", "")] {
+            assert_eq!(shown["_id"], "1", "{source}: {shown}");
+            assert_eq!(shown.get("_source"), expected.as_ref(), "{source}: {shown}");
+        }
+        let (status, shown) = service.ask("GET /a/_source/1?_source_excludes=name", "");
+        assert_eq!(status, if expected.is_some() { 200 } else { 404 }, "{source}: {shown}");
+        assert_eq!(shown["name"], Value::Null, "{source}: {shown}");
+        service.get("DELETE /a", "");
+    }
+}
+
+/// A setting says for all fields what a parameter says for one. Documents that Elasticsearch takes by it are
+/// not lost.
+#[test]
+fn settings_let_documents_be_taken_that_do_not_fit() {
+    let settings = json!({ "index.mapping": {
+        "ignore_malformed": true, "total_fields": { "limit": 4, "ignore_dynamic_beyond_limit": true },
+    } });
+    let fields = json!({ "n": { "type": "long" }, "strict": { "type": "long", "ignore_malformed": false } });
+    let (_directory, service) = service_with(&settings, &fields, &[]);
+    for (document, expected) in [
+        (json!({ "n": "many" }), 201),
+        (json!({ "strict": "many" }), 400),
+        (json!({ "new": 1 }), 201),
+        (json!({ "new": "text" }), 201),
+        // Each of these would be two fields.
+        (json!({ "a": "x", "b": "y" }), 201),
+        (json!({ "a": "x", "n": 5 }), 201),
+    ] {
+        let (status, answer) = service.ask("POST /a/_doc", &document.to_string());
+        assert_eq!(status, expected, "{document}: {answer}");
+    }
+    for (query, expected) in [
+        (json!({ "match_all": {} }), 5),
+        (json!({ "term": { "_ignored": "n" } }), 1),
+        (json!({ "exists": { "field": "n" } }), 1),
+        (json!({ "exists": { "field": "new" } }), 1),
+    ] {
+        let count = service.get("GET /a/_count", &json!({ "query": query }).to_string());
+        assert_eq!(count["count"], expected, "{query}");
+    }
+    let mapping = service.get("GET /a/_mapping", "");
+    assert_eq!(mapping["a"]["mappings"]["properties"]["a"], Value::Null, "{mapping}");
+
+    // The time of a document of a data stream has to be one.
+    let template = json!({ "index_patterns": ["s"], "data_stream": {}, "template": {
+        "settings": { "index.mapping.ignore_malformed": true },
+    } });
+    service.get("PUT /_index_template/s", &template.to_string());
+    for (document, expected) in [
+        (json!({ "@timestamp": 1, "n": 1 }), 201),
+        (json!({ "@timestamp": 2, "n": "many" }), 201),
+        (json!({ "@timestamp": "soon" }), 400),
+    ] {
+        let (status, answer) = service.ask("POST /s/_doc", &document.to_string());
+        assert_eq!(status, expected, "{document}: {answer}");
+    }
+}
+
 #[test]
 fn fields_are_searched_sorted_and_aggregated_as_their_mapping_allows() {
     let fields = json!({
@@ -335,7 +411,8 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
             "",
         ),
         (json!({ "type": "text", "term_vector": "with_positions_offsets", "index_phrases": true }), ""),
-        (json!({ "type": "text", "similarity": "BM25", "position_increment_gap": 50, "boost": 1.0 }), ""),
+        (json!({ "type": "text", "similarity": "boolean", "position_increment_gap": 50, "boost": 1.0 }), ""),
+        (json!({ "type": "flattened", "depth_limit": 9, "split_queries_on_whitespace": false }), ""),
         (json!({ "type": "text", "analyzer": "simple", "search_quote_analyzer": "simple" }), ""),
         (json!({ "type": "long", "time_series_metric": "gauge", "meta": { "unit": "ms" } }), ""),
         (json!({ "type": "date", "locale": "en" }), ""),
@@ -354,10 +431,6 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
         (json!({ "type": "text", "analyzer": "english" }), "[analyzer] is [english]; there are [standard]"),
         (json!({ "type": "text", "search_analyzer": "mine" }), "[search_analyzer] is [mine]"),
         (json!({ "type": "text", "search_quote_analyzer": "keyword" }), "phrases are divided as other texts"),
-        (
-            json!({ "type": "text", "similarity": "boolean" }),
-            "[similarity] is [boolean], and is supported as [BM25] alone",
-        ),
         (json!({ "type": "text", "boost": 2 }), "[boost] is [2], and is supported as [1.0] alone"),
         (json!({ "type": "text", "position_increment_gap": 0 }), "never over two"),
         (json!({ "type": "long", "null_value": "x" }), "[null_value] cannot be [x]"),
@@ -399,8 +472,11 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
             json!({ "_source": { "enabled": true, "mode": "stored" }, "dynamic": "strict_allow_templates" }),
             "",
         ),
-        (json!({ "_source": { "excludes": ["a"] } }), "[excludes] of [_source] is not supported"),
-        (json!({ "_source": { "mode": "disabled" } }), "[mode] of [_source] is not supported"),
+        (json!({ "_source": { "includes": [], "excludes": [] }, "enabled": false }), ""),
+        (json!({ "_source": { "excludes": ["a"], "includes": "b*" } }), ""),
+        (json!({ "_source": { "excludes": 1 } }), "[excludes] of [_source] is not supported"),
+        (json!({ "_source": { "mode": "half" } }), "[mode] of [_source] is not supported"),
+        (json!({ "_source": { "compress": true } }), "[compress] of [_source] is not supported"),
         (json!({ "dynamic": "sometimes" }), "[dynamic] of [_doc] is [sometimes]"),
         (json!({ "properties": { "o": { "dynamic": "no", "properties": {} } } }), "[dynamic] of [o] is [no]"),
     ] {

@@ -31,6 +31,8 @@ fn the_first_hits_are_scored_again() {
     for (rescore, rest, expected) in [
         (json!({ "window_size": 4, "query": { "rescore_query": by_n } }), json!({}), "4=5 3=4 2=3 1=2"),
         (json!({ "window_size": 2, "query": { "rescore_query": by_n } }), json!({}), "2=3 1=2 3=1 4=1"),
+        // That is the order without one.
+        (json!({ "query": { "rescore_query": by_n } }), json!({ "sort": ["_score"] }), "4=5 3=4 2=3 1=2"),
         (
             json!({ "window_size": 2, "query": { "rescore_query": by_n, "query_weight": 5, "rescore_query_weight": 10 } }),
             json!({}),
@@ -74,6 +76,7 @@ fn rescoring_that_cannot_be_done_is_refused() {
     let directory = directory();
     let service = service(&directory);
     service.get("PUT /few", r#"{"settings":{"index.max_rescore_window":3}}"#);
+    service.get("PUT /small", r#"{"settings":{"index.max_result_window":20}}"#);
     let all = json!({ "query": { "rescore_query": { "match_all": {} } } });
     let with = |name: &str, value: Value| {
         let mut rescore = all.clone();
@@ -108,6 +111,11 @@ fn rescoring_that_cannot_be_done_is_refused() {
             "/a,few/_search",
             json!({ "rescore": { "window_size": 4, "query": all["query"] } }),
             "It must be less than [3].",
+        ),
+        (
+            "/small/_search",
+            json!({ "rescore": { "window_size": 21, "query": all["query"] } }),
+            "It must be less than [20].",
         ),
     ] {
         let (status, answer) = service.ask(&format!("POST {request}"), &body.to_string());

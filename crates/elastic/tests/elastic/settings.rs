@@ -185,6 +185,8 @@ fn unknown_settings_of_indexes_are_refused_and_others_kept() {
         ("index.codec", true),
         ("index.translog.durability", true),
         ("index.mapping.coerce", true),
+        ("index.logsdb.sort_on_host_name", true),
+        ("index.merge_on_flush.enabled", true),
         ("routing.allocation.require.box", true),
         ("index.lifecycle.name", true),
         ("index.analysis.analyzer.mine.type", true),

@@ -103,6 +103,162 @@ fn the_time_field_of_a_data_stream_is_a_date() {
     }
 }
 
+/// A part may name what another part has.
+#[test]
+fn what_templates_name_is_in_one_of_their_parts() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let field = json!({ "k": { "type": "keyword", "normalizer": "low", "copy_to": "all" } });
+    let fields = json!({ "template": { "mappings": { "properties": field } } });
+    let named = json!({ "template": {
+        "settings": { "analysis": { "normalizer": { "low": { "type": "custom", "filter": "lowercase" } } } },
+        "mappings": { "properties": { "all": { "type": "text" } } },
+    } });
+    service.get("PUT /_component_template/fields", &fields.to_string());
+    service.get("PUT /_component_template/named", &named.to_string());
+    let of = |parts: &[&str], ignored: &[&str]| {
+        json!({ "index_patterns": ["t"], "composed_of": parts, "ignore_missing_component_templates": ignored,
+            "template": { "data_stream_options": { "failure_store": { "enabled": true } } } })
+    };
+    let legacy = json!({ "index_patterns": ["l"], "mappings": { "properties": field } });
+    for (request, body, expected) in [
+        ("PUT /_index_template/t", of(&["fields"], &[]), "normalizer [low] not found"),
+        ("PUT /_index_template/t", of(&["fields", "named", "custom"], &[]), "[custom] that do not exist"),
+        ("PUT /_index_template/t", of(&["fields", "named", "custom"], &["custom"]), ""),
+        (
+            "PUT /_component_template/named",
+            json!({ "template": {} }),
+            "composable template [t] is invalid: Failed to parse mapping [_doc]: field [k]: normalizer [low] not found",
+        ),
+        ("PUT /_component_template/custom", json!({ "template": { "settings": { "priority": 3 } } }), ""),
+        ("PUT /t", json!({}), ""),
+        // A part that a template can do without is removed while it is used.
+        ("DELETE /_component_template/custom", json!({}), ""),
+        ("DELETE /_component_template/named", json!({}), "as they are still in use"),
+        ("PUT /_template/l", legacy, "normalizer [low] not found"),
+    ] {
+        let (status, answer) = service.ask(request, &body.to_string());
+        assert_eq!(status, if expected.is_empty() { 200 } else { 400 }, "{request} {body}: {answer}");
+        let reason = answer["error"]["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains(expected), "{request} {body}: {reason}");
+    }
+    let settings = service.get("GET /t/_settings", "");
+    assert_eq!(settings["t"]["settings"]["index"]["priority"], "3");
+    service.get("PUT /t/_doc/1", r#"{"k":"ABC"}"#);
+    for query in [r#"{"term":{"k":"aBC"}}"#, r#"{"match":{"all":"abc"}}"#] {
+        assert_eq!(service.get("GET /t/_count", &format!(r#"{{"query":{query}}}"#))["count"], 1, "{query}");
+    }
+}
+
+/// Forms that shippers put before they send anything; one that is refused would stop them.
+#[test]
+fn templates_of_shippers_are_taken() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let keyword = json!({ "type": "keyword", "ignore_above": 1024 });
+    for (name, request, body) in [
+        (
+            "Logstash",
+            "PUT /_index_template/logstash",
+            json!({ "index_patterns": "logstash-*", "version": 80001, "priority": 200, "_meta": { "description": "x" },
+                "template": {
+                    "settings": { "index.refresh_interval": "5s", "number_of_shards": 1 },
+                    "mappings": {
+                        "dynamic_templates": [{ "message_field": { "path_match": "message", "match_mapping_type": "string",
+                            "mapping": { "type": "text", "norms": false } } }],
+                        "properties": { "geoip": { "dynamic": true, "properties": {
+                            "location": { "type": "geo_point" }, "latitude": { "type": "half_float" } } } },
+                    },
+                } }),
+        ),
+        (
+            "Filebeat",
+            "PUT /_index_template/filebeat-8.19.0",
+            json!({ "index_patterns": ["filebeat-8.19.0"], "priority": 150, "data_stream": {}, "template": {
+                "settings": { "index": {
+                    "lifecycle": { "name": "filebeat" }, "codec": "best_compression", "number_of_routing_shards": 30,
+                    "mapping": { "total_fields": { "limit": 12500 } }, "refresh_interval": "5s",
+                    "max_docvalue_fields_search": 200, "query": { "default_field": ["message", "fields.*"] },
+                } },
+                "mappings": {
+                    "_meta": { "beat": "filebeat", "version": "8.19.0" }, "date_detection": false,
+                    "dynamic_templates": [
+                        { "labels": { "path_match": "labels.*", "match_mapping_type": "string", "mapping": keyword } },
+                        { "counts": { "path_match": "counts.*", "match_mapping_type": "*", "mapping": { "type": "{dynamic_type}" } } },
+                        { "usage": { "path_match": "usage.*", "mapping": { "type": "scaled_float", "scaling_factor": 1000 } } },
+                    ],
+                    "properties": {
+                        "@timestamp": { "type": "date" }, "message": { "type": "match_only_text" },
+                        "url": { "properties": { "full": { "type": "wildcard",
+                            "fields": { "text": { "type": "match_only_text" } } } } },
+                        "event": { "properties": {
+                            "original": { "type": "keyword", "index": false, "doc_values": false, "ignore_above": 1024 },
+                            "module": { "type": "constant_keyword" }, "sequence": { "type": "long" } } },
+                        "fields": { "type": "object" }, "raw": { "type": "object", "enabled": false },
+                        "host": { "type": "alias", "path": "event.module" }, "labels": { "type": "flattened" },
+                        "dns": { "type": "nested", "properties": { "answers": keyword, "body": { "type": "text", "norms": false } } },
+                    },
+                },
+            } }),
+        ),
+        (
+            "logs of Elasticsearch",
+            "PUT /_component_template/logs-settings",
+            json!({ "template": {
+                "settings": { "index": {
+                    "lifecycle": { "name": "logs" }, "codec": "best_compression", "default_pipeline": "logs@default-pipeline",
+                    "mapping": { "ignore_malformed": true, "total_fields": { "ignore_dynamic_beyond_limit": true } },
+                    "sort": { "field": ["host.name"], "order": "desc" }, "logsdb": { "add_host_name_field": true },
+                } },
+                "data_stream_options": { "failure_store": { "enabled": true } },
+                "mappings": { "properties": {
+                    "@timestamp": { "type": "date_nanos", "ignore_malformed": false },
+                    "data_stream.type": { "type": "constant_keyword", "value": "logs" },
+                    "cpu": { "type": "double", "time_series_metric": "gauge", "meta": { "unit": "percent" } },
+                    "pod": { "type": "keyword", "time_series_dimension": true, "eager_global_ordinals": true },
+                } },
+            }, "version": 14, "deprecated": false, "_meta": { "managed": true } }),
+        ),
+        (
+            "Zipkin",
+            "PUT /_index_template/zipkin-span_template",
+            json!({ "index_patterns": "zipkin-span-*", "priority": 0, "template": {
+                "settings": { "index.number_of_shards": 5, "index.requests.cache.enable": true },
+                "mappings": {
+                    "_source": { "excludes": ["_q"] },
+                    "dynamic_templates": [{ "strings": { "match": "*", "match_mapping_type": "string",
+                        "mapping": { "type": "keyword", "norms": false, "ignore_above": 256 } } }],
+                    "properties": {
+                        "traceId": { "type": "keyword", "norms": false }, "_q": { "type": "keyword", "norms": false },
+                        "timestamp_millis": { "type": "date", "format": "epoch_millis" },
+                        "localEndpoint": { "type": "object", "dynamic": false, "properties": { "serviceName": keyword } },
+                        "annotations": { "enabled": false }, "tags": { "enabled": false },
+                    },
+                },
+            } }),
+        ),
+        (
+            "Jaeger",
+            "PUT /_template/jaeger-span",
+            json!({ "index_patterns": "*jaeger-span-*", "aliases": { "jaeger-span-read": {} },
+                "settings": { "index.number_of_shards": 5, "index.number_of_replicas": 1, "index.mapping.nested_fields.limit": 50,
+                    "index.requests.cache.enable": true },
+                "mappings": {
+                    "dynamic_templates": [{ "span_tags_map": { "path_match": "tag.*", "mapping": { "type": "keyword", "ignore_above": 256 } } }],
+                    "properties": { "tags": { "type": "nested", "dynamic": false, "properties": { "key": keyword } } },
+                } }),
+        ),
+    ] {
+        let (status, answer) = service.ask(request, &body.to_string());
+        assert_eq!(status, 200, "{name}: {answer}");
+    }
+    let event = json!({ "@timestamp": "2026-01-31T12:00:00Z", "message": "up", "labels": { "a": "b" }, "usage": { "cpu": 0.5 } });
+    for name in ["logstash-a", "filebeat-8.19.0", "x-jaeger-span-1"] {
+        let bulk = service.get(&format!("POST /{name}/_bulk"), &format!("{{\"create\":{{}}}}\n{event}\n"));
+        assert_eq!(bulk["errors"], false, "{name}: {bulk}");
+    }
+}
+
 #[test]
 fn a_document_of_a_data_stream_has_one_time() {
     let directory = directory();
