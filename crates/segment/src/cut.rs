@@ -410,7 +410,7 @@ impl AppendFile for MemoryWriter {
 #[cfg(test)]
 mod tests {
     use super::PieceRest::{Copied, Made};
-    use super::{GATHERED_BYTES, together};
+    use super::{GATHERED_BYTES, join_contiguous};
 
     #[test]
     fn what_lies_together_is_read_together_but_not_too_much() {

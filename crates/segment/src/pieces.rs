@@ -44,7 +44,7 @@ impl SegmentFile {
         let mut pieces = self.pieces(section, column, range)?;
         let mut total = 0;
         let fits = |(place, _): &&Piece| {
-            total += place.padded();
+            total += place.padded_length();
             total <= bytes
         };
         let fitting = pieces.iter().take_while(fits).count();

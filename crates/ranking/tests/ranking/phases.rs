@@ -318,7 +318,7 @@ fn shown_features_of_the_first_phase_have_their_values() {
                 };
                 (hit.chunk * 2 + usize::from(hit.document), number(0), number(1))
             });
-            assert_eq!(found.collect::<Vec<_>>(), expected, "{phases} {shown:?}");
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{phases} {selection:?}");
         }
     }
 }
