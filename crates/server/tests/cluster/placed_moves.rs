@@ -119,15 +119,17 @@ fn a_rebalance_that_was_stopped_goes_on_with_the_moves_that_are_left() {
     let Some(etcd) = TestEtcd::start() else { return };
     let nodes = three_nodes(&etcd);
     succeeds(&nodes[0], &["index", "settings", "transfers-per-node=1"]);
-    // An operator brings the copies of one node to another.
-    let emptied: Vec<_> = places(&nodes[0]).into_iter().filter(|(_, _, node)| node == "a").collect();
-    for (index, slice, _) in &emptied {
+    // An operator brings the copies of one node to another, but for one: a node without any would be given some
+    // without being asked for.
+    let of_a: Vec<_> = places(&nodes[0]).into_iter().filter(|(_, _, node)| node == "a").collect();
+    for (index, slice, _) in of_a.iter().skip(1) {
         let slice = slice.to_string();
         succeeds(&nodes[1], &["index", "move", index, "--slice", &slice, "--from", "a", "--to", "b"]);
     }
     at_rest(&nodes[0], "moved");
     let (before, moves) = (places(&nodes[0]), planned(&nodes[2]));
-    assert!(moves > 0 && before.iter().all(|(_, _, node)| node != "a"), "{moves}: {before:?}");
+    let left = before.iter().filter(|(_, _, node)| node == "a").count();
+    assert!(moves > 0 && left == 1, "{moves}: {before:?}");
 
     succeeds(&nodes[1], &["index", "rebalance"]);
     let stopped = nodes[2].millrace(&["index", "stop"]);
