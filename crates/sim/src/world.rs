@@ -257,8 +257,8 @@ impl SimWorld {
         if matches!(message, SimMessage::Client { .. } | SimMessage::ClientBatch(_)) {
             delays.truncate(1);
         }
-        // Connections deliver a row once. A second one does no harm where its outcome is the same: a disk that
-        // gets room meanwhile would refuse the first, and take the second.
+        // Connections deliver a row once. Twice does no harm where the outcome is the same: a disk that gets
+        // room meanwhile would refuse the first, and take the second.
         let is_row = matches!(&message, SimMessage::Request { request: NodeRequest::Apply(_), .. });
         let is_full = |node: &SimNode| SimAddress::Node(node.key) == to && !node.disk.takes_more();
         if is_row && self.nodes.values().any(is_full) {

@@ -126,9 +126,9 @@ fn build_of(
     Ok(has_values(&column).then_some(column))
 }
 
-/// Builds columns of rows and their documents, one for each of `keys`. The overflow contains the values that the
-/// value columns among them do not hold, so those are built once. `built` is called with the index of each
-/// column, after it.
+/// Builds columns of rows and their documents, one for each of `keys`. The overflow contains the values that
+/// the value columns among them do not hold, so those are built once. `built` is called with the index of
+/// each column, after it.
 ///
 /// # Errors
 /// A row cannot be read.
