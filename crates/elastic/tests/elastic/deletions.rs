@@ -39,7 +39,6 @@ fn no_index_is_deleted_by_a_pattern_that_covers_a_type() {
     for request in [
         "DELETE /l*",
         "DELETE /*,-note,-Page",
-        "DELETE /_all,-note,-Pa*",
         "DELETE /*?expand_wildcards=closed",
         "DELETE /no*?expand_wildcards=none",
     ] {

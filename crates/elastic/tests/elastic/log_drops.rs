@@ -121,9 +121,9 @@ fn lifecycles_drop_indexes_that_take_no_writes() {
     let body =
         r#"{"index_patterns":["old-*"],"data_stream":{},"template":{"lifecycle":{"data_retention":"1ms"}}}"#;
     service.get("PUT /_index_template/old", body);
-    write(&service, "old-a/_bulk", &[json!({ "n": 1 })]);
+    write(&service, "old-a/_bulk", &[json!({ "@timestamp": "2026-01-01", "n": 1 })]);
     service.get("POST /old-a/_rollover", "");
-    write(&service, "old-a/_bulk", &[json!({ "n": 2 })]);
+    write(&service, "old-a/_bulk", &[json!({ "@timestamp": "2026-01-01", "n": 2 })]);
     std::thread::sleep(std::time::Duration::from_millis(5));
     assert_eq!(service.apply_lifecycles(), 1);
     assert_eq!(found(&service, "old-a", json!({ "match_all": {} }), "n"), [2]);
