@@ -119,8 +119,8 @@ fn a_rebalance_that_was_stopped_goes_on_with_the_moves_that_are_left() {
     let Some(etcd) = TestEtcd::start() else { return };
     let nodes = three_nodes(&etcd);
     succeeds(&nodes[0], &["index", "settings", "transfers-per-node=1"]);
-    // An operator brings the copies of one node to another, but for one: a node without any would be given some
-    // without being asked for.
+    // An operator brings the copies of one node to another, all but one: a node without any would get some
+    // on its own.
     let of_a: Vec<_> = places(&nodes[0]).into_iter().filter(|(_, _, node)| node == "a").collect();
     for (index, slice, _) in of_a.iter().skip(1) {
         let slice = slice.to_string();
