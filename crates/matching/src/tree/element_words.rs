@@ -3,13 +3,17 @@
 //! The tokens of an array have a boundary between elements. The elements that contain a word follow from the
 //! positions of the word and of the boundaries, so no element is split into words again.
 
-use millrace_column::{Column, ELEMENT_BOUNDARY};
+use millrace_column::{Column, ELEMENT_BOUNDARY, TokenIds};
 use millrace_plan::{LeafId, PlanNode};
 
 use super::{ChunkPass, ReadyPlan, is_among};
 use crate::Error;
 use crate::bits::DocumentBits;
 use crate::leaf::LeafKind;
+
+/// Number of words up to which boundaries between elements are counted for each of them, up to its last
+/// position. Of more words, the boundaries of a document are looked for once.
+const FEW_WORDS: usize = 8;
 
 /// A condition whose leaves are all words of the same array of text.
 pub(super) struct ElementWords<'n> {
@@ -82,17 +86,25 @@ impl ChunkPass<'_, '_> {
         let mut bits = DocumentBits::NONE;
         let mut found: Vec<(LeafId, Vec<usize>)> =
             words.leaves.iter().map(|leaf| (*leaf, Vec::new())).collect();
-        // Boundaries between elements, and elements with any of the words, each once.
+        // Boundaries between elements, if they are looked for once, and elements with any of the words.
         let (mut boundaries, mut with_any): (Vec<u32>, Vec<usize>) = Default::default();
+        let has_many_words = words.leaves.len() > FEW_WORDS;
         for document in candidates.iter() {
+            let tokens = tokens.document(document);
             boundaries.clear();
-            let ids = (0..).zip(tokens.document(document).iter());
-            boundaries.extend(ids.filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(place, _)| place));
+            if has_many_words {
+                let ids = (0..).zip(tokens.iter());
+                boundaries
+                    .extend(ids.filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(position, _)| position));
+            }
             with_any.clear();
             for (leaf, elements) in &mut found {
                 let positions = self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
                 elements.clear();
-                elements.extend(elements_of(positions, &boundaries));
+                match has_many_words {
+                    true => elements.extend(elements_of(positions, &boundaries)),
+                    false => elements.extend(counted_elements_of(positions, tokens)),
+                }
                 elements.dedup();
                 with_any.extend_from_slice(elements);
             }
@@ -112,6 +124,17 @@ fn elements_of<'t>(positions: &'t [u32], boundaries: &'t [u32]) -> impl Iterator
     let mut element = 0;
     positions.iter().map(move |position| {
         element += boundaries[element..].iter().take_while(|boundary| *boundary < position).count();
+        element
+    })
+}
+
+/// The element that each of the ascending positions lies in, by the boundaries among the tokens before it.
+fn counted_elements_of<'t>(positions: &'t [u32], tokens: TokenIds<'t>) -> impl Iterator<Item = usize> + 't {
+    let (mut element, mut from) = (0, 0);
+    positions.iter().map(move |position| {
+        let between = tokens.slice(from as usize..*position as usize);
+        element += between.iter().filter(|id| *id == ELEMENT_BOUNDARY).count();
+        from = *position;
         element
     })
 }
