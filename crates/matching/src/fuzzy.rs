@@ -152,6 +152,9 @@ impl FuzzyPattern {
     /// fewer that it can be within the limit. Stops when no entry can fall below the limit again.
     fn matches_by_rows(&self, candidate: &str) -> bool {
         let (length, most) = (self.word.len(), self.max_edits);
+        if most >= length.max(candidate.chars().count()) {
+            return true;
+        }
         let mut row: Vec<usize> = (0..=length).collect();
         let mut within = self.prefix && length <= most;
         for (read, c) in (1usize..).zip(candidate.chars()) {

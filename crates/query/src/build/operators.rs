@@ -103,7 +103,7 @@ pub static OPERATORS: &[YqlOperator] = operators! {
     "alternatives", Term, 1..=1, "alternatives({\"sneakers\": 1.0, \"shoes\": 0.7})",
         "Any of the words, which rank as one.", terms::alternatives;
     "fuzzy", Term, 1..=1, "({maxEditDistance: 1, prefixLength: 2}fuzzy(\"parantesis\"))",
-        "Words that differ in at most `maxEditDistance` (2; at most 64) letters, not in the first `prefixLength` (0).", terms::fuzzy;
+        "Words that differ in at most `maxEditDistance` (2; at most 1,000) letters, not in the first `prefixLength` (0).", terms::fuzzy;
     "prefix", Term, 1..=1, "prefix(\"wor\")", "Words that begin with the text.", terms::prefix;
     "substring", Term, 1..=1, "substring(\"or\")", "Words that have the text inside.", terms::substring;
     "suffix", Term, 1..=1, "suffix(\"ord\")", "Words that end with the text.", terms::suffix;

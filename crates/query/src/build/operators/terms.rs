@@ -85,7 +85,7 @@ pub(super) fn alternatives(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
 
 /// Letters by which the words of a `fuzzy` differ at most: each letter of a long word is compared with as
 /// many around it.
-const EDITS_MAX: u32 = 64;
+const EDITS_MAX: u32 = 1000;
 
 /// `fuzzy("word")`
 pub(super) fn fuzzy(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
