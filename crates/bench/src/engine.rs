@@ -29,7 +29,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum TailColumns {
     /// Soon after an import.
     Ahead,
-    /// When a query asks for them.
+    /// Columns are made by the query that asks for them.
     OnRequest,
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct SortedTexts<'a> {
     /// Start of each text in `bytes`, followed by the end of the last.
     pub offsets: &'a [u32],
     pub bytes: &'a [u8],
-    /// What [`sampled`] gives for the texts.
+    /// Heads of some of the texts, from [`sampled`].
     pub samples: &'a [u64],
 }
 

@@ -128,7 +128,7 @@ enum MemberValues {
 #[derive(Debug)]
 struct JoinedTexts {
     text: String,
-    /// The same with small letters in the place of large ones, of those that ASCII has.
+    /// The joined texts with ASCII letters in lower case.
     folded: String,
     /// End of each text.
     ends: Vec<usize>,

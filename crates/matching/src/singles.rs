@@ -42,7 +42,7 @@ pub struct FoundSingleValue<T> {
     pub row: usize,
     /// Index of the value in the document.
     pub index: usize,
-    /// What was found for the value.
+    /// Result of the lookup of the value.
     pub found: T,
     /// Weight in a weighted set, otherwise 1.
     pub weight: i32,

@@ -42,7 +42,7 @@ pub(crate) struct PlanLanguages<'a> {
 enum WordForm {
     /// By their stems, if the field has them.
     Stem,
-    /// As they are written, folded.
+    /// Folded words, not stemmed.
     Written,
 }
 

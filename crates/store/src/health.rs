@@ -66,7 +66,7 @@ impl StoreHealth {
     }
 
     /// Notes that documents of a group are kept without columns because of this error. Nothing mends a value
-    /// that cannot be read, so it is told until the store closes; a panic is counted already.
+    /// that cannot be read, so it is reported until the store closes; a panic is counted already.
     pub fn note_kept(&self, error: &Error, document_type: &str, group: &str) {
         if matches!(error, Error::Panicked { .. }) {
             return;

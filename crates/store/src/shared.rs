@@ -116,7 +116,7 @@ pub(crate) struct StoreCounters {
     pub last_write_us: AtomicU64,
     /// Time of the last write or read request, in microseconds since the store was opened.
     used_us: AtomicU64,
-    /// The same of the last one that is small: a single write, or a view.
+    /// Time of the last small request, a single write or a view, in the same unit.
     small_used_us: AtomicU64,
     /// Rows of the tail that reads of groups came upon, once for the key and once for the content.
     pub tail_reads: AtomicU64,

@@ -40,8 +40,8 @@ pub struct DocumentWrite {
 }
 
 impl DocumentWrite {
-    /// The same write, of which all is computed that needs nothing of a store: the encoding of a document
-    /// that is put, and its position. Callers whose thread others wait for have it done on another one.
+    /// Computes what needs no store: the encoding of a document that is put, and its position. It takes
+    /// time in proportion to the document, so socket threads leave it to a pool.
     #[must_use]
     pub fn encoded(self) -> Self {
         let DocumentWrite { id, change } = self;

@@ -1,4 +1,4 @@
-//! What the settings of an index say of all of its fields.
+//! Defaults for all fields of an index, from its settings.
 
 use std::collections::BTreeMap;
 

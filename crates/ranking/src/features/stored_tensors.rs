@@ -94,7 +94,7 @@ impl TensorsBuilder {
         }
     }
 
-    /// The same with labels that lie in the bytes of a column, which is not compressed.
+    /// Creates a builder of tensors whose labels lie in the bytes of a column that is not compressed.
     pub fn with_labels_of(column: &BytesColumn, cell: CellType) -> Self {
         TensorsBuilder { label_bytes: TensorBytes::Column(column.clone()), ..TensorsBuilder::new(cell) }
     }

@@ -138,8 +138,8 @@ impl<'p> SummaryFiller<'p> {
         })
     }
 
-    /// The same summary, in which texts have no marks and no snippets but their start once `stop` is true. It
-    /// is called for each text, and now and then within one.
+    /// Ends marking once `stop` returns true: later texts have no marks, and their start in place of
+    /// snippets. It is called for each text, and now and then within one.
     #[must_use]
     pub fn until(self, stop: &'p dyn Fn() -> bool) -> Self {
         SummaryFiller { stop, ..self }

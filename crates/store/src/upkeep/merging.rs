@@ -26,8 +26,8 @@ use crate::{Error, StoreLayout};
 
 /// Number of segments of similar size that are merged together.
 const FAN_IN: usize = 4;
-/// The same while sealing is behind: each document is then written again fewer times. Never so many segments
-/// that [`SEGMENTS_MAX`] could not hold beside larger ones.
+/// Number of segments that are merged at a time while sealing is behind, so that each document is written
+/// again fewer times. It leaves room for larger segments within [`SEGMENTS_MAX`].
 const FAN_IN_BEHIND: usize = 8;
 /// Maximum ratio of the sizes of two segments of similar size.
 const TIER: u64 = 4;

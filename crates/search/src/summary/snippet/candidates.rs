@@ -95,7 +95,7 @@ impl SnippetPart {
         }
     }
 
-    /// The same part, with terms numbered from `first` on.
+    /// Renumbers the terms of the part from `first` on.
     pub(crate) fn renumbered(self, first: usize) -> Self {
         match self {
             SnippetPart::Term { numbers, weight, words } => {
