@@ -96,19 +96,35 @@ pub(crate) enum SearchQuery {
 }
 
 impl SearchQuery {
-    /// Calls `visit` with the name or the pattern of each field that it looks for values in.
-    pub(crate) fn each_field<'q>(&'q self, visit: &mut impl FnMut(&'q str)) {
+    /// Name or pattern of the field of a query about one field; `None` for all other kinds.
+    pub(crate) fn single_field(&self) -> Option<&str> {
         match self {
-            SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) | SearchQuery::Exists(_) => {}
             SearchQuery::Terms { field, .. }
             | SearchQuery::Match { field, .. }
             | SearchQuery::Range { field, .. }
+            | SearchQuery::Exists(field)
             | SearchQuery::Prefix { field, .. }
             | SearchQuery::Wildcard { field, .. }
             | SearchQuery::Regexp { field, .. }
             | SearchQuery::Fuzzy { field, .. }
             | SearchQuery::Intervals { field, .. }
-            | SearchQuery::Distance(DistanceQuery { field, .. }) => visit(field),
+            | SearchQuery::Distance(DistanceQuery { field, .. }) => Some(field),
+            SearchQuery::All
+            | SearchQuery::None
+            | SearchQuery::Ids(_)
+            | SearchQuery::Nested(_)
+            | SearchQuery::Bool(_)
+            | SearchQuery::Best { .. }
+            | SearchQuery::Functions(_)
+            | SearchQuery::Constant(..)
+            | SearchQuery::Named { .. } => None,
+        }
+    }
+
+    /// Calls `visit` with the name or the pattern of each field that it looks for values in.
+    pub(crate) fn each_field<'q>(&'q self, visit: &mut impl FnMut(&'q str)) {
+        match self {
+            SearchQuery::Exists(_) => {}
             SearchQuery::Bool(query) => {
                 let clauses = [&query.must, &query.filter, &query.must_not, &query.should];
                 clauses.into_iter().flatten().for_each(|query| query.each_field(visit));
@@ -117,6 +133,7 @@ impl SearchQuery {
             SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.each_field(visit),
             SearchQuery::Nested(nested) => nested.query.each_field(visit),
             SearchQuery::Functions(query) => query.query.each_field(visit),
+            leaf => leaf.single_field().into_iter().for_each(visit),
         }
     }
 
@@ -150,34 +167,22 @@ impl SearchQuery {
             _ => true,
         }
     }
-}
 
-impl SearchQuery {
     /// Adds the fields that the query names; `None` if it depends on more than fields.
     pub(crate) fn add_fields<'q>(&'q self, fields: &mut Vec<&'q str>) -> Option<()> {
         let mut all =
             |queries: &'q [SearchQuery]| queries.iter().try_for_each(|query| query.add_fields(fields));
         match self {
             SearchQuery::All | SearchQuery::None => Some(()),
-            SearchQuery::Terms { field, .. }
-            | SearchQuery::Match { field, .. }
-            | SearchQuery::Range { field, .. }
-            | SearchQuery::Exists(field)
-            | SearchQuery::Prefix { field, .. }
-            | SearchQuery::Wildcard { field, .. }
-            | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. }
-            | SearchQuery::Intervals { field, .. }
-            | SearchQuery::Distance(DistanceQuery { field, .. }) => {
-                fields.push(field);
-                Some(())
-            }
             SearchQuery::Bool(query) => [&query.must, &query.filter, &query.must_not, &query.should]
                 .into_iter()
                 .try_for_each(|of| all(of)),
             SearchQuery::Best { queries, .. } => all(queries),
             SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.add_fields(fields),
-            SearchQuery::Ids(_) | SearchQuery::Nested(_) | SearchQuery::Functions(_) => None,
+            leaf => {
+                fields.push(leaf.single_field()?);
+                Some(())
+            }
         }
     }
 }

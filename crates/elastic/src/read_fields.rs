@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use crate::aggregations::AskedAggregation;
 use crate::mapping::{field_at, searched_at};
 use crate::query::SearchQuery;
-use crate::query_distance::DistanceQuery;
 use crate::searched_form::copied_to;
 use crate::unread;
 
@@ -138,25 +137,15 @@ fn add_names<'q>(query: &'q SearchQuery, names: &mut BTreeSet<&'q str>) -> bool 
     let mut all = |queries: &'q [SearchQuery]| queries.iter().all(|query| add_names(query, names));
     match query {
         SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) => true,
-        SearchQuery::Terms { field, .. }
-        | SearchQuery::Match { field, .. }
-        | SearchQuery::Range { field, .. }
-        | SearchQuery::Exists(field)
-        | SearchQuery::Prefix { field, .. }
-        | SearchQuery::Wildcard { field, .. }
-        | SearchQuery::Regexp { field, .. }
-        | SearchQuery::Fuzzy { field, .. }
-        | SearchQuery::Intervals { field, .. }
-        | SearchQuery::Distance(DistanceQuery { field, .. }) => {
-            names.insert(field);
-            true
-        }
         SearchQuery::Bool(query) => {
             [&query.must, &query.filter, &query.must_not, &query.should].into_iter().all(|of| all(of))
         }
         SearchQuery::Best { queries, .. } => all(queries),
         SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_names(query, names),
-        SearchQuery::Nested(_) | SearchQuery::Functions(_) => false,
+        leaf => leaf.single_field().is_some_and(|field| {
+            names.insert(field);
+            true
+        }),
     }
 }
 

@@ -14,7 +14,6 @@ use crate::log_columns::{LogColumn, LogColumnName, RowSet};
 use crate::mapping::{field_at, is_flag, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
-use crate::query_distance::DistanceQuery;
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
 use crate::scan_limit::SearchPace;
@@ -201,17 +200,7 @@ impl ColumnPlanner<'_> {
             SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => {
                 return self.condition(query);
             }
-            SearchQuery::Ids(_) | SearchQuery::Nested(_) | SearchQuery::Functions(_) => return None,
-            SearchQuery::Terms { field, .. }
-            | SearchQuery::Match { field, .. }
-            | SearchQuery::Range { field, .. }
-            | SearchQuery::Exists(field)
-            | SearchQuery::Prefix { field, .. }
-            | SearchQuery::Wildcard { field, .. }
-            | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. }
-            | SearchQuery::Intervals { field, .. }
-            | SearchQuery::Distance(DistanceQuery { field, .. }) => field,
+            leaf => leaf.single_field()?,
         };
         let span = match query {
             SearchQuery::Range { bounds, .. } => DateEnds::span_of(self.ends, bounds),
