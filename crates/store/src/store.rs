@@ -11,15 +11,15 @@ use millrace_env::{LatencyHistogram, ThreadClass};
 use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
 
-use crate::read::stored::StoredColumn;
-use crate::read::{get, groups, sought, stored, sweep, view};
+use crate::read::column_sizes::StoredColumn;
+use crate::read::{by_id, column_sizes, get, groups, sweep, view};
 use crate::shared::{RequestSize, StoreContext};
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
 use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
-use crate::upkeep::ahead::ColumnPreparer;
+use crate::upkeep::column_preparer::ColumnPreparer;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::maintenance::StoreMaintenance;
 use crate::upkeep::pace::{of_merging, of_preparing, of_rolling, of_sealing};
@@ -207,7 +207,7 @@ impl Store {
     ) -> Result<Arc<dyn View>, Error> {
         self.inner.shared.check_open()?;
         self.inner.shared.note_use(RequestSize::Small);
-        sought::view(&self.inner.shared, document_type, documents, within)
+        by_id::view(&self.inner.shared, document_type, documents, within)
     }
 
     /// Returns the groups after `after` that have documents of these types in a scope of buckets, with their
@@ -419,12 +419,12 @@ impl Store {
     /// A directory cannot be read or is damaged.
     pub fn stored_columns(&self) -> Result<Vec<StoredColumn>, Error> {
         let shared = &self.inner.shared;
-        stored::stored_columns(&shared.state(), &shared.counters.seal_times)
+        column_sizes::stored_columns(&shared.state(), &shared.counters.seal_times)
     }
 
     /// Bytes of the filters of ids in all segments.
     pub fn filter_bytes(&self) -> u64 {
-        stored::filter_bytes(&self.inner.shared.state())
+        column_sizes::filter_bytes(&self.inner.shared.state())
     }
 
     /// Times to append a batch of writes to the log and to sync it.
@@ -553,8 +553,8 @@ impl StoreThreads {
             let preparer = ColumnPreparer::new(Arc::clone(shared));
             let make = "make columns of imported groups";
             let prepare =
-                move || background(&of, of_preparing(&of), make, || preparer.tend().map(|()| false));
-            threads.background.push(spawn("store-ahead", Box::new(prepare))?);
+                move || background(&of, of_preparing(&of), make, || preparer.prepare_due().map(|()| false));
+            threads.background.push(spawn("store-prepare", Box::new(prepare))?);
         }
         if shared.options.maintenance {
             let of = Arc::clone(shared);

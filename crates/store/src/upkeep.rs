@@ -1,10 +1,10 @@
 //! Background work, for which no write or read waits: the tail rolls over and is sealed into segments
 //! (`rolling`, `sealing`), segments are merged and large buckets split (`maintenance`, `merging`), removals
 //! that need not be remembered are forgotten (`prune`), dropped groups are erased (`erasing`), and columns of
-//! groups that were just imported are made (`ahead`).
+//! groups that were just imported are made (`column_preparer`).
 
-pub(crate) mod ahead;
 pub(crate) mod backoff;
+pub(crate) mod column_preparer;
 pub(crate) mod erasing;
 pub(crate) mod maintenance;
 pub(crate) mod merging;

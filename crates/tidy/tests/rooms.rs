@@ -24,7 +24,7 @@ const OWNED_CALLS: [OwnedCall; 8] = [
         rooms: &[
             "env/",
             "store/src/shared.rs",
-            "store/src/upkeep/ahead.rs",
+            "store/src/upkeep/column_preparer.rs",
             "store/src/upkeep/maintenance.rs",
             "store/src/upkeep/sealing.rs",
             "store/src/write/committer",

@@ -13,7 +13,7 @@ use millrace_env::{Disk as _, RealDisk};
 use millrace_segment::SegmentCache;
 
 use crate::read::columns::EmptyLayout;
-use crate::read::found::GroupSources;
+use crate::read::group_sources::GroupSources;
 use crate::read::masks::GroupOfBucket;
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, GroupPosition, StoreSnapshot};

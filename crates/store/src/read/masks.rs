@@ -17,7 +17,7 @@ use quick_cache::Weighter;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
-use crate::read::secret::KeyedHash;
+use crate::read::keyed_hash::KeyedHash;
 use crate::state::marks::DropMarks;
 
 /// One bit a version, lowest first, in words of 64; `None`: all are set.

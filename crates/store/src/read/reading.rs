@@ -16,7 +16,7 @@ use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
 use millrace_document::{DocumentGroup, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
-use crate::read::found::GroupSources;
+use crate::read::group_sources::GroupSources;
 use crate::read::masks::{self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, has_all, lacks_keys, unite};
 use crate::read::pieces::RowOrder;
 use crate::shared::StoreContext;

@@ -7,9 +7,9 @@ use millrace_bucket::DocumentSortKey;
 use millrace_column::{BytesColumn, Column, ColumnForm, ColumnKey, ColumnValue, FixedColumn, StoredValues};
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Timestamp, ValueRef, wire};
 
-use crate::read::ahead::ColumnsAhead;
 use crate::read::columns::{self, ValueColumn};
 use crate::read::masks::lacks_keys;
+use crate::read::read_ahead::ColumnsAhead;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, TAIL};
 use crate::tail::RowKey;
 use crate::{Error, StoreVisit, VisitedVersion};

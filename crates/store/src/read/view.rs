@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use millrace_column::{ChunkIdentity, Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
 use millrace_segment::SegmentFile;
 
-use crate::read::converted::{NeighbourChunks, TargetLayout};
+use crate::read::layout_conversion::{NeighbourChunks, TargetLayout};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
 use crate::shared::StoreContext;

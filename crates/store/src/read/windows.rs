@@ -8,7 +8,7 @@ use millrace_column::CHUNK_DOCS;
 use millrace_document::ReversedLocation;
 
 use crate::Error;
-use crate::read::found::GroupSources;
+use crate::read::group_sources::GroupSources;
 use crate::read::masks::GroupOfBucket;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, after};
 use crate::state::StoredBucket;

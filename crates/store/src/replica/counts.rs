@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Error;
-use crate::read::found::GroupSources;
+use crate::read::group_sources::GroupSources;
 use crate::read::masks::{GroupOfBucket, is_set};
 use crate::read::reading::{GroupPosition, StoreSnapshot};
 use crate::state::StoredBucket;

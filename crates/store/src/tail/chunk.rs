@@ -13,7 +13,7 @@ use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::read::columns::build;
-use crate::read::secret::KeyedHash;
+use crate::read::keyed_hash::KeyedHash;
 use crate::tail::TailVersion;
 use crate::{Error, StoreLayout};
 

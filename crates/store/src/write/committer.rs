@@ -33,7 +33,7 @@ pub(crate) use self::modifying::MODIFIERS;
 use crate::shared::{RequestSize, StoreContext};
 use crate::state::TailGeneration;
 use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
-use crate::upkeep::ahead::FreshGroups;
+use crate::upkeep::column_preparer::FreshGroups;
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
 use crate::write::batch::{BatchCallback, BatchOutcomes, RefusedBatch, WritesInFlight};
 use crate::write::commit_rows::{CommitRows, RowValue, check_key};

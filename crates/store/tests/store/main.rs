@@ -1,10 +1,11 @@
 //! The store from outside: every write can be read, even after seals, merges, splits, drops, kills and damage
 //! in between.
 
-mod ahead;
 mod apart;
 mod arrival;
 mod batches;
+mod by_id;
+mod column_preparer;
 mod common;
 mod counts;
 mod crash;
@@ -22,13 +23,12 @@ mod lookups;
 mod model;
 mod points;
 mod power;
-mod recent;
 mod replica;
 mod rewrites;
+mod row_cache;
 mod schemas;
 mod slices;
 mod snapshots;
-mod sought;
 mod space;
 mod syncs;
 mod threads;

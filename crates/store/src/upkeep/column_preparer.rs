@@ -1,10 +1,10 @@
-//! Columns of groups that were just imported, made before anyone asks for them.
+//! Columns of groups that were just imported, made ahead of the first query.
 //!
 //! The first view of a group in the tail finds its rows, and the first query makes their columns: words are
 //! split and stemmed, values copied. After a large import that takes tens of milliseconds, and the next query
 //! a fraction of one. So groups that got many rows are noted, and once no more have come for a while, a
-//! thread of the background views them and makes the columns that searches scan. They are in the cache of
-//! views, within its bounds: what does not fit is left to the first query.
+//! background thread views them and makes the columns that searches scan. They go to the cache of views,
+//! within its bounds: the first query makes those that do not fit.
 //!
 //! Nothing here changes what a view shows. A group whose rows keep coming is not prepared.
 
@@ -32,7 +32,7 @@ const RUN_ROWS: usize = 32;
 /// Noted rows of a group from which on it is prepared.
 const ROWS_MIN: usize = 512;
 /// Time without more rows after which a group is prepared.
-const SETTLED: Duration = Duration::from_millis(50);
+const QUIET_TIME: Duration = Duration::from_millis(50);
 /// Groups that are noted at a time. Others that are imported at the same time are not.
 const GROUPS_MAX: usize = 64;
 /// Divisor of the bytes of the cache that gives the share that one group may fill.
@@ -89,10 +89,10 @@ impl FreshGroups {
     }
 
     /// Takes the groups that have got no more rows for a while; returns those that got many.
-    fn settled(&self) -> Vec<FreshGroup> {
+    fn take_due(&self) -> Vec<FreshGroup> {
         let mut noted = self.0.lock();
-        let settled = noted.extract_if(|_, rows| rows.last.elapsed() >= SETTLED);
-        settled.filter(|(_, rows)| rows.rows >= ROWS_MIN).map(|(group, _)| group).collect()
+        let due = noted.extract_if(|_, rows| rows.last.elapsed() >= QUIET_TIME);
+        due.filter(|(_, rows)| rows.rows >= ROWS_MIN).map(|(group, _)| group).collect()
     }
 }
 
@@ -117,9 +117,9 @@ impl ColumnPreparer {
     ///
     /// # Errors
     /// A group cannot be read; the others are prepared.
-    pub fn tend(&self) -> Result<(), Error> {
+    pub fn prepare_due(&self) -> Result<(), Error> {
         let mut outcome = Ok(());
-        for group in self.shared.fresh.settled() {
+        for group in self.shared.fresh.take_due() {
             // Its rows are sealed soon, and sealing is short of time.
             if !self.shared.is_behind() && !self.is_closed() {
                 outcome = outcome.and(self.prepare(&group));
@@ -143,10 +143,10 @@ impl ColumnPreparer {
             key.form == ColumnForm::Tokens || !is_shown_only
         });
         columns.push(ColumnKey::id());
-        let most = self.shared.caches.tail_chunks.capacity() / SHARE_OF_CACHE;
+        let bytes_max = self.shared.caches.tail_chunks.capacity() / SHARE_OF_CACHE;
         let bytes = memory_of(reading.tail_bytes(&prefix, |_| true)?);
         // Those that were sealed meanwhile have their columns.
-        if bytes == 0 || bytes > most {
+        if bytes == 0 || bytes > bytes_max {
             return Ok(());
         }
         let parts = reading.group(document_type, &group, None)?;

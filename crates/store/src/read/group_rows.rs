@@ -15,7 +15,7 @@ use millrace_column::CHUNK_DOCS;
 use millrace_segment::ChunkInfo;
 
 use crate::Error;
-use crate::read::found::GroupSources;
+use crate::read::group_sources::GroupSources;
 use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks, clear, is_set};
 use crate::read::pieces::level;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};

@@ -10,7 +10,7 @@ use millrace_document::{DocumentId, ReversedLocation};
 use millrace_env::filter::KeyHash;
 
 use crate::Error;
-use crate::read::found::{COMPARED_PER_LOOKUP, GroupSources, rows_of_document};
+use crate::read::group_sources::{COMPARED_PER_LOOKUP, GroupSources, rows_of_document};
 use crate::read::masks::{GroupOfBucket, SegmentChunks, has_all, keep_rows, lacks_keys};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, StoreSnapshot, once_each};

@@ -124,7 +124,7 @@ fn what_does_not_fit_the_cache_is_left_to_its_first_query() {
     import(&store, "large", LARGE);
     import(&store, "ann", MANY);
     wait_until("the words of the smaller group are split", || layout.split() >= MANY);
-    // What is settled is prepared in any order, and the next only after it.
+    // Groups that are due are prepared in any order, and the next only after it.
     import(&store, "bob", MANY);
     wait_until("the words of the next group are split", || layout.split() >= 2 * MANY);
     assert_eq!(layout.split(), 2 * MANY);

@@ -18,11 +18,11 @@ use parking_lot::Mutex;
 use quick_cache::Weighter;
 
 use crate::Error;
+use crate::read::group_rows::{GroupRows, TailPart};
 use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, keep_reaching};
-use crate::read::renewed::{GroupRows, TailPart};
-use crate::read::written::WrittenKeys;
+use crate::read::written_keys::WrittenKeys;
 use crate::state::{StoreState, StoredBucket};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{NewRow, RowKey};
