@@ -44,7 +44,6 @@ mod state;
 mod status;
 mod store;
 mod tail;
-mod times;
 mod tuning;
 mod upkeep;
 mod write;
@@ -70,10 +69,9 @@ pub use snapshot::{
     SnapshotDescription, SnapshotName, SnapshotReader, SnapshotSpace, StoredSnapshot, restore_point,
     restore_snapshot,
 };
-pub use status::StoreStatus;
+pub use status::{StoreStatus, WriteTimes};
 pub use store::Store;
 pub use tail::journal::fuzz as fuzz_log;
-pub use times::{DurationHistogram, WriteTimes};
 pub use tuning::StoreTuning;
 pub use write::backlog::WriterId;
 pub use write::batch::RefusedBatch;

@@ -26,7 +26,6 @@ use crate::state::marks::{DropMark, MarkScope, MarkTime};
 use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
-use crate::times::DurationRecorder;
 use crate::upkeep::column_preparer::FreshGroups;
 use crate::upkeep::maintenance::ApartArea;
 use crate::upkeep::seal_times::SealTimes;
@@ -100,10 +99,10 @@ pub(crate) struct StoreCounters {
     pub writes_in_flight: AtomicUsize,
     pub bytes_in_flight: AtomicUsize,
     /// Times that writes waited for their commit; `committed` has the times of the commits.
-    pub waited: DurationRecorder,
-    pub committed: DurationRecorder,
+    pub waited: LatencyHistogram,
+    pub committed: LatencyHistogram,
     /// Times of commits that went to the change of generations.
-    pub rolled: DurationRecorder,
+    pub rolled: LatencyHistogram,
     /// Rows that were acknowledged before their sync, and the longest time until one, in microseconds.
     pub deferred_rows: AtomicU64,
     pub deferred_us_max: AtomicU64,

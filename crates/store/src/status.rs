@@ -1,3 +1,5 @@
+use millrace_env::LatencyCounts;
+
 /// Status of the store, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStatus {
@@ -47,4 +49,17 @@ pub struct StoreStatus {
     pub failures: Vec<String>,
     /// Panics of the store's work that were caught: bugs, each of which is in the log.
     pub panics: u64,
+}
+
+/// Durations of writes in the store since it was opened: see [`crate::Store::write_times`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteTimes {
+    /// Time from acceptance until the commit that has the write begins: mostly the rest of the previous
+    /// commit.
+    pub waited: LatencyCounts,
+    /// Time of the commit: appending to the log, syncing it, and adding to the rows in memory.
+    pub committed: LatencyCounts,
+    /// Share of each commit in the change from one generation of the tail to the next: the wait for the one
+    /// that takes writes, and the time to let the next take over.
+    pub rolled: LatencyCounts,
 }

@@ -480,8 +480,8 @@ impl Store {
     /// Returns the durations of writes since the store was opened: for finding the cause of a slow write.
     pub fn write_times(&self) -> WriteTimes {
         let counters = &self.inner.shared.counters;
-        let (waited, committed) = (counters.waited.times(), counters.committed.times());
-        WriteTimes { waited, committed, rolled: counters.rolled.times() }
+        let (waited, committed) = (counters.waited.counts(), counters.committed.counts());
+        WriteTimes { waited, committed, rolled: counters.rolled.counts() }
     }
 
     /// Waits for the writes that are under way, and ends all work. Other clones answer [`Error::Closed`] from

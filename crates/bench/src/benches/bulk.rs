@@ -44,7 +44,7 @@ const CHEAPER_MIN: f64 = 4.0;
 /// Duration at half load, in multiples of a case's time.
 const TAIL_TURNS: u32 = 12;
 const RATIO_MAX: f64 = 3.0;
-/// Maximum share of a commit in the change of generations, in seconds.
+/// Maximum share of a commit in the change of generations, in seconds: a bound of a bucket of the histogram.
 const ROLL_MAX: f64 = 5e-3;
 
 /// Observations of batches, with the processor time that clients and server used.
@@ -147,7 +147,7 @@ fn tail(settings: &Settings) -> Result<BenchReport, Error> {
     report.push(seconds("p99", 0.99).beside("p50", times.median()).at_most(RATIO_MAX));
     report.push(seconds("p99.9", 0.999).beside(peer, meanwhile.quantile(0.999)).at_most(RATIO_MAX));
     report.push(seconds("slowest", 1.0).beside(peer, meanwhile.slowest()));
-    let rolled = store.write_times().rolled.since(&times_before.rolled).quantile(1.0);
+    let rolled = store.write_times().rolled.percentile_since(&times_before.rolled, 1.0).unwrap_or_default();
     let of_roll = "slowest change of generations within a commit";
     report.push(Figure::new(&case, of_roll, rolled.as_secs_f64(), FigureUnit::Seconds).at_most(ROLL_MAX));
     report.note(format!(

@@ -72,12 +72,12 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         report.push(beside("bare appends with fsync alone", &alone));
         report.push(beside("reading and parsing alone", &parsed.seen.times));
     }
-    let waited = times.waited.since(&times_before.waited).quantile(0.999).as_secs_f64();
-    let committed = times.committed.since(&times_before.committed).quantile(0.999).as_secs_f64();
+    let waited = times.waited.percentile_since(&times_before.waited, 0.999).unwrap_or_default();
+    let committed = times.committed.percentile_since(&times_before.committed, 0.999).unwrap_or_default();
     for (name, time) in [
         ("p99.9, until the client begins", half.late.quantile(0.999)),
-        ("p99.9, waiting for its commit", waited),
-        ("p99.9, commit", committed),
+        ("p99.9, waiting for its commit", waited.as_secs_f64()),
+        ("p99.9, commit", committed.as_secs_f64()),
     ] {
         report.push(Figure::new(&case, name, time, FigureUnit::Seconds));
     }

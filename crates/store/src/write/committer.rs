@@ -350,9 +350,9 @@ impl PendingWrites {
         // Those of a batch began together.
         for together in batch.chunk_by(|one, next| one.reply.began == next.reply.began) {
             let waited = began.saturating_duration_since(together[0].reply.began);
-            counters.waited.add_several(waited, together.len());
+            counters.waited.record_many(waited, together.len() as u64);
         }
-        counters.committed.add_several(took, batch.len());
+        counters.committed.record_many(took, batch.len() as u64);
         assert_eq!(batch.len(), timestamps.len(), "every write of a batch is answered with its timestamp");
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             self.finish_commit(commit, timestamp, outcome.clone());
@@ -420,7 +420,7 @@ impl PendingWrites {
                     let filled = generation.bytes.load(Ordering::Relaxed);
                     let rolling = Instant::now();
                     let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
-                    shared.counters.rolled.add(waited + rolling.elapsed());
+                    shared.counters.rolled.record(waited + rolling.elapsed());
                     let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
                     if rolled || spare_is_due {
                         shared.alarm.ring();
