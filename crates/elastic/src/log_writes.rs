@@ -15,7 +15,7 @@ use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
 use crate::storage::{self, AddOutcome, AddedDocuments, StoredSource};
-use crate::writing::{HeldIndexes, PATIENCE, PAUSES, WriteResult};
+use crate::writing::{HeldIndexes, RETRY_PAUSES, RETRY_TIME_MAX, WriteResult};
 use crate::{Error, unread};
 
 /// Place of a document in `logs` mode.
@@ -39,7 +39,7 @@ pub(crate) fn write_all(
     slots: &mut SlotChoices,
 ) -> Vec<Result<WriteResult, Error>> {
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
-    let (mut deadline, mut pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+    let (mut deadline, mut pause) = (Instant::now() + RETRY_TIME_MAX, RETRY_PAUSES[0]);
     let mut renewed: Vec<Cow<'_, PlacedWrite>> = placed.iter().copied().map(Cow::Borrowed).collect();
     let mut is_first = true;
     loop {
@@ -68,7 +68,7 @@ pub(crate) fn write_all(
             }
         }
         if left < tried {
-            (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+            (deadline, pause) = (Instant::now() + RETRY_TIME_MAX, RETRY_PAUSES[0]);
         }
         let mut has_others = true;
         for (number, index) in refused {
@@ -76,7 +76,7 @@ pub(crate) fn write_all(
         }
         if left > 0 && (is_stuck || !has_others) {
             std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSES[1]);
+            pause = (pause * 2).min(RETRY_PAUSES[1]);
         }
     }
 }

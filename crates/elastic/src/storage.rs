@@ -69,10 +69,10 @@ pub(crate) const PLACES: u16 = 1 << (32 - HOME_BITS);
 const PLACE_OF_INDEXES: u16 = (HOME >> HOME_BITS) as u16;
 
 /// Time limit of a write.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit of a read, while the nodes of a cluster agree on who has the documents.
-const READ_PATIENCE: Duration = Duration::from_secs(20);
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Time beyond that limit after which no outcome will come.
 const GRACE: Duration = Duration::from_secs(5);
@@ -193,7 +193,7 @@ impl StoredSource {
 
 /// Time after which a write that waits for models is given up, and drops are left to a later pass.
 pub(crate) fn deadline() -> Instant {
-    Instant::now() + PATIENCE
+    Instant::now() + WRITE_TIMEOUT
 }
 
 /// Returns true after a deadline; never without one.
@@ -203,7 +203,7 @@ fn is_over(until: Option<Instant>) -> bool {
 
 /// Time after which a read is given up, while the nodes of a cluster agree on who has the documents.
 pub(crate) fn read_deadline() -> Instant {
-    Instant::now() + READ_PATIENCE
+    Instant::now() + READ_TIMEOUT
 }
 
 /// Write under way.
@@ -241,7 +241,7 @@ pub(crate) fn write_all(
             Err(refused) => vec![Err(refused.error.into()); count],
             Ok(wait) => {
                 let until = Instant::now() + wait;
-                let outcomes = receiver.recv_timeout(PATIENCE + GRACE);
+                let outcomes = receiver.recv_timeout(WRITE_TIMEOUT + GRACE);
                 std::thread::sleep(until.saturating_duration_since(Instant::now()));
                 match outcomes {
                     Ok(outcomes) => outcomes.into_iter().map(|outcome| Ok(outcome?)).collect(),
@@ -261,7 +261,7 @@ pub(crate) fn write_all(
         BatchedWrite::new(permit, write, done)
     };
     let batch = writes.into_iter().map(batched).collect();
-    cluster.write(batch, Instant::now() + PATIENCE);
+    cluster.write(batch, Instant::now() + WRITE_TIMEOUT);
     receivers.iter().map(finish).collect()
 }
 
@@ -283,7 +283,7 @@ fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
                 let _ = sender.send(outcome);
             });
             let write = BatchedWrite::new(&permit, write, done);
-            cluster.write(vec![write], Instant::now() + PATIENCE);
+            cluster.write(vec![write], Instant::now() + WRITE_TIMEOUT);
         }
     }
     receiver
@@ -291,7 +291,7 @@ fn begin(node: &Node, write: DocumentWrite) -> CommitReceiver {
 
 /// Waits for a write.
 fn finish(receiver: &CommitReceiver) -> Result<CommittedWrite, Error> {
-    match receiver.recv_timeout(PATIENCE + GRACE) {
+    match receiver.recv_timeout(WRITE_TIMEOUT + GRACE) {
         Ok(outcome) => Ok(outcome?),
         Err(_) => Err(unconfirmed()),
     }
@@ -454,7 +454,7 @@ pub(crate) fn change_all(
     limits: ChangeLimits,
 ) -> Vec<Result<SettledChange, Error>> {
     let count = changes.len();
-    let changes = change_documents(node, permit, changes, limits, Instant::now() + PATIENCE);
+    let changes = change_documents(node, permit, changes, limits, Instant::now() + WRITE_TIMEOUT);
     match wait_for_changes(node, changes) {
         Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(Error::from)).collect(),
         Err(error) => vec![Err(error); count],
@@ -496,10 +496,10 @@ pub(crate) fn add_all<G: Send + 'static>(
     let questions = added.into_iter().map(|(AddedDocuments { group, documents }, guard)| {
         let documents = documents.iter().map(|(document, is_new)| SentDocument::new(document, *is_new));
         let question =
-            DocumentsQuestion::Write { version, documents: documents.collect(), patience: PATIENCE };
+            DocumentsQuestion::Write { version, documents: documents.collect(), patience: WRITE_TIMEOUT };
         (group.group(), question, guard)
     });
-    let asked = ask_owners(node, version, questions.collect(), Instant::now() + PATIENCE);
+    let asked = ask_owners(node, version, questions.collect(), Instant::now() + WRITE_TIMEOUT);
     let answers = match wait_for_changes(node, asked) {
         Ok(answers) => answers,
         Err(error) => return counts.into_iter().map(|count| vec![Err(error.clone()); count]).collect(),

@@ -31,12 +31,12 @@ use crate::typed;
 use crate::unflushed::{UnflushedState, WriteHold};
 use crate::update::{self, UpdateBody};
 
-/// Time after which writes that the store has no room for are given up, if none of their request is done
-/// meanwhile.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time for which writes that the store has no room for are tried again, from the last write of their
+/// request that was done.
+pub(crate) const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Pauses between the tries of such writes: the first, and the longest.
-pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+pub(crate) const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
 /// Kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -246,8 +246,8 @@ fn write_at_home(service: &ElasticService, placed: &[&PlacedWrite]) -> Vec<Resul
         return Vec::new();
     }
     let mut results: Vec<Option<Result<WriteResult, Error>>> = placed.iter().map(|_| None).collect();
-    let mut pause = PAUSES[0];
-    let mut deadline = Instant::now() + PATIENCE;
+    let mut pause = RETRY_PAUSES[0];
+    let mut deadline = Instant::now() + RETRY_TIME_MAX;
     loop {
         let (mut writes, mut slots) = (Vec::new(), Vec::new());
         let held = HeldIndexes::hold(service, placed);
@@ -276,7 +276,7 @@ fn write_at_home(service: &ElasticService, placed: &[&PlacedWrite]) -> Vec<Resul
         drop(held);
         let refused = committed.iter().filter(|outcome| is_refused(outcome)).count();
         if refused < tried {
-            (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+            (deadline, pause) = (Instant::now() + RETRY_TIME_MAX, RETRY_PAUSES[0]);
         }
         let is_over = Instant::now() >= deadline;
         for ((at, slot), committed) in slots.into_iter().zip(committed) {
@@ -291,7 +291,7 @@ fn write_at_home(service: &ElasticService, placed: &[&PlacedWrite]) -> Vec<Resul
             return results.into_iter().flatten().collect();
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(PAUSES[1]);
+        pause = (pause * 2).min(RETRY_PAUSES[1]);
     }
 }
 

@@ -9,7 +9,7 @@ use millrace_document::DocumentGroup;
 use millrace_node::Node;
 use millrace_node::cluster::{DocumentsAnswer, DocumentsQuestion, ask_owners};
 
-use super::{ELASTIC_TYPE, PATIENCE, StorageGroup, deadline, is_over, misunderstood, wait_for_changes};
+use super::{ELASTIC_TYPE, StorageGroup, WRITE_TIMEOUT, deadline, is_over, misunderstood, wait_for_changes};
 use crate::Error;
 
 /// Drops that owners in a cluster are asked for at once. Each is a sync of theirs, which writes wait for.
@@ -70,7 +70,7 @@ fn drop_at_owners(
             version,
             document_type: ELASTIC_TYPE.to_owned(),
             group: group.clone(),
-            patience: PATIENCE,
+            patience: WRITE_TIMEOUT,
         };
         (group.clone(), question, ())
     };

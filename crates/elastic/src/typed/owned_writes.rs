@@ -26,7 +26,9 @@ use crate::caller::AdmittedSize;
 use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::storage;
-use crate::writing::{PATIENCE, PAUSES, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult};
+use crate::writing::{
+    RETRY_PAUSES, RETRY_TIME_MAX, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
+};
 
 /// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
 /// one document are done in their order. What an owner does not accept is tried again for a while.
@@ -43,18 +45,18 @@ pub(crate) fn write_at_owners(
             Err(error) => results[at] = Some(Err(error)),
         }
     }
-    let (mut deadline, mut pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+    let (mut deadline, mut pause) = (Instant::now() + RETRY_TIME_MAX, RETRY_PAUSES[0]);
     while !waiting.is_empty() {
         let mut in_turn: HashSet<DocumentId> = HashSet::new();
         let (turns, later): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|write: &OwnedWrite<'_>| in_turn.insert(write.reader.id.clone()));
         let WriteRound { left, tried, refused } = WriteRound::of(service, turns, deadline, &mut results);
         if refused < tried {
-            (deadline, pause) = (Instant::now() + PATIENCE, PAUSES[0]);
+            (deadline, pause) = (Instant::now() + RETRY_TIME_MAX, RETRY_PAUSES[0]);
         }
         if refused > 0 {
             std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSES[1]);
+            pause = (pause * 2).min(RETRY_PAUSES[1]);
         }
         // Before later writes of the same documents.
         waiting = left;
@@ -150,7 +152,7 @@ impl VersionConflicts {
     /// it does not say, for some time.
     fn is_passed(&mut self, retries: Option<u32>, now: Instant) -> bool {
         self.count = self.count.saturating_add(1);
-        let until = *self.until.get_or_insert(now + PATIENCE);
+        let until = *self.until.get_or_insert(now + RETRY_TIME_MAX);
         self.count <= retries.unwrap_or(u32::MAX) && now < until
     }
 }
@@ -330,7 +332,7 @@ mod tests {
 
     #[test]
     fn an_update_has_its_time_from_its_first_conflict_on() {
-        let short = PATIENCE / 2;
+        let short = RETRY_TIME_MAX / 2;
         // Retries that the update allows, times between conflicts, and the number of the last one of which it
         // is tried again.
         let table: [(Option<u32>, &[Duration], usize); 6] = [
@@ -338,9 +340,9 @@ mod tests {
             (Some(2), &[Duration::ZERO, short / 4, short / 4], 2),
             (None, &[Duration::ZERO, short, short / 2], 3),
             // It waited for its turn.
-            (Some(3), &[PATIENCE * 9, short], 2),
-            (None, &[PATIENCE * 9, short, PATIENCE], 2),
-            (Some(9), &[Duration::ZERO, PATIENCE], 1),
+            (Some(3), &[RETRY_TIME_MAX * 9, short], 2),
+            (None, &[RETRY_TIME_MAX * 9, short, RETRY_TIME_MAX], 2),
+            (Some(9), &[Duration::ZERO, RETRY_TIME_MAX], 1),
         ];
         for (retries, pauses, passed) in table {
             let (mut conflicts, mut now) = (VersionConflicts::default(), Instant::now());

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 const DEFINITION: u64 = 7;
 
 /// Time after which a test has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn open_on(directory: &Path, disk: Arc<dyn Disk>) -> Result<IndexCopy, Error> {
     IndexCopy::open(IndexOptions {
@@ -257,7 +257,8 @@ fn changes_are_taken_in_while_runs_are_read() {
             let (changed, changes) = mpsc::channel();
             let (changing, keys) = (Arc::clone(&copy), keys.clone());
             std::thread::spawn(move || changed.send(changing.apply(vec![change(3, 1, &keys)])));
-            let applied = changes.recv_timeout(PATIENCE).expect("the change does not wait for the pass");
+            let applied =
+                changes.recv_timeout(CHANGE_TIMEOUT).expect("the change does not wait for the pass");
             assert_eq!(applied.expect("it fits"), 1);
         }
         true
