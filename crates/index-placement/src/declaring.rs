@@ -1,4 +1,4 @@
-//! Declared indexes come into the table and leave it; wishes are checked and noted.
+//! Declared indexes come into the table and leave it; commands are checked and noted.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use millrace_bucket::NodeKey;
 use crate::draft::{PlacementDraft, is_replaced};
 use crate::table::{COPIES_MAX, RequestedMove};
 use crate::{
-    Error, IndexNumber, IndexRemoval, LeaveReason, PlacedCopy, PlacedCopyState, PlacedIndex, PlacementStep,
-    PlacementWish, RebalanceCause, RebalanceRun, SliceId, WantedIndex,
+    Error, IndexNumber, IndexRemoval, LeaveReason, PlacedCopy, PlacedCopyState, PlacedIndex,
+    PlacementCommand, PlacementStep, RebalanceCause, RebalanceRun, SliceId, WantedIndex,
 };
 
 impl PlacementDraft<'_> {
@@ -169,24 +169,24 @@ impl PlacementDraft<'_> {
         }
     }
 
-    /// Notes a wish in the table, if it is possible.
-    pub fn accept(&mut self, wish: &PlacementWish) -> Result<(), Error> {
-        match wish {
-            PlacementWish::Rebalance { by } => self.begin_rebalance(by),
-            PlacementWish::Stop => self.stop_rebalance(),
-            PlacementWish::Move { index, slice, from, to } => {
+    /// Notes a command in the table, if it is possible.
+    pub fn accept(&mut self, command: &PlacementCommand) -> Result<(), Error> {
+        match command {
+            PlacementCommand::Rebalance { by } => self.begin_rebalance(by),
+            PlacementCommand::Stop => self.stop_rebalance(),
+            PlacementCommand::Move { index, slice, from, to } => {
                 let slice = SliceId { index: self.declared(index)?, slice: *slice };
                 self.request_move(slice, *from, *to)
             }
-            PlacementWish::Build { index } => {
+            PlacementCommand::Build { index } => {
                 let number = self.declared(index)?;
                 if self.index(number).is_some_and(|index| index.deferred) {
                     self.build(number);
                 }
                 Ok(())
             }
-            PlacementWish::Rebuild { index } => self.rebuild(self.declared(index)?),
-            PlacementWish::Settings(update) => {
+            PlacementCommand::Rebuild { index } => self.rebuild(self.declared(index)?),
+            PlacementCommand::Settings(update) => {
                 let settings = self.table.settings.updated(update);
                 if settings != self.table.settings {
                     self.table.settings = settings;

@@ -3,7 +3,7 @@ use millrace_cluster::NodeState;
 
 use crate::{IndexNumber, RefusalKind, SliceId};
 
-/// Errors of the table of copies, of its settings and of wishes.
+/// Errors of the table of copies, of its settings and of commands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The bytes are not a table of copies.

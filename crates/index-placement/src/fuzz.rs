@@ -29,7 +29,7 @@ pub fn fuzz(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<PlacementRequest>(bytes) {
         let written = serde_json::to_vec(&request).expect("numbers and texts always have a JSON form");
         assert_eq!(serde_json::from_slice(&written).ok(), Some(request.clone()), "a request is what it was");
-        let _ = request.wish(&nodes);
+        let _ = request.command(&nodes);
     }
     let _ = PlacementSettingsUpdate::from_json(bytes);
     let _ = RequestedCopyMove::from_json(bytes);
@@ -39,7 +39,7 @@ pub fn fuzz(bytes: &[u8]) {
         return;
     }
     let wanted: Vec<WantedIndex> = table.indexes().values().filter_map(wanted).collect();
-    let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, wishes: &[] };
+    let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, commands: &[] };
     let _ = planned_rebalance(&table, &situation);
     let _ = rebalance_left(&table, &situation);
     let next = plan(&table, &situation).table;

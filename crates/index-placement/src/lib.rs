@@ -3,7 +3,7 @@
 //! An *index* is divided into *slices*, the documents whose locations share their lowest bits. A *copy* is
 //! one node's copy of one slice. The [`PlacementTable`] says which node has which copy, in which state; it is
 //! a value of its own in coordination, written by the leader alone. [`plan`] makes the next table from it and
-//! from a [`PlacementSituation`]: the nodes with their reports, the declared indexes, and the wishes of
+//! from a [`PlacementSituation`]: the nodes with their reports, the declared indexes, and the commands of
 //! operators. [`planned_rebalance`] says what a rebalance would move.
 //!
 //! Copies are made for these reasons, the most urgent first ([`PlacementReason`]):
@@ -35,6 +35,7 @@
 //! Everything here is values and functions of them: no files, no network, no threads, no clock.
 
 mod balance;
+mod command;
 mod copy;
 mod deciding;
 mod declaring;
@@ -58,8 +59,8 @@ mod step;
 mod table;
 #[cfg(test)]
 mod tests;
-mod wish;
 
+pub use command::{PlacementCommand, WantedIndex};
 pub use copy::{CopyId, IndexNumber, PlacedCopy, PlacedCopyState, PlacementReason, SliceId};
 pub use error::{Error, NoCopiesReason};
 pub use fuzz::fuzz;
@@ -78,4 +79,3 @@ pub use table::{
     COPIES_MAX, DefinitionHash, PlacedIndex, PlacementTable, RebalanceCause, RebalanceExtent, RebalancePace,
     RebalanceRun,
 };
-pub use wish::{PlacementWish, WantedIndex};

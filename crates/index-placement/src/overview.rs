@@ -25,9 +25,9 @@ pub struct PlacementOverview {
 }
 
 impl PlacementOverview {
-    /// The situation, without wishes.
+    /// The situation, without commands.
     pub fn situation(&self) -> PlacementSituation<'_> {
-        PlacementSituation { nodes: &self.nodes, wanted: &self.wanted, wishes: &[] }
+        PlacementSituation { nodes: &self.nodes, wanted: &self.wanted, commands: &[] }
     }
 
     /// The last report about a copy of the table.

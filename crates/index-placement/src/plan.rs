@@ -1,5 +1,5 @@
 use crate::draft::PlacementDraft;
-use crate::{Error, IndexNode, PlacementStep, PlacementTable, PlacementWish, WantedIndex};
+use crate::{Error, IndexNode, PlacementCommand, PlacementStep, PlacementTable, WantedIndex};
 
 /// The facts that a plan is made from, beside the table.
 #[derive(Debug, Clone, Copy, Default)]
@@ -8,8 +8,8 @@ pub struct PlacementSituation<'a> {
     pub nodes: &'a [IndexNode],
     /// All declared indexes. Indexes that are not among them are removed.
     pub wanted: &'a [WantedIndex],
-    /// New wishes of operators.
-    pub wishes: &'a [PlacementWish],
+    /// New commands of operators.
+    pub commands: &'a [PlacementCommand],
 }
 
 /// The next table, and the steps that lead to it.
@@ -19,7 +19,7 @@ pub struct PlacementPlan {
     pub table: PlacementTable,
     /// Changes of the table.
     pub steps: Vec<PlacementStep>,
-    /// For each wish the reason why it was refused, if it was.
+    /// For each command the reason why it was refused, if it was.
     pub answers: Vec<Result<(), Error>>,
     /// Names of declared indexes, or of their new declarations, that the table has no room for.
     pub without_room: Vec<String>,
@@ -32,7 +32,7 @@ const ROUNDS_MAX: usize = 64;
 /// Plans the next table. The same arguments give the same plan, and a plan from its own table and the same
 /// reports has no steps.
 ///
-/// A cluster calls it whenever nodes, reports, declarations or wishes have changed. Only the leader acts by
+/// A cluster calls it whenever nodes, reports, declarations or commands have changed. Only the leader acts by
 /// it: it writes the table, and nodes do what the table says about them.
 pub fn plan(table: &PlacementTable, situation: &PlacementSituation<'_>) -> PlacementPlan {
     plan_with(PlacementDraft::new(table, situation), situation)
@@ -40,7 +40,7 @@ pub fn plan(table: &PlacementTable, situation: &PlacementSituation<'_>) -> Place
 
 pub(crate) fn plan_with(mut draft: PlacementDraft<'_>, situation: &PlacementSituation<'_>) -> PlacementPlan {
     let without_room = draft.declare(situation.wanted);
-    let answers = situation.wishes.iter().map(|wish| draft.accept(wish)).collect();
+    let answers = situation.commands.iter().map(|command| draft.accept(command)).collect();
     for _ in 0..ROUNDS_MAX {
         let steps = draft.steps.len();
         draft.round();

@@ -46,8 +46,8 @@ pub struct NodePairMoves {
     pub bytes: u64,
 }
 
-/// The moves that [`PlacementWish::Rebalance`](crate::PlacementWish::Rebalance) would lead to. Copies that
-/// are missing are placed first, and are not moves.
+/// The moves that [`PlacementCommand::Rebalance`](crate::PlacementCommand::Rebalance) would lead to. Copies
+/// that are missing are placed first, and are not moves.
 pub fn planned_rebalance(table: &PlacementTable, situation: &PlacementSituation<'_>) -> PlannedRebalance {
     preview(PlacementDraft::new(table, situation), situation)
 }

@@ -4,7 +4,7 @@ use millrace_bucket::NodeKey;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Error, IndexNode, PlacementSettingsUpdate, PlacementWish};
+use crate::{Error, IndexNode, PlacementCommand, PlacementSettingsUpdate};
 
 /// Request about placed indexes, which any node takes, and the leader decides on.
 ///
@@ -120,27 +120,29 @@ impl PlacementRequest {
         Ok(PlacementRequest::Settings(given))
     }
 
-    /// The wish that it is, in a cluster of these nodes.
+    /// The command that it is, in a cluster of these nodes.
     ///
     /// # Errors
     /// A node that the cluster does not have; settings that cannot be.
-    pub fn wish(&self, nodes: &[IndexNode]) -> Result<PlacementWish, Error> {
+    pub fn command(&self, nodes: &[IndexNode]) -> Result<PlacementCommand, Error> {
         let index = |content: &String, name: &String| (content.clone(), name.clone());
         Ok(match self {
-            PlacementRequest::Rebalance { by } => PlacementWish::Rebalance { by: by.clone() },
-            PlacementRequest::Stop => PlacementWish::Stop,
-            PlacementRequest::Move { content, name, copy } => PlacementWish::Move {
+            PlacementRequest::Rebalance { by } => PlacementCommand::Rebalance { by: by.clone() },
+            PlacementRequest::Stop => PlacementCommand::Stop,
+            PlacementRequest::Move { content, name, copy } => PlacementCommand::Move {
                 index: index(content, name),
                 slice: copy.slice,
                 from: copy.from.find(nodes)?,
                 to: copy.to.find(nodes)?,
             },
-            PlacementRequest::Build { content, name } => PlacementWish::Build { index: index(content, name) },
+            PlacementRequest::Build { content, name } => {
+                PlacementCommand::Build { index: index(content, name) }
+            }
             PlacementRequest::Rebuild { content, name } => {
-                PlacementWish::Rebuild { index: index(content, name) }
+                PlacementCommand::Rebuild { index: index(content, name) }
             }
             PlacementRequest::Settings(given) => {
-                PlacementWish::Settings(PlacementSettingsUpdate::from_members(given)?)
+                PlacementCommand::Settings(PlacementSettingsUpdate::from_members(given)?)
             }
         })
     }

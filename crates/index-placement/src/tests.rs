@@ -1,6 +1,7 @@
 //! Tests of the planner: situations as lines of text, least moves against exhaustive search, and a
 //! simulation.
 
+mod commands;
 mod exhaustive;
 mod json;
 mod least_moves;
@@ -9,4 +10,3 @@ mod missing;
 mod random;
 mod scenario;
 mod simulation;
-mod wishes;

@@ -55,7 +55,8 @@ pub(crate) struct ProfileCompiler<'a> {
     steps: RefCell<Vec<ModelStep>>,
     /// Models whose inputs are being compiled, used to detect cycles.
     open: RefCell<Vec<FeatureName>>,
-    /// File of the model that could not be read.
+    /// File of the model that could not be read. It is not in the error, which passes through `expression`
+    /// as a text.
     failed_file: RefCell<Option<String>>,
     /// Functions that cannot be parsed, and their callers.
     invalid: InvalidNames,

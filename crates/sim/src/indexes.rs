@@ -4,7 +4,7 @@
 //! The feed ([`millrace_index_feed`]) and the planner ([`millrace_index_placement`]) are the real ones, and
 //! so are the owners that the feed is driven by. A copy is a map from sort keys to versions, of which the
 //! state of its last flush survives a crash. The table of copies is in coordination, which makes one node the
-//! leader at a time; it plans from the reports of the nodes and from the wishes of operators.
+//! leader at a time; it plans from the reports of the nodes and from the commands of operators.
 //!
 //! Clocks differ by less than the feed permits here, since a closing is a time of the clock of one owner.
 

@@ -67,7 +67,7 @@ fn turn(overview: &mut PlacementOverview) {
         overview.reports.insert(node.key, reports);
     }
     let (nodes, wanted) = (&overview.nodes, &overview.wanted);
-    let plan = plan(&overview.table, &PlacementSituation { nodes, wanted, wishes: &[] });
+    let plan = plan(&overview.table, &PlacementSituation { nodes, wanted, commands: &[] });
     overview.table = Arc::new(plan.table);
 }
 

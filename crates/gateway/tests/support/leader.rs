@@ -8,12 +8,12 @@ use millrace_index_placement::{
 
 /// Decides on a request as a leader does.
 pub fn decide(overview: &mut PlacementOverview, request: &PlacementRequest) -> PlacementAnswer {
-    let wishes = match request.wish(&overview.nodes) {
-        Ok(wish) => [wish],
+    let commands = match request.command(&overview.nodes) {
+        Ok(command) => [command],
         Err(error) => return PlacementAnswer::from(&error),
     };
     let (nodes, wanted) = (&overview.nodes, &overview.wanted);
-    let plan = plan(&overview.table, &PlacementSituation { nodes, wanted, wishes: &wishes });
+    let plan = plan(&overview.table, &PlacementSituation { nodes, wanted, commands: &commands });
     overview.table = Arc::new(plan.table);
     match &plan.answers[0] {
         Ok(()) => PlacementAnswer::Done,

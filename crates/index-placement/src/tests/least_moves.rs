@@ -6,7 +6,7 @@ use millrace_cluster::NodeState;
 use super::random::SeededNumbers;
 use super::scenario::{PlacementScenario, node};
 use crate::draft::PlannerSabotage;
-use crate::{PlacementStep, PlacementWish};
+use crate::{PlacementCommand, PlacementStep};
 
 /// A table as text with random copies on random nodes, and the number of copies on each node.
 fn random_line(numbers: &mut SeededNumbers, copies_max: usize) -> String {
@@ -94,7 +94,7 @@ fn random_tables_need_the_least_moves() {
 
 /// Runs a rebalance to its end; returns the number of moves that began.
 fn run(scenario: &mut PlacementScenario) -> u64 {
-    scenario.wishes.push(PlacementWish::Rebalance { by: "test".to_owned() });
+    scenario.commands.push(PlacementCommand::Rebalance { by: "test".to_owned() });
     let steps = scenario.settle();
     let is_move = |step: &&PlacementStep| matches!(step, PlacementStep::CopyBegun { replaces: Some(_), .. });
     steps.iter().filter(is_move).count() as u64

@@ -1,6 +1,6 @@
 use super::scenario::PlacementScenario;
 
-/// Plans for one situation; refused wishes come first.
+/// Plans for one situation; refused commands come first.
 #[track_caller]
 fn check(line: &str, expected: &str) {
     let scenario = PlacementScenario::parse(line);
@@ -17,7 +17,7 @@ fn check(line: &str, expected: &str) {
         assert_eq!(found, expected, "{line}");
     }
     // The same reports again lead to nothing more.
-    let again = PlacementScenario { table: plan.table, wishes: Vec::new(), ..scenario }.plan();
+    let again = PlacementScenario { table: plan.table, commands: Vec::new(), ..scenario }.plan();
     assert_eq!(PlacementScenario::steps_as_text(&again.table, &again.steps), "nothing", "{line}, again");
 }
 

@@ -35,7 +35,7 @@ fn missing_copies_have_their_reasons() {
     ] {
         let scenario = PlacementScenario::parse(line);
         let (nodes, wanted) = (&scenario.nodes, &scenario.wanted);
-        let situation = PlacementSituation { nodes, wanted, wishes: &[] };
+        let situation = PlacementSituation { nodes, wanted, commands: &[] };
         let missing = missing_copies(&scenario.table, &situation);
         let found: Vec<(u8, u64, &str)> =
             missing.iter().map(|missing| (missing.slice.slice, missing.count, &*missing.reason)).collect();

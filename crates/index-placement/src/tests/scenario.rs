@@ -21,8 +21,9 @@ use crate::plan::plan_with;
 use crate::preview::preview;
 use crate::{
     CopyId, CopyProgress, CopyReport, DefinitionHash, IndexNode, IndexNumber, PlacedCopy, PlacedCopyState,
-    PlacedIndex, PlacementPlan, PlacementReason, PlacementSettingsUpdate, PlacementSituation, PlacementStep,
-    PlacementTable, PlacementWish, PlannedRebalance, RebalanceCause, RebalanceRun, WantedIndex,
+    PlacedIndex, PlacementCommand, PlacementPlan, PlacementReason, PlacementSettingsUpdate,
+    PlacementSituation, PlacementStep, PlacementTable, PlannedRebalance, RebalanceCause, RebalanceRun,
+    WantedIndex,
 };
 
 pub(crate) const CONTENT: &str = "mail";
@@ -32,7 +33,7 @@ pub(crate) struct PlacementScenario {
     pub table: PlacementTable,
     pub nodes: Vec<IndexNode>,
     pub wanted: Vec<WantedIndex>,
-    pub wishes: Vec<PlacementWish>,
+    pub commands: Vec<PlacementCommand>,
     pub sabotage: Option<PlannerSabotage>,
 }
 
@@ -160,20 +161,20 @@ impl PlacementScenario {
     fn change(&mut self, text: &str) {
         let words: Vec<&str> = text.split(' ').collect();
         match words[..] {
-            ["rebalance"] => self.wishes.push(PlacementWish::Rebalance { by: "test".to_owned() }),
-            ["stop"] => self.wishes.push(PlacementWish::Stop),
+            ["rebalance"] => self.commands.push(PlacementCommand::Rebalance { by: "test".to_owned() }),
+            ["stop"] => self.commands.push(PlacementCommand::Stop),
             ["move", slice, from, to] => {
                 let (index, slice) = slice.split_once('/').expect("INDEX/SLICE");
                 let (index, slice) = (name(index), number(slice));
                 let (from, to) = (NodeKey(number(from)), NodeKey(number(to)));
-                self.wishes.push(PlacementWish::Move { index, slice, from, to });
+                self.commands.push(PlacementCommand::Move { index, slice, from, to });
             }
-            ["build", index] => self.wishes.push(PlacementWish::Build { index: name(index) }),
-            ["rebuild", index] => self.wishes.push(PlacementWish::Rebuild { index: name(index) }),
+            ["build", index] => self.commands.push(PlacementCommand::Build { index: name(index) }),
+            ["rebuild", index] => self.commands.push(PlacementCommand::Rebuild { index: name(index) }),
             ["set", ..] => {
                 let json = text.strip_prefix("set ").expect("the word was matched");
                 let update = PlacementSettingsUpdate::from_json(json.as_bytes()).expect("valid settings");
-                self.wishes.push(PlacementWish::Settings(update));
+                self.commands.push(PlacementCommand::Settings(update));
             }
             ["want", index] => {
                 let (name, text) = index.split_once('*').expect("NAME*COPIES/SLICES");
@@ -197,7 +198,7 @@ impl PlacementScenario {
     }
 
     pub fn situation(&self) -> PlacementSituation<'_> {
-        PlacementSituation { nodes: &self.nodes, wanted: &self.wanted, wishes: &self.wishes }
+        PlacementSituation { nodes: &self.nodes, wanted: &self.wanted, commands: &self.commands }
     }
 
     pub fn plan(&self) -> PlacementPlan {
@@ -237,7 +238,7 @@ impl PlacementScenario {
             node.reports = own.map(report).collect();
         }
         self.table = table;
-        self.wishes.clear();
+        self.commands.clear();
     }
 
     /// Plans and performs until nothing is left to do; returns all steps.

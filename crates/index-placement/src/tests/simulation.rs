@@ -12,7 +12,7 @@ use crate::draft::PlannerSabotage;
 use crate::node::NodeStanding;
 use crate::{
     ActivationUnit, CopyId, CopyProgress, CopyReport, DefinitionHash, PlacedCopy, PlacedCopyState,
-    PlacementPlan, PlacementReason, PlacementSettingsUpdate, PlacementStep, PlacementTable, PlacementWish,
+    PlacementCommand, PlacementPlan, PlacementReason, PlacementSettingsUpdate, PlacementStep, PlacementTable,
     RebalanceCause, SliceId, WantedIndex,
 };
 
@@ -69,7 +69,7 @@ impl PlacementWorld {
         if self.numbers.percent(10) { wanted.deferred() } else { wanted }
     }
 
-    /// Something happens to the nodes, the declarations, or an operator has a wish.
+    /// Something happens to the nodes, the declarations, or an operator gives a command.
     fn disturb(&mut self) {
         let names = NAMES;
         let at = self.numbers.below(self.scenario.nodes.len());
@@ -109,21 +109,21 @@ impl PlacementWorld {
                 let name = self.numbers.pick(&names).expect("there are names");
                 self.scenario.wanted.retain(|index| index.name != name);
             }
-            54..62 => self.scenario.wishes.push(PlacementWish::Rebalance { by: "sim".to_owned() }),
-            62..65 => self.scenario.wishes.push(PlacementWish::Stop),
+            54..62 => self.scenario.commands.push(PlacementCommand::Rebalance { by: "sim".to_owned() }),
+            62..65 => self.scenario.commands.push(PlacementCommand::Stop),
             65..70 => {
                 let index = name(self.numbers.pick(&names).expect("there are names"));
                 let (slice, from) = (self.numbers.below(4) as u8, self.scenario.nodes[at].key);
                 let to = NodeKey(self.numbers.below(usize::from(NODES_MAX)) as u16);
-                self.scenario.wishes.push(PlacementWish::Move { index, slice, from, to });
+                self.scenario.commands.push(PlacementCommand::Move { index, slice, from, to });
             }
             70..72 => {
                 let index = name(self.numbers.pick(&names).expect("there are names"));
-                self.scenario.wishes.push(PlacementWish::Build { index });
+                self.scenario.commands.push(PlacementCommand::Build { index });
             }
             72..74 => {
                 let index = name(self.numbers.pick(&names).expect("there are names"));
-                self.scenario.wishes.push(PlacementWish::Rebuild { index });
+                self.scenario.commands.push(PlacementCommand::Rebuild { index });
             }
             74..77 => {
                 let settings = [
@@ -137,7 +137,7 @@ impl PlacementWorld {
                 ];
                 let json = self.numbers.pick(&settings).expect("there are settings");
                 let update = PlacementSettingsUpdate::from_json(json.as_bytes()).expect("valid settings");
-                self.scenario.wishes.push(PlacementWish::Settings(update));
+                self.scenario.commands.push(PlacementCommand::Settings(update));
             }
             _ => {}
         }
@@ -231,10 +231,10 @@ impl PlacementWorld {
     fn plan(&mut self) -> Result<bool, SimFinding> {
         let plan = self.scenario.plan();
         plan.table.check().map_err(|error| error.to_string())?;
-        for (wish, answer) in self.scenario.wishes.iter().zip(&plan.answers) {
-            match (wish, answer) {
-                (PlacementWish::Rebalance { .. }, Ok(())) => self.rebalancing = true,
-                (PlacementWish::Stop, Ok(())) => self.rebalancing = false,
+        for (command, answer) in self.scenario.commands.iter().zip(&plan.answers) {
+            match (command, answer) {
+                (PlacementCommand::Rebalance { .. }, Ok(())) => self.rebalancing = true,
+                (PlacementCommand::Stop, Ok(())) => self.rebalancing = false,
                 _ => {}
             }
         }
@@ -245,7 +245,7 @@ impl PlacementWorld {
             self.rebalancing = false;
         }
         let is_quiet = plan.steps.is_empty() && plan.table == self.scenario.table;
-        // A leader may fail before it has written the table: then the wishes are lost, too.
+        // A leader may fail before it has written the table: then the commands are lost, too.
         if !(self.is_disturbed && self.numbers.percent(5)) {
             self.scenario.table = plan.table;
         } else {
@@ -256,10 +256,10 @@ impl PlacementWorld {
                 .is_some_and(|run| !run.stopping && run.cause != RebalanceCause::EmptyNode);
             self.held
                 .retain(|node| self.scenario.table.rebalance().is_some_and(|run| run.held.contains(node)));
-            self.scenario.wishes.clear();
+            self.scenario.commands.clear();
             return Ok(false);
         }
-        self.scenario.wishes.clear();
+        self.scenario.commands.clear();
         Ok(is_quiet)
     }
 
@@ -480,7 +480,7 @@ impl PlacementWorld {
     fn rebalance(&mut self) -> Result<(), SimFinding> {
         let planned = self.scenario.preview().moves;
         let before = self.moves;
-        self.scenario.wishes.push(PlacementWish::Rebalance { by: "sim".to_owned() });
+        self.scenario.commands.push(PlacementCommand::Rebalance { by: "sim".to_owned() });
         self.settle()?;
         let left = self.scenario.preview().moves;
         let made = self.moves - before;

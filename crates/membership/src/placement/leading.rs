@@ -343,7 +343,7 @@ async fn planned_in_background(inputs: PlanInputs) -> Option<AnsweredPlan> {
 pub(super) fn planned(inputs: &PlanInputs, now_ms: u64) -> AnsweredPlan {
     let (nodes, wanted) = (&inputs.nodes, &inputs.wanted);
     let mut answers = Vec::with_capacity(inputs.requests.len());
-    let mut wishes = Vec::new();
+    let mut commands = Vec::new();
     for request in &inputs.requests {
         let has_indexes = !wanted.is_empty() || !inputs.table.indexes().is_empty();
         let is_about_indexes =
@@ -359,19 +359,19 @@ pub(super) fn planned(inputs: &PlanInputs, now_ms: u64) -> AnsweredPlan {
                 kind: RefusalKind::Conflict,
                 reason: "no index is placed: declare some in <index-service placed=\"true\">".to_owned(),
             }),
-            Some(request) => match request.wish(nodes) {
-                Ok(wish) => {
-                    wishes.push(wish);
+            Some(request) => match request.command(nodes) {
+                Ok(command) => {
+                    commands.push(command);
                     None
                 }
                 Err(error) => Some(PlacementAnswer::from(&error)),
             },
         });
     }
-    let mut plan = plan(&inputs.table, &PlacementSituation { nodes, wanted, wishes: &wishes });
-    let mut of_wishes = plan.answers.iter();
+    let mut plan = plan(&inputs.table, &PlacementSituation { nodes, wanted, commands: &commands });
+    let mut of_commands = plan.answers.iter();
     let answers = answers.into_iter().map(|refused| {
-        refused.unwrap_or_else(|| match of_wishes.next() {
+        refused.unwrap_or_else(|| match of_commands.next() {
             Some(Err(error)) => PlacementAnswer::from(error),
             _ => PlacementAnswer::Done,
         })
@@ -380,7 +380,7 @@ pub(super) fn planned(inputs: &PlanInputs, now_ms: u64) -> AnsweredPlan {
     if let Some(run) = plan.table.rebalance()
         && run.extent.is_none_or(|extent| extent.moves < run.moves_left)
     {
-        let left = rebalance_left(&plan.table, &PlacementSituation { nodes, wanted, wishes: &[] });
+        let left = rebalance_left(&plan.table, &PlacementSituation { nodes, wanted, commands: &[] });
         plan.table = plan.table.measured(now_ms, left);
     }
     plan.table = plan.table.paced(now_ms, &inputs.table);

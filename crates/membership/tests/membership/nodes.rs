@@ -131,7 +131,7 @@ async fn a_node_that_cannot_take_documents_is_replaced() {
 }
 
 #[tokio::test]
-async fn operators_wishes_reach_the_state() {
+async fn requested_states_reach_the_state() {
     let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b"])))

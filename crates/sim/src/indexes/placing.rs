@@ -7,8 +7,8 @@ use std::time::Duration;
 use millrace_bucket::NodeKey;
 use millrace_cluster::{ClusterState, Incarnation};
 use millrace_index_placement::{
-    CopyId, CopyReport, DefinitionHash, IndexNode, PlacementSettingsUpdate, PlacementSituation,
-    PlacementTable, PlacementWish, WantedIndex, plan,
+    CopyId, CopyReport, DefinitionHash, IndexNode, PlacementCommand, PlacementSettingsUpdate,
+    PlacementSituation, PlacementTable, WantedIndex, plan,
 };
 
 use super::IndexMessage;
@@ -70,7 +70,7 @@ struct LeaderSnapshot {
     /// Generation of the newest package.
     generation: u64,
     reports: BTreeMap<NodeKey, BTreeMap<CopyId, CopyReport>>,
-    wishes: Vec<PlacementWish>,
+    commands: Vec<PlacementCommand>,
 }
 
 /// Table that a leader wants to publish.
@@ -78,11 +78,11 @@ struct LeaderSnapshot {
 pub(crate) struct PlacementWrite {
     term: u64,
     table: Arc<PlacementTable>,
-    /// Number of wishes that are answered with it, the oldest ones.
-    wishes: usize,
+    /// Number of commands that are answered with it, the oldest ones.
+    commands: usize,
 }
 
-/// Table, reports and wishes in coordination, and the leader that it has elected.
+/// Table, reports and commands in coordination, and the leader that it has elected.
 #[derive(Default)]
 pub(crate) struct SimPlacement {
     pub(super) table: Arc<PlacementTable>,
@@ -90,7 +90,7 @@ pub(crate) struct SimPlacement {
     term: u64,
     leads_until: Duration,
     reports: BTreeMap<NodeKey, SimCopyReports>,
-    pub(super) wishes: Vec<PlacementWish>,
+    pub(super) commands: Vec<PlacementCommand>,
 }
 
 impl SimPlacement {
@@ -114,15 +114,15 @@ pub(crate) fn operate(world: &mut SimWorld) {
     let index = (CONTENT.to_owned(), "notes".to_owned());
     let settings = |json: &str| {
         let update = PlacementSettingsUpdate::from_json(json.as_bytes()).expect("the settings exist");
-        PlacementWish::Settings(update)
+        PlacementCommand::Settings(update)
     };
     let keys: Vec<NodeKey> = world.nodes.keys().copied().collect();
     let (Some(from), Some(to)) = (world.random.pick(&keys), world.random.pick(&keys)) else { return };
-    let wish = match world.random.below(50) {
-        0..4 => PlacementWish::Rebalance { by: "sim".to_owned() },
-        4..6 => PlacementWish::Stop,
-        6..10 => PlacementWish::Move { index, slice: world.random.below(2) as u8, from, to },
-        10 => PlacementWish::Rebuild { index },
+    let command = match world.random.below(50) {
+        0..4 => PlacementCommand::Rebalance { by: "sim".to_owned() },
+        4..6 => PlacementCommand::Stop,
+        6..10 => PlacementCommand::Move { index, slice: world.random.below(2) as u8, from, to },
+        10 => PlacementCommand::Rebuild { index },
         11 => settings(r#"{"method":"rebuild"}"#),
         12..14 => settings(r#"{"method":"auto"}"#),
         14 => settings(r#"{"activation":"slice"}"#),
@@ -134,8 +134,8 @@ pub(crate) fn operate(world: &mut SimWorld) {
         }
         _ => return,
     };
-    world.note(|| format!("requested: {wish:?}"));
-    world.indexes.placement.wishes.push(wish);
+    world.note(|| format!("requested: {command:?}"));
+    world.indexes.placement.commands.push(command);
 }
 
 impl SimWorld {
@@ -172,7 +172,7 @@ impl SimWorld {
             state,
             generation,
             reports,
-            wishes: placement.wishes.clone(),
+            commands: placement.commands.clone(),
         });
         let snapshot = PlacementSnapshot { incarnation, table: Arc::clone(&placement.table), leading };
         let message = SimMessage::Indexes { from, message: Box::new(IndexMessage::Snapshot(snapshot)) };
@@ -188,7 +188,7 @@ impl SimWorld {
         let Some(leading) = leading.filter(|leading| leading.generation == package.generation) else {
             return;
         };
-        let LeaderSnapshot { term, state, reports, wishes, .. } = leading;
+        let LeaderSnapshot { term, state, reports, commands, .. } = leading;
         let nodes = state.nodes().iter().map(|(key, entry)| IndexNode {
             key: *key,
             name: entry.name.as_str().into(),
@@ -198,28 +198,28 @@ impl SimWorld {
             reports: reports.get(key).cloned().unwrap_or_default(),
         });
         let (nodes, wanted): (Vec<IndexNode>, _) = (nodes.collect(), wanted(&package));
-        let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, wishes: &wishes };
+        let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, commands: &commands };
         let planned = plan(&table, &situation);
-        if planned.table == *table && wishes.is_empty() {
+        if planned.table == *table && commands.is_empty() {
             return;
         }
         for step in &planned.steps {
             self.note(|| format!("n{key} leads: {step}"));
         }
         let next = Arc::new(planned.table.published_as(table.version() + 1));
-        let write = PlacementWrite { term, table: next, wishes: wishes.len() };
+        let write = PlacementWrite { term, table: next, commands: commands.len() };
         self.send_to_coordination(key, IndexMessage::Write(write));
     }
 
     /// Takes in a table at coordination, if its writer leads and has read the table before.
     pub(super) fn write_arrived(&mut self, from: NodeKey, write: PlacementWrite) {
-        let PlacementWrite { term, table, wishes } = write;
+        let PlacementWrite { term, table, commands } = write;
         let placement = &mut self.indexes.placement;
         let is_next = table.version() == placement.table.version() + 1;
         if placement.leader != Some(from) || placement.term != term || !is_next {
             return;
         }
-        placement.wishes.drain(..wishes);
+        placement.commands.drain(..commands);
         placement.table = Arc::clone(&table);
         let early = table
             .all_copies()

@@ -210,7 +210,9 @@ pub(crate) fn unrest(world: &SimWorld, away: Option<NodeKey>) -> Option<String> 
     let placement = &world.indexes.placement;
     let table = &placement.table;
     let declared = wanted(world.coordination.package());
-    if table.rebalance().is_some() || !placement.wishes.is_empty() || table.indexes().len() != declared.len()
+    if table.rebalance().is_some()
+        || !placement.commands.is_empty()
+        || table.indexes().len() != declared.len()
     {
         return Some(format!("the table of copies is not at rest: {:?}", table.rebalance()));
     }

@@ -2,8 +2,8 @@
 
 use millrace_cluster::{NodeKey, NodeState};
 use millrace_index_placement::{
-    CopyProgress, CopyReport, DefinitionHash, PlacedCopy, PlacedCopyState, PlacementSettingsUpdate,
-    PlacementWish, RequestedCopyMove,
+    CopyProgress, CopyReport, DefinitionHash, PlacedCopy, PlacedCopyState, PlacementCommand,
+    PlacementSettingsUpdate, RequestedCopyMove,
 };
 
 use super::*;
@@ -202,8 +202,8 @@ fn tables_are_published_when_coordination_does_not_have_them() {
     let unused = PlacementTable::default;
     let changed = |table: &PlacementTable| {
         let update = PlacementSettingsUpdate::from_json(br#"{"batch":9}"#).expect("valid settings");
-        let wishes = [PlacementWish::Settings(update)];
-        let situation = PlacementSituation { wishes: &wishes, ..PlacementSituation::default() };
+        let commands = [PlacementCommand::Settings(update)];
+        let situation = PlacementSituation { commands: &commands, ..PlacementSituation::default() };
         plan(table, &situation).table
     };
     // In coordination, known to the leader, planned, the highest version that a node reports.

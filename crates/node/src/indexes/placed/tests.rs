@@ -21,7 +21,7 @@ use millrace_document::{
 use millrace_env::{Disk, RealDisk};
 use millrace_index_feed::{BucketStanding, FollowRequest, FollowSession};
 use millrace_index_placement::{
-    IndexNode, PlacedCopy, PlacementSituation, PlacementTable, PlacementWish, SliceId, WantedIndex, plan,
+    IndexNode, PlacedCopy, PlacementCommand, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
 };
 use millrace_indexing::DocumentColumns;
 use millrace_schema::{Application, PackageFindings};
@@ -275,8 +275,8 @@ impl PlacedTestCluster {
         self.lead_with(&[]);
     }
 
-    /// One turn of the leader, with wishes of operators.
-    fn lead_with(&self, wishes: &[PlacementWish]) {
+    /// One turn of the leader, with commands of operators.
+    fn lead_with(&self, commands: &[PlacementCommand]) {
         let state = Arc::clone(&self.state.lock());
         let node = |node: &Arc<TestNode>| IndexNode {
             key: node.key,
@@ -289,7 +289,7 @@ impl PlacedTestCluster {
         let nodes: Vec<IndexNode> = self.all().iter().map(node).collect();
         let wanted = wanted();
         let table = self.table();
-        let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, wishes };
+        let situation = PlacementSituation { nodes: &nodes, wanted: &wanted, commands };
         let planned = plan(&table, &situation);
         if planned.table != *table {
             self.table.send_replace(Some(Arc::new(planned.table)));

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use millrace_index_placement::{PlacementSettingsUpdate, PlacementWish};
+use millrace_index_placement::{PlacementCommand, PlacementSettingsUpdate};
 
 use super::{PlacedTestCluster, a_copy, run, settled, wait, whole_scan};
 
 /// Changes settings of the cluster.
 fn set(cluster: &PlacedTestCluster, settings: &str) {
     let update = PlacementSettingsUpdate::from_json(settings.as_bytes()).expect("settings");
-    cluster.lead_with(&[PlacementWish::Settings(update)]);
+    cluster.lead_with(&[PlacementCommand::Settings(update)]);
 }
 
 #[test]

@@ -48,9 +48,9 @@ impl WantedIndex {
     }
 }
 
-/// Something that an operator asks for. Indexes are given by content cluster and name.
+/// A command of an operator, as the planner carries it out. Indexes are given by content cluster and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlacementWish {
+pub enum PlacementCommand {
     /// Even the copies out over the nodes. An automatic rebalance onto empty nodes becomes part of it.
     Rebalance {
         /// Origin of the request.

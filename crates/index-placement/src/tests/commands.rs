@@ -4,19 +4,19 @@ use millrace_bucket::NodeKey;
 use millrace_cluster::NodeState;
 
 use super::scenario::{PlacementScenario, node};
-use crate::PlacementWish;
+use crate::PlacementCommand;
 
-/// The answer to the last wish.
+/// The answer to the last command.
 fn answer(line: &str) -> String {
     let plan = PlacementScenario::parse(line).plan();
-    match plan.answers.last().expect("a wish") {
+    match plan.answers.last().expect("a command") {
         Ok(()) => PlacementScenario::steps_as_text(&plan.table, &plan.steps),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
-fn wishes_are_answered_with_a_cure() {
+fn commands_are_answered_with_a_cure() {
     for (line, expected) in [
         (
             "0 1 | a*1=0 | move a/0 0 1",
@@ -129,7 +129,7 @@ fn a_node_whose_last_copy_was_moved_away_stays_empty() {
         scenario.settle();
         assert_eq!(loads(&scenario), [4, 0], "{state:?}");
     }
-    scenario.wishes.push(PlacementWish::Rebalance { by: "test".to_owned() });
+    scenario.commands.push(PlacementCommand::Rebalance { by: "test".to_owned() });
     scenario.settle();
     assert_eq!(loads(&scenario), [2, 2], "a rebalance was asked for");
 
