@@ -53,11 +53,6 @@ impl TransferRateLimiter {
         }
     }
 
-    /// Sets the cap from now on, in bytes per second.
-    pub fn set_cap(&mut self, cap: Option<u64>) {
-        self.cap = cap;
-    }
-
     /// Records the 99th percentile of the foreground's latency since the last observation, for each kind of
     /// request, always in the same order; `None` if there were too few requests. To be called about once a
     /// second.
@@ -196,7 +191,7 @@ mod tests {
         assert!((9.8..=10.0).contains(&waited.as_secs_f64()), "100 MB at 10 MB/s: {waited:?}");
         rate.observe(now, &[Some(millis(1))]);
         assert_eq!(rate.limit(), Some(10 * MB));
-        rate.set_cap(None);
+        rate.cap = None;
         assert_eq!(rate.take(now, 1000 * MB), Duration::ZERO);
     }
 }

@@ -47,14 +47,6 @@ impl LeaseKeeper {
         self.id
     }
 
-    /// True if the lease certainly lasts at this moment.
-    pub fn lives(&self) -> bool {
-        match *self.until.borrow() {
-            LeaseDeadline::At(until) => Instant::now() < until,
-            LeaseDeadline::Lost => false,
-        }
-    }
-
     /// Time at which it was last kept alive: for others it ends no sooner than its duration after that.
     /// `None` if it may have ended.
     pub fn kept_alive(&self) -> Option<Instant> {

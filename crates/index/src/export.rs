@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::copy::{IndexCopy, IndexOptions};
-use crate::files::{remove_others, run_path};
-use crate::manifest::CopyManifest;
-use crate::merging::{self, MergeDisposal};
+use crate::copy::IndexCopy;
 use crate::parcel::{CopyHeader, CopyParcel, ExportedRun, ParcelPlace};
 use crate::run::IndexRun;
 use crate::{Error, SliceRange};
@@ -95,34 +92,6 @@ impl CopyExport {
             true => Ok(CopyParcel { place, bytes }),
             false => Err(Error::damaged(&run.path, "a checksum differs")),
         }
-    }
-
-    /// Makes a copy of the slice in `options`, merged to one run, on this machine. A copy that was in the
-    /// directory is replaced as a whole, when all is written; it is not to be open.
-    ///
-    /// # Errors
-    /// The definition is another one; the export may lack documents of the slice; the system refuses; a run
-    /// is damaged. What was in the directory stays.
-    pub fn write_slice(&self, options: IndexOptions) -> Result<IndexCopy, Error> {
-        let (disk, directory) = (&*options.disk, &options.directory);
-        check_offer(&self.header, options.definition, &options.slice)?;
-        disk.create_directory(directory).map_err(|error| Error::io("create", directory, &error))?;
-        let replaced = CopyManifest::read_sound(disk, directory)?;
-        let kept: Vec<_> = replaced.runs.iter().map(|run| run_path(directory, *run)).collect();
-        remove_others(disk, directory, &kept)?;
-        let number = replaced.next_run;
-        let disposal = MergeDisposal { is_bottom: true, forget_before: 0, slice: &options.slice };
-        merging::merge(disk, &run_path(directory, number), options.definition, &self.runs, disposal)?;
-        let manifest = CopyManifest {
-            definition: options.definition,
-            complete_until: self.header.complete_until,
-            built: self.header.built,
-            next_run: number + 1,
-            runs: vec![number],
-            slice: options.slice.clone(),
-        };
-        manifest.write(disk, directory)?;
-        IndexCopy::open(options)
     }
 }
 

@@ -112,8 +112,9 @@ pub fn product_and_square_rows<A: KernelCell, B: KernelCell>(
     }
 }
 
-/// Plain implementation of the other forms.
-pub fn sum_pairs_plain(
+/// Plain twin of the other forms, which tests compare with it.
+#[cfg(test)]
+fn sum_pairs_plain(
     pairs: KernelSum,
     a: impl IntoIterator<Item = f64>,
     b: impl IntoIterator<Item = f64>,

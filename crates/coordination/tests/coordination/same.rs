@@ -157,7 +157,7 @@ async fn leases(coordination: Arc<dyn Coordination>) {
     assert_eq!(c.get("l/a").await.expect("it is read").and_then(|entry| entry.lease), Some(id));
     // Putting a key without the lease detaches it from the lease.
     put(c, "l/b", "2").await;
-    assert!(lease.lives());
+    assert!(lease.kept_alive().is_some());
     lease.release().await.expect("it is given back");
     assert_eq!(shown(c, "l/").await, "l/b=2");
     let late = c.apply(KeyOperation::put_leased("l/a", "3", id)).await;
@@ -183,11 +183,11 @@ async fn keeping(coordination: Arc<dyn Coordination>) {
     let lease = LeaseKeeper::grant(Arc::clone(&coordination), TTL).await.expect("it is granted");
     coordination.apply(KeyOperation::put_leased("k", "1", lease.id())).await.expect("it is put");
     tokio::time::sleep(TTL * 2).await;
-    assert!(lease.lives());
+    assert!(lease.kept_alive().is_some());
     assert_eq!(shown(&coordination, "k").await, "k=1");
     coordination.revoke(lease.id()).await.expect("it is ended");
     lease.lost().await;
-    assert!(!lease.lives());
+    assert!(lease.kept_alive().is_none());
 }
 
 /// Every change is seen once and in order, those of one transaction together.
