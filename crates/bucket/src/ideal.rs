@@ -50,12 +50,12 @@ impl PlacementLevel {
             }
             GroupMembers::Groups(distribution, groups) => {
                 let shares = distribution.shares(redundancy);
-                let most = shares.first().copied().unwrap_or(0);
+                let largest = shares.first().copied().unwrap_or(0);
                 let mut groups: Vec<&NodeGroup> = groups.iter().collect();
                 groups.sort_unstable_by_key(|group| group.key);
                 let level = |group: &&NodeGroup| {
                     let path = draw::of_group(path, group.key);
-                    ((path, group.capacity()), PlacementLevel::new(most, group, path, available))
+                    ((path, group.capacity()), PlacementLevel::new(largest, group, path, available))
                 };
                 let (draws, levels) = groups.iter().map(level).filter(|(_, level)| !level.is_empty()).unzip();
                 PlacementLevel::Groups { draws, shares, levels }

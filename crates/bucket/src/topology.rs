@@ -60,12 +60,12 @@ impl NodeGroup {
                 }
                 let mut keys = HashSet::new();
                 let shares = distribution.shares(redundancy);
-                let most = shares.first().copied().unwrap_or(0);
+                let largest = shares.first().copied().unwrap_or(0);
                 groups.iter().try_for_each(|group| {
                     if !keys.insert(group.key) {
                         return Err(Error::Key { key: group.key, what: "groups" });
                     }
-                    group.check(most, nodes)
+                    group.check(largest, nodes)
                 })
             }
         }

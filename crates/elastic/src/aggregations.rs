@@ -245,12 +245,12 @@ impl AggregationScope<'_> {
     fn count(&self, buckets: usize) -> Result<(), Error> {
         // After the end of the time, too, there is an answer with the buckets that were found.
         let _ = self.pace.next()?;
-        let most = self.buckets_max;
+        let buckets_max = self.buckets_max;
         let count = self.buckets.get().saturating_add(buckets);
         self.buckets.set(count);
-        match count > most {
+        match count > buckets_max {
             true => Err(Error::IllegalArgument(format!(
-                "Trying to create too many buckets. Must be less than or equal to: [{most}] but was [{count}]. This limit can \
+                "Trying to create too many buckets. Must be less than or equal to: [{buckets_max}] but was [{count}]. This limit can \
                  be set by changing the [search.max_buckets] cluster level setting."
             ))),
             false => Ok(()),

@@ -40,7 +40,7 @@ struct WritesByQuery<'d> {
     search: HitSearch,
     effect: EffectByQuery,
     /// Documents that are written, at most.
-    most: usize,
+    documents_max: usize,
     /// True to go on after documents that another request has written.
     passes_conflicts: bool,
     /// True to show the writes at once.
@@ -73,7 +73,7 @@ enum CopiedRouting {
 
 /// Documents that are found, and then written, together.
 struct PageByQuery<'m> {
-    most: usize,
+    hits_max: usize,
     /// True if parts of the documents are copied.
     reads_documents: bool,
     memory: &'m QueryMemory,
@@ -88,7 +88,7 @@ impl HitSink for PageByQuery<'_> {
         kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
         self.bytes += hit.stored.source.len();
         self.hits.push(hit);
-        if self.hits.len() < self.most && self.bytes < PAGE_BYTES {
+        if self.hits.len() < self.hits_max && self.bytes < PAGE_BYTES {
             return Ok(ControlFlow::Continue(()));
         }
         self.last = at.place();
@@ -152,7 +152,7 @@ fn in_place(
     check_options(parameters)?;
     check_pipeline(service, parameters.get("pipeline"))?;
     let mut body = object_of(&request.body)?;
-    let most = most_of(&mut body, parameters)?;
+    let documents_max = documents_max_of(&mut body, parameters)?;
     let conflicts = conflicts_of(&mut body, parameters)?;
     check_members(&body, "the body", &["query", "slice"])?;
     let (indexes, search) = search_of(service, body, parameters, expression)?;
@@ -164,8 +164,15 @@ fn in_place(
     }
     indexes.iter().try_for_each(OpenIndex::check_writable)?;
     let refreshes = parameters.flag("refresh")?.unwrap_or(false);
-    let writes =
-        WritesByQuery { service, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
+    let writes = WritesByQuery {
+        service,
+        indexes,
+        search,
+        effect,
+        documents_max,
+        passes_conflicts: conflicts,
+        refreshes,
+    };
     Ok(writes.run()?.reply(began_ms))
 }
 
@@ -178,7 +185,7 @@ pub(crate) fn reindex(
     let began_ms = now_ms();
     check_options(parameters)?;
     let mut body = object_of(&request.body)?;
-    let most = most_of(&mut body, parameters)?;
+    let documents_max = documents_max_of(&mut body, parameters)?;
     let conflicts = conflicts_of(&mut body, parameters)?;
     let mut part = |name: &str| match body.remove(name) {
         Some(Value::Object(members)) => Ok(members),
@@ -203,8 +210,15 @@ pub(crate) fn reindex(
     let (indexes, search) = search_of(service, source, &ElasticParameters::default(), &names)?;
     let refreshes = parameters.flag("refresh")?.unwrap_or(false);
     let effect = EffectByQuery::Copy(target);
-    let writes =
-        WritesByQuery { service, indexes, search, effect, most, passes_conflicts: conflicts, refreshes };
+    let writes = WritesByQuery {
+        service,
+        indexes,
+        search,
+        effect,
+        documents_max,
+        passes_conflicts: conflicts,
+        refreshes,
+    };
     Ok(writes.run()?.reply(began_ms))
 }
 
@@ -228,13 +242,13 @@ fn check_members(members: &Map<String, Value>, place: &str, known: &[&str]) -> R
 }
 
 /// Takes the maximum number of documents from a request.
-fn most_of(body: &mut Map<String, Value>, parameters: &ElasticParameters) -> Result<usize, Error> {
-    let of_body = body.remove("max_docs").map(|most| most.as_i64().unwrap_or(0));
+fn documents_max_of(body: &mut Map<String, Value>, parameters: &ElasticParameters) -> Result<usize, Error> {
+    let of_body = body.remove("max_docs").map(|number| number.as_i64().unwrap_or(0));
     match parameters.integer("max_docs")?.or(of_body) {
         None => Ok(usize::MAX),
-        Some(most) if most > 0 => Ok(most as usize),
-        Some(most) => {
-            Err(Error::IllegalArgument(format!("[max_docs] must be greater than 0, found [{most}]")))
+        Some(number) if number > 0 => Ok(number as usize),
+        Some(number) => {
+            Err(Error::IllegalArgument(format!("[max_docs] must be greater than 0, found [{number}]")))
         }
     }
 }
@@ -375,10 +389,10 @@ impl WritesByQuery<'_> {
         let mut tally = TallyByQuery::default();
         let mut placer = WritePlacer::new(self.service);
         let mut after = None;
-        while tally.total < self.most && tally.failures.is_empty() {
+        while tally.total < self.documents_max && tally.failures.is_empty() {
             let memory = self.service.node.query_memory();
-            let most = PAGE.min(self.most - tally.total);
-            let (page, is_timed_out) = match self.page(after.as_ref(), most, &memory) {
+            let hits_max = PAGE.min(self.documents_max - tally.total);
+            let (page, is_timed_out) = match self.page(after.as_ref(), hits_max, &memory) {
                 Ok(found) => found,
                 Err(error) if tally.total == 0 => return Err(error),
                 Err(error) => {
@@ -404,12 +418,13 @@ impl WritesByQuery<'_> {
     fn page<'m>(
         &self,
         after: Option<&VisitPlace>,
-        most: usize,
+        hits_max: usize,
         memory: &'m QueryMemory,
     ) -> Result<(PageByQuery<'m>, bool), Error> {
         kept_hits::take(memory, self.search.pattern_bytes())?;
         let reads_documents = matches!(&self.effect, EffectByQuery::Copy(target) if !target.shown.is_whole());
-        let mut page = PageByQuery { most, reads_documents, memory, hits: Vec::new(), bytes: 0, last: None };
+        let mut page =
+            PageByQuery { hits_max, reads_documents, memory, hits: Vec::new(), bytes: 0, last: None };
         let mut progress = ScanProgress::begin(&self.search.limit, &self.service.gone);
         let scan = HitScan {
             service: self.service,

@@ -113,8 +113,8 @@ impl HitCollapse {
     ///
     /// # Errors
     /// A document has several values of the field.
-    pub(crate) fn firsts(&self, hits: Vec<SearchHit>, most: usize) -> Result<Vec<SearchHit>, Error> {
-        let groups = groups_of(&self.field, hits)?.into_iter().take(most);
+    pub(crate) fn firsts(&self, hits: Vec<SearchHit>, count_max: usize) -> Result<Vec<SearchHit>, Error> {
+        let groups = groups_of(&self.field, hits)?.into_iter().take(count_max);
         Ok(groups.filter_map(|(_, group)| group.into_iter().next()).collect())
     }
 

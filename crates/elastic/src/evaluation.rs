@@ -289,8 +289,8 @@ impl SearchedDocument<'_> {
             // Of values that do not fit the type one is meant.
             return Ok(all_at(self.source, &place).iter().any(|own| text_of(own) == wanted));
         }
-        if definition.get("ignore_above").and_then(Value::as_u64).is_some_and(|most| {
-            kind == FieldValueKind::Keyword && text_of(value).chars().count() as u64 > most
+        if definition.get("ignore_above").and_then(Value::as_u64).is_some_and(|limit| {
+            kind == FieldValueKind::Keyword && text_of(value).chars().count() as u64 > limit
         }) {
             return Ok(false);
         }

@@ -24,7 +24,7 @@ pub(crate) fn ignored(
         let Some((_, place)) = field_at(mappings, &path) else { continue };
         let is_ignored = |value: &&Value| {
             takes_malformed && check_value(definition, type_of(definition), value).is_err()
-                || longest.is_some_and(|most| text_of(value).chars().count() as u64 > most)
+                || longest.is_some_and(|limit| text_of(value).chars().count() as u64 > limit)
         };
         if all_at(document, &place).iter().any(is_ignored) {
             names.push(path);

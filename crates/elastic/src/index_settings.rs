@@ -149,7 +149,7 @@ fn check_flags(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
 }
 
 fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
-    for (name, least, most) in [
+    for (name, min, max) in [
         ("number_of_shards", 1, 1024),
         ("number_of_replicas", 0, 1024),
         ("mapping.total_fields.limit", 1, i64::MAX),
@@ -160,10 +160,10 @@ fn check_counts(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
     ] {
         let Some(value) = settings.get(&format!("index.{name}")).and_then(Value::as_str) else { continue };
         match value.parse::<i64>() {
-            Ok(number) if (least..=most).contains(&number) => {}
+            Ok(number) if (min..=max).contains(&number) => {}
             Ok(_) => {
                 return Err(Error::IllegalArgument(format!(
-                    "Failed to parse value [{value}] for setting [index.{name}] must be >= {least} and <= {most}"
+                    "Failed to parse value [{value}] for setting [index.{name}] must be >= {min} and <= {max}"
                 )));
             }
             Err(_) => {

@@ -263,7 +263,7 @@ fn combined<S: PartialEq>(
     gaps_max: Option<usize>,
 ) -> Vec<WordInterval> {
     let few = |mut found: Vec<WordInterval>| {
-        found.retain(|interval| gaps_max.is_none_or(|most| interval.gaps <= most as i64));
+        found.retain(|interval| gaps_max.is_none_or(|limit| interval.gaps <= limit as i64));
         found
     };
     if lists.len() == 1 {

@@ -120,17 +120,17 @@ pub(crate) enum HitStart {
 pub(crate) struct KeptSpan {
     /// Hit after which they begin.
     pub(crate) after: Option<HitStart>,
-    /// Hits at most.
-    pub(crate) most: usize,
+    /// Maximum number of hits.
+    pub(crate) hits_max: usize,
     /// Hits that are kept in any case, as far as there is memory.
-    pub(crate) least: usize,
-    /// Bytes of those beyond `least`, about.
+    pub(crate) hits_min: usize,
+    /// Bytes of those beyond `hits_min`, about.
     pub(crate) bytes_max: usize,
 }
 
 impl KeptSpan {
     /// No hits.
-    pub(crate) const NOTHING: KeptSpan = KeptSpan { after: None, most: 0, least: 0, bytes_max: 0 };
+    pub(crate) const NOTHING: KeptSpan = KeptSpan { after: None, hits_max: 0, hits_min: 0, bytes_max: 0 };
 }
 
 /// A hit among others.
@@ -203,7 +203,7 @@ pub(crate) struct KeptHits<'s> {
 }
 
 impl<'s> KeptHits<'s> {
-    /// Prepares to keep hits. Of collapsed ones, `most` are the values that are shown. If hits behind the
+    /// Prepares to keep hits. Of collapsed ones, `hits_max` are the values that are shown. If hits behind the
     /// first of a value are shown, too, those of each value are kept, as many as the pages reach.
     pub(crate) fn new(
         order: Option<&'s HitOrder>,
@@ -211,19 +211,19 @@ impl<'s> KeptHits<'s> {
         collapse: Option<&'s HitCollapse>,
         memory: &'s QueryMemory,
     ) -> Self {
-        let drop_at = span.most.saturating_mul(2).saturating_add(COLLAPSED_STEP);
+        let drop_at = span.hits_max.saturating_mul(2).saturating_add(COLLAPSED_STEP);
         let (hits, values) = (BinaryHeap::new(), CollapsedValues::default());
         KeptHits { order, span, collapse, memory, hits, bytes: 0, is_cut: false, values, drop_at }
     }
 
     /// False if no hit is ever kept.
     pub(crate) fn keeps_any(&self) -> bool {
-        self.span.most > 0
+        self.span.hits_max > 0
     }
 
     /// The last hit that is kept, if one that comes after it is not kept any more.
     pub(crate) fn last(&self) -> Option<&SearchHit> {
-        let is_full = self.hits.len() >= self.span.most && self.collapse.is_none();
+        let is_full = self.hits.len() >= self.span.hits_max && self.collapse.is_none();
         self.hits.peek().filter(|_| is_full).map(|last| &last.hit)
     }
 
@@ -242,7 +242,7 @@ impl<'s> KeptHits<'s> {
             return Ok(());
         }
         if self.collapse.is_none()
-            && self.hits.len() >= self.span.most
+            && self.hits.len() >= self.span.hits_max
             && self.hits.peek().is_none_or(|last| hit >= *last)
         {
             self.is_cut = true;
@@ -267,7 +267,7 @@ impl<'s> KeptHits<'s> {
     /// Drops hits that are behind the first of their value, and that no page reaches. Without pages, the
     /// first hits of the first values are kept: a value that is dropped can come again with a better hit.
     fn drop_collapsed(&mut self, collapse: &HitCollapse) -> Result<(), Error> {
-        let most = self.span.most;
+        let hits_max = self.span.hits_max;
         if collapse.shows_inner() && !collapse.drops_inner() {
             self.drop_at = usize::MAX;
             return Ok(());
@@ -276,9 +276,9 @@ impl<'s> KeptHits<'s> {
         let hits = in_order(std::mem::take(&mut self.hits));
         let kept = match collapse.shows_inner() {
             true => collapse.reached(hits)?,
-            false => collapse.firsts(hits, most)?,
+            false => collapse.firsts(hits, hits_max)?,
         };
-        self.drop_at = kept.len().max(most).saturating_mul(2).saturating_add(COLLAPSED_STEP);
+        self.drop_at = kept.len().max(hits_max).saturating_mul(2).saturating_add(COLLAPSED_STEP);
         let order = self.order;
         let kept = kept.into_iter().map(|hit| OrderedHit { order, bytes: bytes_of(&hit), hit });
         self.hits = kept.collect();
@@ -290,15 +290,15 @@ impl<'s> KeptHits<'s> {
 
     /// Drops the last hits beyond those that are kept.
     fn drop_last(&mut self) {
-        while self.hits.len() > self.span.most
-            || self.bytes > self.span.bytes_max && self.hits.len() > self.span.least
+        while self.hits.len() > self.span.hits_max
+            || self.bytes > self.span.bytes_max && self.hits.len() > self.span.hits_min
         {
             let Some(last) = self.hits.pop() else { return };
             self.bytes -= last.bytes;
             self.memory.give_back(last.bytes);
             self.is_cut = true;
             // A hit after one that was dropped must not take its place.
-            self.span.most = self.span.most.min(self.hits.len());
+            self.span.hits_max = self.span.hits_max.min(self.hits.len());
         }
     }
 

@@ -70,11 +70,11 @@ pub(crate) fn default_to_logs(settings: &mut Map<String, Value>) {
 pub(crate) fn check(settings: &BTreeMap<String, Value>) -> Result<(), Error> {
     let of = |name: &str| settings.get(name).and_then(Value::as_str);
     is_logs_mode(settings)?;
-    for (name, most) in [(DOCUMENTS, DOCUMENTS_MAX), (BYTES, BYTES_MAX), (ROUTING_SIZE, 1024)] {
+    for (name, max) in [(DOCUMENTS, DOCUMENTS_MAX), (BYTES, BYTES_MAX), (ROUTING_SIZE, 1024)] {
         let Some(text) = of(name) else { continue };
-        if !text.parse().is_ok_and(|number: u64| (1..=most).contains(&number)) {
+        if !text.parse().is_ok_and(|number: u64| (1..=max).contains(&number)) {
             return Err(Error::IllegalArgument(format!(
-                "Failed to parse value [{text}] for setting [{name}] must be >= 1 and <= {most}"
+                "Failed to parse value [{text}] for setting [{name}] must be >= 1 and <= {max}"
             )));
         }
     }

@@ -208,10 +208,10 @@ pub(crate) fn add_missing(own: &mut Map<String, Value>, other: &Map<String, Valu
 /// True if searches find a value of a field: it is not longer than `ignore_above` says, and not malformed
 /// where that is allowed.
 pub(crate) fn is_searched(field: &Map<String, Value>, value: &Value) -> bool {
-    let is_long = field.get("ignore_above").and_then(Value::as_u64).is_some_and(|most| match value {
+    let is_long = field.get("ignore_above").and_then(Value::as_u64).is_some_and(|limit| match value {
         // Each letter has a byte at least.
-        Value::String(text) => text.len() as u64 > most && text.chars().count() as u64 > most,
-        other => text_of(other).chars().count() as u64 > most,
+        Value::String(text) => text.len() as u64 > limit && text.chars().count() as u64 > limit,
+        other => text_of(other).chars().count() as u64 > limit,
     });
     let is_left_out =
         is_flag(field, "ignore_malformed") && check_value(field, type_of(field), value).is_err();
@@ -275,10 +275,10 @@ pub(crate) fn check_value(
     };
     let illegal = |reason: String| Err(("illegal_argument_exception", reason));
     let shown = || text_of(value);
-    let within = |least: f64, most: f64| match number() {
+    let within = |min: f64, max: f64| match number() {
         None if value.is_object() => illegal("Cannot parse object as number".to_owned()),
         None => Err(("number_format_exception", format!("For input string: \"{}\"", shown()))),
-        Some(number) if number < least || number > most => {
+        Some(number) if number < min || number > max => {
             illegal(format!("Value [{}] is out of range for a {kind}", shown()))
         }
         Some(_) => Ok(()),

@@ -27,9 +27,9 @@ pub(crate) struct FunctionQuery {
     score_mode: ScoreCombination,
     boost_mode: ScoreCombination,
     /// Highest value of the functions.
-    most: f64,
+    boost_max: f64,
     /// Lowest score of a document that is found.
-    least: Option<f64>,
+    score_min: Option<f64>,
 }
 
 /// A function with the documents that it counts for.
@@ -204,8 +204,8 @@ impl FunctionQuery {
             functions,
             score_mode: mode("score_mode")?,
             boost_mode: mode("boost_mode")?,
-            most: limit("max_boost")?.unwrap_or(f64::MAX),
-            least: limit("min_score")?,
+            boost_max: limit("max_boost")?.unwrap_or(f64::MAX),
+            score_min: limit("min_score")?,
         })
     }
 
@@ -226,8 +226,8 @@ impl FunctionQuery {
             functions: vec![ScoreFunction { filter, weight, value: FunctionValue::One }],
             score_mode: ScoreCombination::Multiply,
             boost_mode: ScoreCombination::Multiply,
-            most: f64::MAX,
-            least: None,
+            boost_max: f64::MAX,
+            score_min: None,
         })
     }
 
@@ -407,14 +407,14 @@ impl SearchedDocument<'_> {
                 }
             }
         }
-        let score = query.boost_mode.with(own, query.score_mode.of(&values).min(query.most));
+        let score = query.boost_mode.with(own, query.score_mode.of(&values).min(query.boost_max));
         if !score.is_finite() || score < 0.0 {
             return Err(Error::IllegalArgument(format!(
                 "function score query returned an invalid score: [{score}] for [{}]; scores are numbers that are not negative",
                 self.id
             )));
         }
-        Ok(Some(score).filter(|score| query.least.is_none_or(|least| *score >= least)))
+        Ok(Some(score).filter(|score| query.score_min.is_none_or(|limit| *score >= limit)))
     }
 
     fn function_value(&self, value: &FunctionValue) -> Result<f64, Error> {

@@ -56,9 +56,9 @@ impl TermPattern {
                 Err(error) => return Err(Error::IllegalArgument(format!("[regexp] {error}"))),
             }
         }
-        let most = PROGRAM_BYTES[PROGRAM_BYTES.len() - 1];
+        let bytes_max = PROGRAM_BYTES[PROGRAM_BYTES.len() - 1];
         Err(Error::IllegalArgument(format!(
-            "[regexp] an expression compiles to more than {most} bytes: repeat less in it, or use smaller classes of letters"
+            "[regexp] an expression compiles to more than {bytes_max} bytes: repeat less in it, or use smaller classes of letters"
         )))
     }
 
@@ -197,12 +197,12 @@ const WORDS_MAX: usize = 4_096;
 /// It has more than 4,096 words, or more than 65,536 for all fields together.
 pub(crate) fn check_words(text: &str, fields: usize) -> Result<(), Error> {
     let (words, fields) = (word_spans(text).len(), fields.max(1));
-    let most = WORDS_MAX.min(CLAUSES_MAX / fields);
-    if words <= most {
+    let words_max = WORDS_MAX.min(CLAUSES_MAX / fields);
+    if words <= words_max {
         return Ok(());
     }
     Err(Error::IllegalArgument(format!(
-        "maxClauseCount is set to {most} words of a text for {fields} fields, and the text of a query has {words}: search \
+        "maxClauseCount is set to {words_max} words of a text for {fields} fields, and the text of a query has {words}: search \
          for fewer words or in fewer fields, or for exact values by a [terms] query"
     )))
 }

@@ -162,12 +162,12 @@ impl ElasticParameters {
 /// times its size.
 ///
 /// # Errors
-/// It has more than `most`.
-pub(crate) fn check_values(text: &[u8], most: usize) -> Result<(), Error> {
-    match JsonCounts::fit(text, JsonCounts::values, most) {
+/// It has more than `values_max`.
+pub(crate) fn check_values(text: &[u8], values_max: usize) -> Result<(), Error> {
+    match JsonCounts::fit(text, JsonCounts::values, values_max) {
         true => Ok(()),
         false => Err(Error::IllegalArgument(format!(
-            "the body has more than {most} values, and is not read; divide it into several requests, or raise query-values-max"
+            "the body has more than {values_max} values, and is not read; divide it into several requests, or raise query-values-max"
         ))),
     }
 }

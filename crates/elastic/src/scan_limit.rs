@@ -45,26 +45,26 @@ impl ScanLimit {
             (None, Some(other)) => return Err(malformed(&other.to_string())),
             (None, None) => None,
         };
-        let most = match (parameters.integer("terminate_after")?, of_body("terminate_after")) {
+        let terminate_after = match (parameters.integer("terminate_after")?, of_body("terminate_after")) {
             (Some(number), _) => number,
             (None, Some(number)) => number.as_i64().unwrap_or(-1),
             (None, None) => 0,
         };
-        if most < 0 {
+        if terminate_after < 0 {
             return Err(Error::IllegalArgument("terminateAfter must be > 0".to_owned()));
         }
         let allows = parameters.flag("allow_partial_search_results")?;
         let of_body = of_body("allow_partial_search_results").and_then(Value::as_bool);
         Ok(ScanLimit {
             timeout,
-            terminate_after: (most > 0).then_some(most as u64),
+            terminate_after: (terminate_after > 0).then_some(terminate_after as u64),
             allows_partial: allows.or(of_body).unwrap_or(true),
         })
     }
 
     /// Documents after which a search that has found some ends; `None` if it was asked for all.
     fn left_after(&self, found: u64) -> Option<u64> {
-        self.terminate_after.map(|most| most.saturating_sub(found))
+        self.terminate_after.map(|limit| limit.saturating_sub(found))
     }
 
     /// Hits that a scroll shows after those that it has found, `wanted` at most.
@@ -256,7 +256,7 @@ impl<'l> ScanProgress<'l> {
     /// Counts a document that matches.
     pub(crate) fn count(&mut self) -> ControlFlow<()> {
         self.found += 1;
-        if self.pace.limit.terminate_after.is_some_and(|most| self.found >= most) {
+        if self.pace.limit.terminate_after.is_some_and(|limit| self.found >= limit) {
             self.is_terminated = true;
             return ControlFlow::Break(());
         }

@@ -362,9 +362,9 @@ fn seq_no_end(service: &ElasticService, index: &OpenIndex, is_placed: bool) -> i
 
 /// Hits that a scroll keeps.
 fn waiting_span(service: &ElasticService, request: &HitSearch, after: Option<HitStart>) -> KeptSpan {
-    let most = WAITING_MAX.max(request.size);
+    let hits_max = WAITING_MAX.max(request.size);
     let bytes_max = WAITING_BYTES_MAX.min(service.node.settings().query_memory_max / 2);
-    KeptSpan { after, most, least: request.size, bytes_max }
+    KeptSpan { after, hits_max, hits_min: request.size, bytes_max }
 }
 
 /// Checks that a page of a scroll is whole: the hits that it lacks would never come.

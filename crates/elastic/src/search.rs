@@ -274,13 +274,13 @@ pub(crate) fn run(
         (Some(order), Some(after)) => Some(HitStart::Keys(order.after(after, indexes)?)),
         _ => None,
     };
-    let (most, reach) = (request.from.saturating_add(request.size), request.reach());
-    let span = KeptSpan { after, most: reach, least: reach, bytes_max: usize::MAX };
+    let (end, reach) = (request.from.saturating_add(request.size), request.reach());
+    let span = KeptSpan { after, hits_max: reach, hits_min: reach, bytes_max: usize::MAX };
     let mut found = run_span(service, indexes, request, span, None)?;
     for rescoring in &request.rescoring {
         rescoring.apply(&mut found.hits)?;
     }
-    found.hits.truncate(most);
+    found.hits.truncate(end);
     found.hits.drain(..request.from.min(found.hits.len()));
     read_whole(&mut found.hits, &service.node.query_memory())?;
     Ok(found)

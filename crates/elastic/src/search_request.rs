@@ -263,10 +263,10 @@ impl HitSearch {
 
     /// Number of hits that the search keeps: those of the page, and those that are scored again for it.
     pub(crate) fn reach(&self) -> usize {
-        let most = self.from.saturating_add(self.size);
-        match most {
+        let end = self.from.saturating_add(self.size);
+        match end {
             0 => 0,
-            most => self.rescoring.iter().map(|rescoring| rescoring.window).fold(most, usize::max),
+            end => self.rescoring.iter().map(|rescoring| rescoring.window).fold(end, usize::max),
         }
     }
 

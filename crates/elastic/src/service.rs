@@ -201,10 +201,10 @@ impl ElasticService {
     /// There are more than a query may have.
     fn check_values(&self, request: &ElasticRequest) -> Result<(), Error> {
         match (routes::work_kind(request), self.caller.query_values_max()) {
-            (WorkKind::JsonQuery, Some(most)) if routes::has_query_lines(request) => {
-                request.body.split(|byte| *byte == b'\n').try_for_each(|line| check_values(line, most))
+            (WorkKind::JsonQuery, Some(values_max)) if routes::has_query_lines(request) => {
+                request.body.split(|byte| *byte == b'\n').try_for_each(|line| check_values(line, values_max))
             }
-            (WorkKind::JsonQuery, Some(most)) => check_values(&request.body, most),
+            (WorkKind::JsonQuery, Some(values_max)) => check_values(&request.body, values_max),
             _ => Ok(()),
         }
     }

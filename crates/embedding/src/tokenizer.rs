@@ -53,8 +53,8 @@ impl BoundedTokenizer {
     }
 
     fn cut<'t>(&self, text: &'t str) -> &'t str {
-        let most = self.max.saturating_mul(CHARACTERS_PER_TOKEN);
-        match text.char_indices().nth(most) {
+        let characters_max = self.max.saturating_mul(CHARACTERS_PER_TOKEN);
+        match text.char_indices().nth(characters_max) {
             Some((end, _)) => &text[..end],
             None => text,
         }

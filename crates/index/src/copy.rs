@@ -498,10 +498,10 @@ impl IndexCopy {
         let counts = |key: &[u8], record: &EntryRecord| {
             record.live && wanted(&key[record.key_length.min(key.len())..])
         };
-        let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        let sources = self.state.read().sources(ranges, &[], most, counts);
+        let records_max = usize::try_from(limit).unwrap_or(usize::MAX);
+        let sources = self.state.read().sources(ranges, &[], records_max, counts);
         let mut count = 0;
-        sources.pass(ranges, &[], most, &mut |key, record| {
+        sources.pass(ranges, &[], records_max, &mut |key, record| {
             count += u64::from(counts(key, record));
             count < limit
         })?;

@@ -144,7 +144,7 @@ impl ScriptExecution<'_> {
                 Ok(Some(DocumentValue::String(language_code(self.language.as_deref().unwrap_or_default()))))
             }
             IndexingExpression::Now => Ok(Some(DocumentValue::Long(self.environment.now_s()))),
-            IndexingExpression::Random(most) => self.random(*most, &input),
+            IndexingExpression::Random(bound) => self.random(*bound, &input),
             IndexingExpression::Hostname => {
                 Ok(Some(DocumentValue::String(self.environment.hostname().to_owned())))
             }
@@ -213,11 +213,11 @@ impl ScriptExecution<'_> {
     }
 
     /// A random number below a constant, or below the input.
-    fn random(&self, most: Option<u32>, input: &PipeValue) -> Result<PipeValue, StatementFailure> {
-        let below = match (most, input) {
-            (Some(most), _) => most,
+    fn random(&self, bound: Option<u32>, input: &PipeValue) -> Result<PipeValue, StatementFailure> {
+        let below = match (bound, input) {
+            (Some(bound), _) => bound,
             (None, Some(value)) => number(value)
-                .filter(|most| *most >= 0.0)
+                .filter(|bound| *bound >= 0.0)
                 .ok_or_else(|| StatementFailure::value("random needs a number from 0"))?
                 as u32,
             (None, None) => return Ok(None),

@@ -78,7 +78,7 @@ impl FieldAnalyzer {
             max_token_length: matching.max_token_length.unwrap_or(usize::MAX),
             max_occurrences: matching
                 .max_occurrences
-                .map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX)),
+                .map_or(u32::MAX, |length| u32::try_from(length).unwrap_or(u32::MAX)),
         }
     }
 

@@ -151,30 +151,31 @@ impl FuzzyPattern {
     /// of the first `i` characters of the word to the characters read, as far as these are so few more or
     /// fewer that it can be within the limit. Stops when no entry can fall below the limit again.
     fn matches_by_rows(&self, candidate: &str) -> bool {
-        let (length, most) = (self.word.len(), self.max_edits);
-        if most >= length.max(candidate.chars().count()) {
+        let (length, edits_max) = (self.word.len(), self.max_edits);
+        if edits_max >= length.max(candidate.chars().count()) {
             return true;
         }
         let mut row: Vec<usize> = (0..=length).collect();
-        let mut within = self.prefix && length <= most;
+        let mut within = self.prefix && length <= edits_max;
         for (read, c) in (1usize..).zip(candidate.chars()) {
-            let (low, high) = (read.saturating_sub(most).max(1), read.saturating_add(most).min(length));
+            let (low, high) =
+                (read.saturating_sub(edits_max).max(1), read.saturating_add(edits_max).min(length));
             if low > high && low > 1 {
                 return within;
             }
             let mut diagonal = row[low - 1];
-            row[low - 1] = if low == 1 { read } else { most + 1 };
+            row[low - 1] = if low == 1 { read } else { edits_max + 1 };
             for i in low..=high {
                 let substituted = diagonal + usize::from(self.word[i - 1] != c);
                 diagonal = row[i];
                 row[i] = substituted.min(row[i] + 1).min(row[i - 1] + 1);
             }
-            within |= self.prefix && high == length && row[length] <= most;
-            if within || row[low - 1..=high].iter().all(|distance| *distance > most) {
+            within |= self.prefix && high == length && row[length] <= edits_max;
+            if within || row[low - 1..=high].iter().all(|distance| *distance > edits_max) {
                 return within;
             }
         }
-        within || row[length] <= most
+        within || row[length] <= edits_max
     }
 }
 

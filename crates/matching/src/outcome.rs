@@ -24,11 +24,11 @@ pub(crate) struct LeafDistances {
 }
 
 impl LeafDistances {
-    /// Documents whose distance is at most `most`. Infinite distances are excluded, even if `most` is
-    /// infinite.
-    pub(crate) fn within(&self, most: f64) -> impl Iterator<Item = (u16, f64)> + '_ {
+    /// Documents whose distance is at most `distance_max`. Infinite distances are excluded, even if
+    /// `distance_max` is infinite.
+    pub(crate) fn within(&self, distance_max: f64) -> impl Iterator<Item = (u16, f64)> + '_ {
         let pairs = self.documents.iter().copied().zip(self.distances.iter().copied());
-        pairs.filter(move |(_, distance)| *distance <= most && *distance < f64::INFINITY)
+        pairs.filter(move |(_, distance)| *distance <= distance_max && *distance < f64::INFINITY)
     }
 
     /// Distances of `documents`, which ascend.

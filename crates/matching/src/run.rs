@@ -199,9 +199,9 @@ impl<'a> MatchGathering<'a> {
                         return DocumentBits::NONE;
                     };
                     let mut near = DocumentBits::NONE;
-                    let most = best.cutoff().min(measure.reach());
+                    let distance_max = best.cutoff().min(measure.reach());
                     for (document, distance) in chunk.documents.iter().zip(distances) {
-                        if *distance <= most && *distance < f64::INFINITY {
+                        if *distance <= distance_max && *distance < f64::INFINITY {
                             near.set(usize::from(*document));
                         }
                     }

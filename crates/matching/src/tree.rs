@@ -113,11 +113,11 @@ impl<'p> ReadyPlan<'p> {
 
     /// Approximate cost of a node: that of its most expensive leaf.
     fn cost(&self, node: &PlanNode) -> u32 {
-        let most = |nodes: &[PlanNode]| nodes.iter().map(|node| self.cost(node)).max().unwrap_or_default();
+        let highest = |nodes: &[PlanNode]| nodes.iter().map(|node| self.cost(node)).max().unwrap_or_default();
         match node {
             PlanNode::True | PlanNode::False => 0,
-            PlanNode::And(children) | PlanNode::Or(children) => most(children),
-            PlanNode::AndNot(positive, negatives) => self.cost(positive).max(most(negatives)),
+            PlanNode::And(children) | PlanNode::Or(children) => highest(children),
+            PlanNode::AndNot(positive, negatives) => self.cost(positive).max(highest(negatives)),
             PlanNode::Rank(first, _) => self.cost(first),
             PlanNode::Leaf(leaf) => self.leaves[leaf.0].cost(),
             PlanNode::Near { .. } => 3,

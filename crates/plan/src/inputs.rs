@@ -117,8 +117,9 @@ impl InputRoom {
         if self.taken <= TENSOR_BYTES_MAX {
             return Ok(());
         }
-        let most = TENSOR_BYTES_MAX >> 20;
-        let reason = format!("the tensors of the query take more than {most} MB together; send fewer cells");
+        let megabytes_max = TENSOR_BYTES_MAX >> 20;
+        let reason =
+            format!("the tensors of the query take more than {megabytes_max} MB together; send fewer cells");
         Err(Error::Input { name: name.to_owned(), reason })
     }
 

@@ -323,11 +323,11 @@ impl RuleBase {
             depths.insert(name, depth);
             return if around + depth > DEPTH_MAX { too_deep() } else { Ok(depth) };
         }
-        let mut most = 0;
+        let mut deepest = 0;
         for inner in condition.inner() {
-            most = most.max(self.depth(inner, around + 1, way, depths)? + 1);
+            deepest = deepest.max(self.depth(inner, around + 1, way, depths)? + 1);
         }
-        Ok(most)
+        Ok(deepest)
     }
 
     /// Collects the names under which productions can refer to the matched terms.

@@ -232,7 +232,7 @@ impl<'m> ConditionMatcher<'m> {
 
     fn ellipsis(&mut self, at: usize, referable: bool, last: bool, then: Then<'_, 'm>) -> bool {
         let rest = self.children.get(at..).unwrap_or_default();
-        let most = rest.iter().take_while(|child| matches!(child, RuleNode::Term(_))).count();
+        let count_max = rest.iter().take_while(|child| matches!(child, RuleNode::Term(_))).count();
         let (children, compares) = (self.children, self.compared > 0);
         let text = |length: usize| {
             let taken = children.get(at..at + length).unwrap_or_default();
@@ -253,7 +253,7 @@ impl<'m> ConditionMatcher<'m> {
             }
             holds
         };
-        if last { (0..=most).rev().any(&mut with) } else { (0..=most).any(&mut with) }
+        if last { (0..=count_max).rev().any(&mut with) } else { (0..=count_max).any(&mut with) }
     }
 
     fn sequence(

@@ -120,10 +120,10 @@ enum RewriteStop {
 impl RuleRewriter<'_> {
     /// Applies a rule as often as it matches.
     fn carry_out(&mut self, number: usize, rule: &ProductionRule) -> Result<(), RewriteStop> {
-        let most = (self.root.size() * TIMES_PER_TERM).max(TIMES_MIN);
+        let times_max = (self.root.size() * TIMES_PER_TERM).max(TIMES_MIN);
         let mut begun = BTreeSet::new();
         let mut without_terms = false;
-        for _ in 0..most {
+        for _ in 0..times_max {
             let Some((path, mut found)) = self.find(number, rule, &begun, without_terms) else {
                 return match self.left {
                     0 => Err(RewriteStop::Steps),

@@ -198,11 +198,11 @@ impl CollectedFiles {
         if declared.is_some_and(|size| size > self.left) {
             return Err(too_much());
         }
-        let most = declared.unwrap_or(self.left);
+        let bytes_max = declared.unwrap_or(self.left);
         // Without growing, which would take twice the room.
         let mut bytes = Vec::with_capacity(declared.map_or(0, |size| size as usize));
         let read = content
-            .take(most.saturating_add(1))
+            .take(bytes_max.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(|error| Error::Package(format!("read {path}: {error}")))?;
         if declared.is_some_and(|size| read as u64 > size) {

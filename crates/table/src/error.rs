@@ -6,14 +6,14 @@ pub enum Error {
     Stream(String),
     /// A message of the stream is too large.
     #[error(
-        "a message of the Arrow stream has {bytes} bytes, more than {most}; write smaller record batches, as by \
+        "a message of the Arrow stream has {bytes} bytes, more than {limit}; write smaller record batches, as by \
          write_table(table, max_chunksize=1000)"
     )]
     Large {
         /// Size of the message in bytes.
         bytes: u64,
         /// Maximum.
-        most: usize,
+        limit: usize,
     },
     /// The columns do not fit the document type. The text names each column with its cure.
     #[error("{0}")]

@@ -214,8 +214,8 @@ impl<R: Read> ArrowMessageReader<R> {
     }
 
     fn read_whole(&mut self, length: u64) -> Result<Vec<u8>, Error> {
-        let most = usize::try_from(length).ok().filter(|length| *length <= self.bytes_max);
-        let length = most.ok_or(Error::Large { bytes: length, most: self.bytes_max })?;
+        let fitting = usize::try_from(length).ok().filter(|length| *length <= self.bytes_max);
+        let length = fitting.ok_or(Error::Large { bytes: length, limit: self.bytes_max })?;
         let bytes = self.read(length)?;
         match bytes.len() == length {
             true => Ok(bytes),
@@ -226,8 +226,8 @@ impl<R: Read> ArrowMessageReader<R> {
     /// Reads so many bytes, or fewer at the end. Memory grows as they arrive.
     fn read(&mut self, length: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
-        let most = u64::try_from(length).expect("sizes have at most 64 bits");
-        let read = self.source.by_ref().take(most).read_to_end(&mut bytes);
+        let limit = u64::try_from(length).expect("sizes have at most 64 bits");
+        let read = self.source.by_ref().take(limit).read_to_end(&mut bytes);
         read.map_err(|error: io::Error| Error::Stream(format!("it cannot be read: {error}")))?;
         self.offset += bytes.len() as u64;
         Ok(bytes)

@@ -97,11 +97,11 @@ fn beside(settings: &Settings) -> Result<BenchReport, Error> {
     let case = format!("{:.0} documents/s in batches", running.rate() * BATCH as f64);
     for ((name, times), alone) in ["query p99", "put p99"].into_iter().zip(&seen).zip(&alone) {
         let peer = alone.quantile(0.99);
-        let most = (LONGER_MAX * peer).max(peer + MORE_MAX);
+        let limit = (LONGER_MAX * peer).max(peer + MORE_MAX);
         report.push(
             Figure::new(&case, name, times.quantile(0.99), FigureUnit::Seconds)
                 .beside("alone", peer)
-                .with_goal(FigureGoal::AtMost(most)),
+                .with_goal(FigureGoal::AtMost(limit)),
         );
     }
     Ok(report)
@@ -161,11 +161,11 @@ fn memory(settings: &Settings) -> Result<BenchReport, Error> {
     let requests: Requests = Arc::new(move |_| {
         OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", body.clone())
     });
-    let (over, most) = (AtomicBool::new(false), AtomicU64::new(idle));
+    let (over, peak) = (AtomicBool::new(false), AtomicU64::new(idle));
     let answered = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                most.fetch_max(process.resident_bytes().unwrap_or_default(), Ordering::Relaxed);
+                peak.fetch_max(process.resident_bytes().unwrap_or_default(), Ordering::Relaxed);
                 std::thread::sleep(LOOK);
             }
         });
@@ -178,7 +178,7 @@ fn memory(settings: &Settings) -> Result<BenchReport, Error> {
     let budget = limits.bodies_bytes_max + limits.work_bytes_max + MEMORY_MORE;
     let case = format!("{BODIES} bodies of {bytes} bytes at once");
     let mut report = BenchReport::new(MEMORY.name);
-    let more = most.load(Ordering::Relaxed).saturating_sub(idle) as f64;
+    let more = peak.load(Ordering::Relaxed).saturating_sub(idle) as f64;
     report.push(
         Figure::new(&case, "above idle", more, FigureUnit::Bytes)
             .beside("budgets of bodies and work, and 64 MB", budget as f64)

@@ -71,11 +71,11 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
             },
         );
         let net = (search.median() - empty).max(SECONDS_MIN);
-        let most = (TIMES_MAX * peer.median()).max(SECONDS_MAX);
+        let limit = (TIMES_MAX * peer.median()).max(SECONDS_MAX);
         report.push(
             Figure::new(&row.name, "net", net, FigureUnit::Seconds)
                 .beside(row.plain.name(), peer.median())
-                .with_goal(FigureGoal::AtMost(most)),
+                .with_goal(FigureGoal::AtMost(limit)),
         );
     }
     report.note(format!(

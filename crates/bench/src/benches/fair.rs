@@ -79,11 +79,11 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
             [("query p99", &seen.queries, &alone.queries), ("get p99", &seen.gets, &alone.gets)]
         {
             let peer = peer.quantile(0.99);
-            let most = (LONGER_MAX * peer).max(peer + LONGER_MAX * WORK_SLICE.as_secs_f64());
+            let limit = (LONGER_MAX * peer).max(peer + LONGER_MAX * WORK_SLICE.as_secs_f64());
             report.push(
                 Figure::new(neighbour.name, measure, times.quantile(0.99), FigureUnit::Seconds)
                     .beside("alone", peer)
-                    .with_goal(FigureGoal::AtMost(most)),
+                    .with_goal(FigureGoal::AtMost(limit)),
             );
         }
         let rate = Figure::new(

@@ -305,8 +305,8 @@ fn add_moves(rebalance: &Value, moves: &mut SeenMoves) {
 fn wanted_moves(places: &[usize]) -> usize {
     let mut loads: BTreeMap<usize, usize> = BTreeMap::new();
     places.iter().for_each(|node| *loads.entry(*node).or_default() += 1);
-    let most = places.len().div_ceil(COPY_NODES);
-    loads.values().map(|load| load.saturating_sub(most)).sum()
+    let copies_max = places.len().div_ceil(COPY_NODES);
+    loads.values().map(|load| load.saturating_sub(copies_max)).sum()
 }
 
 /// Observations of a turn.

@@ -48,8 +48,8 @@ impl FieldFailure {
     /// # Errors
     /// The document takes more memory with them than it may.
     pub(super) fn take<E: serde::de::Error>(&self, values: usize) -> Result<(), E> {
-        let most = self.options.element_bytes_max;
-        take(&self.elements, values * size_of::<DocumentValue>(), "collections", most)
+        let bytes_max = self.options.element_bytes_max;
+        take(&self.elements, values * size_of::<DocumentValue>(), "collections", bytes_max)
     }
 
     /// True if fields are skipped that the document type, or a struct, lacks. One is about to be.
@@ -104,17 +104,22 @@ impl FieldFailure {
 }
 
 /// Adds `bytes` to a bounded count.
-fn take<E: serde::de::Error>(taken: &Cell<usize>, bytes: usize, what: &str, most: usize) -> Result<(), E> {
+fn take<E: serde::de::Error>(
+    taken: &Cell<usize>,
+    bytes: usize,
+    what: &str,
+    bytes_max: usize,
+) -> Result<(), E> {
     taken.set(taken.get().saturating_add(bytes));
-    if taken.get() <= most {
+    if taken.get() <= bytes_max {
         return Ok(());
     }
-    let most = match most >> 20 {
-        0 => format!("{most} bytes"),
+    let bytes_max = match bytes_max >> 20 {
+        0 => format!("{bytes_max} bytes"),
         megabytes => format!("{megabytes} MB"),
     };
     Err(E::custom(format!(
-        "the document's {what} take more than {most} in memory; divide it into several documents"
+        "the document's {what} take more than {bytes_max} in memory; divide it into several documents"
     )))
 }
 

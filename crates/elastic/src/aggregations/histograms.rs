@@ -24,13 +24,13 @@ const DATE_LEAST_MS: f64 = -3e14;
 /// Bounds of the keys of a histogram, each as an interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct KeyBounds {
-    least: Option<i64>,
-    most: Option<i64>,
+    min: Option<i64>,
+    max: Option<i64>,
 }
 
 impl KeyBounds {
     fn has(self, key: i64) -> bool {
-        self.least.is_none_or(|least| key >= least) && self.most.is_none_or(|most| key <= most)
+        self.min.is_none_or(|min| key >= min) && self.max.is_none_or(|max| key <= max)
     }
 }
 
@@ -86,8 +86,8 @@ impl<'a> BucketAggregation<'a> {
     pub(super) fn number_keys(&self, division: &NumberDivision, hit: &SearchHit) -> Result<Vec<i64>, Error> {
         let mut keys = Vec::new();
         for span in division.source.spans(hit) {
-            let first = division.key_of(span.from).max(division.hard.least.unwrap_or(i64::MIN));
-            let last = division.key_of(span.to).min(division.hard.most.unwrap_or(i64::MAX));
+            let first = division.key_of(span.from).max(division.hard.min.unwrap_or(i64::MIN));
+            let last = division.key_of(span.to).min(division.hard.max.unwrap_or(i64::MAX));
             self.check_steps(last.saturating_sub(first))?;
             keys.extend(first..=last);
         }
@@ -115,8 +115,8 @@ impl<'a> BucketAggregation<'a> {
         mut parts: BTreeMap<i64, B>,
         empty: impl Fn() -> B,
     ) -> Result<Value, Error> {
-        let least = self.count_of("min_doc_count", 0)?;
-        if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
+        let min = self.count_of("min_doc_count", 0)?;
+        if let (0, Some([first, last])) = (min, ends(&parts, division.hard, division.extended)) {
             self.check_steps(last.saturating_sub(first))?;
             for key in first..=last {
                 parts.entry(key).or_insert_with(&empty);
@@ -125,7 +125,7 @@ impl<'a> BucketAggregation<'a> {
         let mut shown = division.source.clone();
         shown.form = ValueForm::Real;
         let value = |key: i64| AggregatedValue::Real(key as f64 * division.interval + division.offset);
-        self.intervals(parts, least, &|key| Self::head(&shown, &value(key)))
+        self.intervals(parts, min, &|key| Self::head(&shown, &value(key)))
     }
 
     pub(super) fn date_division(&self) -> Result<DateDivision, Error> {
@@ -179,10 +179,10 @@ impl<'a> BucketAggregation<'a> {
         let DateDivision { source, rounding, hard, .. } = division;
         let mut keys = Vec::new();
         for span in source.spans(hit) {
-            let from = span.from.max(hard.least.map_or(DATE_LEAST_MS, |least| least as f64));
+            let from = span.from.max(hard.min.map_or(DATE_LEAST_MS, |min| min as f64));
             let Some(mut at) = rounding.start(from as i64) else { continue };
             let mut steps = 0;
-            while at as f64 <= span.to && hard.most.is_none_or(|most| at <= most) {
+            while at as f64 <= span.to && hard.max.is_none_or(|max| at <= max) {
                 keys.push(at);
                 let Some(next) = rounding.next(at) else { break };
                 at = next;
@@ -214,8 +214,8 @@ impl<'a> BucketAggregation<'a> {
         mut parts: BTreeMap<i64, B>,
         empty: impl Fn() -> B,
     ) -> Result<Value, Error> {
-        let least = self.count_of("min_doc_count", 0)?;
-        if let (0, Some([first, last])) = (least, ends(&parts, division.hard, division.extended)) {
+        let min = self.count_of("min_doc_count", 0)?;
+        if let (0, Some([first, last])) = (min, ends(&parts, division.hard, division.extended)) {
             let mut at = first;
             while at <= last {
                 parts.entry(at).or_insert_with(&empty);
@@ -226,17 +226,17 @@ impl<'a> BucketAggregation<'a> {
                 }
             }
         }
-        self.intervals(parts, least, &|key| date_head(&division.source, key))
+        self.intervals(parts, min, &|key| date_head(&division.source, key))
     }
 
     /// Buckets of intervals.
     pub(super) fn intervals<B: BucketContent>(
         &self,
         parts: BTreeMap<i64, B>,
-        least: usize,
+        min: usize,
         head: &dyn Fn(i64) -> Map<String, Value>,
     ) -> Result<Value, Error> {
-        let buckets = parts.iter().filter(|(_, part)| part.documents() >= least);
+        let buckets = parts.iter().filter(|(_, part)| part.documents() >= min);
         let buckets = buckets.map(|(key, part)| self.bucket(head(*key), part)).collect::<Result<_, _>>()?;
         Ok(json!({ "buckets": self.listed(self.ordered(buckets)?)? }))
     }
@@ -253,9 +253,9 @@ impl<'a> BucketAggregation<'a> {
                 ))
             }),
         };
-        let bounds = KeyBounds { least: end("min")?, most: end("max")? };
-        match (bounds.least, bounds.most) {
-            (Some(least), Some(most)) if least > most => {
+        let bounds = KeyBounds { min: end("min")?, max: end("max")? };
+        match (bounds.min, bounds.max) {
+            (Some(min), Some(max)) if min > max => {
                 Err(Error::IllegalArgument(format!("[{name}] has a [min] that is larger than its [max]")))
             }
             _ => Ok(bounds),
@@ -273,9 +273,9 @@ impl<'a> BucketAggregation<'a> {
 /// First and last key, the empty ones counted.
 fn ends<B>(parts: &BTreeMap<i64, B>, hard: KeyBounds, extended: KeyBounds) -> Option<[i64; 2]> {
     let (first, last) = (parts.keys().next().copied(), parts.keys().last().copied());
-    let first = first.into_iter().chain(extended.least).min()?;
-    let last = last.into_iter().chain(extended.most).max()?;
-    let inside = |key: i64| key.max(hard.least.unwrap_or(key)).min(hard.most.unwrap_or(key));
+    let first = first.into_iter().chain(extended.min).min()?;
+    let last = last.into_iter().chain(extended.max).max()?;
+    let inside = |key: i64| key.max(hard.min.unwrap_or(key)).min(hard.max.unwrap_or(key));
     (hard.has(first) || hard.has(last) || first <= last).then(|| [inside(first), inside(last)])
 }
 
@@ -375,11 +375,11 @@ impl DateRounding {
         (next > start).then_some(next)
     }
 
-    /// Beginnings of the intervals from one point in time to another, one more than `most` at most.
-    pub(super) fn starts(&self, first: i64, last: i64, most: usize) -> Vec<i64> {
+    /// Beginnings of the intervals from one point in time to another, one more than `count_max` at most.
+    pub(super) fn starts(&self, first: i64, last: i64, count_max: usize) -> Vec<i64> {
         let mut starts = Vec::new();
         let mut at = self.start(first);
-        while let Some(start) = at.filter(|start| *start <= last && starts.len() <= most) {
+        while let Some(start) = at.filter(|start| *start <= last && starts.len() <= count_max) {
             starts.push(start);
             at = self.next(start);
         }

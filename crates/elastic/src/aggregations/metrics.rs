@@ -221,14 +221,14 @@ pub(super) struct NumberSummary {
     sum: f64,
     /// Error of rounding, which is carried along.
     carried: f64,
-    least: f64,
-    most: f64,
+    min: f64,
+    max: f64,
 }
 
 impl Default for NumberSummary {
     fn default() -> Self {
-        let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
-        NumberSummary { count: 0, sum: 0.0, carried: 0.0, least, most }
+        let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
+        NumberSummary { count: 0, sum: 0.0, carried: 0.0, min, max }
     }
 }
 
@@ -248,17 +248,17 @@ impl NumberSummary {
         self.carried += if lost.is_finite() { lost } else { 0.0 };
         self.sum = next;
         self.count += 1;
-        (self.least, self.most) = (self.least.min(number), self.most.max(number));
+        (self.min, self.max) = (self.min.min(number), self.max.max(number));
     }
 
     /// Adds that of other numbers.
     pub(super) fn merge(&mut self, other: NumberSummary) {
-        let (count, before) = (self.count + other.count, (self.least, self.most));
+        let (count, before) = (self.count + other.count, (self.min, self.max));
         self.add(other.sum);
         self.carried += other.carried;
         self.count = count;
         // The sum is none of the numbers.
-        (self.least, self.most) = (before.0.min(other.least), before.1.max(other.most));
+        (self.min, self.max) = (before.0.min(other.min), before.1.max(other.max));
     }
 
     fn total(&self) -> f64 {
@@ -299,12 +299,12 @@ pub(super) fn figures_with(
     let sum = summary.total();
     let count = summary.count as f64;
     let some = |number: f64| (summary.count > 0).then_some(number);
-    let (least, most) = (some(summary.least), some(summary.most));
+    let (min, max) = (some(summary.min), some(summary.max));
     match kind {
         "avg" => one("avg", some(sum / count)),
         "sum" => one("sum", Some(sum)),
-        "min" => one("min", least),
-        "max" => one("max", most),
+        "min" => one("min", min),
+        "max" => one("max", max),
         "median_absolute_deviation" => {
             let mut numbers = numbers;
             let deviation = quantile(&mut numbers, 0.5).map(|median| {
@@ -317,7 +317,7 @@ pub(super) fn figures_with(
             let mut answer = Map::new();
             answer.insert("count".to_owned(), summary.count.into());
             let average = some(sum / count);
-            for (name, number) in [("min", least), ("max", most), ("avg", average), ("sum", Some(sum))] {
+            for (name, number) in [("min", min), ("max", max), ("avg", average), ("sum", Some(sum))] {
                 answer.insert(name.to_owned(), json!(number));
                 let text = number.and_then(|number| source.text_of_number(number));
                 answer.extend(text.map(|text| (format!("{name}_as_string"), text.into())));
@@ -402,14 +402,14 @@ fn rank_of(sorted: &[f64], value: f64) -> Option<f64> {
 }
 
 /// Number as a histogram of high dynamic range keeps it: the largest one that its digits do not tell apart,
-/// where `least` is the least number that the histogram has.
-fn of_range(number: f64, least: f64, digits: u32) -> f64 {
+/// where `min` is the least number that the histogram has.
+fn of_range(number: f64, min: f64, digits: u32) -> f64 {
     let steps = (2.0 * 10_f64.powi(digits as i32)).log2().ceil() - 1.0;
     let power = |number: f64| number.log2().floor();
     if number <= 0.0 {
         return 0.0;
     }
-    let scale = (steps - power(least)).exp2();
+    let scale = (steps - power(min)).exp2();
     let size = (power(number * scale) - steps).max(0.0).exp2();
     ((number * scale / size).floor() * size + size - 1.0) / scale
 }
@@ -432,7 +432,7 @@ fn percentiles(
         },
     };
     numbers.sort_by(f64::total_cmp);
-    let least = numbers.iter().copied().find(|number| *number > 0.0).unwrap_or(1.0);
+    let min = numbers.iter().copied().find(|number| *number > 0.0).unwrap_or(1.0);
     let digits = hdr.and_then(|hdr| hdr.get(DIGITS)).and_then(Value::as_u64).unwrap_or(3) as u32;
     let figure = |numbers: &mut Vec<f64>, wanted: f64| -> Option<f64> {
         if numbers.is_empty() {
@@ -448,7 +448,7 @@ fn percentiles(
             }
             ("percentile_ranks", false) => rank_of(numbers, wanted),
             ("percentiles_bucket", _) => Some(nearest),
-            (_, true) => Some(of_range(nearest, least, digits)),
+            (_, true) => Some(of_range(nearest, min, digits)),
             (_, false) => quantile(numbers, wanted / 100.0),
         }
     };

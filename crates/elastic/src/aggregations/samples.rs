@@ -26,12 +26,12 @@ pub(super) struct BucketSample {
 }
 
 impl BucketSample {
-    /// Adds a document, to a sample that has `most` of them.
+    /// Adds a document, to a sample that has `size` of them.
     ///
     /// # Errors
     /// There is no memory for it.
-    pub(super) fn add(&mut self, hit: &SearchHit, most: usize, memory: &QueryMemory) -> Result<(), Error> {
-        let last = most.checked_sub(1).map(|last| self.hits.get(last).filter(|_| self.is_full));
+    pub(super) fn add(&mut self, hit: &SearchHit, size: usize, memory: &QueryMemory) -> Result<(), Error> {
+        let last = size.checked_sub(1).map(|last| self.hits.get(last).filter(|_| self.is_full));
         match last {
             // It has none.
             None => return Ok(()),
@@ -40,31 +40,31 @@ impl BucketSample {
         }
         take(memory, bytes_of(hit))?;
         self.hits.push(hit.clone());
-        if self.hits.len() > most.saturating_mul(2).saturating_add(SAMPLE_STEP) {
-            self.cut(most, memory);
+        if self.hits.len() > size.saturating_mul(2).saturating_add(SAMPLE_STEP) {
+            self.cut(size, memory);
         }
         Ok(())
     }
 
     /// Adds the sample of another bucket.
-    pub(super) fn merge(&mut self, other: BucketSample, most: usize, memory: &QueryMemory) {
+    pub(super) fn merge(&mut self, other: BucketSample, size: usize, memory: &QueryMemory) {
         self.hits.extend(other.hits);
-        self.cut(most, memory);
+        self.cut(size, memory);
     }
 
     /// The documents of the sample, the best first. They have memory, and are not in it any more.
-    pub(super) fn finish(&mut self, most: usize, memory: &QueryMemory) -> Vec<SearchHit> {
-        self.cut(most, memory);
+    pub(super) fn finish(&mut self, size: usize, memory: &QueryMemory) -> Vec<SearchHit> {
+        self.cut(size, memory);
         self.is_full = false;
         std::mem::take(&mut self.hits)
     }
 
-    fn cut(&mut self, most: usize, memory: &QueryMemory) {
+    fn cut(&mut self, size: usize, memory: &QueryMemory) {
         self.hits.sort_by(best_first);
-        if self.hits.len() > most {
-            let dropped = self.hits.split_off(most);
+        if self.hits.len() > size {
+            let dropped = self.hits.split_off(size);
             memory.give_back(dropped.iter().map(bytes_of).sum());
         }
-        self.is_full = self.hits.len() == most;
+        self.is_full = self.hits.len() == size;
     }
 }

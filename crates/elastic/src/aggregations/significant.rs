@@ -146,15 +146,16 @@ impl<'a> BucketAggregation<'a> {
         parts: BTreeMap<K, impl BucketContent>,
         background: &TermBackground,
     ) -> Result<(&'static str, Value), Error> {
-        let least = self.count_of("min_doc_count", 3)?;
+        let documents_min = self.count_of("min_doc_count", 3)?;
         let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
-        let scored = parts.iter().filter(|(_, part)| part.documents() >= least).map(|(value, part)| {
-            let value: &AggregatedValue = value.borrow();
-            let own = part.documents();
-            let count = background.counts.get(value).copied().unwrap_or(0).max(own);
-            let (here, there) = (share(own, documents), share(count, background.documents));
-            (value, part, count, (here - there) * here / there)
-        });
+        let scored =
+            parts.iter().filter(|(_, part)| part.documents() >= documents_min).map(|(value, part)| {
+                let value: &AggregatedValue = value.borrow();
+                let own = part.documents();
+                let count = background.counts.get(value).copied().unwrap_or(0).max(own);
+                let (here, there) = (share(own, documents), share(count, background.documents));
+                (value, part, count, (here - there) * here / there)
+            });
         let mut scored: Vec<_> = scored.filter(|(.., score)| *score > 0.0).collect();
         sort_few(&mut scored, |left, right| right.3.total_cmp(&left.3));
         scored.truncate(self.count_of("size", 10)?);

@@ -269,7 +269,7 @@ impl<'a> StreamPlan<'a> {
             "rare_terms" => {
                 let source = one.source()?;
                 let wanted = WantedTerms::parse(&asked.options, &source)?;
-                StreamWork::RareTerms(source, wanted, one.rare_most()?)
+                StreamWork::RareTerms(source, wanted, one.rare_documents_max()?)
             }
             "multi_terms" => StreamWork::MultiTerms(one.multi_sources()?),
             "composite" => StreamWork::Composite(one.composite_division()?),

@@ -34,9 +34,9 @@ impl<'a> BucketAggregation<'a> {
     pub(super) fn terms(&self) -> Result<(&'static str, Value), Error> {
         let source = self.source()?;
         let wanted = WantedTerms::parse(&self.asked.options, &source)?;
-        let least = self.count_of("min_doc_count", 1)?;
+        let documents_min = self.count_of("min_doc_count", 1)?;
         let mut parts = self.parts(&source, &wanted)?;
-        if least == 0 {
+        if documents_min == 0 {
             self.scope.each(self.scope.everything, |hit| {
                 for value in source.of(hit).into_iter().filter(|value| wanted.has(value)) {
                     parts.entry(value).or_default();
@@ -53,8 +53,8 @@ impl<'a> BucketAggregation<'a> {
         source: &FieldSource,
         parts: BTreeMap<K, impl BucketContent>,
     ) -> Result<(&'static str, Value), Error> {
-        let least = self.count_of("min_doc_count", 1)?;
-        let mut answer = self.largest(parts, least, &|key| Self::head(source, key.borrow()))?;
+        let documents_min = self.count_of("min_doc_count", 1)?;
+        let mut answer = self.largest(parts, documents_min, &|key| Self::head(source, key.borrow()))?;
         if self.flag("show_term_doc_count_error")
             && let Some(buckets) = answer["buckets"].as_array_mut()
         {
@@ -86,7 +86,7 @@ impl<'a> BucketAggregation<'a> {
     fn largest<K: Ord, B: BucketContent>(
         &self,
         parts: BTreeMap<K, B>,
-        least: usize,
+        documents_min: usize,
         head: &dyn Fn(&K) -> Map<String, Value>,
     ) -> Result<Value, Error> {
         let size = self.count_of("size", 10)?;
@@ -99,7 +99,7 @@ impl<'a> BucketAggregation<'a> {
         let orders = self.orders()?;
         let is_inside = |order: &BucketOrder| !matches!(order.path.as_str(), "_count" | "_key");
         let mut parts: Vec<(K, B)> =
-            parts.into_iter().filter(|(_, part)| part.documents() >= least).collect();
+            parts.into_iter().filter(|(_, part)| part.documents() >= documents_min).collect();
         let buckets = match orders.iter().find(|order| is_inside(order)) {
             None => {
                 parts.sort_by(|left, right| {
@@ -227,30 +227,31 @@ impl<'a> BucketAggregation<'a> {
     pub(super) fn rare_terms(&self) -> Result<(&'static str, Value), Error> {
         let source = self.source()?;
         let wanted = WantedTerms::parse(&self.asked.options, &source)?;
-        let most = self.rare_most()?;
-        self.finish_rare_terms(&source, most, self.parts(&source, &wanted)?)
+        let documents_max = self.rare_documents_max()?;
+        self.finish_rare_terms(&source, documents_max, self.parts(&source, &wanted)?)
     }
 
     /// Documents that a rare value has at most.
-    pub(super) fn rare_most(&self) -> Result<usize, Error> {
-        let most = self.count_of("max_doc_count", 1)?;
-        match (1..=100).contains(&most) {
-            true => Ok(most),
+    pub(super) fn rare_documents_max(&self) -> Result<usize, Error> {
+        let documents_max = self.count_of("max_doc_count", 1)?;
+        match (1..=100).contains(&documents_max) {
+            true => Ok(documents_max),
             false => Err(Error::IllegalArgument(format!(
-                "[max_doc_count] must be greater than or equal to 1 and at most 100. Found [{most}] in [{}]",
+                "[max_doc_count] must be greater than or equal to 1 and at most 100. Found [{documents_max}] in [{}]",
                 self.asked.name
             ))),
         }
     }
 
-    /// Buckets of the values that have `most` documents at most.
+    /// Buckets of the values that have `documents_max` documents at most.
     pub(super) fn finish_rare_terms<K: Ord + Borrow<AggregatedValue>, B: BucketContent>(
         &self,
         source: &FieldSource,
-        most: usize,
+        documents_max: usize,
         parts: BTreeMap<K, B>,
     ) -> Result<(&'static str, Value), Error> {
-        let mut parts: Vec<(K, B)> = parts.into_iter().filter(|(_, part)| part.documents() <= most).collect();
+        let mut parts: Vec<(K, B)> =
+            parts.into_iter().filter(|(_, part)| part.documents() <= documents_max).collect();
         parts.sort_by_key(|(_, part)| part.documents());
         let buckets = parts.iter().map(|(key, part)| self.bucket(Self::head(source, key.borrow()), part));
         let kind = match source.form {

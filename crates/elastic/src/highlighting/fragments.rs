@@ -37,10 +37,11 @@ pub(super) fn cut(text: &str, size: usize) -> (&str, Range<usize>) {
     (text, 0..text[..end].trim_end().len())
 }
 
-/// Place where a fragment begins: that of a sentence, or of a word, at most `most` letters before a mark.
-fn begin_of(text: &str, floor: usize, mark: usize, most: usize) -> usize {
+/// Place where a fragment begins: that of a sentence, or of a word, at most `length_max` letters before a
+/// mark.
+fn begin_of(text: &str, floor: usize, mark: usize, length_max: usize) -> usize {
     let before = &text[floor..mark];
-    let earliest = match most.checked_sub(1) {
+    let earliest = match length_max.checked_sub(1) {
         None => mark,
         Some(nth) => before.char_indices().rev().nth(nth).map_or(floor, |(at, _)| floor + at),
     };
@@ -52,18 +53,18 @@ fn begin_of(text: &str, floor: usize, mark: usize, most: usize) -> usize {
     })
 }
 
-/// Place where a fragment ends: that of a sentence, or of a word, at most `most` letters after its beginning,
-/// and not before `least`.
-fn end_of(text: &str, from: usize, least: usize, most: usize) -> usize {
-    let limit = text[from..].char_indices().nth(most).map_or(text.len(), |(at, _)| from + at);
-    if limit <= least {
-        return least;
+/// Place where a fragment ends: that of a sentence, or of a word, at most `length_max` letters after its
+/// beginning, and not before `earliest`.
+fn end_of(text: &str, from: usize, earliest: usize, length_max: usize) -> usize {
+    let limit = text[from..].char_indices().nth(length_max).map_or(text.len(), |(at, _)| from + at);
+    if limit <= earliest {
+        return earliest;
     }
-    let sentence = last_sentence_end(text, least, limit);
+    let sentence = last_sentence_end(text, earliest, limit);
     let is_between = limit == text.len() || text[limit..].starts_with(char::is_whitespace);
     sentence.unwrap_or_else(|| match is_between {
         true => limit,
-        false => text[least..limit].rfind(char::is_whitespace).map_or(limit, |at| least + at),
+        false => text[earliest..limit].rfind(char::is_whitespace).map_or(limit, |at| earliest + at),
     })
 }
 

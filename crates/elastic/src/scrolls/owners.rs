@@ -30,14 +30,14 @@ impl ScrollOwner {
     }
 }
 
-/// Makes room for one more scroll of a caller, which takes `wanted` of the `most` that all may take. False if
-/// it would have more than it leaves free: those that come later find room at once. If no room is left,
-/// callers that have more than this one lose those that they have not used for longest.
+/// Makes room for one more scroll of a caller, which takes `wanted` of the `count_max` that all may take.
+/// False if it would have more than it leaves free: those that come later find room at once. If no room is
+/// left, callers that have more than this one lose those that they have not used for longest.
 pub(super) fn make_room(
     scrolls: &mut BTreeMap<String, OpenScroll>,
     owner: &ScrollOwner,
     wanted: usize,
-    most: usize,
+    count_max: usize,
     taken_by: impl Fn(&OpenScroll) -> usize,
 ) -> bool {
     let mut was_full = false;
@@ -49,7 +49,7 @@ pub(super) fn make_room(
                 None => shares.push((&scroll.owner, taken_by(scroll))),
             }
         }
-        let free = most.saturating_sub(shares.iter().map(|(_, share)| *share).sum());
+        let free = count_max.saturating_sub(shares.iter().map(|(_, share)| *share).sum());
         let own = shares.iter().find(|(other, _)| other.has_share_of(owner)).map_or(0, |(_, share)| *share);
         let own = own.saturating_add(wanted);
         if own <= free {
@@ -86,9 +86,9 @@ mod tests {
 
     impl OpenedScrolls {
         /// Opens as many as there is room for, up to a number; returns how many these were.
-        fn open(&mut self, owner: &ScrollOwner, up_to: usize, most: usize) -> usize {
+        fn open(&mut self, owner: &ScrollOwner, up_to: usize, count_max: usize) -> usize {
             let mut count = 0;
-            while count < up_to && make_room(&mut self.scrolls, owner, 1, most, |_| 1) {
+            while count < up_to && make_room(&mut self.scrolls, owner, 1, count_max, |_| 1) {
                 self.opened += 1;
                 let scroll = OpenScroll {
                     owner: owner.clone(),

@@ -199,7 +199,7 @@ impl RankFeature for MeasuredDistances {
                         (LeafMeasure::Vectors { .. }, _) => {}
                         _ => {
                             let scores = leaf.raw_scores(chunk);
-                            out.iter_mut().zip(scores).for_each(|(most, score)| *most = most.max(score));
+                            out.iter_mut().zip(scores).for_each(|(best, score)| *best = best.max(score));
                         }
                     }
                 }
@@ -256,8 +256,8 @@ impl MeasuredLeaf {
             LeafMeasure::Vectors { metric, threshold } => {
                 let LeafMatches::Distances(distances) = found else { return scores };
                 closest(&mut scores, distances, *metric);
-                let most = threshold.unwrap_or(f64::INFINITY);
-                let far = scores.iter_mut().zip(distances).filter(|(_, distance)| **distance > most);
+                let limit = threshold.unwrap_or(f64::INFINITY);
+                let far = scores.iter_mut().zip(distances).filter(|(_, distance)| **distance > limit);
                 far.for_each(|(score, _)| *score = f64::NEG_INFINITY);
             }
             LeafMeasure::Place { centre, values, column } => {

@@ -341,12 +341,12 @@ impl SegmentMetrics<'_> {
 
     /// Each term with the number of its occurrences, capped.
     fn occurrence_counts(&self) -> impl Iterator<Item = (&QueryTerm, f64)> {
-        let most = self.parameters.occurrences_max;
+        let occurrences_max = self.parameters.occurrences_max;
         self.query
             .terms
             .iter()
             .zip(self.positions)
-            .map(move |(term, found)| (term, (found.len() as f64).min(most)))
+            .map(move |(term, found)| (term, (found.len() as f64).min(occurrences_max)))
     }
 
     /// All occurrences relative to the number that fits into the field.
@@ -356,9 +356,9 @@ impl SegmentMetrics<'_> {
     }
 
     /// Occurrences of each term, weighted by a factor, relative to the maximum.
-    fn occurrences(&self, factor: impl Fn(&QueryTerm) -> f64, most: f64) -> f64 {
+    fn occurrences(&self, factor: impl Fn(&QueryTerm) -> f64, occurrences_max: f64) -> f64 {
         let counted: f64 = self.occurrence_counts().map(|(term, count)| factor(term) * count).sum();
-        let whole: f64 = self.query.terms.iter().map(|term| factor(term) * most).sum();
+        let whole: f64 = self.query.terms.iter().map(|term| factor(term) * occurrences_max).sum();
         share(counted, whole).min(1.0)
     }
 

@@ -216,9 +216,9 @@ mod tests {
     fn memory_is_bounded() {
         let tree = r#"{"leaf":1},"#;
         let trees = |count: usize| format!("[{}]", tree.repeat(count).trim_end_matches(','));
-        let most = 100 * (ELEMENT_BYTES + MEMBER_BYTES);
-        assert!(read_within(trees(100).as_bytes(), most).is_ok());
-        assert!(matches!(read_within(trees(101).as_bytes(), most), Err(DumpFault::TooLarge)));
+        let limit = 100 * (ELEMENT_BYTES + MEMBER_BYTES);
+        assert!(read_within(trees(100).as_bytes(), limit).is_ok());
+        assert!(matches!(read_within(trees(101).as_bytes(), limit), Err(DumpFault::TooLarge)));
         let passed = format!(r#"{{"gain":[{}0]}}"#, "0,".repeat(100_000));
         assert!(read_within(passed.as_bytes(), 0).is_ok(), "what is passed over takes no memory");
     }

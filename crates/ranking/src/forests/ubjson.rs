@@ -289,16 +289,17 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        for (value, most) in [
+        for (value, limit) in [
             (&b"Z"[..], NUMBERS_MAX / VALUE_NUMBERS),
             (&b"T"[..], NUMBERS_MAX),
             (&b"SU\x00"[..], NUMBERS_MAX / VALUE_NUMBERS),
             (&b"{}"[..], NUMBERS_MAX / VALUE_NUMBERS),
         ] {
             let kind = String::from_utf8_lossy(value);
-            let error = UbjsonValue::read(&map_with(b"trees", value, most + 1)).expect_err("it is too large");
+            let error =
+                UbjsonValue::read(&map_with(b"trees", value, limit + 1)).expect_err("it is too large");
             assert!(error.to_string().contains("more than 16000000 numbers"), "{kind}: {error}");
-            let passed = UbjsonValue::read(&map_with(b"loss_changes", value, most + 1));
+            let passed = UbjsonValue::read(&map_with(b"loss_changes", value, limit + 1));
             assert_eq!(passed.expect("it is passed over"), UbjsonValue::Map(Vec::new()), "{kind}");
         }
         // A number takes more memory beside another value.

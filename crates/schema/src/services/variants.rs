@@ -40,16 +40,16 @@ pub(super) fn select(text: &str) -> Result<String, Error> {
 
 /// Collects the elements below `parent` that are left out, in their order.
 fn find<'a, 'i>(parent: Node<'a, 'i>, others: &mut Vec<Node<'a, 'i>>) {
-    let mut most: BTreeMap<_, usize> = BTreeMap::new();
+    let mut largest: BTreeMap<_, usize> = BTreeMap::new();
     for child in xml::elements(parent) {
         if let Some(count) = conditions(child) {
-            let most = most.entry(identity(child)).or_default();
-            *most = count.max(*most);
+            let largest = largest.entry(identity(child)).or_default();
+            *largest = count.max(*largest);
         }
     }
     for child in xml::elements(parent) {
         let count = conditions(child);
-        if count.is_some() && count == most.get(&identity(child)).copied() {
+        if count.is_some() && count == largest.get(&identity(child)).copied() {
             find(child, others);
         } else {
             others.push(child);

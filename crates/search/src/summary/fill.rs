@@ -161,9 +161,9 @@ impl<'p> SummaryFiller<'p> {
     /// # Errors
     /// A column could not be read, or the values take too much memory.
     pub fn fill(&self, view: &dyn View, hits: &[HitPosition]) -> Result<Vec<SummaryFields>, SummaryError> {
-        let most = 1 + self.ids.len() + self.fields.len();
+        let fields_max = 1 + self.ids.len() + self.fields.len();
         let mut filled: Vec<SummaryFields> =
-            hits.iter().map(|_| SummaryFields::with_capacity(most)).collect();
+            hits.iter().map(|_| SummaryFields::with_capacity(fields_max)).collect();
         let mut by_chunk: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (hit, (chunk, _)) in hits.iter().enumerate() {
             by_chunk.entry(*chunk).or_default().push(hit);

@@ -29,13 +29,13 @@ impl StoreSnapshot<'_> {
         Ok(self.first_tail_rows(from, to, usize::MAX, wanted)?.0)
     }
 
-    /// Returns the same for the first `most` documents of one group, and for those that share the last one's
-    /// location, with the location before which there are no others; `None`: these are all.
+    /// Returns the same for the first `rows_max` documents of one group, and for those that share the last
+    /// one's location, with the location before which there are no others; `None`: these are all.
     pub(super) fn first_tail_rows(
         &self,
         from: &[u8],
         to: Option<&[u8]>,
-        most: usize,
+        rows_max: usize,
         wanted: impl Fn(&RowKey<'_>) -> bool,
     ) -> Result<(Vec<TailVersion>, Option<ReversedLocation>), Error> {
         let mut rows: Vec<TailVersion> = Vec::new();
@@ -59,7 +59,7 @@ impl StoreSnapshot<'_> {
                         passed = 0;
                         if wanted(&key) {
                             let location = key.reversed_location();
-                            if count >= most && location > reached {
+                            if count >= rows_max && location > reached {
                                 end = Some(end.map_or(location, |end| end.min(location)));
                                 return Ok(ControlFlow::Break(()));
                             }

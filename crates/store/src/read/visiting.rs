@@ -225,13 +225,13 @@ impl TypeWalk<'_, '_> {
             // No group has a key between these two: there are no control characters in it.
             key.push('\u{1}');
         }
-        let most = rows_of_window(self.page.visit.wanted);
+        let rows_max = rows_of_window(self.page.visit.wanted);
         let from = GroupPosition { location: from.location, key: &key };
         reading.find_groups(document_type, bucket, from, &mut |of, found| {
             let Some(group) = DocumentGroup::from_key(of.group) else {
                 return Ok(ControlFlow::Continue(()));
             };
-            if found.tail.len() > most {
+            if found.tail.len() > rows_max {
                 return self.windows(&group, of, bucket);
             }
             let parts = reading.resolve(of, found)?;

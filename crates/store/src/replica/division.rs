@@ -46,7 +46,8 @@ impl Store {
 
     /// Groups that are too large for their buckets, by [`StoreTuning`](crate::StoreTuning), though no bucket
     /// can be split any more for them, with the number of bits that the bucket uses; 32 if the group is not
-    /// divided. Returns at most `most` groups, of the `wanted` buckets. Unsealed documents are not counted.
+    /// divided. Returns at most `count_max` groups, of the `wanted` buckets. Unsealed documents are not
+    /// counted.
     ///
     /// Costs a pass over numbers in memory, and a read of the directories of the files of each wanted bucket
     /// that is too large.
@@ -55,7 +56,7 @@ impl Store {
     /// A segment's directory cannot be read.
     pub fn too_large(
         &self,
-        most: usize,
+        count_max: usize,
         wanted: impl Fn(BucketId) -> bool,
     ) -> Result<Vec<DividedGroup>, Error> {
         let shared = self.shared();
@@ -65,7 +66,7 @@ impl Store {
             |amount: CutShare| amount.bytes > tuning.split_bytes || amount.documents > tuning.split_documents;
         let mut found = Vec::new();
         for bucket in shared.state().buckets.iter() {
-            if found.len() >= most {
+            if found.len() >= count_max {
                 break;
             }
             let whole = CutShare { bytes: bucket.bytes(), documents: shared.counts.documents(bucket) };
@@ -101,8 +102,8 @@ fn largest_group(bucket: &StoredBucket) -> Result<Option<(u32, CutShare)>, Error
             })?;
         }
     }
-    let most = chunks.into_iter().max_by_key(|(location, chunks)| (*chunks, *location));
-    let Some((location, _)) = most else { return Ok(None) };
+    let largest = chunks.into_iter().max_by_key(|(location, chunks)| (*chunks, *location));
+    let Some((location, _)) = largest else { return Ok(None) };
     let low = location.reverse_bits();
     let range = BucketId::new(BucketId::GROUP_BITS, u64::from(low)).reversed_range();
     let mut amount = CutShare::default();

@@ -140,8 +140,8 @@ mod tests {
             let mut others: Vec<u32> = (IDS..IDS + 5_000).collect();
             filter.retain(&mut others, |number| hash(*number));
             assert!(others.len() < 250, "{} of 5,000 others are in a filter of {end} ids", others.len());
-            let most = filter::bytes_of(FIRST_IDS) + 5 * end as usize;
-            assert!(bytes(&filter) <= most, "{} bytes for {end} ids", bytes(&filter));
+            let bytes_max = filter::bytes_of(FIRST_IDS) + 5 * end as usize;
+            assert!(bytes(&filter) <= bytes_max, "{} bytes for {end} ids", bytes(&filter));
         }
         assert!(filter.parts.read().len() > 2, "it has grown more than once");
     }

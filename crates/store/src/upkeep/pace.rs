@@ -69,8 +69,8 @@ fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'stat
         if !shared.is_in_use() || shared.health.closed.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        let most = share_max(shared.has_small_requests(), shared.generations());
-        worked.min(STEP_MAX).mul_f64(1.0 / share(&shared).min(most) - 1.0)
+        let limit = share_max(shared.has_small_requests(), shared.generations());
+        worked.min(STEP_MAX).mul_f64(1.0 / share(&shared).min(limit) - 1.0)
     })
 }
 

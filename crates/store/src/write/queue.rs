@@ -69,8 +69,8 @@ impl<T> CommitterQueues<T> {
         self.is_batch_due = is_alone && !self.batches.is_empty();
         self.taken_alone = if is_alone { taken.len() } else { 0 };
         if !is_alone {
-            let most = if self.until_lull > 0 { BATCH_BYTES_BESIDE } else { BATCH_BYTES };
-            taken.append(&mut take_bytes(&mut self.batches, most, &bytes, is_joined));
+            let bytes_max = if self.until_lull > 0 { BATCH_BYTES_BESIDE } else { BATCH_BYTES };
+            taken.append(&mut take_bytes(&mut self.batches, bytes_max, &bytes, is_joined));
         }
         taken
     }
@@ -80,14 +80,14 @@ impl<T> CommitterQueues<T> {
 /// `continues` is true.
 fn take_bytes<T>(
     items: &mut VecDeque<T>,
-    most: usize,
+    bytes_max: usize,
     bytes: impl Fn(&T) -> usize,
     continues: impl Fn(&T) -> bool,
 ) -> VecDeque<T> {
     let mut total = 0;
     let end = items.iter().position(|item| {
         total += bytes(item);
-        total > most
+        total > bytes_max
     });
     let mut end = end.map_or(items.len(), |end| end.max(1));
     while items.get(end).is_some_and(&continues) {
@@ -176,12 +176,12 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// The single items that have waited longest: the share of one of `takers` threads, `most` at most.
+    /// The single items that have waited longest: the share of one of `takers` threads, `count_max` at most.
     /// Blocks until there is one. Without items: the queue was closed, and is empty.
-    pub fn take_share(&self, takers: usize, most: usize) -> Vec<T> {
+    pub fn take_share(&self, takers: usize, count_max: usize) -> Vec<T> {
         let mut queue = self.queue.lock();
         self.ready.wait_while(&mut queue, CommitterQueues::is_awaited);
-        let count = queue.single.len().div_ceil(takers).min(most);
+        let count = queue.single.len().div_ceil(takers).min(count_max);
         queue.single.drain(..count).collect()
     }
 

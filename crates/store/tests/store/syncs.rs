@@ -166,13 +166,16 @@ fn a_sync_that_fails_anywhere_brings_back_nothing_refused_and_loses_nothing_ackn
         return;
     };
     let step = std::env::var(STEP).ok().and_then(|step| step.parse().ok()).unwrap_or(9);
-    let most = if step == 1 { usize::MAX } else { 3 };
+    let runs_max = if step == 1 { usize::MAX } else { 3 };
     for (offset, many, error) in
         [(1, 1, EIO), (2, 1, ENOSPC), (3, 2, ENOSPC), (1, 3, ENOSPC), (2, 100, EIO), (3, 100, ENOSPC)]
     {
         let first = if step == 1 { 1 } else { offset * 2 };
-        let tried =
-            (first..).step_by(step).take(most).take_while(|first| run(&library, *first, many, error)).count();
+        let tried = (first..)
+            .step_by(step)
+            .take(runs_max)
+            .take_while(|first| run(&library, *first, many, error))
+            .count();
         assert!(tried > 1, "each write is synced: {tried}");
     }
 }

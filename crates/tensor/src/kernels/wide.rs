@@ -322,11 +322,11 @@ unsafe fn tile<R: WideRegister<N>, const N: usize, const T: usize, const D: usiz
             }
         }
         for register in 0..T {
-            let mut most = R::load(&best[register]);
+            let mut maximum = R::load(&best[register]);
             for row in 0..D {
-                most = sums[row][register].max(most);
+                maximum = sums[row][register].max(maximum);
             }
-            most.store(&mut best[register]);
+            maximum.store(&mut best[register]);
         }
     }
 }

@@ -23,9 +23,9 @@ impl StreamPlan<'_> {
                 let values = source.of(hit).into_iter().filter(|value| wanted.has(value));
                 self.add_to_values(parts, values, usize::MAX, streamed)
             }
-            (StreamWork::RareTerms(source, wanted, most), StreamState::Values(parts)) => {
+            (StreamWork::RareTerms(source, wanted, documents_max), StreamState::Values(parts)) => {
                 let values = source.of(hit).into_iter().filter(|value| wanted.has(value));
-                self.add_to_values(parts, values, *most, streamed)
+                self.add_to_values(parts, values, *documents_max, streamed)
             }
             (StreamWork::Significant(division, _), StreamState::Compared(documents, parts)) => {
                 *documents += streamed.count;
@@ -69,18 +69,19 @@ impl StreamPlan<'_> {
         }
     }
 
-    /// Adds a document to the buckets of its values, except those that have more than `most` documents.
+    /// Adds a document to the buckets of its values, except those that have more than `documents_max`
+    /// documents.
     fn add_to_values(
         &self,
         parts: &mut BTreeMap<AggregatedValue, BucketState>,
         values: impl IntoIterator<Item = AggregatedValue>,
-        most: usize,
+        documents_max: usize,
         streamed: StreamedHit<'_>,
     ) -> Result<(), Error> {
         for value in values {
             match parts.get(&value) {
                 // It is not shown any more, and takes no more memory.
-                Some(bucket) if bucket.documents > most => continue,
+                Some(bucket) if bucket.documents > documents_max => continue,
                 Some(_) => {}
                 None => take(self.memory, value_bytes(&value))?,
             }
@@ -139,8 +140,8 @@ impl StreamPlan<'_> {
     fn add_figure(&self, state: &mut StreamState, streamed: StreamedHit<'_>) -> Result<(), Error> {
         let StreamedHit { hit, count: times, .. } = streamed;
         match (&self.work, state) {
-            (StreamWork::Sampler(most), StreamState::Sample(sample, _)) => {
-                sample.add(hit, *most, self.memory)
+            (StreamWork::Sampler(size), StreamState::Sample(sample, _)) => {
+                sample.add(hit, *size, self.memory)
             }
             (StreamWork::ValueCount(source), StreamState::Count(count)) => {
                 *count += source.all(hit).len() * times;

@@ -55,10 +55,10 @@ impl StreamPlan<'_> {
                 buckets.extend(parts.iter().map(|(value, bucket)| (value, self.kept(bucket))));
                 one.finish_terms(source, buckets)
             }
-            (StreamWork::RareTerms(source, _, most), StreamState::Values(parts)) => {
+            (StreamWork::RareTerms(source, _, documents_max), StreamState::Values(parts)) => {
                 let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
                     parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
-                one.finish_rare_terms(source, *most, parts)
+                one.finish_rare_terms(source, *documents_max, parts)
             }
             (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
                 let parts: BTreeMap<FilterPair, KeptBucket<'_>> =

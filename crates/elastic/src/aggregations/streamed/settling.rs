@@ -87,8 +87,8 @@ impl StreamPlan<'_> {
     /// There is no memory, or the client has left.
     pub(super) fn settle(&self, state: &mut StreamState) -> Result<(), Error> {
         match (&self.work, &mut *state) {
-            (StreamWork::Sampler(most), StreamState::Sample(sample, bucket)) => {
-                let hits = sample.finish(*most, self.memory);
+            (StreamWork::Sampler(size), StreamState::Sample(sample, bucket)) => {
+                let hits = sample.finish(*size, self.memory);
                 for hit in &hits {
                     self.give_way()?;
                     self.fill(bucket, StreamedHit::whole(hit))?;
@@ -268,8 +268,8 @@ impl StreamPlan<'_> {
                 own.merge(other, page, self.memory);
             }
             // Their buckets have no documents yet.
-            (StreamWork::Sampler(most), StreamState::Sample(own, _), StreamState::Sample(other, _)) => {
-                own.merge(other, *most, self.memory);
+            (StreamWork::Sampler(size), StreamState::Sample(own, _), StreamState::Sample(other, _)) => {
+                own.merge(other, *size, self.memory);
             }
             (StreamWork::Automatic(division), StreamState::Units(own), StreamState::Units(mut other)) => {
                 let step = own.step.max(other.step);

@@ -54,7 +54,7 @@ impl PendingWrites {
     }
 
     fn run_modifications(&self) {
-        let most = if self.shared.options.paths.is_fast() { MODIFIED_TOGETHER } else { 1 };
+        let together_max = if self.shared.options.paths.is_fast() { MODIFIED_TOGETHER } else { 1 };
         let mut together = 1;
         loop {
             let taken = self.modifications.take_share(MODIFIERS, together);
@@ -62,7 +62,7 @@ impl PendingWrites {
                 return;
             }
             let is_quick = self.run_share(taken);
-            together = if is_quick { most.min(2 * together) } else { 1 };
+            together = if is_quick { together_max.min(2 * together) } else { 1 };
         }
     }
 
