@@ -6,10 +6,10 @@ use crate::ComponentFailure;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The statements do not follow the syntax, or do not fit the schema.
-    #[error("{place}: field '{field}': indexing: {reason}")]
+    #[error("{position}: field '{field}': indexing: {reason}")]
     Script {
         /// Location of the error.
-        place: SourcePosition,
+        position: SourcePosition,
         /// Field of the statements.
         field: String,
         /// Expected and actual text, with a remedy.
@@ -77,10 +77,10 @@ impl Error {
 
 impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
-        let place = match &error {
-            Error::Script { place, .. } => Some(place),
+        let position = match &error {
+            Error::Script { position, .. } => Some(position),
             Error::Document { .. } | Error::Component { .. } => None,
         };
-        PackageMistake::new(place, &error)
+        PackageMistake::new(position, &error)
     }
 }

@@ -84,12 +84,12 @@ pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, FieldLanguage> {
 /// Fields in the order of the schema file: those outside the document may precede it.
 fn as_declared(schema: &Schema) -> Vec<&SchemaField> {
     let mut fields = in_order(schema);
-    let first = fields.iter().find(|field| !field.synthetic).map(|field| field.place.clone());
+    let first = fields.iter().find(|field| !field.synthetic).map(|field| field.position.clone());
     let stands_before = |field: &SchemaField| {
         first.as_ref().is_some_and(|first| {
             field.synthetic
-                && field.place.file == first.file
-                && (field.place.line, field.place.column) < (first.line, first.column)
+                && field.position.file == first.file
+                && (field.position.line, field.position.column) < (first.line, first.column)
         })
     };
     fields.sort_by_key(|field| !stands_before(field));

@@ -70,10 +70,10 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<IndexingToken>, (usize, String)> 
 }
 
 /// Location of an offset in text that starts at a location.
-pub(crate) fn place(source: &SourcedText<String>, offset: usize) -> SourcePosition {
-    let start = TextPosition { line: source.place.line, column: source.place.column };
+pub(crate) fn position(source: &SourcedText<String>, offset: usize) -> SourcePosition {
+    let start = TextPosition { line: source.position.line, column: source.position.column };
     let TextPosition { line, column } = start.after(&source.value[..offset]);
-    SourcePosition { file: source.place.file.clone(), line, column }
+    SourcePosition { file: source.position.file.clone(), line, column }
 }
 
 /// Fault of a literal.

@@ -31,7 +31,7 @@ const STEPS: usize = 256;
 /// Parses the statements of the field `field`; outputs without a name write to it.
 pub(crate) fn parse(source: &SourcedText<String>, field: &str) -> Result<IndexingScript, Error> {
     let fail = |(offset, reason)| Error::Script {
-        place: lexer::place(source, offset),
+        position: lexer::position(source, offset),
         field: field.to_owned(),
         reason,
     };
@@ -84,7 +84,7 @@ impl IndexingParser<'_> {
     }
 
     fn choice(&mut self) -> Result<IndexingStep, Error> {
-        let place = self.place();
+        let position = self.position();
         let mut steps = vec![self.concat()?];
         while self.eat("||") {
             steps.push(self.concat()?);
@@ -93,13 +93,13 @@ impl IndexingParser<'_> {
             Some(only) if steps.is_empty() => Ok(only),
             last => {
                 steps.extend(last);
-                Ok(IndexingStep { expression: IndexingExpression::Choice(steps), place })
+                Ok(IndexingStep { expression: IndexingExpression::Choice(steps), position })
             }
         }
     }
 
     fn concat(&mut self) -> Result<IndexingStep, Error> {
-        let place = self.place();
+        let position = self.position();
         let first = self.sum()?;
         if !self.sees(".") {
             return Ok(first);
@@ -109,7 +109,7 @@ impl IndexingParser<'_> {
             self.operator()?;
             parts.push(self.sum()?);
         }
-        Ok(IndexingStep { expression: IndexingExpression::Concat { parts, collects: false }, place })
+        Ok(IndexingStep { expression: IndexingExpression::Concat { parts, collects: false }, position })
     }
 
     fn sum(&mut self) -> Result<IndexingStep, Error> {
@@ -132,11 +132,11 @@ impl IndexingParser<'_> {
     ) -> Result<IndexingStep, Error> {
         let mut left = operand(self)?;
         while let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.sees(symbol)) {
-            let place = self.operator()?;
+            let position = self.operator()?;
             let right = operand(self)?;
             left = IndexingStep {
                 expression: IndexingExpression::Binary(*operator, Box::new(left), Box::new(right)),
-                place,
+                position,
             };
         }
         Ok(left)
@@ -148,16 +148,16 @@ impl IndexingParser<'_> {
         if self.operators > OPERATORS {
             return Err(self.fail(format!("there are more than {OPERATORS} operators; use for_each or join")));
         }
-        let place = self.place();
+        let position = self.position();
         self.at += 1;
-        Ok(place)
+        Ok(position)
     }
 
     fn primary(&mut self) -> Result<IndexingStep, Error> {
         if !self.depth.enter() {
             return Err(self.fail(format!("expressions are nested deeper than {DEPTH}")));
         }
-        let place = self.place();
+        let position = self.position();
         let token = self.peek().clone();
         self.at += 1;
         let expression = match token.kind {
@@ -188,7 +188,7 @@ impl IndexingParser<'_> {
             },
         };
         self.depth.leave();
-        Ok(IndexingStep { expression, place })
+        Ok(IndexingStep { expression, position })
     }
 
     /// Parses an expression after its name.
@@ -313,8 +313,8 @@ impl IndexingParser<'_> {
         }
     }
 
-    fn place(&self) -> SourcePosition {
-        lexer::place(self.source, self.peek().start)
+    fn position(&self) -> SourcePosition {
+        lexer::position(self.source, self.peek().start)
     }
 
     fn unexpected(&self, wanted: &str) -> Error {
@@ -332,7 +332,7 @@ impl IndexingParser<'_> {
     }
 
     fn fail_at(&self, offset: usize, reason: String) -> Error {
-        Error::Script { place: lexer::place(self.source, offset), field: self.field.to_owned(), reason }
+        Error::Script { position: lexer::position(self.source, offset), field: self.field.to_owned(), reason }
     }
 }
 

@@ -104,24 +104,26 @@ impl StatementResolver<'_> {
 
     /// Type of the value of an expression, whose defaults are set on the way.
     fn step(&mut self, step: &mut IndexingStep, input: &Known, target: &Known) -> Result<Known, Error> {
-        let place = step.place.clone();
+        let position = step.position.clone();
         match &mut step.expression {
             IndexingExpression::Constant(value) => Ok(type_of(value)),
             IndexingExpression::This => Ok(input.clone()),
-            IndexingExpression::Input(path) => self.input(path, &place).map(Some),
-            IndexingExpression::GetField(name) => self.get_field(name, input, &place),
-            IndexingExpression::GetValue(_) => self.get_value(input, &place),
+            IndexingExpression::Input(path) => self.input(path, &position).map(Some),
+            IndexingExpression::GetField(name) => self.get_field(name, input, &position),
+            IndexingExpression::GetValue(_) => self.get_value(input, &position),
             IndexingExpression::GetVariable(name) => match self.variables.get(name) {
                 Some(known) => Ok(known.clone()),
-                None => self
-                    .fail(&place, format!("variable '{name}' is not set before; add '… | set_var {name};'")),
+                None => self.fail(
+                    &position,
+                    format!("variable '{name}' is not set before; add '… | set_var {name};'"),
+                ),
             },
             IndexingExpression::SetVariable(name) => {
                 self.variables.insert(name.clone(), input.clone());
                 Ok(input.clone())
             }
-            IndexingExpression::Output(name) => self.output(name, input, &place).map(|()| input.clone()),
-            IndexingExpression::Binary(_, left, right) => self.arithmetic(left, right, input, &place),
+            IndexingExpression::Output(name) => self.output(name, input, &position).map(|()| input.clone()),
+            IndexingExpression::Binary(_, left, right) => self.arithmetic(left, right, input, &position),
             IndexingExpression::Concat { parts, collects } => {
                 let types = self.types_of_parts(parts, input)?;
                 *collects = are_joined(&types);
@@ -129,29 +131,29 @@ impl StatementResolver<'_> {
             }
             IndexingExpression::Choice(steps) => self.choice(steps, input, target),
             IndexingExpression::Nested(script) => self.script(script, input, target),
-            IndexingExpression::ForEach(script) => self.for_each(script, input, target, &place),
+            IndexingExpression::ForEach(script) => self.for_each(script, input, target, &position),
             IndexingExpression::If(of) => self.condition(of, input, target),
             IndexingExpression::Switch(switch) => self.switch(switch, input, target),
-            IndexingExpression::SelectInput(cases) => self.select_input(cases, target, &place),
-            IndexingExpression::Apply(function) => self.apply(function, input, &place),
+            IndexingExpression::SelectInput(cases) => self.select_input(cases, target, &position),
+            IndexingExpression::Apply(function) => self.apply(function, input, &position),
             IndexingExpression::Hash { long } => {
-                self.want_text("hash", input, &place)?;
+                self.want_text("hash", input, &position)?;
                 *long = !matches!(target, Some(DataType::Int));
                 Ok(Some(if *long { DataType::Long } else { DataType::Int }))
             }
             IndexingExpression::Embed { call, target: embedding } => {
-                *embedding = self.embedding(call, input, target, &place)?;
+                *embedding = self.embedding(call, input, target, &position)?;
                 Ok(target.clone())
             }
-            IndexingExpression::Chunk(call) => self.chunk(call, input, &place),
+            IndexingExpression::Chunk(call) => self.chunk(call, input, &position),
             IndexingExpression::Generate { call, wanted } => {
                 wanted.data_type = target.clone().unwrap_or(DataType::String);
                 wanted.name = format!("{}.{}", self.schema.name, self.field);
-                self.check_generate(call, wanted, input, &place)?;
+                self.check_generate(call, wanted, input, &position)?;
                 Ok(target.clone())
             }
             IndexingExpression::SetLanguage => {
-                self.want_text("set_language", input, &place)?;
+                self.want_text("set_language", input, &position)?;
                 Ok(input.clone())
             }
             IndexingExpression::GetLanguage
@@ -168,12 +170,12 @@ impl StatementResolver<'_> {
     }
 
     /// Type of a field, or of a struct member in it.
-    fn input(&self, path: &[String], place: &SourcePosition) -> Result<DataType, Error> {
+    fn input(&self, path: &[String], position: &SourcePosition) -> Result<DataType, Error> {
         let Some((name, members)) = path.split_first() else {
-            return self.fail(place, "input needs a field name".to_owned());
+            return self.fail(position, "input needs a field name".to_owned());
         };
         let Some(field) = self.schema.fields.get(name.as_str()) else {
-            return self.fail(place, format!("schema '{}' has no field '{name}'", self.schema.name));
+            return self.fail(position, format!("schema '{}' has no field '{name}'", self.schema.name));
         };
         let mut data_type = field.data_type.clone();
         for member in members {
@@ -185,19 +187,19 @@ impl StatementResolver<'_> {
             };
             match inner {
                 Some(inner) => data_type = inner,
-                None => return self.fail(place, format!("{data_type} has no field '{member}'")),
+                None => return self.fail(position, format!("{data_type} has no field '{member}'")),
             }
         }
         Ok(data_type)
     }
 
-    fn output(&self, name: &str, input: &Known, place: &SourcePosition) -> Result<(), Error> {
+    fn output(&self, name: &str, input: &Known, position: &SourcePosition) -> Result<(), Error> {
         let Some(field) = self.schema.fields.get(name) else {
-            return self.fail(place, format!("schema '{}' has no field '{name}'", self.schema.name));
+            return self.fail(position, format!("schema '{}' has no field '{name}'", self.schema.name));
         };
         match input {
             Some(found) if !assignable(found, &field.data_type) => self.fail(
-                place,
+                position,
                 format!(
                     "a {found} cannot be written to '{name}', which is a {}{}",
                     field.data_type,
@@ -208,18 +210,17 @@ impl StatementResolver<'_> {
         }
     }
 
-    fn want_text(&self, what: &str, input: &Known, place: &SourcePosition) -> Result<(), Error> {
+    fn want_text(&self, what: &str, input: &Known, position: &SourcePosition) -> Result<(), Error> {
         match input {
             Some(DataType::String | DataType::Uri) | None => Ok(()),
-            Some(other) => {
-                self.fail(place, format!("{what} needs a string, not a {other}; convert it with to_string"))
-            }
+            Some(other) => self
+                .fail(position, format!("{what} needs a string, not a {other}; convert it with to_string")),
         }
     }
 
-    fn fail<T>(&self, place: &SourcePosition, reason: impl ToString) -> Result<T, Error> {
+    fn fail<T>(&self, position: &SourcePosition, reason: impl ToString) -> Result<T, Error> {
         let reason = reason.to_string();
-        Err(Error::Script { place: place.clone(), field: self.field.to_owned(), reason })
+        Err(Error::Script { position: position.clone(), field: self.field.to_owned(), reason })
     }
 }
 

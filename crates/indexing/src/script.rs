@@ -21,7 +21,7 @@ pub(crate) struct IndexingStatement {
 #[derive(Debug, Clone)]
 pub(crate) struct IndexingStep {
     pub expression: IndexingExpression,
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 #[derive(Debug, Clone)]

@@ -207,7 +207,7 @@ pub(crate) fn in_order(schema: &Schema) -> Vec<&SchemaField> {
     let own = schema.document_type.fields().iter().filter_map(|field| schema.fields.get(&field.name));
     let mut beside: Vec<&SchemaField> =
         schema.fields.values().filter(|field| schema.document_type.field(&field.name).is_none()).collect();
-    beside.sort_by_key(|field| (field.place.line, field.place.column));
+    beside.sort_by_key(|field| (field.position.line, field.position.column));
     own.chain(beside).collect()
 }
 
@@ -217,7 +217,7 @@ fn begin_with_input(statement: &mut IndexingStatement, field: &SchemaField) -> R
     let Some(first) = statement.steps.first().filter(|step| step.expression.needs_input()) else {
         return Ok(());
     };
-    let place = first.place.clone();
+    let position = first.position.clone();
     let is_mutable = field.attribute.as_ref().is_some_and(|attribute| attribute.mutable);
     let input = if !field.synthetic {
         IndexingExpression::Input(vec![field.name.to_string()])
@@ -228,13 +228,13 @@ fn begin_with_input(statement: &mut IndexingStatement, field: &SchemaField) -> R
         return Ok(());
     } else {
         return Err(Error::Script {
-            place,
+            position,
             field: field.name.to_string(),
             reason: "the field is not in the document, so its statements begin with a value, as in: input title | index"
                 .to_owned(),
         });
     };
-    statement.steps.insert(0, IndexingStep { expression: input, place });
+    statement.steps.insert(0, IndexingStep { expression: input, position });
     Ok(())
 }
 

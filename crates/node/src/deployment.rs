@@ -301,10 +301,10 @@ impl CompiledDocumentType {
     fn slow_profiles(&self) -> Vec<String> {
         let slow = self.profiles.iter().filter(|(_, profile)| profile.first_phase_uses_models());
         let warning = |name: &String| {
-            let place = self.schema.rank_profiles.get(name).map(|profile| profile.place.to_string());
+            let position = self.schema.rank_profiles.get(name).map(|profile| profile.position.to_string());
             format!(
                 "{}: rank profile {name} runs a model in its first phase, over every document that matches; in the second or the global phase it runs over the best only",
-                place.unwrap_or_default()
+                position.unwrap_or_default()
             )
         };
         slow.map(|(name, _)| warning(name)).collect()

@@ -120,8 +120,8 @@ impl NodeModels {
     ) -> Vec<Arc<TextEmbedder>> {
         let loaded = application.container.embedders.iter().filter_map(|config| {
             let embedder = self.embedder(config, application).map_err(|reason| {
-                let text = format!("{}: embedder '{}': {reason}", config.place, config.id);
-                PackageMistake::new(Some(&config.place), text)
+                let text = format!("{}: embedder '{}': {reason}", config.position, config.id);
+                PackageMistake::new(Some(&config.position), text)
             });
             findings.ok_or_report(embedder)
         });
@@ -137,7 +137,7 @@ impl NodeModels {
         let keep = |file: &ModelFile| Ok((file.clone(), self.keep(application, file)?));
         let files = config.files().into_iter().map(keep).collect::<Result<Files, ComponentFault>>()?;
         // The position of a component does not make it another one.
-        let config = schema::EmbedderConfig { place: schema::SourcePosition::default(), ..config.clone() };
+        let config = schema::EmbedderConfig { position: schema::SourcePosition::default(), ..config.clone() };
         let same = |known: &&KnownModels| known.config == config && known.files == files;
         if let Some(embedder) = self.lock().iter().find(same).and_then(|known| known.embedder.upgrade()) {
             return Ok(embedder);

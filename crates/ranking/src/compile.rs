@@ -114,7 +114,7 @@ impl<'a> ProfileCompiler<'a> {
     ) {
         match self.parse(body) {
             Ok(parsed) => {
-                let declared = (parameters.to_vec(), parsed, body.place.clone());
+                let declared = (parameters.to_vec(), parsed, body.position.clone());
                 self.functions.insert(name.to_owned(), declared);
             }
             Err(error) => {
@@ -136,9 +136,9 @@ impl<'a> ProfileCompiler<'a> {
         }
     }
 
-    fn error(&self, place: SourcePosition, reason: impl Into<String>) -> Error {
+    fn error(&self, position: SourcePosition, reason: impl Into<String>) -> Error {
         let (profile, file) = (self.setup.profile.name.clone(), self.failed_file.take());
-        Error::Profile { place, profile, file, reason: reason.into() }
+        Error::Profile { position, profile, file, reason: reason.into() }
     }
 
     /// Runs `compile` on a text and reports its error in `errors`. Texts that use an invalid function are
@@ -163,24 +163,24 @@ impl<'a> ProfileCompiler<'a> {
     }
 
     fn parse(&self, text: &SourcedText<String>) -> Result<ParsedExpression, Error> {
-        ParsedExpression::parse(&text.value).map_err(|error| self.located(&error, &text.place))
+        ParsedExpression::parse(&text.value).map_err(|error| self.located(&error, &text.position))
     }
 
-    /// Locates an error in a text that begins at `place`.
-    fn located(&self, error: &expression::Error, place: &SourcePosition) -> Error {
+    /// Locates an error in a text that begins at `position`.
+    fn located(&self, error: &expression::Error, position: &SourcePosition) -> Error {
         let spot = error.spot();
         let begin =
-            spot.function.as_ref().and_then(|name| self.functions.get(name)).map_or(place, |(.., at)| at);
+            spot.function.as_ref().and_then(|name| self.functions.get(name)).map_or(position, |(.., at)| at);
         let column = if spot.line == 1 { begin.column + spot.column - 1 } else { spot.column };
-        let place = SourcePosition { file: begin.file.clone(), line: begin.line + spot.line - 1, column };
-        self.error(place, error.reason())
+        let position = SourcePosition { file: begin.file.clone(), line: begin.line + spot.line - 1, column };
+        self.error(position, error.reason())
     }
 
     /// Compiles an expression.
     pub fn compile(&self, text: &SourcedText<String>) -> Result<CompiledExpression, Error> {
         let parsed = self.parse(text)?;
-        let program =
-            ExpressionProgram::compile(&parsed, self).map_err(|error| self.located(&error, &text.place))?;
+        let program = ExpressionProgram::compile(&parsed, self)
+            .map_err(|error| self.located(&error, &text.position))?;
         let features = self.features.borrow();
         let place =
             |name: &FeatureName| features.iter().position(|(known, _)| known == name).unwrap_or_default();
@@ -195,7 +195,7 @@ impl<'a> ProfileCompiler<'a> {
         if tensor_type.is_scalar() {
             return Ok(compiled);
         }
-        Err(self.error(text.place.clone(), format!("a score must be a number, but this is {tensor_type}")))
+        Err(self.error(text.position.clone(), format!("a score must be a number, but this is {tensor_type}")))
     }
 
     /// Compiles the expression of the global phase, and returns it with its normalizers.
@@ -229,8 +229,8 @@ impl<'a> ProfileCompiler<'a> {
         // Normalizers do not nest, so the list is absent while the argument of one is compiled.
         let mut known = self.normalizers.borrow_mut().take().ok_or_else(only_global)?;
         if !known.iter().any(|(known, _)| known == name) {
-            let place = self.setup.profile.place.clone();
-            let input = self.compile_score(&SourcedText { value: name.parameters[0].clone(), place });
+            let position = self.setup.profile.position.clone();
+            let input = self.compile_score(&SourcedText { value: name.parameters[0].clone(), position });
             let input = input.map_err(|error| Error::setup(format!("{name}: {error}")))?;
             self.features.borrow_mut().push((name.clone(), normalized(known.len())));
             known.push((name.clone(), HitNormalizer { input, kind }));
@@ -314,7 +314,7 @@ impl<'a> ProfileCompiler<'a> {
             // An input without a declared source is fed by the function of the same name.
             let source = source.unwrap_or_else(|| SourcedText {
                 value: onnx::plain(input),
-                place: declared.file.place.clone(),
+                position: declared.file.position.clone(),
             });
             let compiled =
                 self.compile(&source).map_err(|error| Error::setup(format!("input '{input}': {error}")))?;
@@ -335,7 +335,7 @@ impl<'a> ProfileCompiler<'a> {
     /// Names of the features listed for a profile that does not name its own.
     pub fn default_features(&self) -> Result<Vec<String>, Error> {
         default_features(&self.setup)
-            .map_err(|error| self.error(self.setup.profile.place.clone(), error.to_string()))
+            .map_err(|error| self.error(self.setup.profile.position.clone(), error.to_string()))
     }
 
     /// Reads a decision-tree model of the application package.
@@ -377,11 +377,9 @@ impl<'a> ProfileCompiler<'a> {
             }
         };
         let parsed = parse_constant(&constant.value.value, &declared);
-        Some(
-            parsed.map_err(|reason| {
-                Error::setup(format!("constant {name} at {}: {reason}", constant.value.place))
-            }),
-        )
+        Some(parsed.map_err(|reason| {
+            Error::setup(format!("constant {name} at {}: {reason}", constant.value.position))
+        }))
     }
 }
 
@@ -395,7 +393,7 @@ pub fn check_constants(schema: &Schema, findings: &mut PackageFindings) -> Inval
         {
             invalid.add(name);
             findings.report(Error::Constant {
-                place: constant.value.place.clone(),
+                position: constant.value.position.clone(),
                 name: name.clone(),
                 tensor_type: declared.to_string(),
                 reason: error.to_string(),
@@ -433,7 +431,7 @@ pub(crate) fn first_phase_expression(profile: &RankProfile) -> SourcedText<Strin
         let value = if profile.name == "unranked" { "0" } else { "nativeRank" };
         SourcedText {
             value: value.to_owned(),
-            place: SourcePosition { line: 1, column: 1, ..profile.place.clone() },
+            position: SourcePosition { line: 1, column: 1, ..profile.position.clone() },
         }
     })
 }

@@ -6,10 +6,10 @@ use millrace_schema::{PackageMistake, SourcePosition};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The profile is invalid. Reported at deployment.
-    #[error("{place}: rank profile {profile}: {reason}")]
+    #[error("{position}: rank profile {profile}: {reason}")]
     Profile {
         /// Location in the application package.
-        place: SourcePosition,
+        position: SourcePosition,
         /// Name of the profile.
         profile: String,
         /// The file at fault, if a model could not be read.
@@ -21,10 +21,10 @@ pub enum Error {
     #[error("{0}")]
     Setup(String),
     /// A constant is not a value of its type.
-    #[error("{place}: constant({name}) {tensor_type}: {reason}")]
+    #[error("{position}: constant({name}) {tensor_type}: {reason}")]
     Constant {
         /// Location in the application package: the literal or the file.
-        place: SourcePosition,
+        position: SourcePosition,
         /// Name of the constant.
         name: String,
         /// Declared type.
@@ -85,8 +85,8 @@ impl From<Error> for ExpressionFault {
 
 impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
-        let place = match &error {
-            Error::Profile { place, .. } | Error::Constant { place, .. } => Some(place),
+        let position = match &error {
+            Error::Profile { position, .. } | Error::Constant { position, .. } => Some(position),
             Error::Setup(_)
             | Error::UnknownProfile { .. }
             | Error::Overloaded(_)
@@ -94,6 +94,6 @@ impl From<Error> for PackageMistake {
             | Error::Memory(_)
             | Error::Read(_) => None,
         };
-        PackageMistake::new(place, &error)
+        PackageMistake::new(position, &error)
     }
 }

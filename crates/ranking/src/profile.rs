@@ -180,11 +180,9 @@ impl CompiledProfile {
         // The user did not write these expressions: if they fail, another error is the cause.
         if !profile.ignore_default_rank_features && errors.is_empty() {
             match compiler.default_features() {
-                Ok(texts) => {
-                    listed.extend(texts.into_iter().map(|text| {
-                        (text.clone(), SourcedText { value: text, place: profile.place.clone() })
-                    }))
-                }
+                Ok(texts) => listed.extend(texts.into_iter().map(|text| {
+                    (text.clone(), SourcedText { value: text, position: profile.position.clone() })
+                })),
                 Err(error) => errors.push(error),
             }
         }

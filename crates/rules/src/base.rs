@@ -115,8 +115,8 @@ impl RuleBases {
 
 fn not_utf8(path: &str, bytes: &[u8], valid: usize) -> Error {
     let line = bytes[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
-    let place = SourcePosition { file: path.to_owned(), line, column: 1 };
-    Error::Syntax { place, reason: "the line is not UTF-8: save the file in UTF-8".to_owned() }
+    let position = SourcePosition { file: path.to_owned(), line, column: 1 };
+    Error::Syntax { position, reason: "the line is not UTF-8: save the file in UTF-8".to_owned() }
 }
 
 /// Removes rule bases that include an invalid one, transitively.
@@ -134,7 +134,7 @@ fn default_of(files: &BTreeMap<String, RuleFile>) -> Result<Option<String>, Erro
     let (first, second) = (defaults.next(), defaults.next());
     if let (Some((_, first)), Some((_, second))) = (first, second) {
         let reason = format!("{first} is the default already: leave @default in one rule base");
-        return Err(Error::Invalid { place: second.clone(), reason });
+        return Err(Error::Invalid { position: second.clone(), reason });
     }
     Ok(first.map(|(name, _)| name.clone()))
 }
@@ -174,40 +174,40 @@ impl BaseResolution {
         let mut rules = Vec::new();
         for statement in statements.unwrap_or_default() {
             match statement {
-                RuleStatement::Include { base, place } => {
-                    let more = self.included_base(&base, &place, warnings)?;
+                RuleStatement::Include { base, position } => {
+                    let more = self.included_base(&base, &position, warnings)?;
                     included.extend(more.conditions.clone());
                     rules.extend(more.rules.iter().cloned());
                     if rules.len() > RULES_MAX {
                         let reason = format!(
                             "with what it includes, the rule base has more than {RULES_MAX} rules: include less"
                         );
-                        return Err(Error::Invalid { place, reason });
+                        return Err(Error::Invalid { position, reason });
                     }
                 }
-                RuleStatement::Condition { name, place, condition } => {
+                RuleStatement::Condition { name, position, condition } => {
                     if let Some((_, first)) = own.get(&name) {
                         warnings.push(format!(
-                            "{place}: condition [{name}] is defined at {first} already; the last definition holds"
+                            "{position}: condition [{name}] is defined at {first} already; the last definition holds"
                         ));
                     }
-                    own.insert(name, (condition, place));
+                    own.insert(name, (condition, position));
                 }
                 RuleStatement::Rule(rule) => rules.push(rule),
             }
         }
         let mut conditions = included.clone();
-        for (name, (condition, place)) in own {
+        for (name, (condition, position)) in own {
             let condition = condition.with_super(&mut |at| match included.get(&name) {
                 Some((condition, _)) => Ok(Arc::clone(condition)),
                 None => Err(Error::Invalid {
-                    place: at,
+                    position: at,
                     reason: format!(
                         "no included rule base has a condition [{name}] that @super could mean: include one with @include(name)"
                     ),
                 }),
             })?;
-            conditions.insert(name, (Arc::new(condition), place));
+            conditions.insert(name, (Arc::new(condition), position));
         }
         self.under_way.pop();
         Ok(ResolvedBase { conditions, rules })
@@ -216,10 +216,10 @@ impl BaseResolution {
     fn included_base(
         &mut self,
         name: &str,
-        place: &SourcePosition,
+        position: &SourcePosition,
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ResolvedBase>, Error> {
-        let invalid = |reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        let invalid = |reason: String| Err(Error::Invalid { position: position.clone(), reason });
         if self.under_way.len() > INCLUDED_MAX {
             return invalid(format!(
                 "rule bases include each other more than {INCLUDED_MAX} deep: put some of them together"
@@ -268,13 +268,13 @@ impl RuleBase {
             let mut names = Vec::new();
             self.names_in(&rule.condition, &mut names, &mut Vec::new());
             for production in &rule.productions {
-                let ProducedTerm::Reference { name, place, .. } = &production.term else { continue };
+                let ProducedTerm::Reference { name, position, .. } = &production.term else { continue };
                 if !names.iter().any(|known| known == name) {
                     let hint = did_you_mean(name, names.iter().copied());
                     let reason = format!(
                         "the condition of the rule has no [{name}]{hint}: a production refers to what stands in brackets there, or before a '/'"
                     );
-                    return Err(Error::Invalid { place: place.clone(), reason });
+                    return Err(Error::Invalid { position: position.clone(), reason });
                 }
             }
         }
@@ -290,8 +290,8 @@ impl RuleBase {
         way: &mut Vec<&'c str>,
         depths: &mut BTreeMap<&'c str, usize>,
     ) -> Result<usize, Error> {
-        if let RuleCondition::Reference { name, place } = condition {
-            let invalid = |reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        if let RuleCondition::Reference { name, position } = condition {
+            let invalid = |reason: String| Err(Error::Invalid { position: position.clone(), reason });
             if way.contains(&name.as_str()) {
                 let circle: Vec<&str> =
                     way.iter().copied().skip_while(|one| *one != name).chain([name.as_str()]).collect();

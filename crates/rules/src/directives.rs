@@ -48,18 +48,18 @@ const fn refused(
 
 /// All directives that begin a line.
 pub(crate) static DIRECTIVES: [DirectiveRow; 6] = [
-    row("default", "@default", "The rule base is applied to every query.", |_, file, place| {
-        file.default = Some(place.clone());
+    row("default", "@default", "The rule base is applied to every query.", |_, file, position| {
+        file.default = Some(position.clone());
         Ok(())
     }),
     row(
         "include",
         "@include(example)",
         "The rules of another rule base, at this place.",
-        |parser, file, place| {
+        |parser, file, position| {
             let base = parser.argument("the name of a rule base, as in '@include(example)'")?;
             let base = base.strip_suffix(".sr").unwrap_or(&base).to_owned();
-            file.statements.push(RuleStatement::Include { base, place: place.clone() });
+            file.statements.push(RuleStatement::Include { base, position: position.clone() });
             Ok(())
         },
     ),
@@ -67,14 +67,14 @@ pub(crate) static DIRECTIVES: [DirectiveRow; 6] = [
         "stemming",
         "@stemming(false)",
         "With `false`, words are equal only as they are written; before all rules.",
-        |parser, file, place| {
-            is_at_top("stemming", file, place)?;
+        |parser, file, position| {
+            is_at_top("stemming", file, position)?;
             match parser.argument("true or false, as in '@stemming(false)'")?.as_str() {
                 "true" => file.stemming = true,
                 "false" => file.stemming = false,
                 other => {
                     let reason = format!("expected @stemming(true) or @stemming(false), found '{other}'");
-                    return Err(Error::Invalid { place: place.clone(), reason });
+                    return Err(Error::Invalid { position: position.clone(), reason });
                 }
             }
             Ok(())
@@ -84,23 +84,23 @@ pub(crate) static DIRECTIVES: [DirectiveRow; 6] = [
         "language",
         "@language(en)",
         "The language of the words in conditions; before all rules.",
-        |parser, file, place| {
-            is_at_top("language", file, place)?;
+        |parser, file, position| {
+            is_at_top("language", file, position)?;
             file.language = Some(parser.argument("the code of a language, as in '@language(en)'")?);
             Ok(())
         },
     ),
-    refused("automata", "@automata(brands.fsa)", "An error: automata are not read.", |_, _, place| {
+    refused("automata", "@automata(brands.fsa)", "An error: automata are not read.", |_, _, position| {
         let reason = "automata are not read here: write what the automaton lists as conditions, as in '[brand] :- sony, dell;'";
-        Err(Error::Invalid { place: place.clone(), reason: reason.to_owned() })
+        Err(Error::Invalid { position: position.clone(), reason: reason.to_owned() })
     }),
     refused(
         "super",
         "@super",
         "An error outside of conditions. In a condition, `@super` stands for the condition of the same name in an included rule base.",
-        |_, _, place| {
+        |_, _, position| {
             let reason = "@super stands in a condition, as in '[name] :- @super, more;'";
-            Err(Error::Invalid { place: place.clone(), reason: reason.to_owned() })
+            Err(Error::Invalid { position: position.clone(), reason: reason.to_owned() })
         },
     ),
 ];
@@ -111,19 +111,19 @@ pub fn rule_directives() -> impl Iterator<Item = &'static RuleDirective> {
 }
 
 /// The error for a directive that the table lacks.
-pub(crate) fn unknown_directive(name: &str, place: SourcePosition) -> Error {
+pub(crate) fn unknown_directive(name: &str, position: SourcePosition) -> Error {
     let known = || rule_directives().filter(|directive| directive.is_suggested).map(|known| known.name);
     let hint = did_you_mean(name, known());
     let listed: Vec<String> = known().map(|name| format!("@{name}")).collect();
     let reason =
         format!("no directive '@{name}'{hint}: there are {}, and @super in conditions", listed.join(", "));
-    Error::Invalid { place, reason }
+    Error::Invalid { position, reason }
 }
 
-fn is_at_top(name: &str, file: &RuleFile, place: &SourcePosition) -> Result<(), Error> {
+fn is_at_top(name: &str, file: &RuleFile, position: &SourcePosition) -> Result<(), Error> {
     if file.statements.iter().any(|statement| matches!(statement, RuleStatement::Rule(_))) {
         let reason = format!("@{name} stands before all rules: move it to the top of the file");
-        return Err(Error::Invalid { place: place.clone(), reason });
+        return Err(Error::Invalid { position: position.clone(), reason });
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ impl fmt::Display for RuleToken {
 #[derive(Debug, Clone)]
 pub(crate) struct PlacedToken {
     pub(crate) token: RuleToken,
-    pub(crate) place: SourcePosition,
+    pub(crate) position: SourcePosition,
 }
 
 const COMMENTS: &[CommentStyle] = &[CommentStyle::Line("#")];
@@ -56,16 +56,16 @@ pub(crate) fn tokens(file: &str, text: &str) -> Result<Vec<PlacedToken>, Error> 
     loop {
         cursor.skip_blanks();
         let TextPosition { line, column } = cursor.position();
-        let place = SourcePosition { file: file.to_owned(), line, column };
+        let position = SourcePosition { file: file.to_owned(), line, column };
         let Some(first) = cursor.peek() else {
-            tokens.push(PlacedToken { token: RuleToken::End, place });
+            tokens.push(PlacedToken { token: RuleToken::End, position });
             return Ok(tokens);
         };
         let token = if cursor.take("'") || cursor.take("\"") {
             let inside = cursor.take_while(|c| c != first && c != '\n');
             if cursor.take_char() != Some(first) {
                 let reason = format!("the quote {first} is not closed: close it on the same line");
-                return Err(Error::Syntax { place, reason });
+                return Err(Error::Syntax { position, reason });
             }
             let inside = inside.to_owned();
             if first == '\'' { RuleToken::Literal(inside) } else { RuleToken::Phrase(inside) }
@@ -81,9 +81,9 @@ pub(crate) fn tokens(file: &str, text: &str) -> Result<Vec<PlacedToken>, Error> 
             let reason = format!(
                 "'{first}' has no meaning here: terms are letters and digits, as those that a query is split into"
             );
-            return Err(Error::Syntax { place, reason });
+            return Err(Error::Syntax { position, reason });
         };
-        tokens.push(PlacedToken { token, place });
+        tokens.push(PlacedToken { token, position });
     }
 }
 

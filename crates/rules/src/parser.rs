@@ -57,8 +57,8 @@ impl RuleParser {
         &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].token
     }
 
-    fn place(&self) -> SourcePosition {
-        self.tokens[self.at].place.clone()
+    fn position(&self) -> SourcePosition {
+        self.tokens[self.at].position.clone()
     }
 
     /// Advances to the next token, at most to the end.
@@ -87,7 +87,7 @@ impl RuleParser {
     }
 
     fn wrong(&self, reason: String) -> Error {
-        Error::Syntax { place: self.place(), reason }
+        Error::Syntax { position: self.position(), reason }
     }
 
     fn word(&mut self, what: &str) -> Result<String, Error> {
@@ -99,14 +99,14 @@ impl RuleParser {
 
     /// Parses a directive after its `@`, outside of statements.
     fn directive(&mut self, file: &mut RuleFile) -> Result<(), Error> {
-        let place = self.tokens[self.at - 1].place.clone();
+        let position = self.tokens[self.at - 1].position.clone();
         let name = self.word("the name of a directive, as in '@default'")?;
         match DIRECTIVES.iter().find(|row| row.directive.name == name) {
-            Some(row) => (row.read)(self, file, &place)?,
-            None => return Err(unknown_directive(&name, place)),
+            Some(row) => (row.read)(self, file, &position)?,
+            None => return Err(unknown_directive(&name, position)),
         }
         self.takes(";");
-        if self.peek() != &RuleToken::End && self.tokens[self.at].place.line == place.line {
+        if self.peek() != &RuleToken::End && self.tokens[self.at].position.line == position.line {
             return Err(self.expected(&format!("the end of the line, which ends '@{name}'")));
         }
         Ok(())
@@ -127,11 +127,11 @@ impl RuleParser {
     }
 
     fn statement(&mut self) -> Result<RuleStatement, Error> {
-        let place = self.place();
+        let position = self.position();
         if let Some(name) = self.named_condition() {
             let condition = self.choice()?;
             self.expect(";", "',' and another condition, or ';' at the end of the condition")?;
-            return Ok(RuleStatement::Condition { name, place, condition });
+            return Ok(RuleStatement::Condition { name, position, condition });
         }
         let mut condition = self.choice()?;
         let kind = if self.takes("->") {
@@ -150,7 +150,7 @@ impl RuleParser {
         while !self.takes(";") {
             productions.push(self.production()?);
         }
-        Ok(RuleStatement::Rule(Arc::new(ProductionRule { place, condition, kind, productions })))
+        Ok(RuleStatement::Rule(Arc::new(ProductionRule { position, condition, kind, productions })))
     }
 
     /// Name of the condition that a statement defines, if it is a definition.
@@ -282,7 +282,7 @@ impl RuleParser {
     /// whose terms are all meant.
     #[expect(clippy::type_complexity, reason = "the two parts have one reader, right above")]
     fn bare(&mut self) -> Result<(RuleCondition, Option<(String, Option<String>)>), Error> {
-        let place = self.place();
+        let position = self.position();
         Ok(match self.peek() {
             RuleToken::Word(_) => (self.term()?, None),
             RuleToken::Literal(text) => {
@@ -308,12 +308,12 @@ impl RuleParser {
             RuleToken::Symbol("@") => {
                 self.next();
                 match self.word("'super'")?.as_str() {
-                    "super" => (RuleCondition::Super(place), None),
+                    "super" => (RuleCondition::Super(position), None),
                     other => {
                         let reason = format!(
                             "'@{other}' cannot stand in a condition: only @super can; is a ';' missing before it?"
                         );
-                        return Err(Error::Syntax { place, reason });
+                        return Err(Error::Syntax { position, reason });
                     }
                 }
             }
@@ -327,7 +327,7 @@ impl RuleParser {
                 let name = self.word("the name of a condition, or '...'")?;
                 let all = self.takes("*").then(|| name.clone());
                 self.expect("]", "']'")?;
-                (RuleCondition::Reference { name: name.clone(), place }, Some((name, all)))
+                (RuleCondition::Reference { name: name.clone(), position }, Some((name, all)))
             }
             _ => {
                 return Err(
@@ -338,11 +338,11 @@ impl RuleParser {
     }
 
     fn term(&mut self) -> Result<RuleCondition, Error> {
-        let place = self.place();
+        let position = self.position();
         let word = self.word("a term")?;
         match word.strip_prefix(PARAMETER) {
             Some(name) => Ok(RuleCondition::Parameter(name.to_owned())),
-            None => Ok(RuleCondition::Term(in_query(word, place)?)),
+            None => Ok(RuleCondition::Term(in_query(word, position)?)),
         }
     }
 
@@ -365,10 +365,10 @@ impl RuleParser {
             return Err(self.wrong("a bound is one of a field: write it as in price:<5000".to_owned()));
         }
         let weight = if self.takes("!") {
-            let place = self.place();
+            let position = self.position();
             let text = self.word("a weight in percent, as in '!150'")?;
             let weight = text.parse::<u16>().map(i32::from).map_err(|_| Error::Syntax {
-                place,
+                position,
                 reason: format!(
                     "a weight is a whole number from 0 to {}, as in '!150'; found '{text}'",
                     u16::MAX
@@ -397,7 +397,7 @@ impl RuleParser {
         if bound.is_some() {
             self.next();
         }
-        let place = self.place();
+        let position = self.position();
         if let (Some(bound), RuleToken::Word(word)) = (bound, self.peek()) {
             let number = number(word).ok_or_else(|| self.expected("a number, as in price:<5000"))?;
             self.next();
@@ -418,7 +418,7 @@ impl RuleParser {
                 };
                 let all = self.takes("*");
                 self.expect("]", "']'")?;
-                Ok(ProducedTerm::Reference { name, all, bound, place })
+                Ok(ProducedTerm::Reference { name, all, bound, position })
             }
             _ if bound.is_some() => Err(self.expected("a number, as in price:<5000")),
             RuleToken::Word(_) => {
@@ -439,15 +439,15 @@ impl RuleParser {
                     (Some(name), None) => {
                         let reason =
                             format!("expected a value for the parameter, as in parameter.{name}='value'");
-                        Err(Error::Syntax { place, reason })
+                        Err(Error::Syntax { position, reason })
                     }
                     (None, Some(_)) => {
                         let reason = format!(
                             "only parameters have values, as in parameter.{word}='value'; a term has none"
                         );
-                        Err(Error::Syntax { place, reason })
+                        Err(Error::Syntax { position, reason })
                     }
-                    (None, None) => Ok(ProducedTerm::Term(in_query(word, place)?)),
+                    (None, None) => Ok(ProducedTerm::Term(in_query(word, position)?)),
                 }
             }
             _ => Err(self.expected(
@@ -458,13 +458,13 @@ impl RuleParser {
 }
 
 /// Checks a term of the query; a dot would put it into another namespace.
-fn in_query(word: String, place: SourcePosition) -> Result<String, Error> {
+fn in_query(word: String, position: SourcePosition) -> Result<String, Error> {
     match word.split_once('.') {
         Some((namespace, _)) => {
             let reason = format!(
                 "no namespace '{namespace}': there are the query's terms, which need none, and 'parameter'; terms have no dots"
             );
-            Err(Error::Syntax { place, reason })
+            Err(Error::Syntax { position, reason })
         }
         None => Ok(word),
     }

@@ -42,7 +42,7 @@ pub enum RewriteStep {
     /// A rule was applied.
     Applied {
         /// File, line and column of the rule in the package.
-        place: String,
+        position: String,
         /// Short form of the query after it, if requested.
         query: Option<String>,
     },
@@ -146,7 +146,7 @@ impl RuleRewriter<'_> {
             self.produce(number, rule, &path, &found);
             let query = || BriefItem(&self.root.item().unwrap_or(QueryItem::False)).to_string();
             let query = self.explains.then(query);
-            self.steps.push(RewriteStep::Applied { place: rule.place.to_string(), query });
+            self.steps.push(RewriteStep::Applied { position: rule.position.to_string(), query });
             if self.root.size() > TERMS_MAX {
                 return Err(RewriteStop::Terms);
             }

@@ -30,15 +30,15 @@ impl RuleFile {
 
 #[derive(Debug)]
 pub(crate) enum RuleStatement {
-    Include { base: String, place: SourcePosition },
-    Condition { name: String, place: SourcePosition, condition: RuleCondition },
+    Include { base: String, position: SourcePosition },
+    Condition { name: String, position: SourcePosition, condition: RuleCondition },
     Rule(Arc<ProductionRule>),
 }
 
 /// A production rule.
 #[derive(Debug)]
 pub(crate) struct ProductionRule {
-    pub(crate) place: SourcePosition,
+    pub(crate) position: SourcePosition,
     pub(crate) condition: RuleCondition,
     pub(crate) kind: RuleKind,
     pub(crate) productions: Vec<RuleProduction>,
@@ -72,7 +72,7 @@ pub(crate) enum RuleCondition {
     /// A named condition.
     Reference {
         name: String,
-        place: SourcePosition,
+        position: SourcePosition,
     },
     /// A condition whose match can be referred to by this name; with `all`, so can all terms of this named
     /// condition.
@@ -149,7 +149,7 @@ pub(crate) enum ProducedTerm {
         name: String,
         all: bool,
         bound: Option<ProducedBound>,
-        place: SourcePosition,
+        position: SourcePosition,
     },
 }
 
@@ -215,7 +215,7 @@ impl RuleCondition {
     ) -> Result<RuleCondition, E> {
         let mut boxed = |condition: Box<RuleCondition>| condition.with_super(included).map(Box::new);
         Ok(match self {
-            RuleCondition::Super(place) => RuleCondition::Included(included(place)?),
+            RuleCondition::Super(position) => RuleCondition::Included(included(position)?),
             RuleCondition::Named { name, all, condition } => {
                 RuleCondition::Named { name, all, condition: boxed(condition)? }
             }

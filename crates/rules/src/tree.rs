@@ -266,8 +266,8 @@ impl RuleNode {
     }
 
     /// The node at a path.
-    pub(crate) fn at(&self, place: &[usize]) -> Option<&RuleNode> {
-        match (place.split_first(), self) {
+    pub(crate) fn at(&self, path: &[usize]) -> Option<&RuleNode> {
+        match (path.split_first(), self) {
             (None, node) => Some(node),
             (Some((first, rest)), RuleNode::Group(group)) => group.children.get(*first)?.at(rest),
             _ => None,
@@ -275,8 +275,8 @@ impl RuleNode {
     }
 
     /// Mutable access to the node at a path.
-    pub(crate) fn at_mut(&mut self, place: &[usize]) -> Option<&mut RuleNode> {
-        match (place.split_first(), self) {
+    pub(crate) fn at_mut(&mut self, path: &[usize]) -> Option<&mut RuleNode> {
+        match (path.split_first(), self) {
             (None, node) => Some(node),
             (Some((first, rest)), RuleNode::Group(group)) => group.children.get_mut(*first)?.at_mut(rest),
             _ => None,

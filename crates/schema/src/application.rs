@@ -444,9 +444,9 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
             continue;
         };
         if schema.name.value != name {
-            let (place, own) = (schema.name.place.clone(), &schema.name.value);
+            let (position, own) = (schema.name.position.clone(), &schema.name.value);
             let reason = format!("schema '{own}' lies in {path}: name the file {own}.sd");
-            findings.report(Error::Invalid { place, reason });
+            findings.report(Error::Invalid { position, reason });
             declared.invalid.add(name);
             // A second schema with this name would only be reported again.
             if files.contains_key(&format!("schemas/{own}.sd")) {
@@ -475,7 +475,7 @@ fn parse_schemas(files: &Files, findings: &mut PackageFindings) -> DeclaredSchem
                 let reason = format!(
                     "no schema '{owner}' for this rank profile{hint}: put the file into schemas/<schema>/"
                 );
-                findings.report(Error::Invalid { place: profile.name.place, reason });
+                findings.report(Error::Invalid { position: profile.name.position, reason });
             }
         }
     }

@@ -90,7 +90,7 @@ impl<'a> ChangePermissions<'a> {
                 "the override '{}' reaches more than {OVERRIDE_DAYS_MAX} days ahead: choose an earlier day",
                 far.id
             );
-            return Err(Error::Invalid { place: far.place.clone(), reason });
+            return Err(Error::Invalid { position: far.position.clone(), reason });
         }
         let current = overrides.iter().filter(|allow| allow.until_day >= today);
         Ok(ChangePermissions { ids: current.map(|allow| allow.id.as_str()).collect() })

@@ -12,7 +12,7 @@ pub struct EmbedderConfig {
     /// Prefix of a text.
     pub prepend: PrependTexts,
     /// Location in services.xml.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 impl EmbedderConfig {

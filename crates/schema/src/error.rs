@@ -28,18 +28,18 @@ impl fmt::Display for SourcePosition {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A file does not follow its syntax.
-    #[error("{place}: {reason}")]
+    #[error("{position}: {reason}")]
     Syntax {
         /// Location of the error.
-        place: SourcePosition,
+        position: SourcePosition,
         /// Expected and actual text, with the correct form.
         reason: String,
     },
     /// The syntax is valid, but the content cannot work.
-    #[error("{place}: {reason}")]
+    #[error("{position}: {reason}")]
     Invalid {
         /// Location of the error.
-        place: SourcePosition,
+        position: SourcePosition,
         /// Cause and remedy.
         reason: String,
     },
@@ -66,9 +66,9 @@ pub enum Error {
 
 impl Error {
     /// Location in the package; `None` if it is not in a single file.
-    pub fn place(&self) -> Option<&SourcePosition> {
+    pub fn position(&self) -> Option<&SourcePosition> {
         match self {
-            Error::Syntax { place, .. } | Error::Invalid { place, .. } => Some(place),
+            Error::Syntax { position, .. } | Error::Invalid { position, .. } => Some(position),
             Error::Parameter { .. } | Error::Package(_) | Error::Override { .. } => None,
         }
     }

@@ -48,7 +48,7 @@ pub struct SchemaField {
     /// which inherit its settings.
     pub struct_fields: Vec<(String, SchemaField)>,
     /// Location of the declaration.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 impl SchemaField {

@@ -31,7 +31,7 @@ pub struct IndexConfig {
     /// Number of slices, a power of two from 1 to 64.
     pub slices: u8,
     /// Location of the declaration.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 /// A key of an index.

@@ -21,7 +21,7 @@ pub struct LanguageModelConfig {
     /// True to enforce a query's JSON schema exactly.
     pub strict_schema: bool,
     /// Location of its component.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 /// A field generator of services.xml: a component that creates field values with a language model.
@@ -38,7 +38,7 @@ pub struct FieldGenerator {
     /// Handling of an answer that is not a value of the field's type.
     pub on_misfit: InvalidAnswerPolicy,
     /// Location of its component.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 /// A prompt with placeholders for the input, `{input}`, and for the form of the answer, `{jsonSchema}`.

@@ -12,14 +12,14 @@ const REPORTED_MAX: usize = 20;
 /// An error in an application package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageMistake {
-    place: Option<SourcePosition>,
+    position: Option<SourcePosition>,
     text: String,
 }
 
 impl PackageMistake {
     /// Creates an error; its text starts with the location, if there is one.
-    pub fn new(place: Option<&SourcePosition>, text: impl fmt::Display) -> Self {
-        PackageMistake { place: place.cloned(), text: text.to_string() }
+    pub fn new(position: Option<&SourcePosition>, text: impl fmt::Display) -> Self {
+        PackageMistake { position: position.cloned(), text: text.to_string() }
     }
 
     /// Creates an error for a whole file; it is reported before those with a line.
@@ -32,13 +32,13 @@ impl PackageMistake {
 
     /// True if both errors have the same location in a file.
     fn is_at(&self, other: &PackageMistake) -> bool {
-        self.place == other.place && self.place.as_ref().is_some_and(|place| place.line > 0)
+        self.position == other.position && self.position.as_ref().is_some_and(|position| position.line > 0)
     }
 }
 
 impl From<Error> for PackageMistake {
     fn from(error: Error) -> Self {
-        PackageMistake::new(error.place(), &error)
+        PackageMistake::new(error.position(), &error)
     }
 }
 
@@ -48,7 +48,7 @@ pub struct PackageMistakes(Vec<PackageMistake>);
 
 impl PackageMistakes {
     fn new(mut all: Vec<PackageMistake>) -> Self {
-        all.sort_by(|a, b| a.place.cmp(&b.place));
+        all.sort_by(|a, b| a.position.cmp(&b.position));
         // The first report for a location is the error itself; later ones found it by another path.
         all.dedup_by(|later, first| later == first || later.is_at(first));
         PackageMistakes(all)

@@ -12,7 +12,7 @@ pub struct ValidationOverride {
     /// Last day of validity, in days since 1970-01-01 (UTC).
     pub until_day: i64,
     /// Location in the file.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 /// Path of the file.
@@ -48,7 +48,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<ValidationOverride>, Error> {
         overrides.push(ValidationOverride {
             id: xml::content(allow).to_owned(),
             until_day,
-            place: xml::place(FILE, allow),
+            position: xml::position_of(FILE, allow),
         });
     }
     Ok(overrides)

@@ -44,8 +44,8 @@ impl PackageSettings {
             let before = &bytes[..offset.min(bytes.len())];
             let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
             let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
-            let place = SourcePosition { file: FILE.to_owned(), line, column };
-            Error::Invalid { place, reason }
+            let position = SourcePosition { file: FILE.to_owned(), line, column };
+            Error::Invalid { position, reason }
         };
         let text = std::str::from_utf8(bytes)
             .map_err(|error| invalid(error.valid_up_to(), "the file is not UTF-8 text".to_owned()))?;

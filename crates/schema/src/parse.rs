@@ -87,9 +87,9 @@ fn read<T>(
 ) -> Result<T, Error> {
     let mut cursor = SchemaCursor::new(file, text.get(..text.len().min(FILE_SIZE_MAX)).unwrap_or_default());
     if text.len() > FILE_SIZE_MAX {
-        let place = cursor.place();
+        let position = cursor.position();
         return cursor.error_at(
-            place,
+            position,
             format!("larger than {FILE_SIZE_MAX} bytes: split it into several schemas or profiles"),
         );
     }

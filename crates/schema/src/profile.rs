@@ -10,7 +10,7 @@ pub struct SourcedText<T> {
     /// The text.
     pub value: T,
     /// Location of its start.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 /// A rank profile with inherited settings resolved.
@@ -59,7 +59,7 @@ pub struct RankProfile {
     /// `ignore-default-rank-features`.
     pub ignore_default_rank_features: bool,
     /// Location of the declaration.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 impl RankProfile {

@@ -98,11 +98,11 @@ impl QueryProfiles {
         for (path, name, bytes) in of_profiles {
             let (read, left_out) = if name.starts_with("types/") {
                 let read = types::read(path, bytes)
-                    .and_then(|(id, read)| insert(&mut all.types, id, read, |read| &read.place));
+                    .and_then(|(id, read)| insert(&mut all.types, id, read, |read| &read.position));
                 (read, &mut invalid_types)
             } else {
                 let read = read::read(path, bytes)
-                    .and_then(|(id, read)| insert(&mut all.profiles, id, read, |read| &read.place));
+                    .and_then(|(id, read)| insert(&mut all.profiles, id, read, |read| &read.position));
                 (read, &mut invalid_profiles)
             };
             if findings.ok_or_report(read).is_none() {
@@ -200,7 +200,7 @@ impl QueryProfiles {
             return Ok(());
         }
         *steps += 1;
-        let invalid = |reason: String| Err(Error::Invalid { place: profile.place.clone(), reason });
+        let invalid = |reason: String| Err(Error::Invalid { position: profile.position.clone(), reason });
         let depth = way.len();
         way.push(profile.name.clone());
         if depth > DEPTH_MAX || *steps > STEPS_MAX {
@@ -260,11 +260,11 @@ fn insert<T>(
     all: &mut BTreeMap<ProfileId, T>,
     id: ProfileId,
     read: T,
-    place: impl Fn(&T) -> &SourcePosition,
+    position: impl Fn(&T) -> &SourcePosition,
 ) -> Result<(), Error> {
     if let Some(first) = all.get(&id) {
-        let reason = format!("query profile '{id}' is declared at {} already", place(first));
-        return Err(Error::Invalid { place: place(&read).clone(), reason });
+        let reason = format!("query profile '{id}' is declared at {} already", position(first));
+        return Err(Error::Invalid { position: position(&read).clone(), reason });
     }
     all.insert(id, read);
     Ok(())

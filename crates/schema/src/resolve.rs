@@ -58,7 +58,8 @@ pub(crate) fn schemas(
     let mut by_name: BTreeMap<&str, &SchemaDecl> = BTreeMap::new();
     for decl in &declared.schemas {
         if let Some(first) = by_name.get(decl.name.value.as_str()) {
-            let reason = format!("schema '{}' is declared at {} already", decl.name.value, first.name.place);
+            let reason =
+                format!("schema '{}' is declared at {} already", decl.name.value, first.name.position);
             findings.ok_or_report(invalid::<()>(&decl.name, reason));
         } else {
             by_name.insert(&decl.name.value, decl);
@@ -200,7 +201,7 @@ impl<'a> SchemaResolver<'a> {
                 .filter_map(|ancestor| Some(&self.done.get(&**ancestor)?.schema.rank_profiles))
                 .collect(),
         };
-        let place = &decl.name.place;
+        let position = &decl.name.position;
 
         let mut fieldsets = inherited(base, |schema| &schema.fieldsets);
         fieldsets.extend(resolve_fieldsets(decl, &fields, &mut faults));
@@ -212,8 +213,14 @@ impl<'a> SchemaResolver<'a> {
         onnx_models.extend(resolve_onnx_models(decl, &mut faults));
         let inherited_summaries = inherited(base, |schema| &schema.summaries);
         let hybrid = || hybrid::text(&fields, fieldsets.get("default"));
-        let rank_profiles =
-            profile::resolve(&decl.profiles, &inherited_profiles, place, &self.sources, &hybrid, &mut faults);
+        let rank_profiles = profile::resolve(
+            &decl.profiles,
+            &inherited_profiles,
+            position,
+            &self.sources,
+            &hybrid,
+            &mut faults,
+        );
         let mut schema = Schema {
             name: decl.name.value.as_str().into(),
             document_type: Arc::new(document_type(&document.name, &document_fields, &fields)),
@@ -228,7 +235,7 @@ impl<'a> SchemaResolver<'a> {
             ancestors,
             raw_as_base64: decl.raw_as_base64.or(base.map(|base| base.schema.raw_as_base64)).unwrap_or(true),
             stemming,
-            place: place.clone(),
+            position: position.clone(),
         };
         check_profiles(decl, &schema, &mut faults);
         self.sources.check_models(&schema, &mut faults);
@@ -357,14 +364,14 @@ fn add_own<T: Clone>(
     let mut seen: BTreeMap<&str, &SourcePosition> = BTreeMap::new();
     let mut once: Vec<T> = Vec::new();
     for item in own {
-        let Name { value, place } = name(item);
+        let Name { value, position } = name(item);
         match seen.get(value.as_str()) {
             Some(first) => {
                 let reason = format!("{what} '{value}' is declared at {first} already");
                 faults.ok_or_report::<()>(value, invalid(name(item), reason));
             }
             None => {
-                seen.insert(value, place);
+                seen.insert(value, position);
                 once.push(item.clone());
             }
         }
@@ -393,7 +400,7 @@ fn resolve_fields(
         let field = field::resolve(field_decl, &mut types, synthetic, &defaults, warnings);
         let Some(field) = faults.ok_or_report(&field_decl.name.value, field) else { continue };
         if let Some(first) = fields.get(&field.name) {
-            let reason = format!("field '{}' is declared at {} already", field.name, first.place);
+            let reason = format!("field '{}' is declared at {} already", field.name, first.position);
             faults.ok_or_report::<()>(&field.name, invalid(&field_decl.name, reason));
             continue;
         }
@@ -402,8 +409,10 @@ fn resolve_fields(
     for (index, _) in &decl.indexes {
         if !fields.contains_key(index.value.as_str()) && !faults.invalid_parts.names.has(&index.value) {
             let hint = did_you_mean(&index.value, fields.keys().map(|name| &**name));
-            let warning =
-                format!("{}: no field '{}' for this index{hint}: it has no effect", index.place, index.value);
+            let warning = format!(
+                "{}: no field '{}' for this index{hint}: it has no effect",
+                index.position, index.value
+            );
             faults.findings.warnings.push(warning);
         }
     }
@@ -454,11 +463,11 @@ fn resolve_fieldset(
             format!("fieldset '{}' has no fields: add 'fields: a, b'", decl.name.value),
         );
     };
-    let own = decl.matching.place.is_some();
+    let own = decl.matching.position.is_some();
     if let Some(other) = members.iter().find(|field| !own && field.matching.mode != first.matching.mode) {
         warnings.push(format!(
             "{}: fieldset '{}' has fields that match in different ways ('{}' and '{}'): query text is processed as for '{}'",
-            decl.name.place, decl.name.value, first.name, other.name, first.name
+            decl.name.position, decl.name.value, first.name, other.name, first.name
         ));
     }
     let matching = own.then(|| field::override_matching(first.matching.clone(), &decl.matching));
@@ -547,5 +556,5 @@ fn check_diversity(name: &Name, schema: &Schema, user: &str) -> Result<(), Error
 }
 
 fn invalid<T>(name: &Name, reason: String) -> Result<T, Error> {
-    Err(Error::Invalid { place: name.place.clone(), reason })
+    Err(Error::Invalid { position: name.position.clone(), reason })
 }

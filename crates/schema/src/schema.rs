@@ -40,7 +40,7 @@ pub struct Schema {
     /// Default of `stemming`.
     pub stemming: FieldStemming,
     /// Location of the declaration.
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 pub(crate) fn field_of_zcurve<'f>(

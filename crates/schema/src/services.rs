@@ -205,7 +205,7 @@ fn warn_of_document_sizes(
         {
             warnings.push(format!(
                 "{}: max-document-size of <document-api> is larger than that of '{}': the smaller one holds",
-                xml::place(FILE, *node),
+                xml::position_of(FILE, *node),
                 cluster.id
             ));
         }
@@ -238,7 +238,7 @@ fn warn_of_profiles_without_models(schemas: &BTreeMap<Arc<str>, Arc<Schema>>, wa
     for profile in profiles.filter(|profile| profile.use_significance_model) {
         warnings.push(format!(
             "{}: significance has no effect: {FILE} names no model in <search><significance>; words are as rare as they are in the group",
-            profile.place
+            profile.position
         ));
     }
 }
@@ -348,8 +348,8 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
         }
         ElementSupport::NoEffect(_) if snippets::is_read(element) || special_tokens::is_read(element) => {}
         ElementSupport::NoEffect(reason) => {
-            let place = xml::place(FILE, element);
-            findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));
+            let position = xml::position_of(FILE, element);
+            findings.warnings.push(format!("{position}: <{name}> has no effect: {reason}"));
         }
         ElementSupport::Known => {
             xml::elements(element).for_each(|child| check_element(child, meant.children, findings));

@@ -26,11 +26,11 @@ pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Document<'a>, Error
     let start = |line, column| SourcePosition { file: file.to_owned(), line, column };
     if text.len() > SIZE_MAX {
         let reason = format!("larger than {SIZE_MAX} bytes");
-        return Err(Error::Syntax { place: start(1, 1), reason });
+        return Err(Error::Syntax { position: start(1, 1), reason });
     }
     if let Some(at) = too_deep(text) {
         return Err(Error::Syntax {
-            place: SourcePosition { column: 1, ..position(file, text, at) },
+            position: SourcePosition { column: 1, ..position(file, text, at) },
             reason: format!("elements are nested more than {DEPTH_MAX} deep"),
         });
     }
@@ -43,7 +43,7 @@ pub(crate) fn parse<'a>(file: &str, text: &'a str) -> Result<Document<'a>, Error
             false => message.as_str(),
         };
         Error::Syntax {
-            place: position(file, text, offset(text, at)),
+            position: position(file, text, offset(text, at)),
             reason: format!("not well-formed XML: {message}"),
         }
     })
@@ -141,20 +141,20 @@ fn too_deep(text: &str) -> Option<usize> {
 /// The text of a file of the package.
 pub(crate) fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Syntax {
-        place: SourcePosition { file: file.to_owned(), line: 1, column: 1 },
+        position: SourcePosition { file: file.to_owned(), line: 1, column: 1 },
         reason: "not UTF-8 text".to_owned(),
     })
 }
 
 /// Start of a node.
-pub(crate) fn place(file: &str, node: Node<'_, '_>) -> SourcePosition {
+pub(crate) fn position_of(file: &str, node: Node<'_, '_>) -> SourcePosition {
     let text = node.document().input_text();
     position(file, text, node.range().start)
 }
 
 /// An error at a node.
 pub(crate) fn invalid<T>(file: &str, node: Node<'_, '_>, reason: impl Into<String>) -> Result<T, Error> {
-    Err(Error::Invalid { place: place(file, node), reason: reason.into() })
+    Err(Error::Invalid { position: position_of(file, node), reason: reason.into() })
 }
 
 /// Child elements of a node.

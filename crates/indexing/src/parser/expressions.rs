@@ -281,13 +281,13 @@ fn substring(parser: &mut IndexingParser<'_>) -> Result<IndexingExpression, Erro
 }
 
 fn split(parser: &mut IndexingParser<'_>) -> Result<IndexingExpression, Error> {
-    let place = parser.peek().start;
+    let start = parser.peek().start;
     let pattern = parser.text("a regular expression in quotes")?;
     let pattern = Regex::new(&pattern).map_err(|error| {
         // The last line holds the reason, below a drawing of the position.
         let text = error.to_string();
         let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        parser.fail_at(place, format!("{pattern:?} is not a regular expression: {reason}"))
+        parser.fail_at(start, format!("{pattern:?} is not a regular expression: {reason}"))
     })?;
     apply(ValueFunction::Split(pattern))
 }
@@ -347,8 +347,8 @@ mod tests {
                     assert!(names.insert(name), "{section}: '{name}' is there twice");
                 }
                 assert!(keyword.usage.contains(keyword.names[0]), "{}", keyword.usage);
-                let place = SourcePosition { file: "example".to_owned(), line: 1, column: 1 };
-                let source = SourcedText { value: keyword.usage.to_owned(), place };
+                let position = SourcePosition { file: "example".to_owned(), line: 1, column: 1 };
+                let source = SourcedText { value: keyword.usage.to_owned(), position };
                 if let Err(error) = super::super::parse(&source, "title") {
                     panic!("{}: {error}", keyword.usage);
                 }

@@ -17,25 +17,25 @@ impl StatementResolver<'_> {
         &self,
         name: &str,
         input: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<Known, Error> {
         match input {
             Some(DataType::Struct(struct_type)) => match member_type(struct_type, name) {
                 Some(member) => Ok(Some(member.clone())),
-                None => self.fail(place, format!("struct {} has no field '{name}'", struct_type.name)),
+                None => self.fail(position, format!("struct {} has no field '{name}'", struct_type.name)),
             },
             Some(other) => self.fail(
-                place,
+                position,
                 format!("get_field needs a struct, or within for_each an entry of a map, not a {other}"),
             ),
             None => Ok(None),
         }
     }
 
-    pub(super) fn get_value(&self, input: &Known, place: &SourcePosition) -> Result<Known, Error> {
+    pub(super) fn get_value(&self, input: &Known, position: &SourcePosition) -> Result<Known, Error> {
         match input {
             Some(DataType::Map(_, value)) => Ok(Some((**value).clone())),
-            Some(other) => self.fail(place, format!("get_value needs a map, not a {other}")),
+            Some(other) => self.fail(position, format!("get_value needs a map, not a {other}")),
             None => Ok(None),
         }
     }
@@ -45,13 +45,13 @@ impl StatementResolver<'_> {
         left: &mut IndexingStep,
         right: &mut IndexingStep,
         input: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<Known, Error> {
         let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
         for operand in [&left, &right].into_iter().flatten() {
             if !is_number(operand) {
                 return self.fail(
-                    place,
+                    position,
                     format!("arithmetic needs numbers, not a {operand}; convert it, as with to_int"),
                 );
             }
@@ -89,7 +89,7 @@ impl StatementResolver<'_> {
         script: &mut IndexingScript,
         input: &Known,
         target: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<Known, Error> {
         let wanted = match target {
             Some(DataType::Array(element) | DataType::WeightedSet { element, .. }) => {
@@ -129,8 +129,10 @@ impl StatementResolver<'_> {
                 let element = self.script(script, &Some(entry), &wanted)?;
                 Ok(element.map(|element| DataType::Array(Box::new(element))))
             }
-            Some(other) => self
-                .fail(place, format!("for_each needs an array, weighted set, map or struct, not a {other}")),
+            Some(other) => self.fail(
+                position,
+                format!("for_each needs an array, weighted set, map or struct, not a {other}"),
+            ),
         }
     }
 
@@ -168,11 +170,11 @@ impl StatementResolver<'_> {
         &mut self,
         cases: &mut [(String, IndexingStatement)],
         target: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<Known, Error> {
         let mut known = None;
         for (field, statement) in cases {
-            let of_field = self.input(std::slice::from_ref(field), place)?;
+            let of_field = self.input(std::slice::from_ref(field), position)?;
             let next = self.statement(statement, &Some(of_field), target)?;
             known = known.or(next);
         }
@@ -183,7 +185,7 @@ impl StatementResolver<'_> {
         &self,
         function: &ValueFunction,
         input: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<Known, Error> {
         // Earlier versions took values of all types.
         let is_of_any_type = matches!(function, ValueFunction::Base64Decode | ValueFunction::HexDecode);
@@ -192,9 +194,9 @@ impl StatementResolver<'_> {
             && to < from
             && !self.is_active
         {
-            return self.fail(place, format!("substring ends at {to}, before it begins at {from}"));
+            return self.fail(position, format!("substring ends at {to}, before it begins at {from}"));
         }
-        function.result_type(input).or_else(|reason| self.fail(place, reason))
+        function.result_type(input).or_else(|reason| self.fail(position, reason))
     }
 
     /// Type of the tensor that an embedder makes, which is that of the field that it is written to.
@@ -203,21 +205,22 @@ impl StatementResolver<'_> {
         call: &ComponentCall,
         input: &Known,
         target: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<TensorType, Error> {
         if let Some(input) = input
             && !matches!(input, DataType::String | DataType::Array(_))
         {
-            return self.fail(place, format!("embed needs a string or an array of strings, not a {input}"));
+            return self
+                .fail(position, format!("embed needs a string or an array of strings, not a {input}"));
         }
         let Some(DataType::Tensor(wanted)) = target else {
             return self.fail(
-                place,
+                position,
                 "embed makes a tensor: write it to a field of a tensor type, as in embed | attribute",
             );
         };
         let chunks = matches!(input, Some(DataType::Array(_)));
-        self.components.check_embed(call, chunks, wanted).or_else(|reason| self.fail(place, reason))?;
+        self.components.check_embed(call, chunks, wanted).or_else(|reason| self.fail(position, reason))?;
         Ok(wanted.clone())
     }
 
@@ -225,10 +228,10 @@ impl StatementResolver<'_> {
         &self,
         call: &ComponentCall,
         input: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<Known, Error> {
-        self.want_text("chunk", input, place)?;
-        self.components.check_chunk(call).or_else(|reason| self.fail(place, reason))?;
+        self.want_text("chunk", input, position)?;
+        self.components.check_chunk(call).or_else(|reason| self.fail(position, reason))?;
         Ok(Some(DataType::Array(Box::new(DataType::String))))
     }
 
@@ -238,14 +241,14 @@ impl StatementResolver<'_> {
         call: &ComponentCall,
         wanted: &GeneratorTarget,
         input: &Known,
-        place: &SourcePosition,
+        position: &SourcePosition,
     ) -> Result<(), Error> {
         let each = matches!(&wanted.data_type, DataType::Array(_));
         match input {
             Some(DataType::Array(element)) if each && **element == DataType::String => {}
-            _ => self.want_text("generate", input, place)?,
+            _ => self.want_text("generate", input, position)?,
         }
-        self.components.check_generate(call, wanted).or_else(|reason| self.fail(place, reason))
+        self.components.check_generate(call, wanted).or_else(|reason| self.fail(position, reason))
     }
 }
 

@@ -22,9 +22,9 @@ use millrace_schema::{
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 
 fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line: usize) -> SchemaField {
-    let place = SourcePosition { file: "music.sd".to_owned(), line, column: 20 };
-    let source =
-        (!indexing.is_empty()).then(|| SourcedText { value: indexing.to_owned(), place: place.clone() });
+    let position = SourcePosition { file: "music.sd".to_owned(), line, column: 20 };
+    let source = (!indexing.is_empty())
+        .then(|| SourcedText { value: indexing.to_owned(), position: position.clone() });
     let of_fixture = millrace_fixtures::field(name, data_type, true);
     SchemaField {
         synthetic,
@@ -32,7 +32,7 @@ fn field(name: &str, data_type: DataType, synthetic: bool, indexing: &str, line:
         index: indexing.contains("index").then(IndexSettings::default),
         in_summary: false,
         matching: FieldMatching { stemming: FieldStemming::Best, ..of_fixture.matching },
-        place,
+        position,
         ..of_fixture
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn definitions(
 
 impl IndexDefinition {
     fn new(config: &IndexConfig, content: &Arc<str>, schema: &Arc<Schema>) -> Result<Self, SchemaError> {
-        let refuse = |reason: String| SchemaError::Invalid { place: config.place.clone(), reason };
+        let refuse = |reason: String| SchemaError::Invalid { position: config.position.clone(), reason };
         let selection = config.selection.as_ref().map(|text| selection(text, schema)).transpose()?;
         let keys = config.keys.iter().map(|key| component(key, schema));
         let stored = config.stored.iter().map(|path| stored_component(path, schema));
@@ -341,7 +341,7 @@ fn element_type(data_type: &DataType) -> &DataType {
 /// Parses the selection of an index: it must be a function of the document.
 fn selection(text: &SourcedText<String>, schema: &Schema) -> Result<DocumentSelection, SchemaError> {
     let refuse = |reason: String| SchemaError::Invalid {
-        place: text.place.clone(),
+        position: text.position.clone(),
         reason: format!("selection '{}': {reason}", text.value),
     };
     let mut selection = DocumentSelection::parse(&text.value).map_err(|error| refuse(error.to_string()))?;

@@ -55,8 +55,8 @@ impl NodeModels {
     ) -> Vec<Arc<DeployedLanguageModel>> {
         let made = application.container.language_models.iter().filter_map(|config| {
             let language = self.language_model(config).map_err(|reason| {
-                let text = format!("{}: language model '{}': {reason}", config.place, config.id);
-                PackageMistake::new(Some(&config.place), text)
+                let text = format!("{}: language model '{}': {reason}", config.position, config.id);
+                PackageMistake::new(Some(&config.position), text)
             });
             findings.ok_or_report(language)
         });
@@ -69,7 +69,7 @@ impl NodeModels {
     ) -> Result<Arc<DeployedLanguageModel>, ComponentFault> {
         // The position of a component does not make it another one.
         let config =
-            schema::LanguageModelConfig { place: schema::SourcePosition::default(), ..config.clone() };
+            schema::LanguageModelConfig { position: schema::SourcePosition::default(), ..config.clone() };
         if let Some(same) = self.languages.in_use().into_iter().find(|known| known.config == config) {
             return Ok(same);
         }

@@ -177,8 +177,8 @@ fn trace(base: &RuleBase, query: &Query, rewriting: &QueryRewriting, level: u64)
     }
     let shown = |text: String| if query.tracing.query { text } else { "…".to_owned() };
     let step = |step: &RewriteStep| match step {
-        RewriteStep::Applied { place, query } => {
-            query.clone().map(|query| format!("{place}: query=[{}]", shown(query)))
+        RewriteStep::Applied { position, query } => {
+            query.clone().map(|query| format!("{position}: query=[{}]", shown(query)))
         }
         RewriteStep::Stopped { reason } => Some(format!("the rules after this are left out: {reason}")),
     };

@@ -20,7 +20,7 @@ use millrace_tensor::{Tensor, TensorType};
 pub fn sourced(text: &str) -> SourcedText<String> {
     SourcedText {
         value: text.to_owned(),
-        place: SourcePosition { file: "schemas/test.sd".to_owned(), line: 10, column: 5 },
+        position: SourcePosition { file: "schemas/test.sd".to_owned(), line: 10, column: 5 },
     }
 }
 
@@ -93,7 +93,7 @@ pub fn profile(first_phase: &str) -> RankProfile {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec(),
-        place: SourcePosition { file: "schemas/test.sd".to_owned(), line: 8, column: 3 },
+        position: SourcePosition { file: "schemas/test.sd".to_owned(), line: 8, column: 3 },
         ..RankProfile::default()
     }
 }

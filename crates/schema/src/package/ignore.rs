@@ -19,12 +19,12 @@ impl IgnorePatterns {
                 continue;
             }
             if line.starts_with('!') || line.contains("**") {
-                let place =
+                let position =
                     crate::SourcePosition { file: ".vespaignore".to_owned(), line: number + 1, column: 1 };
                 let reason = format!(
                     "'{line}': negation and ** are not supported: name the paths to leave out one by one"
                 );
-                return Err(Error::Syntax { place, reason });
+                return Err(Error::Syntax { position, reason });
             }
             patterns.push((line.trim_end_matches('/').to_owned(), line.ends_with('/')));
         }

@@ -44,31 +44,35 @@ impl<'a> SchemaCursor<'a> {
         self.warnings
     }
 
-    pub(crate) fn warn(&mut self, place: &SourcePosition, message: &str) {
-        self.warnings.push(format!("{place}: {message}"));
+    pub(crate) fn warn(&mut self, position: &SourcePosition, message: &str) {
+        self.warnings.push(format!("{position}: {message}"));
     }
 
     /// Location of the next token, after white space.
-    pub(crate) fn place(&mut self) -> SourcePosition {
+    pub(crate) fn position(&mut self) -> SourcePosition {
         self.skip();
-        self.place_at(self.cursor.offset())
+        self.position_at(self.cursor.offset())
     }
 
-    fn place_at(&self, at: usize) -> SourcePosition {
+    fn position_at(&self, at: usize) -> SourcePosition {
         let TextPosition { line, column } = self.cursor.position_at(at);
         SourcePosition { file: self.file.to_owned(), line, column }
     }
 
-    /// A syntax error at `place`.
-    pub(crate) fn error_at<T>(&self, place: SourcePosition, reason: impl Into<String>) -> Result<T, Error> {
-        Err(Error::Syntax { place, reason: reason.into() })
+    /// A syntax error at a position.
+    pub(crate) fn error_at<T>(
+        &self,
+        position: SourcePosition,
+        reason: impl Into<String>,
+    ) -> Result<T, Error> {
+        Err(Error::Syntax { position, reason: reason.into() })
     }
 
     /// A syntax error at the next token: expected and actual text.
     pub(crate) fn expected<T>(&mut self, what: &str) -> Result<T, Error> {
-        let place = self.place();
+        let position = self.position();
         let found = self.next_text();
-        self.error_at(place, format!("expected {what}, found {found}"))
+        self.error_at(position, format!("expected {what}, found {found}"))
     }
 
     /// The next word or character, for errors.
@@ -127,8 +131,8 @@ impl<'a> SchemaCursor<'a> {
 
     /// Reads the next run of letters, digits, `_`, `-`, `.` and `$`; `None` if there is none.
     pub(crate) fn word(&mut self) -> Option<Name> {
-        let place = self.place();
-        self.cursor.word(is_word).map(|word| Name { value: word.to_owned(), place })
+        let position = self.position();
+        self.cursor.word(is_word).map(|word| Name { value: word.to_owned(), position })
     }
 
     /// Reads the name of a field, a profile, a summary.
@@ -142,7 +146,7 @@ impl<'a> SchemaCursor<'a> {
             return Ok(name);
         }
         self.error_at(
-            name.place,
+            name.position,
             format!("'{}' cannot be the name of a {what}: names begin with a-z, A-Z or _, and go on with these and digits", name.value),
         )
     }
@@ -165,14 +169,14 @@ impl<'a> SchemaCursor<'a> {
     pub(crate) fn quoted(&mut self) -> Result<Option<Name>, Error> {
         self.skip();
         let Some(quote @ ('"' | '\'')) = self.cursor.peek() else { return Ok(None) };
-        let place = self.place_at(self.cursor.offset());
+        let position = self.position_at(self.cursor.offset());
         let mut value = String::new();
         let mut chars = self.cursor.rest().char_indices().skip(1);
         while let Some((at, c)) = chars.next() {
             match c {
                 c if c == quote => {
                     self.cursor.skip(at + 1);
-                    return Ok(Some(Name { value, place }));
+                    return Ok(Some(Name { value, position }));
                 }
                 '\\' => match chars.next() {
                     Some((_, escaped)) => value.push(escaped),
@@ -182,7 +186,7 @@ impl<'a> SchemaCursor<'a> {
                 c => value.push(c),
             }
         }
-        self.error_at(place, format!("this text is not closed: put a {quote} before the end of the line"))
+        self.error_at(position, format!("this text is not closed: put a {quote} before the end of the line"))
     }
 
     /// Reads one value: quoted text, or everything up to the next space, comma or bracket.
@@ -191,10 +195,10 @@ impl<'a> SchemaCursor<'a> {
         if let Some(quoted) = self.quoted()? {
             return Ok(quoted);
         }
-        let place = self.place_at(self.cursor.offset());
+        let position = self.position_at(self.cursor.offset());
         match self.cursor.take_while(|c| !c.is_whitespace() && !matches!(c, '{' | '}' | ',' | '#')) {
             "" => self.expected(what),
-            value => Ok(Name { value: value.to_owned(), place }),
+            value => Ok(Name { value: value.to_owned(), position }),
         }
     }
 
@@ -204,7 +208,7 @@ impl<'a> SchemaCursor<'a> {
         let value = self.value(what)?;
         value.value.parse().or_else(|_| {
             self.error_at(
-                value.place,
+                value.position,
                 format!("'{}' is not {what}, which '{}' needs", value.value, keyword.value),
             )
         })
@@ -226,7 +230,7 @@ impl<'a> SchemaCursor<'a> {
                 let hint = did_you_mean(&name.value, known());
                 let message =
                     format!("'{}' is not a valid {what}{hint}: expected {}", name.value, one_of(known()));
-                self.error_at(name.place.clone(), message)
+                self.error_at(name.position.clone(), message)
             }
         }
     }
@@ -235,7 +239,10 @@ impl<'a> SchemaCursor<'a> {
     pub(crate) fn unknown<T>(&self, what: &str, name: &Name, known: &[&str]) -> Result<T, Error> {
         let hint = did_you_mean(&name.value, known.iter().copied());
         let list = one_of(known.iter().copied());
-        self.error_at(name.place.clone(), format!("unknown {what} '{}'{hint}: expected {list}", name.value))
+        self.error_at(
+            name.position.clone(),
+            format!("unknown {what} '{}'{hint}: expected {list}", name.value),
+        )
     }
 
     /// Form of the construct after its head; the `:` or `{` is not consumed.
@@ -255,7 +262,7 @@ impl<'a> SchemaCursor<'a> {
         what: &str,
         mut item: impl FnMut(&mut Self, Name) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let opened = self.place();
+        let opened = self.position();
         self.expect('{')?;
         self.nested(&opened, |this| {
             loop {
@@ -278,11 +285,11 @@ impl<'a> SchemaCursor<'a> {
     /// Runs `read` one nesting level deeper.
     pub(crate) fn nested<T>(
         &mut self,
-        place: &SourcePosition,
+        position: &SourcePosition,
         read: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         if !self.depth.enter() {
-            return self.error_at(place.clone(), format!("nested more than {DEPTH_MAX} deep"));
+            return self.error_at(position.clone(), format!("nested more than {DEPTH_MAX} deep"));
         }
         let result = read(self);
         self.depth.leave();
@@ -319,7 +326,7 @@ impl<'a> SchemaCursor<'a> {
         let text = self.scan(ForeignEnd::LineEnd);
         if text.value.is_empty() {
             return self.error_at(
-                text.place,
+                text.position,
                 format!("the value of '{what}' is missing: write it in the same line, or as {what} {{ … }}"),
             );
         }
@@ -328,7 +335,7 @@ impl<'a> SchemaCursor<'a> {
 
     /// Reads `{ text }` with balanced braces.
     pub(crate) fn block_text(&mut self, what: &str) -> Result<SourcedText<String>, Error> {
-        let opened = self.place();
+        let opened = self.position();
         self.expect('{')?;
         let text = self.scan(ForeignEnd::Brace);
         if !self.eat('}') {
@@ -391,7 +398,10 @@ impl<'a> SchemaCursor<'a> {
         let skipped = kept[..lead].chars().count();
         let text = self.cursor.text();
         let at = text[start..].char_indices().nth(skipped).map_or(text.len(), |(at, _)| start + at);
-        SourcedText { value: kept.trim().to_owned(), place: self.place_at(at.min(self.cursor.offset())) }
+        SourcedText {
+            value: kept.trim().to_owned(),
+            position: self.position_at(at.min(self.cursor.offset())),
+        }
     }
 }
 

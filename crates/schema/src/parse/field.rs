@@ -27,7 +27,7 @@ pub(super) static FIELD: KeywordTable<FieldDecl> = KeywordTable {
             normalizing;
         "bolding", "bolding: true", "Query words are bold in the summary.",
             |cursor, word, field| {
-                field.bolding = Some(SourcedText { value: cursor.switch()?, place: word.place });
+                field.bolding = Some(SourcedText { value: cursor.switch()?, position: word.position });
                 Ok(())
             };
         "rank", "rank: filter", "The part of the field in ranking.",
@@ -71,7 +71,7 @@ pub(super) static FIELD_RANK: KeywordTable<FieldDecl> = KeywordTable {
         unlisted:
         "identity", "identity", "No effect.", |_, _, _| Ok(());
         "literal", "literal", "Words of queries are also ranked as they are written, in a field with `_literal` after its name.",
-            |_, word, field| { field.literal = Some(word.place); Ok(()) };
+            |_, word, field| { field.literal = Some(word.position); Ok(()) };
     },
 };
 
@@ -134,8 +134,8 @@ fn body(cursor: &mut SchemaCursor<'_>, mut field: FieldDecl) -> Result<FieldDecl
 
 fn indexing(cursor: &mut SchemaCursor<'_>, word: Name, field: &mut FieldDecl) -> Result<(), Error> {
     if let Some(first) = &field.indexing {
-        let reason = format!("a field has one 'indexing'; there is another on line {}", first.place.line);
-        return cursor.error_at(word.place, reason);
+        let reason = format!("a field has one 'indexing'; there is another on line {}", first.position.line);
+        return cursor.error_at(word.position, reason);
     }
     field.indexing = Some(cursor.foreign(&word)?);
     Ok(())
@@ -172,7 +172,7 @@ fn field_rank_type(cursor: &mut SchemaCursor<'_>, _: Name, field: &mut FieldDecl
             "the rank-type of '{}' has no effect: a rank-type in a field is that field's",
             other.value
         );
-        cursor.warn(&other.place, &message);
+        cursor.warn(&other.position, &message);
     }
     cursor.expect(':')?;
     let rank_type = rank_type(cursor)?;
@@ -190,7 +190,7 @@ fn own_name(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl, what: &str) ->
     let name = cursor.name(what)?;
     if name.value != field.name.value && !field.aliases.contains(&name.value) {
         cursor.warn(
-            &name.place,
+            &name.position,
             &format!("an {what} name that differs from the field's is read as an alias; prefer a field '{}' outside the document", name.value),
         );
         field.index_names.push(name.value.clone());
@@ -228,7 +228,7 @@ fn alias(cursor: &mut SchemaCursor<'_>, field: &mut FieldDecl) -> Result<(), Err
 /// Parses the name of a rank type.
 pub(super) fn rank_type(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
     let written = cursor.value("a rank type")?;
-    let name = Name { value: written.value.to_ascii_lowercase(), place: written.place };
+    let name = Name { value: written.value.to_ascii_lowercase(), position: written.position };
     let table =
         [("identity", ()), ("about", ()), ("tags", ()), ("empty", ()), ("simple", ()), ("default", ())];
     cursor.choose("rank type", &name, &table)?;
@@ -263,7 +263,8 @@ fn fieldset_command(
 ) -> Result<(), Error> {
     let command = query_command(cursor)?;
     if !command.starts_with("phrase-segmenting") {
-        cursor.warn(&word.place, &format!("query-command '{command}' has no effect: no searcher reads it"));
+        cursor
+            .warn(&word.position, &format!("query-command '{command}' has no effect: no searcher reads it"));
     }
     fieldset.query_commands.push(command);
     Ok(())

@@ -40,7 +40,7 @@ fn problems<T>(table: &KeywordTable<T>, decl: impl Fn() -> T) -> Vec<String> {
 }
 
 fn name(value: &str) -> Name {
-    Name { value: value.to_owned(), place: SchemaCursor::new("example", "").place() }
+    Name { value: value.to_owned(), position: SchemaCursor::new("example", "").position() }
 }
 
 #[test]

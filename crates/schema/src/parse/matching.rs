@@ -176,7 +176,7 @@ pub(super) fn matching(
     keyword: &Name,
     decl: &mut MatchDecl,
 ) -> Result<(), Error> {
-    decl.place = Some(keyword.place.clone());
+    decl.position = Some(keyword.position.clone());
     properties(cursor, keyword, |cursor, word| MATCH.read(cursor, word, decl))?;
     if let (Some(MatchMode::Gram { size }), Some(wanted)) = (&mut decl.mode, decl.gram_size) {
         *size = wanted;
@@ -187,7 +187,7 @@ pub(super) fn matching(
 fn gram_size(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut MatchDecl) -> Result<(), Error> {
     let size: usize = cursor.number(&word, "a number")?;
     if !(1..=16).contains(&size) {
-        return cursor.error_at(word.place, "gram-size is between 1 and 16");
+        return cursor.error_at(word.position, "gram-size is between 1 and 16");
     }
     decl.gram_size = Some(size);
     Ok(())
@@ -221,7 +221,7 @@ fn index_alias(cursor: &mut SchemaCursor<'_>, _: Name, decl: &mut IndexDecl) -> 
 }
 
 fn hnsw(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut IndexDecl) -> Result<(), Error> {
-    decl.hnsw = Some(word.place);
+    decl.hnsw = Some(word.position);
     if cursor.sees('{') {
         cursor.block("hnsw", |cursor, word| HNSW.read(cursor, word, decl))?;
     }
@@ -237,7 +237,7 @@ fn ignored_bound(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut IndexDecl) -
     let bound = cursor.value("a whole number")?;
     if bound.value.strip_suffix('L').unwrap_or(&bound.value).parse::<i64>().is_err() {
         let reason = format!("'{}' is not a whole number, which '{}' needs", bound.value, word.value);
-        return cursor.error_at(bound.place, reason);
+        return cursor.error_at(bound.position, reason);
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ fn distance_metric(cursor: &mut SchemaCursor<'_>, _: Name, field: &mut FieldDecl
     cursor.expect(':')?;
     let written = cursor.value("a metric, such as 'angular'")?;
     let value = written.value.to_ascii_lowercase().replace('_', "-");
-    let name = Name { value, place: written.place };
+    let name = Name { value, position: written.position };
     let table = [
         ("euclidean", DistanceMetric::Euclidean),
         ("angular", DistanceMetric::Angular),
@@ -271,7 +271,7 @@ fn distance_metric(cursor: &mut SchemaCursor<'_>, _: Name, field: &mut FieldDecl
         ("hamming", DistanceMetric::Hamming),
     ];
     let value = cursor.choose("distance metric", &name, &table)?;
-    settings(field).distance_metric = Some(SourcedText { value, place: name.place });
+    settings(field).distance_metric = Some(SourcedText { value, position: name.position });
     Ok(())
 }
 
@@ -296,7 +296,7 @@ fn sort_setting(
     let value = if choices.is_empty() {
         value.value
     } else {
-        let lower = Name { value: value.value.to_lowercase(), place: value.place };
+        let lower = Name { value: value.value.to_lowercase(), position: value.position };
         let table: Vec<(&str, &str)> = choices.iter().map(|choice| (*choice, *choice)).collect();
         cursor.choose(&property.value, &lower, &table)?.to_owned()
     };
@@ -342,7 +342,7 @@ fn profile_name(cursor: &mut SchemaCursor<'_>) -> Result<String, Error> {
 pub(super) fn stemming(cursor: &mut SchemaCursor<'_>) -> Result<FieldStemming, Error> {
     cursor.expect(':')?;
     let written = cursor.value("a kind of stemming")?;
-    let name = Name { value: written.value.to_ascii_lowercase(), place: written.place };
+    let name = Name { value: written.value.to_ascii_lowercase(), position: written.position };
     let table = [
         ("none", FieldStemming::None),
         ("best", FieldStemming::Best),

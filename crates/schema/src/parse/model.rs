@@ -39,7 +39,7 @@ pub(super) static ONNX_MODEL: KeywordTable<OnnxModelParts> = KeywordTable {
             |cursor, _, model| {
                 cursor.expect(':')?;
                 let path = cursor.value("a path")?;
-                model.file = Some(SourcedText { value: ModelFile::Path(path.value), place: path.place });
+                model.file = Some(SourcedText { value: ModelFile::Path(path.value), position: path.position });
                 Ok(())
             };
         "uri" | "url", "uri: https://example.com/rerank.onnx", "The address of the model, which is fetched when the application is deployed.",
@@ -47,7 +47,7 @@ pub(super) static ONNX_MODEL: KeywordTable<OnnxModelParts> = KeywordTable {
                 cursor.expect(':')?;
                 let url = cursor.value("an address")?;
                 let value = ModelFile::Url { url: url.value, sha256: None };
-                model.file = Some(SourcedText { value, place: url.place });
+                model.file = Some(SourcedText { value, position: url.position });
                 Ok(())
             };
         "sha256", "sha256: 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03", "The digest of the file at the address.",
@@ -118,10 +118,10 @@ pub(super) fn constant(cursor: &mut SchemaCursor<'_>) -> Result<ConstantDecl, Er
     match (parts.value, parts.constant_type) {
         (Some(value), Some(constant_type)) => Ok(ConstantDecl { name, constant_type, value }),
         (None, _) => {
-            cursor.error_at(name.place, "this constant has no value: add 'file: constants/name.json'")
+            cursor.error_at(name.position, "this constant has no value: add 'file: constants/name.json'")
         }
         (_, None) => {
-            cursor.error_at(name.place, "this constant has no type: add 'type: tensor<float>(x[3])'")
+            cursor.error_at(name.position, "this constant has no type: add 'type: tensor<float>(x[3])'")
         }
     }
 }
@@ -157,7 +157,7 @@ fn old_constant(cursor: &mut SchemaCursor<'_>, name: Name) -> Result<ConstantDec
     let constant_type = parts.constant_type.unwrap_or(InputType::Tensor(TensorType::scalar()));
     match parts.value {
         Some(value) => Ok(ConstantDecl { name, constant_type, value }),
-        None => cursor.error_at(name.place, "this constant has no value: add 'value: 1.0'"),
+        None => cursor.error_at(name.position, "this constant has no value: add 'value: 1.0'"),
     }
 }
 
@@ -181,7 +181,7 @@ fn constant_value(cursor: &mut SchemaCursor<'_>, word: Name, parts: &mut Constan
 fn constant_uri(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut ConstantParts) -> Result<(), Error> {
     let reason =
         "constants are not fetched: put the file into the package, and write file: constants/name.json";
-    cursor.error_at(word.place, reason)
+    cursor.error_at(word.position, reason)
 }
 
 /// Parses `inputs { query(name) type: default … }`.
@@ -225,7 +225,7 @@ fn argument(cursor: &mut SchemaCursor<'_>, word: Name, feature: &str) -> Result<
     }
     if cursor.sees('(') {
         return cursor
-            .error_at(word.place, format!("expected a name or {feature}(name), found '{}('", word.value));
+            .error_at(word.position, format!("expected a name or {feature}(name), found '{}('", word.value));
     }
     Ok(word)
 }
@@ -240,12 +240,12 @@ pub(super) fn onnx_model(cursor: &mut SchemaCursor<'_>) -> Result<(Name, OnnxMod
     {
         match ModelFile::at_url(file.to_string(), Some(&sha256.value)) {
             Ok(checked) => *file = checked,
-            Err(reason) => return cursor.error_at(sha256.place, reason),
+            Err(reason) => return cursor.error_at(sha256.position, reason),
         }
     }
     match file {
         Some(file) => Ok((name, OnnxModelConfig { file, inputs, outputs, execution })),
-        None => cursor.error_at(name.place, "this onnx-model names no file: add 'file: models/name.onnx'"),
+        None => cursor.error_at(name.position, "this onnx-model names no file: add 'file: models/name.onnx'"),
     }
 }
 
@@ -257,7 +257,7 @@ fn execution_mode(cursor: &mut SchemaCursor<'_>, _: Name, model: &mut OnnxModelP
         "sequential" => false,
         other => {
             let reason = format!("expected sequential or parallel, found '{other}'");
-            return cursor.error_at(mode.place, reason);
+            return cursor.error_at(mode.position, reason);
         }
     };
     Ok(())

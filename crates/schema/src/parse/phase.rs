@@ -66,10 +66,10 @@ fn drop_limit(cursor: &mut SchemaCursor<'_>, word: Name, phase: &mut PhaseDecl) 
 pub(super) fn expression(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<TextOrFile, Error> {
     let text = cursor.foreign(keyword)?;
     if text.value.is_empty() {
-        return cursor.error_at(text.place, "the expression is empty");
+        return cursor.error_at(text.position, "the expression is empty");
     }
     Ok(match text.value.strip_prefix("file:") {
-        Some(path) => TextOrFile::File(Name { value: path.trim().to_owned(), place: text.place }),
+        Some(path) => TextOrFile::File(Name { value: path.trim().to_owned(), position: text.position }),
         None => TextOrFile::Text(text),
     })
 }
@@ -94,7 +94,7 @@ pub(super) fn features(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<
 /// before its parentheses and around the point before its output.
 fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
     let mut features: Vec<SourcedText<String>> = Vec::new();
-    let mut place = text.place.clone();
+    let mut position = text.position.clone();
     let mut open = 0_usize;
     let (mut quoted, mut escaped) = (false, false);
     let mut within = false;
@@ -104,7 +104,7 @@ fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
             let goes_on =
                 matches!(c, '(' | '.') || features.last().is_some_and(|feature| feature.value.ends_with('.'));
             if features.is_empty() || !within && !goes_on {
-                features.push(SourcedText { value: String::new(), place: place.clone() });
+                features.push(SourcedText { value: String::new(), position: position.clone() });
             }
             if let Some(feature) = features.last_mut() {
                 feature.value.push(c);
@@ -120,10 +120,10 @@ fn split(text: &SourcedText<String>) -> Vec<SourcedText<String>> {
         }
         escaped = quoted && c == '\\' && !escaped;
         if c == '\n' {
-            place.line += 1;
-            place.column = 1;
+            position.line += 1;
+            position.column = 1;
         } else {
-            place.column += 1;
+            position.column += 1;
         }
     }
     features

@@ -194,7 +194,7 @@ fn weight(cursor: &mut SchemaCursor<'_>, word: Name, profile: &mut ProfileDecl) 
 
 fn mutate(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut ProfileDecl) -> Result<(), Error> {
     cursor.block_text("mutate")?;
-    cursor.warn(&word.place, "mutate has no effect: queries do not change documents here");
+    cursor.warn(&word.position, "mutate has no effect: queries do not change documents here");
     Ok(())
 }
 
@@ -205,7 +205,7 @@ fn inner_profile(cursor: &mut SchemaCursor<'_>, _: Name, profile: &mut ProfileDe
             "an inner rank-profile inherits the one around it: add 'inherits {}'",
             profile.name.value
         );
-        return cursor.error_at(inner.name.place, reason);
+        return cursor.error_at(inner.name.position, reason);
     }
     profile.inner.push(inner);
     Ok(())
@@ -243,24 +243,24 @@ fn function(cursor: &mut SchemaCursor<'_>) -> Result<FunctionDecl, Error> {
     cursor.block("function", |cursor, word| FUNCTION.read(cursor, word, &mut body))?;
     match body {
         Some(body) => Ok(FunctionDecl { name, parameters, body, inline }),
-        None => cursor.error_at(name.place, "this function has no expression: add 'expression: …'"),
+        None => cursor.error_at(name.position, "this function has no expression: add 'expression: …'"),
     }
 }
 
 /// Parses `rank-properties { key: value … }`; keys may contain parentheses and quotes.
 fn properties(cursor: &mut SchemaCursor<'_>, properties: &mut Vec<(String, String)>) -> Result<(), Error> {
-    let opened = cursor.place();
+    let opened = cursor.position();
     cursor.expect('{')?;
     while !cursor.eat('}') {
         if cursor.at_end() {
             return cursor.error_at(opened, "the '{' of rank-properties is not closed");
         }
-        let place = cursor.place();
+        let position = cursor.position();
         let line = cursor.line("rank-properties")?;
         let unquoted = |text: &str| text.trim().replace(['"', '\''], "");
         match line.value.split_once(':') {
             Some((key, value)) if !key.trim().is_empty() => properties.push((unquoted(key), unquoted(value))),
-            _ => return cursor.error_at(place, "expected 'key: value'"),
+            _ => return cursor.error_at(position, "expected 'key: value'"),
         }
     }
     Ok(())
@@ -279,7 +279,7 @@ fn element_gap(cursor: &mut SchemaCursor<'_>, _: Name, rank: &mut RankDecl) -> R
     rank.element_gap = match (value.value.as_str(), value.value.parse()) {
         ("infinity", _) => Some(None),
         (_, Ok(gap)) => Some(Some(gap)),
-        _ => return cursor.error_at(value.place, "element-gap is a whole number or 'infinity'"),
+        _ => return cursor.error_at(value.position, "element-gap is a whole number or 'infinity'"),
     };
     Ok(())
 }
@@ -296,8 +296,10 @@ fn diversity(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<Option<(Na
     cursor.block("diversity", |cursor, word| DIVERSITY.read(cursor, word, &mut parts))?;
     match (parts.attribute, parts.min_groups) {
         (Some(attribute), Some(min_groups)) => Ok(Some((attribute, min_groups))),
-        _ => cursor
-            .error_at(keyword.place.clone(), "diversity needs both 'attribute: name' and 'min-groups: 10'"),
+        _ => cursor.error_at(
+            keyword.position.clone(),
+            "diversity needs both 'attribute: name' and 'min-groups: 10'",
+        ),
     }
 }
 
@@ -305,7 +307,7 @@ fn diversity(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<Option<(Na
 /// diversity is kept.
 fn match_phase(cursor: &mut SchemaCursor<'_>, keyword: Name, profile: &mut ProfileDecl) -> Result<(), Error> {
     cursor.block("match-phase", |cursor, word| MATCH_PHASE.read(cursor, word, profile))?;
-    cursor.warn(&keyword.place, "match-phase has no effect: every document that matches is ranked");
+    cursor.warn(&keyword.position, "match-phase has no effect: every document that matches is ranked");
     Ok(())
 }
 

@@ -132,8 +132,8 @@ fn separate_document(cursor: &mut SchemaCursor<'_>) -> Result<SchemaDecl, Error>
 fn schema_document(cursor: &mut SchemaCursor<'_>, _: Name, schema: &mut SchemaDecl) -> Result<(), Error> {
     let document = document(cursor, Some(&schema.name))?;
     if let Some(first) = &schema.document {
-        let reason = format!("a schema has one document: the first is at {}", first.name.place);
-        return cursor.error_at(document.name.place, reason);
+        let reason = format!("a schema has one document: the first is at {}", first.name.position);
+        return cursor.error_at(document.name.position, reason);
     }
     schema.document = Some(document);
     Ok(())
@@ -162,7 +162,7 @@ fn document_id(cursor: &mut SchemaCursor<'_>, _: Name, _: &mut SchemaDecl) -> Re
 fn schema_import(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut SchemaDecl) -> Result<(), Error> {
     let reason = "imported fields are not supported, since streamed documents have no references to others: \
                   feed the value with the document itself";
-    cursor.error_at(word.place, reason)
+    cursor.error_at(word.position, reason)
 }
 
 fn document(cursor: &mut SchemaCursor<'_>, schema: Option<&Name>) -> Result<DocumentDecl, Error> {
@@ -173,7 +173,7 @@ fn document(cursor: &mut SchemaCursor<'_>, schema: Option<&Name>) -> Result<Docu
     if let Some(schema) = schema.filter(|schema| schema.value != name.value) {
         let reason =
             format!("the document of schema '{0}' is named '{0}', not '{1}'", schema.value, name.value);
-        return cursor.error_at(name.place, reason);
+        return cursor.error_at(name.position, reason);
     }
     let inherits = cursor.inherits("document")?;
     let mut document = DocumentDecl { name, inherits, structs: Vec::new(), fields: Vec::new() };
@@ -185,17 +185,18 @@ fn document(cursor: &mut SchemaCursor<'_>, schema: Option<&Name>) -> Result<Docu
 
 fn compression(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut DocumentDecl) -> Result<(), Error> {
     cursor.block_text("compression")?;
-    cursor.warn(&word.place, "compression has no effect: columns are stored in their own form");
+    cursor.warn(&word.position, "compression has no effect: columns are stored in their own form");
     Ok(())
 }
 
 fn document_import(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut DocumentDecl) -> Result<(), Error> {
-    cursor.error_at(word.place, "imported fields are not supported: feed the value with the document itself")
+    cursor
+        .error_at(word.position, "imported fields are not supported: feed the value with the document itself")
 }
 
 fn outside_document(cursor: &mut SchemaCursor<'_>, word: Name, _: &mut DocumentDecl) -> Result<(), Error> {
     let reason = format!("'{}' belongs to the schema: move it out of the document block", word.value);
-    cursor.error_at(word.place, reason)
+    cursor.error_at(word.position, reason)
 }
 
 fn struct_type(cursor: &mut SchemaCursor<'_>) -> Result<StructDecl, Error> {
@@ -212,6 +213,6 @@ fn annotation(cursor: &mut SchemaCursor<'_>, keyword: &Name) -> Result<(), Error
     if cursor.sees('{') {
         cursor.block_text("annotation")?;
     }
-    cursor.warn(&keyword.place, "annotation has no effect: only document processors make annotations");
+    cursor.warn(&keyword.position, "annotation has no effect: only document processors make annotations");
     Ok(())
 }

@@ -74,10 +74,10 @@ fn summary_field(cursor: &mut SchemaCursor<'_>, word: Name, decl: &mut SummaryDe
     let field = summary(cursor, &word)?;
     if field.name.is_none() {
         return cursor
-            .error_at(field.place, "a summary in a document-summary needs a name: summary title {}");
+            .error_at(field.position, "a summary in a document-summary needs a name: summary title {}");
     }
     if let Some(to) = field.to.iter().find(|to| to.value != decl.name.value) {
-        cursor.warn(&to.place, "'to' has no effect here: this summary is in its document-summary already");
+        cursor.warn(&to.position, "'to' has no effect here: this summary is in its document-summary already");
     }
     decl.fields.push(field);
     Ok(())

@@ -149,7 +149,7 @@ pub(crate) struct IndexDecl {
 /// `match`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MatchDecl {
-    pub place: Option<SourcePosition>,
+    pub position: Option<SourcePosition>,
     pub mode: Option<MatchMode>,
     pub gram_size: Option<usize>,
     pub cased: bool,
@@ -187,7 +187,7 @@ pub(crate) struct SummaryFieldDecl {
     pub to: Vec<Name>,
     pub mode: Option<SummaryMode>,
     pub bolding: Option<bool>,
-    pub place: SourcePosition,
+    pub position: SourcePosition,
 }
 
 impl SummaryFieldDecl {
@@ -200,7 +200,7 @@ impl SummaryFieldDecl {
             to: Vec::new(),
             mode: None,
             bolding: None,
-            place: keyword.place.clone(),
+            position: keyword.position.clone(),
         }
     }
 }

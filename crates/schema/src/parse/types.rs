@@ -66,7 +66,7 @@ fn parameters(
     if !cursor.eat('<') {
         return cursor.expected(&format!("'<' and the type of its elements after '{}'", name.value));
     }
-    cursor.nested(&name.place, |cursor| {
+    cursor.nested(&name.position, |cursor| {
         *parsed = Some(read(cursor)?);
         cursor.expect('>')
     })
@@ -80,7 +80,7 @@ fn annotation_reference(
 ) -> Result<(), Error> {
     if cursor.sees('<') {
         let reason = "annotation references are not supported: keep the text in a string field";
-        return cursor.error_at(word.place, reason);
+        return cursor.error_at(word.position, reason);
     }
     Ok(())
 }
@@ -123,5 +123,5 @@ pub(super) fn tensor(cursor: &mut SchemaCursor<'_>, keyword: Name) -> Result<Ten
         }
     }
     spec.push(')');
-    TensorType::parse(&spec).or_else(|error| cursor.error_at(keyword.place, error.to_string()))
+    TensorType::parse(&spec).or_else(|error| cursor.error_at(keyword.position, error.to_string()))
 }

@@ -46,7 +46,7 @@ impl QueryProfiles {
                         "field '{}': '%{{.{name}}}' puts in a value of the query profile, which has no field '{name}'{hint}; a parameter of the request is '%{{{name}}}'",
                         entry.name
                     );
-                    findings.report(Error::Invalid { place: entry.place.clone(), reason });
+                    findings.report(Error::Invalid { position: entry.position.clone(), reason });
                 }
             }
         }

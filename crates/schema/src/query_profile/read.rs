@@ -15,7 +15,7 @@ pub(super) struct WrittenProfile {
     pub(super) own: ProfilePart,
     /// Variants, most specific first.
     pub(super) variants: Vec<ProfileVariant>,
-    pub(super) place: SourcePosition,
+    pub(super) position: SourcePosition,
 }
 
 /// Values, and the profiles that supply further values.
@@ -40,7 +40,7 @@ pub(super) struct ProfileEntry {
     pub(super) content: EntryContent,
     /// Explicit setting; `None` to use that of the type.
     pub(super) overridable: Option<bool>,
-    pub(super) place: SourcePosition,
+    pub(super) position: SourcePosition,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(ProfileId, WrittenProfil
         dimensions: Vec::new(),
         own: ProfilePart { entries: Vec::new(), inherits: words(root.attribute("inherits")) },
         variants: Vec::new(),
-        place: xml::place(path, root),
+        position: xml::position_of(path, root),
     };
     for element in xml::elements(root) {
         match element.tag_name().name() {
@@ -180,7 +180,7 @@ fn field(path: &str, node: Node<'_, '_>, prefix: &str, part: &mut ProfilePart) -
             return xml::invalid(path, node, format!("overridable is true or false, not '{other}'"));
         }
     };
-    part.entries.push(ProfileEntry { name, content, overridable, place: xml::place(path, node) });
+    part.entries.push(ProfileEntry { name, content, overridable, position: xml::position_of(path, node) });
     Ok(())
 }
 

@@ -21,7 +21,7 @@ pub(super) struct ProfileType {
     strict: bool,
     match_path: bool,
     fields: Vec<FieldType>,
-    pub(super) place: SourcePosition,
+    pub(super) position: SourcePosition,
 }
 
 impl ProfileType {
@@ -128,7 +128,7 @@ pub(super) fn read(path: &str, bytes: &[u8]) -> Result<(ProfileId, ProfileType),
     let mut read = ProfileType {
         name: id.name.clone(),
         inherits: words(root.attribute("inherits")),
-        place: xml::place(path, root),
+        position: xml::position_of(path, root),
         ..ProfileType::default()
     };
     for element in xml::elements(root) {
@@ -194,7 +194,7 @@ impl QueryProfiles {
                         "query({name}) is of type {tensor_type} in query profile type '{}', but of type {known} in '{}': give it one type",
                         of.name, first.name
                     );
-                    findings.report(Error::Invalid { place: of.place.clone(), reason });
+                    findings.report(Error::Invalid { position: of.position.clone(), reason });
                 }
             }
         }
@@ -337,7 +337,7 @@ impl QueryProfiles {
             return Ok(());
         }
         *steps += 1;
-        let invalid = |reason: String| Err(Error::Invalid { place: of.place.clone(), reason });
+        let invalid = |reason: String| Err(Error::Invalid { position: of.position.clone(), reason });
         let depth = way.len();
         way.push(of.name.clone());
         if depth > DEPTH_MAX || *steps > STEPS_MAX {
@@ -369,7 +369,7 @@ impl QueryProfiles {
             };
             if let Some(fault) = fault {
                 let reason = format!("field '{}': {fault}", entry.name);
-                findings.report(Error::Invalid { place: entry.place.clone(), reason });
+                findings.report(Error::Invalid { position: entry.position.clone(), reason });
             }
         }
     }

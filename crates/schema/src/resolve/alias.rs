@@ -37,9 +37,9 @@ pub(super) fn resolve(
         if !fields.contains_key(base) && !fieldsets.contains_key(index) {
             let known = fields.keys().map(|name| &**name).chain(fieldsets.keys().map(String::as_str));
             let hint = did_you_mean(index, known);
-            let place = &decl.index.place;
+            let position = &decl.index.position;
             let warning =
-                format!("{place}: no field or fieldset '{index}' for this alias{hint}: it has no effect");
+                format!("{position}: no field or fieldset '{index}' for this alias{hint}: it has no effect");
             faults.findings.warnings.push(warning);
             continue;
         }
@@ -83,11 +83,11 @@ fn check(
             };
             if decl.index_names.iter().any(|name| name == alias) {
                 // An index of its own elsewhere, which no query can name.
-                let warning = format!("{}: {reason}: it has no effect", name.place);
+                let warning = format!("{}: {reason}: it has no effect", name.position);
                 faults.findings.warnings.push(warning);
                 continue;
             }
-            faults.findings.report(Error::Invalid { place: name.place.clone(), reason });
+            faults.findings.report(Error::Invalid { position: name.position.clone(), reason });
         }
     }
 }

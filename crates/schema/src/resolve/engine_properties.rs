@@ -217,7 +217,7 @@ struct EngineProperty<'a> {
 impl EngineProperty<'_> {
     fn number<T: FromStr>(&self, expected: &str) -> Result<T, Error> {
         self.value.parse().map_err(|_| Error::Invalid {
-            place: self.profile.place.clone(),
+            position: self.profile.position.clone(),
             reason: format!(
                 "rank-profile '{}': the rank property {} must be {expected}, found '{}'",
                 self.profile.value, self.key, self.value
@@ -230,7 +230,7 @@ impl EngineProperty<'_> {
     }
 
     fn text(&self) -> SourcedText<String> {
-        SourcedText { value: self.value.to_owned(), place: self.profile.place.clone() }
+        SourcedText { value: self.value.to_owned(), position: self.profile.position.clone() }
     }
 
     fn limit(&self, phase: &mut RankPhase) -> Result<(), Error> {
@@ -281,7 +281,7 @@ pub(super) fn apply_expressions(profile: &RankProfile, name: &Name) -> Result<Ra
     let mut applied = profile.clone();
     for (key, value) in &profile.properties {
         let Some(script) = scripted(key) else { continue };
-        let text = SourcedText { value: value.clone(), place: name.place.clone() };
+        let text = SourcedText { value: value.clone(), position: name.position.clone() };
         match script {
             "firstphase" => applied.first_phase.expression = Some(text),
             "secondphase" => applied.second_phase.expression = Some(text),
@@ -314,8 +314,8 @@ pub(super) fn warnings(decl: &ProfileDecl) -> impl Iterator<Item = String> {
     };
     decl.properties.iter().filter_map(move |(key, _)| {
         let reason = unknown_engine_property(key).or_else(|| reason(key))?;
-        let Name { value: profile, place } = &decl.name;
-        Some(format!("{place}: rank-profile '{profile}': the rank property {key} has no effect: {reason}"))
+        let Name { value: profile, position } = &decl.name;
+        Some(format!("{position}: rank-profile '{profile}': the rank property {key} has no effect: {reason}"))
     })
 }
 

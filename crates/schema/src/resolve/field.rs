@@ -40,18 +40,20 @@ pub(super) fn resolve<'a>(
     defaults: &FieldDefaults<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<SchemaField, Error> {
-    let place = &decl.name.place;
+    let position = &decl.name.position;
     let name = decl.name.value.as_str();
     if RESERVED.contains(&name) {
-        warnings.push(format!("{place}: '{name}' is a reserved word: choose another name for the field"));
+        warnings.push(format!("{position}: '{name}' is a reserved word: choose another name for the field"));
     }
     if name.contains(['-', '.']) {
         return invalid(
-            place,
+            position,
             format!("'{name}' cannot be the name of a field: use letters, digits and '_'"),
         );
     }
-    let Some(type_decl) = &decl.data_type else { return invalid(place, "this field has no type".to_owned()) };
+    let Some(type_decl) = &decl.data_type else {
+        return invalid(position, "this field has no type".to_owned());
+    };
     let data_type = types.resolve(type_decl, decl)?;
     let mut field = with_type(decl, name, data_type, synthetic, defaults, warnings)?;
     for part in &decl.struct_fields {
@@ -122,7 +124,7 @@ fn struct_field(
         if prefix.is_empty() { decl.name.value.clone() } else { format!("{prefix}.{}", decl.name.value) };
     let data_type = match types::at_path(&field.data_type, &path) {
         Ok(data_type) => data_type,
-        Err(reason) => return invalid(&decl.name.place, reason),
+        Err(reason) => return invalid(&decl.name.position, reason),
     };
     let full_name = format!("{}.{path}", field.name);
     let part = with_type(decl, &full_name, data_type, field.synthetic, defaults, warnings)?;
@@ -141,7 +143,7 @@ fn with_type(
     defaults: &FieldDefaults<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<SchemaField, Error> {
-    let place = &decl.name.place;
+    let position = &decl.name.position;
     let outputs = StatementOutputs::of(decl.indexing.as_ref().map_or("", |text| &text.value));
     let parts = matches!(types::bottom(&data_type), DataType::Struct(_) | DataType::Map(..));
     // Numbers and tensors are not split into words: for them `index` means the same as `attribute`.
@@ -154,7 +156,7 @@ fn with_type(
     } else {
         if let Some(metric) = decl.attribute.as_ref().and_then(|attribute| attribute.distance_metric.as_ref())
         {
-            warnings.push(format!("{}: distance-metric has no effect: '{name}' is not an attribute; add 'attribute' to its indexing", metric.place));
+            warnings.push(format!("{}: distance-metric has no effect: '{name}' is not an attribute; add 'attribute' to its indexing", metric.position));
         }
         None
     };
@@ -162,7 +164,7 @@ fn with_type(
     let matching = matching(decl, &data_type, index.as_ref(), defaults);
     if let Some(bolding) = decl.bolding.as_ref().filter(|bolding| bolding.value && !holds_text(&data_type)) {
         return invalid(
-            &bolding.place,
+            &bolding.position,
             format!("bolding is for strings and arrays of strings; '{name}' is {data_type}"),
         );
     }
@@ -191,7 +193,7 @@ fn with_type(
         has_literal: super::literal::is_wanted(decl),
         aliases: aliases(decl, shared),
         struct_fields: Vec::new(),
-        place: place.clone(),
+        position: position.clone(),
         matching,
         data_type,
     })
@@ -230,7 +232,7 @@ fn warn_of_no_effect(decl: &FieldDecl, name: &str, warnings: &mut Vec<String>) {
     if decl.linguistics.is_some() {
         warnings.push(format!(
             "{}: the linguistics profile of '{name}' has no effect: profiles are those of Lucene's linguistics, which is Java; 'match', 'stemming' and 'normalizing' say how its text becomes words",
-            decl.name.place
+            decl.name.position
         ));
     }
 }
@@ -246,7 +248,7 @@ fn summary_mode(
     if mode.is_dynamic() && !holds_text(data_type) {
         warnings.push(format!(
             "{}: a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}, which is shown as it is",
-            own.place
+            own.position
         ));
         return mode.with_snippets(false);
     }
@@ -264,7 +266,7 @@ fn attribute_settings(decl: &FieldDecl, data_type: &DataType) -> Result<Attribut
     let own = decl.attribute.clone().unwrap_or_default();
     if let (Some(metric), false) = (&own.distance_metric, matches!(data_type, DataType::Tensor(_))) {
         return invalid(
-            &metric.place,
+            &metric.position,
             format!("a distance-metric is for tensors; '{}' is {data_type}", decl.name.value),
         );
     }
@@ -272,7 +274,7 @@ fn attribute_settings(decl: &FieldDecl, data_type: &DataType) -> Result<Attribut
         let size = tensor_type.dense_size();
         if metric.value == DistanceMetric::GeoDegrees && size != 2 {
             return invalid(
-                &metric.place,
+                &metric.position,
                 format!(
                     "geodegrees compares latitude and longitude, 2 cells; '{}' has {size}",
                     decl.name.value
@@ -369,8 +371,8 @@ impl StatementOutputs {
     }
 }
 
-fn invalid<T>(place: &SourcePosition, reason: String) -> Result<T, Error> {
-    Err(Error::Invalid { place: place.clone(), reason })
+fn invalid<T>(position: &SourcePosition, reason: String) -> Result<T, Error> {
+    Err(Error::Invalid { position: position.clone(), reason })
 }
 
 #[cfg(test)]

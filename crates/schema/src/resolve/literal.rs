@@ -29,21 +29,21 @@ pub(super) fn add_fields(
 ) {
     let mut added = Vec::new();
     for field in document_fields.iter().chain(&*outside_fields) {
-        let Some(place) = &field.literal else { continue };
+        let Some(position) = &field.literal else { continue };
         let name = &field.name.value;
         if !is_wanted(field) {
             let warning = format!(
-                "{place}: rank: literal of '{name}' has no effect: it is for strings and arrays of strings"
+                "{position}: rank: literal of '{name}' has no effect: it is for strings and arrays of strings"
             );
             findings.warnings.push(warning);
             continue;
         }
-        let literal = SourcedText { value: literal_name(name), place: field.name.place.clone() };
+        let literal = SourcedText { value: literal_name(name), position: field.name.position.clone() };
         let is_declared = |other: &FieldDecl| other.name.value == literal.value;
         if document_fields.iter().chain(&*outside_fields).any(is_declared) {
             continue;
         }
-        let indexing = SourcedText { value: format!("input {name} | index"), place: place.clone() };
+        let indexing = SourcedText { value: format!("input {name} | index"), position: position.clone() };
         added.push(FieldDecl {
             indexing: Some(indexing),
             stemming: Some(FieldStemming::None),

@@ -33,7 +33,7 @@ pub(super) struct InheritedProfiles<'a> {
 pub(super) fn resolve(
     declared: &[ProfileDecl],
     inherited: &InheritedProfiles<'_>,
-    place: &SourcePosition,
+    position: &SourcePosition,
     sources: &PackageSources<'_>,
     hybrid: &dyn Fn() -> Result<String, String>,
     faults: &mut SchemaFaults<'_>,
@@ -44,7 +44,7 @@ pub(super) fn resolve(
         match pending.get(name.value.as_str()) {
             Some(first) => {
                 let reason =
-                    format!("rank-profile '{}' is declared at {} already", name.value, first.name.place);
+                    format!("rank-profile '{}' is declared at {} already", name.value, first.name.position);
                 faults.findings.ok_or_report(invalid::<()>(name, reason));
                 faults.invalid_parts.profiles.add(&name.value);
             }
@@ -59,14 +59,15 @@ pub(super) fn resolve(
     }
     let names: Vec<&str> = pending.keys().copied().collect();
     let (done, applied) = (BTreeMap::new(), BTreeMap::new());
-    let mut resolver = ProfileResolver { pending, inherited, done, applied, sources, place, hybrid, faults };
+    let mut resolver =
+        ProfileResolver { pending, inherited, done, applied, sources, position, hybrid, faults };
     for name in names {
         resolver.declared(name, &mut Vec::new());
     }
     let mut profiles = inherited.of_schema.clone();
     profiles.extend(resolver.applied);
     for name in ["default", "unranked"] {
-        profiles.entry(name.to_owned()).or_insert_with(|| built_in(name, place));
+        profiles.entry(name.to_owned()).or_insert_with(|| built_in(name, position));
     }
     profiles
 }
@@ -77,10 +78,12 @@ fn flatten(profile: &ProfileDecl) -> Vec<&ProfileDecl> {
 }
 
 /// Profiles that exist without a declaration.
-fn built_in(name: &str, place: &SourcePosition) -> RankProfile {
-    let mut profile = RankProfile { name: name.to_owned(), place: place.clone(), ..RankProfile::default() };
+fn built_in(name: &str, position: &SourcePosition) -> RankProfile {
+    let mut profile =
+        RankProfile { name: name.to_owned(), position: position.clone(), ..RankProfile::default() };
     if name == "unranked" {
-        profile.first_phase.expression = Some(SourcedText { value: "0".to_owned(), place: place.clone() });
+        profile.first_phase.expression =
+            Some(SourcedText { value: "0".to_owned(), position: position.clone() });
         profile.ignore_default_rank_features = true;
     }
     profile
@@ -112,7 +115,7 @@ struct ProfileResolver<'a, 'f> {
     /// The same profiles with what their properties set.
     applied: Profiles,
     sources: &'a PackageSources<'a>,
-    place: &'a SourcePosition,
+    position: &'a SourcePosition,
     hybrid: &'a dyn Fn() -> Result<String, String>,
     faults: &'a mut SchemaFaults<'f>,
 }
@@ -167,7 +170,7 @@ impl<'a> ProfileResolver<'a, '_> {
             return Ok(profile.clone());
         }
         if matches!(parent.value.as_str(), "default" | "unranked") {
-            return Ok(built_in(&parent.value, self.place));
+            return Ok(built_in(&parent.value, self.position));
         }
         let of_documents = || self.inherited.of_documents.iter();
         if let Some(profile) = of_documents().find_map(|profiles| profiles.get(&parent.value)) {
@@ -196,7 +199,7 @@ impl<'a> ProfileResolver<'a, '_> {
         let mut profile = RankProfile {
             name: decl.name.value.clone(),
             inherits: decl.inherits.iter().map(|name| name.value.clone()).collect(),
-            place: decl.name.place.clone(),
+            position: decl.name.position.clone(),
             ..RankProfile::default()
         };
         let inherit = ProfileInheritance { child: &decl.name, parents };
@@ -440,7 +443,7 @@ fn defaults_of_properties(
     let of_old = properties.iter().filter_map(|(key, value)| Some((old(key)?, value)));
     let of_named = properties.iter().filter_map(|(key, value)| Some((named(key)?, value)));
     for (name, value) in of_old.chain(of_named).filter(|(name, _)| !declared.contains(name)) {
-        let default = SourcedText { value: value.clone(), place: decl.name.place.clone() };
+        let default = SourcedText { value: value.clone(), position: decl.name.position.clone() };
         match inputs.get_mut(&name) {
             Some(input) => input.default = Some(default),
             None if value.parse::<f64>().is_ok() => {
@@ -465,5 +468,5 @@ fn filter_fields(decl: &ProfileDecl, parents: &[RankProfile]) -> Vec<String> {
 }
 
 fn invalid<T>(name: &Name, reason: String) -> Result<T, Error> {
-    Err(Error::Invalid { place: name.place.clone(), reason })
+    Err(Error::Invalid { position: name.position.clone(), reason })
 }

@@ -43,14 +43,14 @@ impl<'a> PackageSources<'a> {
             );
         }
         let name = file.value.strip_suffix(".expression").unwrap_or(&file.value);
-        let own_directory = file.place.file.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let own_directory = file.position.file.rsplit_once('/').map_or("", |(directory, _)| directory);
         let candidates = [own_directory, "schemas", "searchdefinitions"]
             .map(|directory| format!("{directory}/{name}.expression"));
         for path in &candidates {
             if let Some(bytes) = self.files.get(path) {
                 return Ok(SourcedText {
                     value: self.text(file, path, bytes)?.trim().to_owned(),
-                    place: SourcePosition::start_of(path),
+                    position: SourcePosition::start_of(path),
                 });
             }
         }
@@ -72,7 +72,7 @@ impl<'a> PackageSources<'a> {
                 let bytes = unpacked.as_deref().unwrap_or(bytes);
                 Ok(SourcedText {
                     value: self.text(file, &file.value, bytes)?.to_owned(),
-                    place: SourcePosition::start_of(&file.value),
+                    position: SourcePosition::start_of(&file.value),
                 })
             }
             None => {
@@ -92,12 +92,12 @@ impl<'a> PackageSources<'a> {
     pub(super) fn check_models(&self, schema: &Schema, faults: &mut SchemaFaults<'_>) {
         let of_profiles = schema.rank_profiles.values().flat_map(|profile| &profile.onnx_models);
         for (name, model) in schema.onnx_models.iter().chain(of_profiles) {
-            let SourcedText { value: ModelFile::Path(path), place } = &model.file else { continue };
+            let SourcedText { value: ModelFile::Path(path), position } = &model.file else { continue };
             if !self.files.contains_key(path) {
                 let hint = did_you_mean(path, self.files.keys().map(String::as_str));
                 let reason =
                     format!("no file {path} in the package{hint}: the path is from the package's root");
-                faults.ok_or_report::<()>(name, Err(Error::Invalid { place: place.clone(), reason }));
+                faults.ok_or_report::<()>(name, Err(Error::Invalid { position: position.clone(), reason }));
             }
         }
     }

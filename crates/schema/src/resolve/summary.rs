@@ -37,7 +37,7 @@ pub(super) fn resolve(
             Some(first) => {
                 let reason = format!(
                     "document-summary '{}' is declared at {} already",
-                    decl.name.value, first.name.place
+                    decl.name.value, first.name.position
                 );
                 faults.findings.ok_or_report(invalid::<()>(&decl.name, reason));
                 faults.invalid_parts.summaries.add(&decl.name.value);
@@ -314,5 +314,5 @@ fn put(summary: &mut DocumentSummary, field: SummaryField) {
 }
 
 fn invalid<T>(name: &Name, reason: String) -> Result<T, Error> {
-    Err(Error::Invalid { place: name.place.clone(), reason })
+    Err(Error::Invalid { position: name.position.clone(), reason })
 }

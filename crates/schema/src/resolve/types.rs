@@ -55,7 +55,7 @@ impl<'a> StructTypes<'a> {
                     "'{}' is the name of a type already: choose another for the struct",
                     decl.name.value
                 );
-                findings.report(Error::Invalid { place: decl.name.place.clone(), reason });
+                findings.report(Error::Invalid { position: decl.name.position.clone(), reason });
                 continue;
             }
             types.declared.insert(&decl.name.value, decl);
@@ -68,11 +68,11 @@ impl<'a> StructTypes<'a> {
 
     /// Type of a document field.
     pub(super) fn resolve(&mut self, decl: &'a TypeDecl, field: &'a FieldDecl) -> Result<DataType, Error> {
-        match self.data_type(decl, &field.name.place, field, &mut Vec::new())? {
+        match self.data_type(decl, &field.name.position, field, &mut Vec::new())? {
             Some(data_type) => Ok(data_type),
             None => {
                 let reason = format!("the type of '{}' contains itself", field.name.value);
-                Err(Error::Invalid { place: field.name.place.clone(), reason })
+                Err(Error::Invalid { position: field.name.position.clone(), reason })
             }
         }
     }
@@ -81,38 +81,43 @@ impl<'a> StructTypes<'a> {
     fn data_type(
         &mut self,
         decl: &'a TypeDecl,
-        place: &SourcePosition,
+        position: &SourcePosition,
         field: &'a FieldDecl,
         within: &mut Vec<&'a str>,
     ) -> Result<Option<DataType>, Error> {
-        let invalid =
-            |place: &SourcePosition, reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        let invalid = |position: &SourcePosition, reason: String| {
+            Err(Error::Invalid { position: position.clone(), reason })
+        };
         Ok(Some(match decl {
             TypeDecl::Tensor(tensor_type) => DataType::Tensor(tensor_type.clone()),
             TypeDecl::Array(element) => {
-                let Some(element) = self.data_type(element, place, field, within)? else { return Ok(None) };
+                let Some(element) = self.data_type(element, position, field, within)? else {
+                    return Ok(None);
+                };
                 DataType::Array(Box::new(element))
             }
             TypeDecl::Map(key, value) => {
-                let Some(key) = self.data_type(key, place, field, within)? else { return Ok(None) };
+                let Some(key) = self.data_type(key, position, field, within)? else { return Ok(None) };
                 if !is_primitive(&key) {
                     return invalid(
-                        place,
+                        position,
                         format!("{key} cannot be the key of a map: use string or a number"),
                     );
                 }
-                let Some(value) = self.data_type(value, place, field, within)? else { return Ok(None) };
+                let Some(value) = self.data_type(value, position, field, within)? else { return Ok(None) };
                 DataType::Map(Box::new(key), Box::new(value))
             }
             TypeDecl::WeightedSet(element) => {
-                let Some(element) = self.data_type(element, place, field, within)? else { return Ok(None) };
+                let Some(element) = self.data_type(element, position, field, within)? else {
+                    return Ok(None);
+                };
                 let is_allowed = matches!(
                     element,
                     DataType::String | DataType::Uri | DataType::Byte | DataType::Int | DataType::Long
                 );
                 if !is_allowed {
                     return invalid(
-                        place,
+                        position,
                         format!("a weightedset cannot hold {element}: use string, uri, byte, int or long"),
                     );
                 }
@@ -124,7 +129,7 @@ impl<'a> StructTypes<'a> {
             }
             TypeDecl::Reference(target) => {
                 return invalid(
-                    &target.place,
+                    &target.position,
                     "references are not supported, since each group's documents are searched by themselves: \
                      feed the values that you need with the document"
                         .to_owned(),
@@ -162,7 +167,7 @@ impl<'a> StructTypes<'a> {
                 )
             }
         };
-        Err(Error::Invalid { place: name.place.clone(), reason })
+        Err(Error::Invalid { position: name.position.clone(), reason })
     }
 
     fn struct_type(
@@ -206,15 +211,16 @@ impl<'a> StructTypes<'a> {
         within: &mut Vec<&'a str>,
     ) -> Result<Arc<StructType>, Error> {
         let name = decl.name.value.as_str();
-        let invalid =
-            |place: &SourcePosition, reason: String| Err(Error::Invalid { place: place.clone(), reason });
+        let invalid = |position: &SourcePosition, reason: String| {
+            Err(Error::Invalid { position: position.clone(), reason })
+        };
         if self.inherits_itself(decl) {
-            return invalid(&decl.name.place, format!("struct '{name}' inherits itself"));
+            return invalid(&decl.name.position, format!("struct '{name}' inherits itself"));
         }
         self.nested += usize::from(!within.is_empty());
         if self.nested > NESTED_MAX {
             return invalid(
-                &decl.name.place,
+                &decl.name.position,
                 format!(
                     "struct '{name}' contains itself too often: each of its fields that do so multiplies it"
                 ),
@@ -222,7 +228,7 @@ impl<'a> StructTypes<'a> {
         }
         if within.len() == super::INHERITANCE_MAX {
             return invalid(
-                &decl.name.place,
+                &decl.name.position,
                 format!("structs are nested more than {} deep", super::INHERITANCE_MAX),
             );
         }
@@ -231,19 +237,19 @@ impl<'a> StructTypes<'a> {
         for parent in &decl.inherits {
             let Some(parent_decl) = self.declared.get(parent.value.as_str()).copied() else {
                 let hint = did_you_mean(&parent.value, self.declared.keys().copied());
-                return invalid(&parent.place, format!("unknown struct '{}'{hint}", parent.value));
+                return invalid(&parent.position, format!("unknown struct '{}'{hint}", parent.value));
             };
             fields.extend(self.struct_type(parent_decl, within)?.fields.iter().cloned());
         }
         for field in &decl.fields {
             if fields.iter().any(|other| *other.name == field.name.value) {
                 return invalid(
-                    &field.name.place,
+                    &field.name.position,
                     format!("struct '{name}' has a field '{}' already", field.name.value),
                 );
             }
             let Some(type_decl) = &field.data_type else { continue };
-            let Some(data_type) = self.data_type(type_decl, &field.name.place, field, within)? else {
+            let Some(data_type) = self.data_type(type_decl, &field.name.position, field, within)? else {
                 continue;
             };
             fields.push(DocumentField { name: field.name.value.as_str().into(), data_type });

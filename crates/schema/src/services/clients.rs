@@ -130,7 +130,7 @@ fn client(
         }
         (true, true) => findings.warnings.push(format!(
             "{}: client '{id}' has certificates and tokens, which Vespa does not take together: declare a client for each",
-            xml::place(FILE, element)
+            xml::position_of(FILE, element)
         )),
         _ => {}
     }

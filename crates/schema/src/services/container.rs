@@ -151,8 +151,10 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Em
     }
     let platform = ["com.yahoo.", "ai.vespa."].iter().any(|prefix| class.starts_with(prefix));
     if platform && node.attribute("bundle").is_none_or(|bundle| !bundle.contains("embed")) {
-        warnings
-            .push(format!("{}: component '{id}' has no effect: its class is Java", xml::place(FILE, node)));
+        warnings.push(format!(
+            "{}: component '{id}' has no effect: its class is Java",
+            xml::position_of(FILE, node)
+        ));
         return Ok(None);
     }
     let reason = format!(
@@ -220,6 +222,7 @@ fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error>
         );
         return xml::invalid(FILE, node, reason);
     }
-    warnings.push(format!("{}: searcher '{id}' has no effect: its class is Java", xml::place(FILE, node)));
+    warnings
+        .push(format!("{}: searcher '{id}' has no effect: its class is Java", xml::position_of(FILE, node)));
     Ok(())
 }

@@ -88,7 +88,7 @@ fn document(
     if mode == DocumentMode::Index {
         warnings.push(format!(
             "{}: mode='index' of '{name}': no index is kept, so a query that names no group reads all documents; with groups in the ids (id:ns:{name}:g=GROUP:…) and streaming.groupname it reads those of one group",
-            xml::place(FILE, node)
+            xml::position_of(FILE, node)
         ));
     }
     if node.attribute("global") == Some("true") {
@@ -110,9 +110,9 @@ fn check_nodes(node: Node<'_, '_>, warnings: &mut Vec<String>) {
         .and_then(|count| count.parse::<usize>().ok());
     let meant = listed.max(counted.unwrap_or(0));
     if meant > 1 {
-        let place = xml::place(FILE, node);
+        let position = xml::position_of(FILE, node);
         warnings.push(format!(
-            "{place}: the {meant} nodes keep the documents together where they run with --cluster; one that runs alone keeps all"
+            "{position}: the {meant} nodes keep the documents together where they run with --cluster; one that runs alone keeps all"
         ));
     }
 }

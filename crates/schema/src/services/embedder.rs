@@ -66,7 +66,7 @@ pub(super) fn read(
         id: id.to_owned(),
         means: (means.make)(node, parts)?,
         prepend,
-        place: xml::place(FILE, node),
+        position: xml::position_of(FILE, node),
     })
 }
 

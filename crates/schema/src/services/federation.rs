@@ -244,7 +244,7 @@ pub(super) static OPTIONS: SettingTable<SettingReader<FederationOptions>> = Sett
                 duration(given)?;
                 given.warnings.push(format!(
                     "{}: requestTimeout has no effect: a search ends when its caller has left",
-                    xml::place(FILE, given.node)
+                    xml::position_of(FILE, given.node)
                 ));
                 Ok(())
             };
@@ -310,7 +310,7 @@ fn excludes<'a>(chain: Node<'a, '_>) -> impl Iterator<Item = &'a str> {
 /// hits into one list.
 fn warn_of_excludes(chain: Node<'_, '_>, blends: bool, warnings: &mut Vec<String>) {
     for class in excludes(chain).filter(|class| !(blends && *class == BLENDING)) {
-        let place = xml::place(FILE, chain);
-        warnings.push(format!("{place}: to exclude '{class}' has no effect: no such searcher runs here"));
+        let position = xml::position_of(FILE, chain);
+        warnings.push(format!("{position}: to exclude '{class}' has no effect: no such searcher runs here"));
     }
 }

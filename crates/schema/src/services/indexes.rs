@@ -247,7 +247,7 @@ pub(super) fn check(clusters: &[ContentCluster], findings: &mut PackageFindings)
         || clusters.iter().filter_map(|cluster| cluster.indexes.as_ref()).flat_map(|of| &of.indexes);
     let mut names = BTreeSet::new();
     for (number, index) in indexes().enumerate() {
-        let refuse = |reason| Error::Invalid { place: index.place.clone(), reason };
+        let refuse = |reason| Error::Invalid { position: index.position.clone(), reason };
         if !names.insert(&index.name) {
             findings.report(refuse(format!("there are two indexes with the name '{}'", index.name)));
         }
@@ -299,9 +299,9 @@ fn stored(reader: &mut IndexReader<'_, '_>, node: Node<'_, '_>, fields: &mut Ind
         reader.refuse(node, format!("the stored field '{path}' is given twice"));
     }
     if several {
-        let place = xml::place(reader.file, node);
+        let position = xml::position_of(reader.file, node);
         let reason = "has several values, and is not kept in the entries: only single ones are";
-        reader.findings.warnings.push(format!("{place}: the stored field '{path}' {reason}"));
+        reader.findings.warnings.push(format!("{position}: the stored field '{path}' {reason}"));
         return;
     }
     fields.stored.push(path);
@@ -411,18 +411,18 @@ impl IndexReader<'_, '_> {
         let schema = self.schema(node, parts.document.as_deref())?;
         let document_type = Arc::clone(&schema.name);
         let (keys, stored) = self.fields(node, schema);
-        let place = xml::place(self.file, node);
+        let position = xml::position_of(self.file, node);
         (self.findings.error_count() == errors_before).then(|| IndexConfig {
             name: parts.name,
             document_type,
             keys,
             stored,
-            selection: parts.selection.map(|value| SourcedText { value, place: place.clone() }),
+            selection: parts.selection.map(|value| SourcedText { value, position: position.clone() }),
             deferred: parts.deferred,
             copies: parts.copies.unwrap_or(self.copies),
             slices: parts.slices.unwrap_or(self.slices),
             placed: self.placed,
-            place,
+            position,
         })
     }
 
@@ -484,13 +484,13 @@ impl IndexReader<'_, '_> {
                     copies: self.copies,
                     slices: self.slices,
                     placed: self.placed,
-                    place: xml::place(self.file, node),
+                    position: xml::position_of(self.file, node),
                 }),
                 Err(reason) => {
-                    let place = xml::place(self.file, node);
+                    let position = xml::position_of(self.file, node);
                     self.findings
                         .warnings
-                        .push(format!("{place}: no index is kept for fast-search: {reason}"));
+                        .push(format!("{position}: no index is kept for fast-search: {reason}"));
                 }
             }
         }

@@ -163,7 +163,7 @@ pub(super) fn model(node: Node<'_, '_>) -> Result<Option<LanguageModelConfig>, E
         temperature: parts.temperature.filter(|temperature| *temperature >= 0.0),
         reasoning_effort: parts.reasoning_effort,
         strict_schema: parts.strict_schema.unwrap_or(false),
-        place: xml::place(FILE, node),
+        position: xml::position_of(FILE, node),
     }))
 }
 
@@ -185,7 +185,7 @@ pub(super) fn generator(
         template: template(node, &parts, files)?,
         structured: parts.structured.unwrap_or(true),
         on_misfit: parts.on_misfit.unwrap_or(InvalidAnswerPolicy::Discard),
-        place: xml::place(FILE, node),
+        position: xml::position_of(FILE, node),
     })
 }
 

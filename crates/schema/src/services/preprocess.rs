@@ -139,9 +139,9 @@ fn substitute(text: String) -> Result<String, Error> {
         None => Ok(result),
         Some(at) => {
             let name: String = result[at + 2..].chars().take_while(|&c| c != '}').take(60).collect();
-            let place = SourcePosition { column: 1, ..xml::position(FILE, &result, at) };
+            let position = SourcePosition { column: 1, ..xml::position(FILE, &result, at) };
             Err(Error::Invalid {
-                place,
+                position,
                 reason: format!("no property '{name}': add it to <preprocess:properties>"),
             })
         }

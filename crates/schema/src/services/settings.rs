@@ -125,8 +125,8 @@ impl<'a, 'i, 'w> GivenSetting<'a, 'i, 'w> {
 
     /// Warns that the setting has no effect, for this reason.
     pub(super) fn warn_of_no_effect(&mut self, reason: &str) {
-        let place = xml::place(FILE, self.node);
-        self.warnings.push(format!("{place}: <{}> has no effect: {reason}", self.name));
+        let position = xml::position_of(FILE, self.node);
+        self.warnings.push(format!("{position}: <{}> has no effect: {reason}", self.name));
     }
 }
 

@@ -113,9 +113,9 @@ fn lists(given: &mut GivenSetting<'_, '_, '_>, lists: &mut ListsOfTokens) -> Res
         if name == USED {
             lists.used = list.tokens;
         } else {
-            let place = xml::place(FILE, entry);
+            let position = xml::position_of(FILE, entry);
             given.warnings.push(format!(
-                "{place}: the list of special tokens '{name}' has no effect: queries use the list '{USED}'"
+                "{position}: the list of special tokens '{name}' has no effect: queries use the list '{USED}'"
             ));
         }
         lists.names.push(name);

@@ -159,9 +159,9 @@ impl ListedNodes<'_> {
         let mut name = node.attribute("hostalias").map_or_else(|| format!("node{key}"), str::to_owned);
         if self.nodes.values().any(|other| other.name == name) {
             name = format!("{name}.{key}");
-            let place = xml::place(FILE, node);
+            let position = xml::position_of(FILE, node);
             self.warnings.push(format!(
-                "{place}: there is another node with this hostalias: this one is started with --name {name}"
+                "{position}: there is another node with this hostalias: this one is started with --name {name}"
             ));
         }
         let configured = ConfiguredNode { name, capacity, group: path.to_owned() };

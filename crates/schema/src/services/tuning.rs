@@ -77,9 +77,9 @@ fn splitting_limits(
         let Some(text) = node.attribute(attribute) else { return Ok(None) };
         let asked = bytes(node, text)?;
         if asked < least {
-            let place = xml::place(FILE, node);
+            let position = xml::position_of(FILE, node);
             warnings.push(format!(
-                "{place}: {attribute}='{text}' is read as {least}: each bucket has files of its own"
+                "{position}: {attribute}='{text}' is read as {least}: each bucket has files of its own"
             ));
         }
         Ok(Some(asked.max(least)))
@@ -89,9 +89,9 @@ fn splitting_limits(
     if let Some(text) = node.attribute("minimum-bits") {
         let asked: u8 = number(node, text)?;
         if asked > BUCKET_BITS_MAX {
-            let place = xml::place(FILE, node);
+            let position = xml::position_of(FILE, node);
             warnings.push(format!(
-                "{place}: minimum-bits='{text}' is read as {BUCKET_BITS_MAX}: documents that need more buckets make them"
+                "{position}: minimum-bits='{text}' is read as {BUCKET_BITS_MAX}: documents that need more buckets make them"
             ));
         }
         tuning.bucket_bits_min = Some(asked.min(BUCKET_BITS_MAX));

@@ -31,7 +31,7 @@ fn described(elements: &str) -> Result<String, String> {
     let functions = profile.functions.values_mut().map(|function| &mut function.body);
     let lists = [&mut profile.match_features, &mut profile.summary_features, &mut profile.rank_features];
     for text in expressions.chain(functions).chain(lists.into_iter().flatten()) {
-        text.place = profile.place.clone();
+        text.position = profile.position.clone();
     }
     profile.properties.clear();
     Ok(format!("{profile:?}"))

@@ -410,7 +410,7 @@ fn rank_profiles_are_inherited() {
     assert_eq!(child.first_phase.score_drop_limit, Some(-1.5));
     assert_eq!(child.global_phase.rerank_count, Some(50));
     assert_eq!(schema.rank_profiles["base.inner"].second_phase.rerank_count, Some(7));
-    assert_eq!(base.match_features[1].place.to_string(), "schemas/x.sd:14:42");
+    assert_eq!(base.match_features[1].position.to_string(), "schemas/x.sd:14:42");
 }
 
 #[test]

@@ -46,11 +46,11 @@ fn mails_by(score: &str) -> Arc<Schema> {
         field("place", DataType::Position, false),
         field("unused", DataType::String, false),
     ];
-    let place = SourcePosition { file: "schemas/mail.sd".to_owned(), line: 1, column: 1 };
+    let position = SourcePosition { file: "schemas/mail.sd".to_owned(), line: 1, column: 1 };
     let profile = RankProfile {
         name: "default".to_owned(),
         first_phase: RankPhase {
-            expression: Some(SourcedText { value: score.to_owned(), place }),
+            expression: Some(SourcedText { value: score.to_owned(), position }),
             ..RankPhase::default()
         },
         ..RankProfile::default()

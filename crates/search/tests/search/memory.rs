@@ -23,7 +23,7 @@ use millrace_tensor::{Tensor, TensorType};
 const DOCUMENTS: usize = 4;
 
 fn sourced(text: &str) -> SourcedText<String> {
-    SourcedText { value: text.to_owned(), place: SourcePosition::default() }
+    SourcedText { value: text.to_owned(), position: SourcePosition::default() }
 }
 
 /// A schema whose only profile has this first phase, if any, and whose summary is empty.

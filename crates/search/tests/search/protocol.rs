@@ -100,7 +100,7 @@ const MAILS: [(&str, Option<i64>, f64); 4] =
     [("inbox", Some(30), 1.5), ("work", Some(10), -2.0), ("inbox", None, 0.0), ("archive", Some(20), 9.0)];
 
 fn sourced(text: &str) -> SourcedText<String> {
-    SourcedText { value: text.to_owned(), place: SourcePosition::default() }
+    SourcedText { value: text.to_owned(), position: SourcePosition::default() }
 }
 
 fn phase(expression: &str) -> RankPhase {

@@ -208,7 +208,8 @@ fn a_page_is_the_beginning_of_the_whole_order() {
 fn hits_without_an_order_come_by_score() {
     let by_score = |expression: &str, plan: fn(&Arc<Schema>) -> Plan| {
         let mut schema = Arc::unwrap_or_clone(test_schema());
-        let sourced = |text: &str| SourcedText { value: text.to_owned(), place: SourcePosition::default() };
+        let sourced =
+            |text: &str| SourcedText { value: text.to_owned(), position: SourcePosition::default() };
         let profile = schema.rank_profiles.get_mut("default").unwrap();
         profile.first_phase = RankPhase { expression: Some(sourced(expression)), ..RankPhase::default() };
         profile.match_features = vec![sourced("attribute(price)")];

@@ -21,8 +21,8 @@ const ITEMS: [(&str, i64, f64); 6] =
     [("a", 30, 1.5), ("b", 10, -2.0), ("a", 50, 0.0), ("b", 20, 9.0), ("c", 10, 3.0), ("a", 40, 2.0)];
 
 fn sourced(text: &str) -> SourcedText<String> {
-    let place = SourcePosition { file: "schemas/test.sd".to_owned(), line: 1, column: 1 };
-    SourcedText { value: text.to_owned(), place }
+    let position = SourcePosition { file: "schemas/test.sd".to_owned(), line: 1, column: 1 };
+    SourcedText { value: text.to_owned(), position }
 }
 
 fn phase(expression: &str) -> RankPhase {
