@@ -95,12 +95,12 @@ pub enum Error {
     #[error("{0}")]
     Id(#[from] millrace_document::Error),
     /// The input is not a feed.
-    #[error("{input}, {place}: {reason}")]
+    #[error("{input}, {position}: {reason}")]
     Feed {
         /// The file, or `standard input`.
         input: String,
         /// Position in the input.
-        place: FeedPosition,
+        position: FeedPosition,
         /// Cause, and the expected text.
         reason: String,
     },

@@ -54,14 +54,14 @@ impl<'a> EncodedDocument<'a> {
 
     /// [`EncodedDocument::get`], for one field of many documents: most have their fields in one order, so it
     /// is looked for first at the place where the document before had it.
-    pub fn get_near(&self, name: &str, place: &mut usize) -> Option<&'a [u8]> {
-        if let Some((field, value)) = self.fields.get(*place)
+    pub fn get_near(&self, name: &str, near: &mut usize) -> Option<&'a [u8]> {
+        if let Some((field, value)) = self.fields.get(*near)
             && *field == name
         {
             return Some(*value);
         }
-        *place = self.fields.iter().position(|(field, _)| *field == name)?;
-        Some(self.fields[*place].1)
+        *near = self.fields.iter().position(|(field, _)| *field == name)?;
+        Some(self.fields[*near].1)
     }
 
     /// The wire form of the fields that are wanted, each by its place and its name; `None` if it has none of

@@ -75,18 +75,18 @@ pub enum Error {
         reason: String,
     },
     /// One operation of a feed cannot be read; reading can continue after it.
-    #[error("{place}: {reason}")]
+    #[error("{position}: {reason}")]
     Operation {
         /// Position in the feed.
-        place: FeedPosition,
+        position: FeedPosition,
         /// Cause, and the expected text.
         reason: String,
     },
     /// Reading of a feed cannot continue.
-    #[error("{place}: {reason}")]
+    #[error("{position}: {reason}")]
     Feed {
         /// Position in the feed.
-        place: FeedPosition,
+        position: FeedPosition,
         /// Cause, and the expected text.
         reason: String,
     },

@@ -81,10 +81,10 @@ impl StoreLayout for DocumentColumns {
         let field = self.field(document_type, &key.field);
         Ok(match (key.form, field) {
             (ColumnForm::Value, Some(field)) => {
-                let (mut builder, mut place) = (ValueBuilder::new(&field.data_type), 0);
+                let (mut builder, mut near) = (ValueBuilder::new(&field.data_type), 0);
                 for document in documents {
                     pace::short_step();
-                    builder.push_encoded(document.get_near(&key.field, &mut place))?;
+                    builder.push_encoded(document.get_near(&key.field, &mut near))?;
                 }
                 builder.finish()
             }
@@ -92,14 +92,14 @@ impl StoreLayout for DocumentColumns {
                 let mut builder = TokensBuilder::new();
                 let mut analyzer = field.analyzer(TextLanguage::Unknown);
                 let mut of = TextLanguage::Unknown;
-                let (path, mut place) = (field.path_in_value(key), 0);
+                let (path, mut near) = (field.path_in_value(key), 0);
                 for document in documents {
                     pace::short_step();
                     let language = field.spoken.of(document)?;
                     if language != of {
                         (analyzer, of) = (field.analyzer(language), language);
                     }
-                    let value = document.get_near(key.root(), &mut place);
+                    let value = document.get_near(key.root(), &mut near);
                     add_encoded(&analyzer, value, &path, &mut builder)?;
                 }
                 Column::Tokens(builder.finish())

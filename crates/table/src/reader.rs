@@ -46,7 +46,7 @@ pub struct ReadRow {
     /// Id of the document and the row, or the reason why the row is not a document.
     pub row: Result<(DocumentId, TableRow), Error>,
     /// Place of the row: its number from 1 as the line, column 0, and the offset of its batch.
-    pub place: FeedPosition,
+    pub position: FeedPosition,
     /// Offset in the stream before which all rows are read: that of the row's batch, or its end after the
     /// last one.
     pub end: u64,
@@ -129,12 +129,12 @@ impl<R: Read> Iterator for TableReader<R> {
         }
         let batch = self.batch.as_ref().expect("a batch with a further row was read");
         self.read += 1;
-        let place = FeedPosition { offset: self.begin, line: self.read, column: 0 };
+        let position = FeedPosition { offset: self.begin, line: self.read, column: 0 };
         let row = self.rows.row(batch, self.row, self.row_memory_max);
         self.row += 1;
         let is_last = self.row == batch.num_rows();
         let end = if is_last { self.messages.offset } else { self.begin };
-        Some(Ok(ReadRow { row, place, end, is_last }))
+        Some(Ok(ReadRow { row, position, end, is_last }))
     }
 }
 

@@ -80,9 +80,9 @@ pub async fn feed(
     check_node(&clients[0]).await?;
     let start = resume.as_ref().map_or(0, |resume| resume.offset(input));
     let operations =
-        OperationReader::new(stream, start).map_err(|UnreadableOperation { place, reason, .. }| {
+        OperationReader::new(stream, start).map_err(|UnreadableOperation { position, reason, .. }| {
             let reason = format!("{reason}; remove the resume file to start from the beginning");
-            Error::Feed { input: input.to_owned(), place, reason }
+            Error::Feed { input: input.to_owned(), position, reason }
         })?;
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     let (first_fault, awaited_fault) = oneshot::channel();
@@ -99,8 +99,8 @@ pub async fn feed(
         }
     });
     // A file of another kind would fail line by line.
-    if let Ok(Some(UnreadableOperation { place, reason, .. })) = awaited_fault.await {
-        return Err(not_a_feed(input, place, &reason));
+    if let Ok(Some(UnreadableOperation { position, reason, .. })) = awaited_fault.await {
+        return Err(not_a_feed(input, position, &reason));
     }
     let report = if options.streams && is_streaming(&clients[0]).await {
         let client = clients[0].clone();
@@ -123,8 +123,8 @@ pub fn check_start(input: &str, stream: impl Read + Send + 'static) -> Result<()
     let unread = OperationReader::new(stream, 0).map(|mut operations| fault_of(operations.next().as_ref()));
     match unread {
         Ok(None) => Ok(()),
-        Ok(Some(UnreadableOperation { place, reason, .. }))
-        | Err(UnreadableOperation { place, reason, .. }) => Err(not_a_feed(input, place, &reason)),
+        Ok(Some(UnreadableOperation { position, reason, .. }))
+        | Err(UnreadableOperation { position, reason, .. }) => Err(not_a_feed(input, position, &reason)),
     }
 }
 
@@ -132,12 +132,12 @@ fn fault_of(first: Option<&Result<PreparedOperation, UnreadableOperation>>) -> O
     first?.as_ref().err().cloned()
 }
 
-fn not_a_feed(input: &str, place: FeedPosition, reason: &str) -> Error {
+fn not_a_feed(input: &str, position: FeedPosition, reason: &str) -> Error {
     let reason = format!(
         "{reason}. Nothing of it was stored: a feed begins with an operation, such as \
          {{\"put\": \"id:mail:mail:g=me:1\", \"fields\": {{}}}}"
     );
-    Error::Feed { input: input.to_owned(), place, reason }
+    Error::Feed { input: input.to_owned(), position, reason }
 }
 
 /// Waits up to `patience` until the node at `base` can be reached. `waiting` is called once with the first
@@ -201,7 +201,7 @@ struct FeedRun<'a> {
 struct OperationOutcome {
     id: DocumentId,
     kind: OperationKind,
-    place: FeedPosition,
+    position: FeedPosition,
     end: u64,
     bytes: usize,
     result: Result<OperationAnswer, Error>,
@@ -217,7 +217,7 @@ struct OperationAnswer {
     message: String,
     ignored: bool,
     /// Position of the error, or the start of the operation.
-    place: FeedPosition,
+    position: FeedPosition,
 }
 
 impl<'a> FeedRun<'a> {
@@ -265,10 +265,10 @@ impl<'a> FeedRun<'a> {
                 }
                 next = self.receiver.recv(), if open && room => match next {
                     Some(Ok(operation)) => self.accept(operation),
-                    Some(Err(UnreadableOperation { place, reason, ends })) => {
-                        self.failed(place, String::new(), 0, reason.clone());
+                    Some(Err(UnreadableOperation { position, reason, ends })) => {
+                        self.failed(position, String::new(), 0, reason.clone());
                         if ends {
-                            self.report.stop = Some(FeedStop::Unreadable(place));
+                            self.report.stop = Some(FeedStop::Unreadable(position));
                             unreadable = Some(reason);
                         } else if self.options.stop_at_failure {
                             self.report.stop = Some(FeedStop::AtFailure);
@@ -307,7 +307,7 @@ impl<'a> FeedRun<'a> {
 
     /// Sends the operation, or queues it behind an earlier one on the same document.
     fn accept(&mut self, operation: PreparedOperation) {
-        self.frontier.begin(operation.place.offset);
+        self.frontier.begin(operation.position.offset);
         self.report.progress.read_bytes = operation.end;
         match self.behind.get_mut(&operation.id) {
             Some(queue) => {
@@ -347,9 +347,10 @@ impl<'a> FeedRun<'a> {
                     (false, true) => progress.ignored += 1,
                     (false, false) => progress.condition_not_met += 1,
                 }
-                let first = self.report.first_ignored.as_ref().map_or(u64::MAX, |(place, _)| place.offset);
-                if ignored && sent.place.offset < first {
-                    self.report.first_ignored = Some((sent.place, sent.id.to_string()));
+                let first =
+                    self.report.first_ignored.as_ref().map_or(u64::MAX, |(position, _)| position.offset);
+                if ignored && sent.position.offset < first {
+                    self.report.first_ignored = Some((sent.position, sent.id.to_string()));
                 }
                 let without_group =
                     sent.kind == OperationKind::Put && matches!(sent.id.group(), DocumentGroup::None);
@@ -357,21 +358,21 @@ impl<'a> FeedRun<'a> {
                 progress.sent_bytes += sent.bytes as u64;
                 self.latencies.add(sent.latency, 1);
             }
-            Ok(OperationAnswer { status, message, place, .. }) => {
+            Ok(OperationAnswer { status, message, position, .. }) => {
                 self.latencies.add(sent.latency, 1);
-                self.failed(place, sent.id.to_string(), status.as_u16(), message);
+                self.failed(position, sent.id.to_string(), status.as_u16(), message);
                 if self.options.stop_at_failure {
                     self.report.stop = Some(FeedStop::AtFailure);
                 }
             }
             Err(error) => {
                 // Further operations would fail, too.
-                self.failed(sent.place, sent.id.to_string(), 0, error.to_string());
+                self.failed(sent.position, sent.id.to_string(), 0, error.to_string());
                 self.report.stop = Some(FeedStop::NodeAway);
                 return false;
             }
         }
-        self.frontier.end(sent.place.offset, sent.end);
+        self.frontier.end(sent.position.offset, sent.end);
         let next = self.behind.get_mut(&sent.id).and_then(VecDeque::pop_front);
         match next {
             Some(operation) => {
@@ -385,27 +386,32 @@ impl<'a> FeedRun<'a> {
         self.report.stop.is_none()
     }
 
-    fn failed(&mut self, place: FeedPosition, id: String, status: u16, message: String) {
+    fn failed(&mut self, position: FeedPosition, id: String, status: u16, message: String) {
         let input = self.input.to_owned();
-        self.report.fail(FeedFailure { input, place, id, status, message });
+        self.report.fail(FeedFailure { input, position, id, status, message });
     }
 }
 
 impl OperationAnswer {
-    /// Converts the response to the operation `json` at `place`. A position in the operation becomes one in
-    /// the feed.
-    fn new(answer: &ClientAnswer, place: FeedPosition, json: &[u8]) -> Self {
+    /// Converts the response to the operation `json` at `position`. A position in the operation becomes one
+    /// in the feed.
+    fn new(answer: &ClientAnswer, position: FeedPosition, json: &[u8]) -> Self {
         let status = answer.status;
         if status.is_success() {
-            return OperationAnswer { status, message: String::new(), ignored: answer.is_ignored(), place };
+            return OperationAnswer {
+                status,
+                message: String::new(),
+                ignored: answer.is_ignored(),
+                position,
+            };
         }
         let message = answer.message();
         match split_position(&message) {
             Some((reason, line, column)) => {
-                let place = place.within(json, line, column);
-                OperationAnswer { status, message: reason.to_owned(), ignored: false, place }
+                let position = position.within(json, line, column);
+                OperationAnswer { status, message: reason.to_owned(), ignored: false, position }
             }
-            None => OperationAnswer { status, message, ignored: false, place },
+            None => OperationAnswer { status, message, ignored: false, position },
         }
     }
 }
@@ -422,7 +428,7 @@ async fn deliver(
         OperationKind::Update => Method::PUT,
         OperationKind::Remove => Method::DELETE,
     };
-    let PreparedOperation { id, kind, target, json, place, end } = operation;
+    let PreparedOperation { id, kind, target, json, position, end } = operation;
     // A removal has its condition in the target.
     let body = hyper::body::Bytes::from(if kind == OperationKind::Remove { Vec::new() } else { json });
     let bytes = body.len();
@@ -440,11 +446,11 @@ async fn deliver(
         };
         overloaded |= matches!(&result, Ok(answer) if answer.status == StatusCode::TOO_MANY_REQUESTS);
         if !passing || begun.elapsed() > patience {
-            let result = result.map(|answer| OperationAnswer::new(&answer, place, &body));
+            let result = result.map(|answer| OperationAnswer::new(&answer, position, &body));
             return OperationOutcome {
                 id,
                 kind,
-                place,
+                position,
                 end,
                 bytes,
                 result,

@@ -16,7 +16,7 @@ pub(super) struct OperationReader {
 /// The reason for a missing operation of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnreadableOperation {
-    pub(super) place: FeedPosition,
+    pub(super) position: FeedPosition,
     pub(super) reason: String,
     /// True if reading cannot continue after it.
     pub(super) ends: bool,
@@ -31,7 +31,7 @@ pub(super) struct PreparedOperation {
     pub(super) target: String,
     pub(super) json: Vec<u8>,
     /// Position of its first byte.
-    pub(super) place: FeedPosition,
+    pub(super) position: FeedPosition,
     /// Offset of the byte after it, from 0.
     pub(super) end: u64,
 }
@@ -54,14 +54,16 @@ impl Iterator for OperationReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.reader.next()?;
-        Some(next.map_err(UnreadableOperation::from).and_then(|FeedOperation { kind, id, json, place }| {
-            let end = place.offset + json.len() as u64;
-            let target = match kind {
-                OperationKind::Remove => removal_path(&id, &json, place)?,
-                _ => path_of(&id),
-            };
-            Ok(PreparedOperation { target, id, kind, json, place, end })
-        }))
+        Some(next.map_err(UnreadableOperation::from).and_then(
+            |FeedOperation { kind, id, json, position }| {
+                let end = position.offset + json.len() as u64;
+                let target = match kind {
+                    OperationKind::Remove => removal_path(&id, &json, position)?,
+                    _ => path_of(&id),
+                };
+                Ok(PreparedOperation { target, id, kind, json, position, end })
+            },
+        ))
     }
 }
 
@@ -69,8 +71,8 @@ impl Iterator for OperationReader {
 ///
 /// # Errors
 /// The condition is not a text.
-fn removal_path(id: &DocumentId, json: &[u8], place: FeedPosition) -> Result<String, UnreadableOperation> {
-    let unreadable = |reason: String| UnreadableOperation { place, reason, ends: false };
+fn removal_path(id: &DocumentId, json: &[u8], position: FeedPosition) -> Result<String, UnreadableOperation> {
+    let unreadable = |reason: String| UnreadableOperation { position, reason, ends: false };
     let operation: Value = serde_json::from_slice(json).map_err(|error| unreadable(error.to_string()))?;
     match operation.get("condition") {
         None | Some(Value::Null) => Ok(path_of(id)),
@@ -83,12 +85,14 @@ impl From<millrace_document::Error> for UnreadableOperation {
     fn from(error: millrace_document::Error) -> Self {
         use millrace_document::Error::{Feed, Operation};
         match error {
-            Operation { place, reason } => UnreadableOperation { place, reason, ends: false },
-            Feed { place, reason } => UnreadableOperation { place, reason, ends: true },
+            Operation { position, reason } => UnreadableOperation { position, reason, ends: false },
+            Feed { position, reason } => UnreadableOperation { position, reason, ends: true },
             // The reader has no other errors.
-            other => {
-                UnreadableOperation { place: FeedPosition::default(), reason: other.to_string(), ends: true }
-            }
+            other => UnreadableOperation {
+                position: FeedPosition::default(),
+                reason: other.to_string(),
+                ends: true,
+            },
         }
     }
 }
@@ -101,17 +105,17 @@ mod tests {
         let operations = OperationReader::new(feed.as_bytes(), start).expect("the feed is long enough");
         operations
             .map(|next| match next {
-                Ok(PreparedOperation { place, end, kind, target, .. }) => {
-                    let before = &feed[..place.offset as usize];
+                Ok(PreparedOperation { position, end, kind, target, .. }) => {
+                    let before = &feed[..position.offset as usize];
                     assert!(feed[before.len()..].starts_with('{') && feed[..end as usize].ends_with('}'));
                     assert_eq!(
-                        place,
+                        position,
                         FeedPosition::default().after(before.as_bytes()),
                         "however much was skipped"
                     );
                     format!("{kind:?} {target}")
                 }
-                Err(unread) => format!("{}: {}", unread.place, unread.reason),
+                Err(unread) => format!("{}: {}", unread.position, unread.reason),
             })
             .collect()
     }

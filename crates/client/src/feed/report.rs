@@ -36,7 +36,7 @@ pub struct FeedFailure {
     /// The file, or `standard input`.
     pub input: String,
     /// Position of the error, or the start of the operation.
-    pub place: FeedPosition,
+    pub position: FeedPosition,
     /// Document id; empty if it could not be read.
     pub id: String,
     /// HTTP status; 0 without a response.
@@ -127,15 +127,15 @@ impl FeedReport {
         unreadable: Option<String>,
         times: FeedTimes,
     ) -> Result<Self, Error> {
-        self.failures.sort_by_key(|failure| failure.place.offset);
+        self.failures.sort_by_key(|failure| failure.position.offset);
         self.elapsed = times.started.elapsed();
         let FeedProgress { done, ignored, condition_not_met, failed, .. } = self.progress;
         let answered = done + ignored + condition_not_met;
         self.latency_mean = times.latencies.mean();
         self.latency_max = times.latencies.max;
         match (unreadable, self.stop) {
-            (Some(reason), Some(FeedStop::Unreadable(place))) if answered == 0 && failed == 1 => {
-                Err(Error::Feed { input: input.to_owned(), place, reason })
+            (Some(reason), Some(FeedStop::Unreadable(position))) if answered == 0 && failed == 1 => {
+                Err(Error::Feed { input: input.to_owned(), position, reason })
             }
             _ => Ok(self),
         }
@@ -170,9 +170,9 @@ mod tests {
         let mut latencies = FeedLatencies::default();
         latencies.add(MS, 1);
         for line in 2..=100 {
-            let place = FeedPosition { line, ..FeedPosition::default() };
+            let position = FeedPosition { line, ..FeedPosition::default() };
             let (input, id, message) = (String::new(), String::new(), "refused".to_owned());
-            report.fail(FeedFailure { input, place, id, status: 403, message });
+            report.fail(FeedFailure { input, position, id, status: 403, message });
             latencies.add(MS, 1);
         }
         let times = FeedTimes { started: Instant::now(), latencies };

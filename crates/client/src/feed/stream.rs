@@ -86,7 +86,7 @@ struct UnansweredOperation {
     sent: Instant,
     /// Line of the stream on which it begins, from 1.
     line: u64,
-    /// Its failure, if the node has listed one: status, message and place.
+    /// Its failure, if the node has listed one: status, message and position.
     failure: Option<(u16, String, FeedPosition)>,
 }
 
@@ -251,11 +251,11 @@ impl<'a> StreamedFeed<'a> {
                 let (sent, line) = (Instant::now(), 0);
                 self.unanswered.push_back(UnansweredOperation { operation, sent, line, failure: None });
             }
-            Err(UnreadableOperation { place, reason, ends }) => {
+            Err(UnreadableOperation { position, reason, ends }) => {
                 let (input, message) = (self.input.to_owned(), reason.clone());
-                self.report.fail(FeedFailure { input, place, id: String::new(), status: 0, message });
+                self.report.fail(FeedFailure { input, position, id: String::new(), status: 0, message });
                 if ends {
-                    self.report.stop = Some(FeedStop::Unreadable(place));
+                    self.report.stop = Some(FeedStop::Unreadable(position));
                     self.unreadable = Some(reason);
                 } else if self.options.stop_at_failure {
                     self.report.stop = Some(FeedStop::AtFailure);
@@ -341,16 +341,16 @@ impl<'a> StreamedFeed<'a> {
             let unanswered = at.and_then(|at| self.unanswered.get_mut(at))?;
             let UnansweredOperation { operation, line: start, failure, .. } = unanswered;
             if matches!(line.ignored, IgnoredOperations::This(true)) {
-                let first = (operation.place, operation.id.to_string());
+                let first = (operation.position, operation.id.to_string());
                 self.report.first_ignored.get_or_insert(first);
                 return None;
             }
-            let place = operation.place;
-            let place = match line.line.saturating_sub(*start) {
-                0 => FeedPosition { column: place.column + line.column.saturating_sub(1), ..place },
-                further => FeedPosition { line: place.line + further, column: line.column, ..place },
+            let position = operation.position;
+            let position = match line.line.saturating_sub(*start) {
+                0 => FeedPosition { column: position.column + line.column.saturating_sub(1), ..position },
+                further => FeedPosition { line: position.line + further, column: line.column, ..position },
             };
-            *failure = Some((line.status, line.message, place));
+            *failure = Some((line.status, line.message, position));
             return None;
         }
         let through = line.through.unwrap_or_default();
@@ -400,9 +400,9 @@ impl<'a> StreamedFeed<'a> {
             Some((status, ..)) if status == StatusCode::PRECONDITION_FAILED.as_u16() => {
                 progress.condition_not_met += 1;
             }
-            Some((status, message, place)) => {
+            Some((status, message, position)) => {
                 let (input, id) = (self.input.to_owned(), operation.id.to_string());
-                self.report.fail(FeedFailure { input, place, id, status, message });
+                self.report.fail(FeedFailure { input, position, id, status, message });
                 if self.options.stop_at_failure {
                     self.report.stop = Some(FeedStop::AtFailure);
                     self.is_open = false;
@@ -414,8 +414,8 @@ impl<'a> StreamedFeed<'a> {
     /// Ends the feed: no operation was answered for the whole time.
     fn give_up(&mut self, status: u16, message: String) {
         if let Some(UnansweredOperation { operation, .. }) = self.unanswered.front() {
-            let (input, place, id) = (self.input.to_owned(), operation.place, operation.id.to_string());
-            self.report.fail(FeedFailure { input, place, id, status, message });
+            let (input, position, id) = (self.input.to_owned(), operation.position, operation.id.to_string());
+            self.report.fail(FeedFailure { input, position, id, status, message });
         }
         self.report.stop = Some(FeedStop::NodeAway);
     }

@@ -72,8 +72,8 @@ pub async fn feed_table(
     if !is_streaming(&client).await {
         let reason =
             "the server takes no streams at /feed/v1, which tables need; convert the table to JSON lines";
-        let place = FeedPosition::default();
-        return Err(Error::Feed { input: input.name, place, reason: reason.to_owned() });
+        let position = FeedPosition::default();
+        return Err(Error::Feed { input: input.name, position, reason: reason.to_owned() });
     }
     let TableInput { name, parameters, columns, first_row, parts } = input;
     let (sender, receiver) = mpsc::channel(1);
@@ -106,7 +106,7 @@ pub async fn feed_table(
         Err(_) => {
             let rows = report.progress.done + report.progress.failed;
             let reason = "the table is damaged behind this row: reading it has failed".to_owned();
-            Err(Error::Feed { input: name, place: row_place(first_row + rows), reason })
+            Err(Error::Feed { input: name, position: row_position(first_row + rows), reason })
         }
     }
 }
@@ -178,10 +178,10 @@ impl TableFeed<'_> {
                 (stuck_since, pause) = (None, PAUSES.0);
             }
             if stuck_since.get_or_insert_with(Instant::now).elapsed() > self.options.patience {
-                let place = row_place(self.done_rows);
+                let position = row_position(self.done_rows);
                 self.report.fail(FeedFailure {
                     input: self.input.clone(),
-                    place,
+                    position,
                     id: String::new(),
                     status,
                     message,
@@ -270,9 +270,9 @@ impl TableFeed<'_> {
     fn stop_reading(&mut self, message: String) {
         self.is_open = false;
         let rows: u64 = self.unanswered.iter().map(|kept| kept.part.rows).sum();
-        let (input, place) = (self.input.clone(), row_place(self.done_rows + rows));
-        self.report.fail(FeedFailure { input, place, id: String::new(), status: 0, message });
-        self.report.stop = Some(FeedStop::Unreadable(place));
+        let (input, position) = (self.input.clone(), row_position(self.done_rows + rows));
+        self.report.fail(FeedFailure { input, position, id: String::new(), status: 0, message });
+        self.report.stop = Some(FeedStop::Unreadable(position));
     }
 
     fn receive_line(&mut self, table: &mut OpenTable, line: StreamAnswerLine) -> Option<StreamEnd> {
@@ -280,7 +280,7 @@ impl TableFeed<'_> {
             let row = table.first_row + number.saturating_sub(1);
             match line.ignored {
                 IgnoredOperations::This(true) => {
-                    self.report.first_ignored.get_or_insert((row_place(row), line.id));
+                    self.report.first_ignored.get_or_insert((row_position(row), line.id));
                 }
                 _ => {
                     self.failures.insert(row, (line.status, line.id, line.message));
@@ -328,8 +328,8 @@ impl TableFeed<'_> {
                     self.report.progress.condition_not_met += 1;
                     continue;
                 }
-                let (input, place) = (self.input.clone(), row_place(row));
-                self.report.fail(FeedFailure { input, place, id, status, message });
+                let (input, position) = (self.input.clone(), row_position(row));
+                self.report.fail(FeedFailure { input, position, id, status, message });
                 if self.options.stop_at_failure {
                     self.report.stop = Some(FeedStop::AtFailure);
                     self.is_open = false;
@@ -347,6 +347,6 @@ impl TableFeed<'_> {
 }
 
 /// Place of a row, by its number from 0.
-fn row_place(row: u64) -> FeedPosition {
+fn row_position(row: u64) -> FeedPosition {
     FeedPosition { offset: row, line: row + 1, column: 0 }
 }

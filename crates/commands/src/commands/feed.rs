@@ -176,9 +176,9 @@ pub enum FeedSource {
 
 /// Formats a report for people.
 pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
-    let place_in = |place: FeedPosition| match source {
-        FeedSource::File if place.is_row() => format!("{name}: row {}", place.line),
-        FeedSource::File => format!("{name}:{}:{}", place.line, place.column),
+    let position_in = |position: FeedPosition| match source {
+        FeedSource::File if position.is_row() => format!("{name}: row {}", position.line),
+        FeedSource::File => format!("{name}:{}:{}", position.line, position.column),
         FeedSource::Made => name.to_owned(),
     };
     let progress = &report.progress;
@@ -191,7 +191,7 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
     let mut lines: Vec<String> = shown
         .map(|failure| {
             let id = if failure.id.is_empty() { String::new() } else { format!("{}: ", failure.id) };
-            format!("failed: {}: {id}{}", place_in(failure.place), failure.message)
+            format!("failed: {}: {id}{}", position_in(failure.position), failure.message)
         })
         .collect();
     let hidden = progress.failed.saturating_sub(lines.len() as u64);
@@ -199,10 +199,10 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
         lines.push(format!("… and {hidden} more"));
     }
     match report.stop {
-        Some(FeedStop::Unreadable(place)) => lines.push(format!(
+        Some(FeedStop::Unreadable(position)) => lines.push(format!(
             "{name} was not read from {} {} on: mend it there, and feed the rest",
-            if place.is_row() { "row" } else { "line" },
-            place.line
+            if position.is_row() { "row" } else { "line" },
+            position.line
         )),
         Some(FeedStop::AtFailure) => {
             lines.push("stopped at a failure: what follows it was not fed".to_owned())
@@ -212,8 +212,12 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
         }
         None => {}
     }
-    if let Some((place, id)) = &report.first_ignored {
-        lines.push(format!("{} ignored, the first {}: {id}: {IGNORED}", progress.ignored, place_in(*place)));
+    if let Some((position, id)) = &report.first_ignored {
+        lines.push(format!(
+            "{} ignored, the first {}: {id}: {IGNORED}",
+            progress.ignored,
+            position_in(*position)
+        ));
     }
     let ignored = match progress.ignored {
         0 => String::new(),
@@ -245,7 +249,7 @@ fn value(name: &str, report: &FeedReport) -> Value {
         .iter()
         .map(|failure| {
             json!({
-                "input": failure.input, "line": failure.place.line, "column": failure.place.column,
+                "input": failure.input, "line": failure.position.line, "column": failure.position.column,
                 "id": failure.id, "status": failure.status, "message": failure.message,
             })
         })

@@ -21,7 +21,7 @@ pub struct FeedOperation {
     /// JSON of the whole object, for [`parse`](super::parse).
     pub json: Vec<u8>,
     /// Start of the object in the feed.
-    pub place: FeedPosition,
+    pub position: FeedPosition,
 }
 
 /// Iterator that splits a feed into operations: a JSON list of objects, or a sequence of objects (JSON
@@ -34,7 +34,7 @@ pub struct FeedOperation {
 /// does if the input cannot be read.
 pub struct FeedReader<R> {
     input: BufReader<R>,
-    place: FeedPosition,
+    position: FeedPosition,
     limit: usize,
     list: Option<bool>,
     after_element: bool,
@@ -54,7 +54,7 @@ impl<R: Read> FeedReader<R> {
         let input = BufReader::with_capacity(1 << 16, input);
         FeedReader {
             input,
-            place: FeedPosition::default(),
+            position: FeedPosition::default(),
             limit,
             list: None,
             after_element: false,
@@ -69,8 +69,8 @@ impl<R: Read> FeedReader<R> {
     /// [`Error::Feed`]: the input cannot be read, or is shorter.
     pub fn skip_to(mut self, offset: u64) -> Result<Self, Error> {
         self.begin()?;
-        while self.place.offset < offset {
-            let left = usize::try_from(offset - self.place.offset).unwrap_or(usize::MAX);
+        while self.position.offset < offset {
+            let left = usize::try_from(offset - self.position.offset).unwrap_or(usize::MAX);
             let count = self.buffered()?.len().min(left);
             if count == 0 {
                 return Err(self.fail("the feed has ended before the place to go on from"));
@@ -85,22 +85,22 @@ impl<R: Read> FeedReader<R> {
 
     /// Ends the iteration with an error.
     fn fail(&mut self, reason: impl Into<String>) -> Error {
-        self.fail_at(self.place, reason)
+        self.fail_at(self.position, reason)
     }
 
-    fn fail_at(&mut self, place: FeedPosition, reason: impl Into<String>) -> Error {
+    fn fail_at(&mut self, position: FeedPosition, reason: impl Into<String>) -> Error {
         self.ended = true;
-        Error::Feed { place, reason: reason.into() }
+        Error::Feed { position, reason: reason.into() }
     }
 
-    /// Rejects the text at `place`, which is not an operation. JSON lines continue with the next line; in a
-    /// list the start of the next element is unknown.
-    fn refuse(&mut self, place: FeedPosition, reason: impl Into<String>) -> Error {
+    /// Rejects the text at `position`, which is not an operation. JSON lines continue with the next line; in
+    /// a list the start of the next element is unknown.
+    fn refuse(&mut self, position: FeedPosition, reason: impl Into<String>) -> Error {
         if self.list == Some(true) {
-            return self.fail_at(place, reason);
+            return self.fail_at(position, reason);
         }
         self.in_refused_line = true;
-        Error::Operation { place, reason: reason.into() }
+        Error::Operation { position, reason: reason.into() }
     }
 
     fn skip_line(&mut self) -> Result<(), Error> {
@@ -124,7 +124,7 @@ impl<R: Read> FeedReader<R> {
     }
 
     fn consume(&mut self, count: usize) {
-        self.place.advance(&self.input.buffer()[..count]);
+        self.position.advance(&self.input.buffer()[..count]);
         self.input.consume(count);
     }
 
@@ -149,7 +149,7 @@ impl<R: Read> FeedReader<R> {
         if self.buffered()?.starts_with(b"\xEF\xBB\xBF") {
             self.consume(3);
             // The byte order mark is not a character of the line.
-            self.place.column = 1;
+            self.position.column = 1;
         }
         self.list = Some(self.peek()? == Some(b'['));
         if self.list == Some(true) {
@@ -187,14 +187,14 @@ impl<R: Read> FeedReader<R> {
             (Some(b'{'), _) => Ok(true),
             (Some(_), _) => {
                 const EXPECTED: &str = "this is not an operation; expected '{', as in {\"put\": \"id:ns:type::name\", \"fields\": {}}";
-                Err(self.refuse(self.place, EXPECTED))
+                Err(self.refuse(self.position, EXPECTED))
             }
         }
     }
 
     /// Reads the object that starts here, up to its closing brace.
     fn object(&mut self) -> Result<Vec<u8>, Error> {
-        let (begin, limit) = (self.place, self.limit);
+        let (begin, limit) = (self.position, self.limit);
         let mut json = Vec::new();
         let mut scan = ObjectScan { lines: self.list == Some(false), ..ObjectScan::default() };
         loop {
@@ -219,7 +219,7 @@ impl<R: Read> FeedReader<R> {
                 }
                 Some(ObjectEnd::CutOff) => {
                     let reason = "the line ends inside an operation; expected '}'".to_owned();
-                    return Err(Error::Operation { place: begin, reason });
+                    return Err(Error::Operation { position: begin, reason });
                 }
             }
         }
@@ -241,10 +241,10 @@ impl<R: Read> Iterator for FeedReader<R> {
             }
             Err(error) => return Some(Err(error)),
         }
-        let place = self.place;
+        let position = self.position;
         Some(self.object().and_then(|json| {
-            let (kind, id) = header(&json, place)?;
-            Ok(FeedOperation { kind, id, json, place })
+            let (kind, id) = header(&json, position)?;
+            Ok(FeedOperation { kind, id, json, position })
         }))
     }
 }
@@ -343,9 +343,9 @@ struct OperationHeader<'a> {
     id: Option<Cow<'a, str>>,
 }
 
-fn header(json: &[u8], place: FeedPosition) -> Result<(OperationKind, DocumentId), Error> {
+fn header(json: &[u8], position: FeedPosition) -> Result<(OperationKind, DocumentId), Error> {
     let header: OperationHeader<'_> = sonic_rs::from_slice(json).map_err(|error| Error::Operation {
-        place: place.within(json, error.line(), error.column()),
+        position: position.within(json, error.line(), error.column()),
         reason: reason(&error),
     })?;
     let (kind, id) = match header {
@@ -357,9 +357,10 @@ fn header(json: &[u8], place: FeedPosition) -> Result<(OperationKind, DocumentId
         _ => {
             let reason =
                 "an operation has one of put, update and remove, as in {\"put\": \"id:ns:type::name\", …}";
-            return Err(Error::Operation { place, reason: reason.to_owned() });
+            return Err(Error::Operation { position, reason: reason.to_owned() });
         }
     };
-    let id = DocumentId::parse(&id).map_err(|error| Error::Operation { place, reason: error.to_string() })?;
+    let id =
+        DocumentId::parse(&id).map_err(|error| Error::Operation { position, reason: error.to_string() })?;
     Ok((kind, id))
 }

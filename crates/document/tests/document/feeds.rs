@@ -19,9 +19,9 @@ fn check_feed(feed: &str, expected: &[&str]) {
     let found: Vec<String> = FeedReader::with_limit(TrickleReader(feed.as_bytes()), 200)
         .map(|operation| match operation {
             Ok(operation) => {
-                let begin = operation.place.offset as usize;
+                let begin = operation.position.offset as usize;
                 assert_eq!(feed.as_bytes()[begin..begin + operation.json.len()], operation.json);
-                assert_eq!(operation.place, FeedPosition::default().after(&feed.as_bytes()[..begin]));
+                assert_eq!(operation.position, FeedPosition::default().after(&feed.as_bytes()[..begin]));
                 format!("{:?} {} {begin}", operation.kind, operation.id.name())
             }
             Err(error @ millrace_document::Error::Feed { .. }) => format!("!!{error}"),
@@ -111,8 +111,8 @@ fn a_place_within_an_operation_is_one_in_the_feed() {
     fn check(feed: &str, begin: &str, told: &str, expected: &str) {
         let at = feed.find(begin).expect("it is in the feed");
         let (reason, line, column) = json::split_position(told).expect("it says where");
-        let place = FeedPosition::default().after(&feed.as_bytes()[..at]);
-        let within = place.within(&feed.as_bytes()[at..feed.len() - 1], line, column);
+        let position = FeedPosition::default().after(&feed.as_bytes()[..at]);
+        let within = position.within(&feed.as_bytes()[at..feed.len() - 1], line, column);
         assert_eq!(format!("{reason}: {within}"), expected);
     }
     let feed = "[{},\n æ{\"æ\": 1,\n \"b\": x}]";

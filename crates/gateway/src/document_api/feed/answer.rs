@@ -47,7 +47,7 @@ pub(super) enum AnswerReader {
 pub(super) struct FailedOperation {
     /// Number of the operation in the stream, from 1.
     pub(super) number: u64,
-    pub(super) place: FeedPosition,
+    pub(super) position: FeedPosition,
     /// Id of the document; empty if the text has none.
     pub(super) id: String,
     pub(super) status: u16,
@@ -59,7 +59,7 @@ pub(super) struct FailedOperation {
 pub(super) struct IgnoredOperation {
     /// Number of the operation in the stream, from 1.
     pub(super) number: u64,
-    pub(super) place: FeedPosition,
+    pub(super) position: FeedPosition,
     pub(super) id: String,
 }
 
@@ -187,8 +187,8 @@ impl FeedAnswer {
     pub(super) fn fail(&self, failed: &FailedOperation) -> bool {
         let mut line = json!({
             "operation": failed.number,
-            "line": failed.place.line,
-            "column": failed.place.column,
+            "line": failed.position.line,
+            "column": failed.position.column,
             "id": self.shown_id(&failed.id),
             "status": failed.status,
             "message": failed.message,
@@ -209,8 +209,8 @@ impl FeedAnswer {
     pub(super) fn ignore(&self, ignored: &IgnoredOperation) {
         let line = json!({
             "operation": ignored.number,
-            "line": ignored.place.line,
-            "column": ignored.place.column,
+            "line": ignored.position.line,
+            "column": ignored.position.column,
             "id": self.shown_id(&ignored.id),
             "ignored": true,
         });
@@ -405,7 +405,7 @@ mod tests {
 
     fn failure(number: u64) -> FailedOperation {
         let (id, message) = (format!("id:n:t::{number}"), "x".repeat(900));
-        FailedOperation { number, place: FeedPosition::default(), id, status: 400, message }
+        FailedOperation { number, position: FeedPosition::default(), id, status: 400, message }
     }
 
     #[tokio::test]
@@ -437,11 +437,11 @@ mod tests {
     #[tokio::test]
     async fn another_node_gets_a_line_for_each_failure() {
         let (answer, mut body) = FeedAnswer::new(AnswerReader::Node, None, None);
-        let place = FeedPosition { line: u64::MAX, column: u64::MAX, ..FeedPosition::default() };
+        let position = FeedPosition { line: u64::MAX, column: u64::MAX, ..FeedPosition::default() };
         for number in 1..=PIECE_OPERATIONS as u64 {
             // Each of these characters takes six bytes in JSON.
             let (id, message) = ("\u{1}".repeat(500), "\u{1}".repeat(5000));
-            let failed = FailedOperation { number: u64::MAX - number, place, id, status: 507, message };
+            let failed = FailedOperation { number: u64::MAX - number, position, id, status: 507, message };
             assert!(answer.fail(&failed), "{number}");
         }
         answer.progress(&FeedTotals { operations: 1, bytes: 1, ..FeedTotals::default() });

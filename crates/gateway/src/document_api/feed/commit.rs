@@ -81,7 +81,7 @@ pub(super) struct StreamKey {
 /// A write of a wave.
 struct WaveWrite {
     number: u64,
-    place: FeedPosition,
+    position: FeedPosition,
     kind: OperationKind,
     id: DocumentId,
     /// The operation, in a cluster.
@@ -109,24 +109,24 @@ struct OperationWave {
 impl OperationWave {
     /// Adds an operation, on the document with this hash.
     fn add(&mut self, item: PreparedItem, document: Option<u64>) {
-        let PreparedItem { number, place, end, step } = item;
+        let PreparedItem { number, position, end, step } = item;
         self.last = Some((number, end));
         self.documents.extend(document);
         match step {
             PreparedStep::Write { kind, write, again, size } => {
                 let id = write.id.clone();
-                self.origins.push(WaveWrite { number, place, kind, id, again, _size: size });
+                self.origins.push(WaveWrite { number, position, kind, id, again, _size: size });
                 self.writes.push(write);
             }
             PreparedStep::Relay { remote, operation: single } => {
-                let operation = ForwardedOperation { number, place, single };
+                let operation = ForwardedOperation { number, position, single };
                 self.relayed.entry(remote).or_default().push(operation);
             }
             PreparedStep::Forward(single) => {
-                self.forwarded.push(ForwardedOperation { number, place, single });
+                self.forwarded.push(ForwardedOperation { number, position, single });
             }
             PreparedStep::Ignored(id) => {
-                let ignored = IgnoredOperation { number, place, id: id.to_string() };
+                let ignored = IgnoredOperation { number, position, id: id.to_string() };
                 self.finished.push(StreamOutcome::Ignored(ignored));
             }
             PreparedStep::Failed(failed) => self.finished.push(StreamOutcome::Failed(failed)),
@@ -433,8 +433,8 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         Ok(outcomes) => outcomes,
         Err(error) => {
             let failed = |origin: WaveWrite| {
-                let WaveWrite { number, place, id, .. } = origin;
-                StreamOutcome::Failed(FailedOperation::new(number, place, &id, &error))
+                let WaveWrite { number, position, id, .. } = origin;
+                StreamOutcome::Failed(FailedOperation::new(number, position, &id, &error))
             };
             wave.finished.extend(origins.into_iter().map(failed));
             return wave;
@@ -446,7 +446,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         metrics.time_streamed(began.elapsed(), executed as u64);
     }
     for (origin, outcome) in origins.into_iter().zip(outcomes) {
-        let WaveWrite { number, place, kind, id, again, _size } = origin;
+        let WaveWrite { number, position, kind, id, again, _size } = origin;
         match (outcome, again) {
             (Ok(_), _) => {
                 metrics.count(match kind {
@@ -458,15 +458,16 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
             }
             (Err(error), Some(again)) if is_not_executed(&error) && call.hop == ForwardKind::Client => {
                 match again.single() {
-                    Ok(single) => wave.again.push(ForwardedOperation { number, place, single }),
+                    Ok(single) => wave.again.push(ForwardedOperation { number, position, single }),
                     Err(error) => {
-                        let failed = FailedOperation::new(number, place, &id, &error);
+                        let failed = FailedOperation::new(number, position, &id, &error);
                         wave.finished.push(StreamOutcome::Failed(failed));
                     }
                 }
             }
             (Err(error), _) => {
-                wave.finished.push(StreamOutcome::Failed(FailedOperation::new(number, place, &id, &error)));
+                wave.finished
+                    .push(StreamOutcome::Failed(FailedOperation::new(number, position, &id, &error)));
             }
         }
     }
@@ -542,7 +543,7 @@ async fn forward(call: &Arc<DocumentCall>, operations: Vec<ForwardedOperation>) 
 fn lost_operation() -> StreamOutcome {
     StreamOutcome::Failed(FailedOperation {
         number: 0,
-        place: FeedPosition::default(),
+        position: FeedPosition::default(),
         id: String::new(),
         status: super::StatusCode::SERVICE_UNAVAILABLE.as_u16(),
         message: "it ended in a panic; see the log".to_owned(),

@@ -24,7 +24,7 @@ use millrace_node::Error;
 pub(super) struct ForwardedOperation {
     /// Number in the stream, from 1.
     pub(super) number: u64,
-    pub(super) place: FeedPosition,
+    pub(super) position: FeedPosition,
     pub(super) single: SingleOperation,
 }
 
@@ -47,7 +47,7 @@ impl ForwardedOperation {
     pub(super) async fn run(self, call: Arc<DocumentCall>) -> StreamOutcome {
         let deadline = Instant::now() + call.timeout;
         let mut retry = RetryPause::until(deadline);
-        let ForwardedOperation { number, place, single } = self;
+        let ForwardedOperation { number, position, single } = self;
         let SingleOperation { operation, condition } = single;
         let FeedOperation { kind, id, json, .. } = operation;
         let json = hyper::body::Bytes::from(json);
@@ -62,7 +62,7 @@ impl ForwardedOperation {
             let status = response.status();
             if status.is_success() {
                 let is_ignored = response.headers().contains_key("x-vespa-ignored-operation");
-                let ignored = IgnoredOperation { number, place, id: id.to_string() };
+                let ignored = IgnoredOperation { number, position, id: id.to_string() };
                 return if is_ignored { StreamOutcome::Ignored(ignored) } else { StreamOutcome::Ok };
             }
             let is_passing =
@@ -72,7 +72,7 @@ impl ForwardedOperation {
             }
             let message = refusal_of(response.into_body()).await;
             let (id, status) = (id.to_string(), status.as_u16());
-            let failed = FailedOperation { number, place, id, status, message };
+            let failed = FailedOperation { number, position, id, status, message };
             return StreamOutcome::Failed(failed.within(&json));
         }
     }

@@ -77,7 +77,7 @@ impl BodyPump {
 pub(super) struct FeedItem {
     /// Number in the stream, from 1.
     pub(super) number: u64,
-    pub(super) place: FeedPosition,
+    pub(super) position: FeedPosition,
     /// Offset in bytes of its end.
     pub(super) end: u64,
     /// The operation, or the reason why the text is not one.
@@ -223,20 +223,20 @@ impl GatheredPiece {
         number: u64,
         operation: Result<FeedOperation, millrace_document::Error>,
     ) -> Result<(), FeedBreak> {
-        let (place, operation) = match operation {
+        let (position, operation) = match operation {
             Ok(operation) => {
-                let place = operation.place;
-                self.end = place.offset + operation.json.len() as u64;
+                let position = operation.position;
+                self.end = position.offset + operation.json.len() as u64;
                 self.piece.bytes += operation.json.len();
-                (place, Ok(ReceivedOperation::Json(operation)))
+                (position, Ok(ReceivedOperation::Json(operation)))
             }
-            Err(millrace_document::Error::Operation { place, reason }) => {
-                self.end = self.end.max(place.offset);
-                (place, Err(unreadable(reason)))
+            Err(millrace_document::Error::Operation { position, reason }) => {
+                self.end = self.end.max(position.offset);
+                (position, Err(unreadable(reason)))
             }
             Err(error) => return Err(unreadable(error.to_string())),
         };
-        self.piece.items.push(FeedItem { number, place, end: self.end, operation });
+        self.piece.items.push(FeedItem { number, position, end: self.end, operation });
         Ok(())
     }
 
@@ -249,13 +249,13 @@ impl GatheredPiece {
         number: u64,
         row: Result<ReadRow, millrace_table::Error>,
     ) -> Result<(), FeedBreak> {
-        let ReadRow { row, place, end, is_last } = row.map_err(|error| unreadable(error.to_string()))?;
+        let ReadRow { row, position, end, is_last } = row.map_err(|error| unreadable(error.to_string()))?;
         (self.end, self.is_within_batch) = (end, !is_last);
         let operation = row
             .map(|(id, row)| ReceivedOperation::Row { id, row })
             .map_err(|error| unreadable(error.to_string()));
         self.piece.bytes += operation.as_ref().map_or(0, ReceivedOperation::bytes);
-        self.piece.items.push(FeedItem { number, place, end, operation });
+        self.piece.items.push(FeedItem { number, position, end, operation });
         Ok(())
     }
 }

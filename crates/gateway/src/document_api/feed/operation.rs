@@ -95,8 +95,8 @@ impl ReceivedOperation {
             ReceivedOperation::Json(operation) => Ok(operation),
             ReceivedOperation::Row { id, row } => {
                 let json = row.put_json(&id).map_err(refused)?;
-                let place = FeedPosition::default();
-                Ok(FeedOperation { kind: OperationKind::Put, id, json, place })
+                let position = FeedPosition::default();
+                Ok(FeedOperation { kind: OperationKind::Put, id, json, position })
             }
         }
     }

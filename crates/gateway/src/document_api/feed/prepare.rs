@@ -30,7 +30,7 @@ use millrace_node::{CompiledApplication, Error, ErrorKind};
 /// An operation that can be executed, or has its outcome.
 pub(super) struct PreparedItem {
     pub(super) number: u64,
-    pub(super) place: FeedPosition,
+    pub(super) position: FeedPosition,
     /// Offset in bytes of its end.
     pub(super) end: u64,
     pub(super) step: PreparedStep,
@@ -257,20 +257,20 @@ fn destination(call: &DocumentCall, kind: &CompiledDocumentType, id: &DocumentId
 }
 
 fn prepared_item(call: &DocumentCall, deployment: &CompiledApplication, item: FeedItem) -> PreparedItem {
-    let FeedItem { number, place, end, operation } = item;
+    let FeedItem { number, position, end, operation } = item;
     let step = match operation {
         Err(FeedBreak { status, message }) => {
-            PreparedStep::Failed(FailedOperation { number, place, id: String::new(), status, message })
+            PreparedStep::Failed(FailedOperation { number, position, id: String::new(), status, message })
         }
         Ok(operation) => match prepared_step(call, deployment, operation) {
             Ok(step) => step,
             Err(refused) => {
                 let RefusedOperation { id, json, error } = *refused;
-                PreparedStep::Failed(FailedOperation::new(number, place, &id, &error).within(&json))
+                PreparedStep::Failed(FailedOperation::new(number, position, &id, &error).within(&json))
             }
         },
     };
-    PreparedItem { number, place, end, step }
+    PreparedItem { number, position, end, step }
 }
 
 /// Fills the only group of the caller into an id without a group, and permits the caller the document.
@@ -392,16 +392,16 @@ fn relayed_step(
 
 impl FailedOperation {
     /// Describes the failure of an operation.
-    pub(super) fn new(number: u64, place: FeedPosition, id: &DocumentId, error: &Error) -> Self {
+    pub(super) fn new(number: u64, position: FeedPosition, id: &DocumentId, error: &Error) -> Self {
         let (status, message) = (error.status().as_u16(), error.message());
-        FailedOperation { number, place, id: id.to_string(), status, message }
+        FailedOperation { number, position, id: id.to_string(), status, message }
     }
 
-    /// Moves a position in the operation `json`, at the end of the message, to the place in the stream.
+    /// Moves a position in the operation `json`, at the end of the message, to that in the stream.
     #[must_use]
     pub(super) fn within(mut self, json: &[u8]) -> Self {
         if let Some((reason, line, column)) = split_position(&self.message) {
-            self.place = self.place.within(json, line, column);
+            self.position = self.position.within(json, line, column);
             self.message = reason.to_owned();
         }
         self

@@ -82,8 +82,8 @@ impl OperationList {
         OperationList { text, lines }
     }
 
-    /// Place in the stream of a place in the list, which lies in the operation `at`, begun at `start`.
-    fn place(&self, at: usize, start: FeedPosition, line: u64, column: u64) -> FeedPosition {
+    /// Position in the stream of one in the list, which lies in the operation `at`, begun at `start`.
+    fn position(&self, at: usize, start: FeedPosition, line: u64, column: u64) -> FeedPosition {
         match line.saturating_sub(self.lines[at]) {
             _ if start.is_row() => start,
             0 => FeedPosition { column: start.column + column.saturating_sub(1), ..start },
@@ -123,8 +123,8 @@ impl RelayedPart {
                 Err(RelayFailure::Unknown(error)) => error,
             };
             let failed = |operation: &ForwardedOperation| {
-                let ForwardedOperation { number, place, single } = operation;
-                StreamOutcome::Failed(FailedOperation::new(*number, *place, single.id(), &error))
+                let ForwardedOperation { number, position, single } = operation;
+                StreamOutcome::Failed(FailedOperation::new(*number, *position, single.id(), &error))
             };
             return CommittedWave { finished: operations.iter().map(failed).collect(), again: Vec::new() };
         }
@@ -219,29 +219,29 @@ fn outcomes(
             wave.again.push(operation);
             continue;
         }
-        let ForwardedOperation { number, place, single } = operation;
-        let place = list.place(at, place, line.line, line.column);
+        let ForwardedOperation { number, position, single } = operation;
+        let position = list.position(at, position, line.line, line.column);
         let (id, status, message) = (single.id().to_string(), line.status, line.message.clone());
-        wave.finished.push(StreamOutcome::Failed(FailedOperation { number, place, id, status, message }));
+        wave.finished.push(StreamOutcome::Failed(FailedOperation { number, position, id, status, message }));
     }
     wave
 }
 
 fn ignored_operation(operation: &ForwardedOperation) -> IgnoredOperation {
-    let ForwardedOperation { number, place, single } = operation;
-    IgnoredOperation { number: *number, place: *place, id: single.id().to_string() }
+    let ForwardedOperation { number, position, single } = operation;
+    IgnoredOperation { number: *number, position: *position, id: single.id().to_string() }
 }
 
 /// Outcome of an operation of which the other node has not said what became of it.
 fn broken(operation: ForwardedOperation, last: Option<&RelayAnswerLine>) -> StreamOutcome {
-    let ForwardedOperation { number, place, single } = operation;
+    let ForwardedOperation { number, position, single } = operation;
     let reason = match last {
         None => "its answer broke off",
         Some(last) if last.message.is_empty() => "its answer lists only some of the failures",
         Some(last) => last.message.as_str(),
     };
     let error = Error::Unknown(format!("the owner has not said what became of it: {reason}"));
-    StreamOutcome::Failed(FailedOperation::new(number, place, single.id(), &error))
+    StreamOutcome::Failed(FailedOperation::new(number, position, single.id(), &error))
 }
 
 #[cfg(test)]
@@ -257,8 +257,12 @@ mod tests {
             .zip(7..)
             .map(|(operation, number)| {
                 let operation = operation.expect("an operation");
-                let place = operation.place;
-                ForwardedOperation { number, place, single: SingleOperation { operation, condition: None } }
+                let position = operation.position;
+                ForwardedOperation {
+                    number,
+                    position,
+                    single: SingleOperation { operation, condition: None },
+                }
             })
             .collect();
         let list = OperationList::new(&operations);
@@ -270,9 +274,9 @@ mod tests {
         let finished = finished.into_iter().map(|outcome| match outcome {
             StreamOutcome::Ok => "ok".to_owned(),
             StreamOutcome::Ignored(_) => "ignored".to_owned(),
-            StreamOutcome::Failed(FailedOperation { number, place, status, message, .. }) => {
+            StreamOutcome::Failed(FailedOperation { number, position, status, message, .. }) => {
                 let reason = message.split("; whether").next().unwrap_or_default();
-                let text = format!("{number} at {}:{} {status} {reason}", place.line, place.column);
+                let text = format!("{number} at {}:{} {status} {reason}", position.line, position.column);
                 text.trim_end().to_owned()
             }
         });
@@ -290,7 +294,7 @@ mod tests {
         let answer = r#"{"operation": 3, "line": 5, "column": 1, "id": "id:n:t::3", "ignored": true}
 {"complete": true, "ignored": 2}"#;
         check(feed, answer, &["ignored", "ok", "ignored", "ok"]);
-        // A place in the list is one in the feed again.
+        // A position in the list is one in the feed again.
         let answer = r#"{"operation": 2, "line": 4, "column": 20, "status": 400, "message": "no"}
 {"operation": 3, "line": 5, "column": 12, "status": 412, "message": "not"}
 {"operation": 4, "line": 6, "column": 1, "status": 503, "message": "moved"}
@@ -301,7 +305,7 @@ mod tests {
         let answer = r#"{"through": 2, "offset": 50}
 {"complete": false, "status": 503, "message": "no room"}"#;
         let lost = |reason: &str, places: &[&str]| -> Vec<String> {
-            places.iter().map(|place| format!("{place} {UNKNOWN} {reason}")).collect()
+            places.iter().map(|position| format!("{position} {UNKNOWN} {reason}")).collect()
         };
         let behind = lost("no room", &["9 at 3:24", "10 at 4:1"]);
         check(feed, answer, &["ok", "ok", &behind[0], &behind[1]]);
