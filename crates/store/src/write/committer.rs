@@ -28,10 +28,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-pub(crate) use self::modifying::MODIFIERS;
+use millrace_bucket::DocumentSortKey;
+use millrace_document::{DocumentId, DocumentVersion, Timestamp};
+use millrace_env::run_or_exit;
 
+pub(crate) use self::modifying::MODIFIERS;
 use crate::shared::{RequestSize, StoreContext};
-use crate::state::TailGeneration;
+use crate::state::{StoreState, TailGeneration};
 use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
 use crate::upkeep::column_preparer::FreshGroups;
 use crate::write::backlog::{BATCH_LIMIT, LIMIT, WriterId};
@@ -44,9 +47,6 @@ use crate::write::queue::{TakenWork, WorkQueue};
 use crate::{
     CommittedWrite, DocumentWrite, EncodedPut, Error, Modify, StoreChange, StoreModification, WriteDurability,
 };
-use millrace_bucket::DocumentSortKey;
-use millrace_document::{DocumentId, DocumentVersion, Timestamp};
-use millrace_env::run_or_exit;
 
 /// Callback for the outcome of a write.
 pub(crate) type CommitCallback = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
@@ -417,14 +417,7 @@ impl PendingWrites {
                         shared.erasures.reopen(group, shared.next_number(), now);
                     }
                     shared.counters.last_write_us.store(now, Ordering::Relaxed);
-                    let filled = generation.bytes.load(Ordering::Relaxed);
-                    let rolling = Instant::now();
-                    let rolled = filled >= shared.options.tail_bytes && shared.try_roll();
-                    shared.counters.rolled.record(waited + rolling.elapsed());
-                    let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
-                    if rolled || spare_is_due {
-                        shared.alarm.ring();
-                    }
+                    self.roll_if_full(&state, waited);
                     (timestamps, Ok(()))
                 }
                 Err(AppendError::Full) => {
@@ -438,6 +431,20 @@ impl PendingWrites {
                     (timestamps, Err(Error::Poisoned { reason }))
                 }
             };
+        }
+    }
+
+    /// Lets the spare generation take over if that of `state` is full, and wakes the thread that makes the
+    /// next spare. `waited` is the time for which the commit waited for its generation.
+    fn roll_if_full(&self, state: &StoreState, waited: Duration) {
+        let shared = &self.shared;
+        let began = Instant::now();
+        let filled = state.generations[0].bytes.load(Ordering::Relaxed);
+        let is_rolled = filled >= shared.options.tail_bytes && shared.try_roll();
+        shared.counters.rolled.record(waited + began.elapsed());
+        let spare_is_due = filled >= shared.options.tail_bytes / 2 && state.spare.is_none();
+        if is_rolled || spare_is_due {
+            shared.alarm.ring();
         }
     }
 
