@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cli::{BenchCommand, BenchOptions};
 use millrace_bench::{
     BENCHES, BenchProgress, BenchReport, Benchmark, CaseFilter, CurvePlot, DataCounts, Error, Settings, find,
 };
+
+use self::cli::{BenchCommand, BenchOptions};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

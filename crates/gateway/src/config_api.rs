@@ -13,8 +13,6 @@ mod sessions;
 mod snapshots;
 mod upload;
 
-pub(crate) use sessions::UploadSessions;
-
 use std::sync::Arc;
 
 use axum::Router;
@@ -22,13 +20,15 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
+use millrace_node::Error;
+use millrace_node::ErrorKind;
 use serde_json::json;
 
 use crate::http;
 use crate::status::HttpError;
 use crate::{GatewayState, status_api};
-use millrace_node::Error;
-use millrace_node::ErrorKind;
+
+pub(crate) use sessions::UploadSessions;
 
 /// The routes of the config port.
 pub(crate) fn router(node: Arc<GatewayState>) -> Router {

@@ -23,8 +23,15 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use millrace_access::{Permit, RequestCaller, WantedGroups};
 use millrace_document::{DocumentGroup, DocumentId, Location};
+use millrace_node::ErrorKind;
+use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::{CompiledApplication, Error};
+use millrace_selection::DocumentSelection;
+use millrace_store::{WriteDurability, WriterId};
 use serde_json::{Map, Value, json};
 
+use self::path::{DocumentScope, DocumentTarget};
 use crate::GatewayState;
 use crate::access_log::ConnectionPeer;
 use crate::edge::{StandingCredential, attach_caller, caller_of, person_prefix};
@@ -32,13 +39,6 @@ use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
 use crate::quota::{FedBytes, FedBytesCounted, GroupTurn};
 use crate::status::HttpError;
-use millrace_node::ErrorKind;
-use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
-use millrace_node::metrics::CountedMetric;
-use millrace_node::{CompiledApplication, Error};
-use millrace_selection::DocumentSelection;
-use millrace_store::{WriteDurability, WriterId};
-use path::{DocumentScope, DocumentTarget};
 
 /// Default timeout of an operation.
 const TIMEOUT: Duration = Duration::from_secs(180);

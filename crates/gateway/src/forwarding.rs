@@ -19,7 +19,6 @@ mod refusal;
 mod share;
 mod snapshots;
 
-use millrace_cluster::ClusterVersion;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,21 +27,7 @@ use axum::Router;
 use axum::response::Response;
 use axum::routing::post;
 use hyper::StatusCode;
-
-use self::erasures::ErasureQuestionMessage;
-pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
-pub(crate) use self::fuzz::fuzz;
-use self::group_sizes::SizesQuestionMessage;
-pub(crate) use self::hop::{
-    HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
-};
-use self::hop::{ask_others, redirection};
-use self::indexes::IndexQuestionMessage;
-use self::question::{NodeQuestion, respond};
-pub(crate) use self::refusal::{broken_answer, refused_part};
-pub(crate) use self::share::answer_share;
-use self::snapshots::SnapshotQuestionMessage;
-use crate::{GatewayState, http};
+use millrace_cluster::ClusterVersion;
 use millrace_node::Error;
 use millrace_node::cluster::{
     self, AccessKind, BucketReaders, DocumentsAnswer, DocumentsQuestion, ErasureQuestion, ForwardAnswer,
@@ -52,6 +37,22 @@ use millrace_node::cluster::{
 };
 use millrace_node::indexes::{PlacedAnswer, PlacedQuestion};
 use millrace_store::{GroupErasure, StoredGroupPage};
+
+use self::erasures::ErasureQuestionMessage;
+use self::group_sizes::SizesQuestionMessage;
+use self::hop::{ask_others, redirection};
+use self::indexes::IndexQuestionMessage;
+use self::question::{NodeQuestion, respond};
+use self::snapshots::SnapshotQuestionMessage;
+use crate::{GatewayState, http};
+
+pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
+pub(crate) use self::fuzz::fuzz;
+pub(crate) use self::hop::{
+    HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
+};
+pub(crate) use self::refusal::{broken_answer, refused_part};
+pub(crate) use self::share::answer_share;
 
 /// Routes of the questions of other nodes.
 pub(crate) fn routes() -> Router<Arc<GatewayState>> {

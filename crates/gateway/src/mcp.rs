@@ -16,6 +16,9 @@ use hyper::body::Bytes;
 use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::RequestCaller;
+use millrace_node::Error;
+use millrace_node::pool::BodySizeClass;
+use millrace_node::work::WorkKind;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -25,9 +28,6 @@ use crate::GatewayState;
 use crate::edge::caller_of;
 use crate::http::{self, BudgetReservation};
 use crate::status::HttpError;
-use millrace_node::Error;
-use millrace_node::pool::BodySizeClass;
-use millrace_node::work::WorkKind;
 
 /// Supported versions of the protocol, the newest first.
 const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];

@@ -8,6 +8,11 @@ use axum::response::Response;
 use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use millrace_model::SequencePurpose;
+use millrace_node::CancelOnDrop;
+use millrace_node::models::StatelessModel;
+use millrace_node::pool::BodySizeClass;
+use millrace_node::work::WorkKind;
+use millrace_node::{CompiledApplication, Error};
 use millrace_tensor::Tensor;
 use millrace_tensor::json::TensorFormat;
 use serde_json::{Value, json};
@@ -15,11 +20,6 @@ use serde_json::{Value, json};
 use crate::GatewayState;
 use crate::http::{self, BudgetReservation, RequestParameters};
 use crate::status::HttpError;
-use millrace_node::CancelOnDrop;
-use millrace_node::models::StatelessModel;
-use millrace_node::pool::BodySizeClass;
-use millrace_node::work::WorkKind;
-use millrace_node::{CompiledApplication, Error};
 
 /// Path of the models.
 const ROOT: &str = "/model-evaluation/v1";

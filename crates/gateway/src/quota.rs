@@ -28,18 +28,19 @@ use std::time::{Duration, Instant};
 
 use millrace_access::RequestCaller;
 use millrace_document::DocumentGroup;
+use millrace_node::Error;
+use millrace_node::metrics::{CountedMetric, NodeMetrics};
 use millrace_store::ViewScope;
 use parking_lot::Mutex;
 
 use self::allowances::TokenBuckets;
 use self::fed::FedByteLimits;
-pub(crate) use self::fed::{FedBytes, FedBytesCounted};
 use self::group_sizes::GroupSizeLimits;
-pub(crate) use self::group_sizes::{DocumentTotals, UncommittedSize};
 use crate::Settings;
 use crate::access_log::ConnectionPeer;
-use millrace_node::Error;
-use millrace_node::metrics::{CountedMetric, NodeMetrics};
+
+pub(crate) use self::fed::{FedBytes, FedBytesCounted};
+pub(crate) use self::group_sizes::{DocumentTotals, UncommittedSize};
 
 /// Maximum number of stored keys of one kind.
 const KEYS_MAX: usize = 100_000;

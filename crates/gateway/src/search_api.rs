@@ -19,21 +19,6 @@ use axum::response::Response;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_access::WantedGroups;
-use millrace_query::Query;
-
-use self::benchmark::RequestedFigures;
-pub(crate) use self::benchmark::{QueryFigures, SearchPhases};
-use self::format::ResultFormat;
-use self::implied::ShortIds;
-use self::language::PromptRequest;
-use self::slow::QueryNotes;
-pub(crate) use self::slow::SlowQueryLog;
-pub use self::slow::SlowQuerySettings;
-use crate::edge::{attach_caller, caller_of};
-use crate::forwarding::{self, ForwardedRequest, SendableRequest};
-use crate::quota::{GroupTurn, QuotaHints};
-use crate::status::HttpError;
-use crate::{GatewayState, http, spans};
 use millrace_node::ErrorKind;
 use millrace_node::cluster::ForwardKind;
 use millrace_node::metrics::{CountedMetric, NodeMetrics};
@@ -41,6 +26,22 @@ use millrace_node::search::{
     self, FederatedQuery, QueryAnswer, RoutedQuery, SearchOutcome, SourceQueries, by_chain, rewritten_query,
 };
 use millrace_node::{CompiledApplication, Error, Node};
+use millrace_query::Query;
+
+use self::benchmark::RequestedFigures;
+use self::format::ResultFormat;
+use self::implied::ShortIds;
+use self::language::PromptRequest;
+use self::slow::QueryNotes;
+use crate::edge::{attach_caller, caller_of};
+use crate::forwarding::{self, ForwardedRequest, SendableRequest};
+use crate::quota::{GroupTurn, QuotaHints};
+use crate::status::HttpError;
+use crate::{GatewayState, http, spans};
+
+pub(crate) use self::benchmark::{QueryFigures, SearchPhases};
+pub(crate) use self::slow::SlowQueryLog;
+pub use self::slow::SlowQuerySettings;
 
 /// Answers a query.
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: extract::Request) -> Response {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use millrace_env::ThreadClass;
+use millrace_node::Node;
 use millrace_trust::Connection;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -17,7 +18,6 @@ use crate::data_port::DataPort;
 use crate::edge::{RequestGuard, SHARED_KEYS, guard};
 use crate::elastic_api::ElasticApi;
 use crate::{GatewayState, PortError, Settings, config_api, http};
-use millrace_node::Node;
 
 /// Maximum number of connections of nodes that wait to be served: each node makes up to eight, and all of a
 /// large cluster may come at once, after a start.

@@ -6,6 +6,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use hyper::HeaderMap;
+use millrace_access::{CallerLimits, Permit, WantedGroups};
+use millrace_document::{DocumentGroup, DocumentId};
+use millrace_env::{RealDisk, SystemClock};
+use millrace_node::metrics::MetricGauge;
+use millrace_node::{Error, Node, StartError};
+use millrace_remote::{OutboundHttp, SpanExporter, SpanSettings};
+use millrace_store::Store;
 
 use crate::access_log::AccessLog;
 use crate::config_api::UploadSessions;
@@ -16,13 +23,6 @@ use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::{ClientQuotas, DocumentTotals, UncommittedSize};
 use crate::search_api::SlowQueryLog;
 use crate::{PortError, Settings};
-use millrace_access::{CallerLimits, Permit, WantedGroups};
-use millrace_document::{DocumentGroup, DocumentId};
-use millrace_env::{RealDisk, SystemClock};
-use millrace_node::metrics::MetricGauge;
-use millrace_node::{Error, Node, StartError};
-use millrace_remote::{OutboundHttp, SpanExporter, SpanSettings};
-use millrace_store::Store;
 
 /// A node with everything that its ports need besides. It dereferences to the [`Node`], whose operations
 /// requests call.

@@ -11,6 +11,7 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use hyper::{HeaderMap, StatusCode};
 use millrace_column::ColumnForm;
+use millrace_node::{Error, FieldUseSummary};
 use millrace_search::FieldUseKind;
 use millrace_store::StoredColumn;
 use serde_json::{Map, Value, json};
@@ -18,7 +19,6 @@ use serde_json::{Map, Value, json};
 use crate::GatewayState;
 use crate::http::{self, answer};
 use crate::{openapi, page};
-use millrace_node::{Error, FieldUseSummary};
 
 /// Routes of the data port.
 pub(crate) fn data_routes() -> Router<Arc<GatewayState>> {

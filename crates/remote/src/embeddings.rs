@@ -10,12 +10,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_env::{ModelCaller, SequencePurpose};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::queue::{TextCall, TextEntry, TextQueue};
 use crate::retry::{RequestFailure, RetryDecision, ServicePause, choose};
-use millrace_env::{ModelCaller, SequencePurpose};
-
 use crate::usage::ServiceCounters;
 use crate::{Error, OutboundHttp, ServiceDialect, ServiceUsage, VectorCells, protocol};
 

@@ -1,8 +1,9 @@
 //! OpenAI embeddings protocol and related ones: JSON out, JSON in.
 
-use crate::error::AnswerFault;
 use millrace_env::SequencePurpose;
 use serde::{Deserialize, Serialize};
+
+use crate::error::AnswerFault;
 
 /// Protocol variant of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
+use std::sync::Arc;
+
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_linguistics::{FieldMatching, FieldStemming, MatchMode};
-use std::sync::Arc;
 
 use crate::{SourcePosition, SourcedText};
 

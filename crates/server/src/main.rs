@@ -14,8 +14,9 @@ mod standing;
 
 use std::process::ExitCode;
 
-use command_line::{CommandLine, ProgramCommand};
 use millrace_commands::HostProgram;
+
+use self::command_line::{CommandLine, ProgramCommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -14,8 +14,9 @@ use hyper::Method;
 use hyper::header::CONTENT_ENCODING;
 use libdeflater::{CompressionLvl, Compressor};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
-use support::{SERVICES, TestServer, file_of, onnxruntime};
 use tokio::runtime::Runtime;
+
+use self::support::{SERVICES, TestServer, file_of, onnxruntime};
 
 /// Maximum peak memory of the server, for requests one after another and at once: its cache of 64 MB, 96 MB
 /// of bodies, 256 MB of a query's results, and 64 MB of threads, buffers and what it has without requests.

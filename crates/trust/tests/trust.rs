@@ -10,9 +10,10 @@ use std::time::Duration;
 use millrace_trust::{
     ClientIdentity, ConnectionPurpose, NodeTrust, ServiceFiles, TrustFiles, blocking, is_of_trust,
 };
-use support::{TestAuthority, TestCertificate};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+
+use self::support::{TestAuthority, TestCertificate};
 
 /// A node with a certificate of this authority for `localhost` and `127.0.0.1`.
 fn node(authority: &TestAuthority) -> NodeTrust {

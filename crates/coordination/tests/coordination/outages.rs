@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::etcd_process::EtcdProcess;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_coordination::{
     Coordination, Election, Error, EtcdCoordination, KeyChange, KeyOperation, LeaseKeeper, PrefixWatch,
 };
 use tokio::time::timeout;
+
+use crate::etcd_process::EtcdProcess;
 
 /// Time limit, longer than any step here takes.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);

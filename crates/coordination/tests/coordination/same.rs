@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::etcd_process::EtcdProcess;
 use millrace_coordination::{
     Coordination, Election, EmbeddedCoordination, Error, EtcdCoordination, KeyChange, KeyCondition,
     KeyOperation, LeaseKeeper, PrefixWatch, Transaction, VALUE_BYTES_MAX,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+use crate::etcd_process::EtcdProcess;
 
 /// A case; its keys begin with its name, so that all cases can run concurrently in one store.
 type Case = fn(Arc<dyn Coordination>) -> Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
+use millrace_node::Error;
 use millrace_schema::FILES_MAX;
 use serde_json::{Value, json};
 
@@ -14,7 +15,6 @@ use super::sessions::{Files, SessionFiles, UploadSession};
 use super::upload::PACKAGE_FACTOR;
 use crate::GatewayState;
 use crate::http::{self, percent_decode};
-use millrace_node::Error;
 
 /// Files of a package, in memory or on disk.
 trait PackageFiles {

@@ -2,11 +2,11 @@
 
 use axum::response::Response;
 use hyper::StatusCode;
+use millrace_node::Error;
 use serde_json::json;
 
 use crate::GatewayState;
 use crate::http;
-use millrace_node::Error;
 
 /// `GET …/application/`.
 pub(super) fn applications(node: &GatewayState, base: &str) -> Response {

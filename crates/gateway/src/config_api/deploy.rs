@@ -7,6 +7,10 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use millrace_model::SequencePurpose;
+use millrace_node::cluster::ClusterDeployment;
+use millrace_node::deployment::pack;
+use millrace_node::pool::WorkFlow;
+use millrace_node::{CompiledApplication, Error, reindexing};
 use millrace_schema::change::ChangeEffect;
 use millrace_schema::{ApplicationDraft, PackageMistake};
 use serde_json::{Value, json};
@@ -16,10 +20,6 @@ use super::sessions::{PreparedSession, UploadSession};
 use super::{query_parameters, upload};
 use crate::edge::DeclarationObstacle;
 use crate::{GatewayState, http};
-use millrace_node::cluster::ClusterDeployment;
-use millrace_node::deployment::pack;
-use millrace_node::pool::WorkFlow;
-use millrace_node::{CompiledApplication, Error, reindexing};
 
 /// Maximum time for a published package to become active on the node that published it.
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(60);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use hyper::StatusCode;
+use millrace_node::reindexing::{self, Chosen};
+use millrace_node::{CompiledApplication, Error};
 use millrace_schema::Schema;
 use serde_json::json;
 
 use super::converge::active;
 use crate::GatewayState;
 use crate::http::{self, RequestParameters};
-use millrace_node::reindexing::{self, Chosen};
-use millrace_node::{CompiledApplication, Error};
 
 /// Maximum speed.
 const SPEED_MAX: f64 = 10.0;

@@ -8,12 +8,12 @@ use axum::extract::Request;
 use hyper::HeaderMap;
 use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use millrace_node::Error;
 use millrace_schema::{ApplicationDraft, PackageMistakes};
 
 use super::sessions::SessionReservation;
 use crate::GatewayState;
 use crate::http::{self, BodyReader, BudgetReservation};
-use millrace_node::Error;
 
 /// Packages contain models and may be larger than other requests by this factor.
 pub(super) const PACKAGE_FACTOR: usize = 10;

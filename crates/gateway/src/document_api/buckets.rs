@@ -11,12 +11,12 @@ use hyper::{Method, StatusCode};
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentGroup, Location};
 use millrace_env::text_with_causes;
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 
 use crate::GatewayState;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{RequestParameters, form_encode};
-use millrace_node::Error;
-use millrace_node::cluster::{AccessKind, ForwardKind, ReadFence, RouteBackoff, RouteSubject};
 
 /// Maximum size of a node's answer for one bucket, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;

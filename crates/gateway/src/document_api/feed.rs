@@ -38,27 +38,28 @@ use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use millrace_access::{AccessRight, WantedGroups};
+use millrace_node::Error;
+use millrace_node::cluster::ForwardKind;
+use millrace_store::WriteDurability;
 use tokio::sync::{mpsc, oneshot};
 
 use self::answer::{AnswerReader, FeedAnswer};
 use self::answer_log::AnsweredStream;
 use self::answered::{ActiveStreamKey, KeyState};
-pub(crate) use self::answered::{AnsweredKeys, KeptKeyBounds};
 use self::commit::{FeedCommitter, StreamKey};
 use self::input::{BodyPump, OperationSplitter, PumpDigest};
 use self::key::{BodyDigest, RequestedKey};
-pub(crate) use self::places::{StreamPlace, StreamUse, streams_max, writer_of};
 use self::source::PackedForm;
 use self::table::FeedFormat;
-pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
 use super::{DocumentCall, render};
 use crate::GatewayState;
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::forwarding;
 use crate::http::{self, BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
-use millrace_node::Error;
-use millrace_node::cluster::ForwardKind;
-use millrace_store::WriteDurability;
+
+pub(crate) use self::answered::{AnsweredKeys, KeptKeyBounds};
+pub(crate) use self::places::{StreamPlace, StreamUse, streams_max, writer_of};
+pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
 
 /// Bytes of operations after which a piece ends.
 const PIECE_BYTES: usize = STREAM_BYTES / PIECES;

@@ -2,10 +2,10 @@
 
 use millrace_document::json::{FieldsJson, fields};
 use millrace_document::{Document, FieldSet};
+use millrace_node::{CompiledApplication, Error};
 use millrace_tensor::json::{CellNumbers, TensorFormat};
 
 use super::DocumentCall;
-use millrace_node::{CompiledApplication, Error};
 
 /// Requested format of documents. Cells of tensors are written as doubles, so that feeding the output again
 /// yields the same values.

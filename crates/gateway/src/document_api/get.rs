@@ -6,6 +6,10 @@ use axum::response::Response;
 use hyper::StatusCode;
 use millrace_access::WantedGroups;
 use millrace_document::{DocumentId, DocumentVersion};
+use millrace_node::Error;
+use millrace_node::cluster::{ClusterView, ReadFence};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::WorkFlow;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -14,10 +18,6 @@ use tokio::sync::oneshot;
 use super::DocumentCall;
 use super::format::DocumentFormat;
 use crate::http;
-use millrace_node::Error;
-use millrace_node::cluster::{ClusterView, ReadFence};
-use millrace_node::metrics::CountedMetric;
-use millrace_node::pool::WorkFlow;
 
 /// `GET` of a document. If its owner may lack the newest version, the document is read at all replicas.
 pub(super) async fn document(

@@ -11,14 +11,14 @@ use millrace_access::WantedGroups;
 use millrace_bucket::BucketId;
 use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn, View, ViewChunk};
 use millrace_document::{DocumentGroup, Timestamp};
+use millrace_node::Error;
+use millrace_node::cluster::{ClusterView, GroupDropRequest, ReadFence};
+use millrace_node::pool::WorkFlow;
 use millrace_store::{Store, ViewScope};
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
 use super::visit::WholeGroup;
-use millrace_node::Error;
-use millrace_node::cluster::{ClusterView, GroupDropRequest, ReadFence};
-use millrace_node::pool::WorkFlow;
 
 /// Result of dropping a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The paths below `/document/v1/`.
 
 use millrace_document::{DocumentGroup, DocumentId, Location};
+use millrace_node::Error;
 
 use crate::http::percent_decode;
-use millrace_node::Error;
 
 /// Object that a path addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]

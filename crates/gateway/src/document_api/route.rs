@@ -3,9 +3,10 @@
 //! There is one store, and every document is stored in it once; a route chooses the content clusters that a
 //! document may belong to.
 
-use super::DocumentCall;
 use millrace_node::deployment::CompiledDocumentType;
 use millrace_node::{CompiledApplication, Error};
+
+use super::DocumentCall;
 
 /// Content clusters that an operation is sent to.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,6 +15,12 @@ use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentUpdate, OperationAction, OperationKind, json,
 };
 use millrace_indexing::IndexingCaller;
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, ReadFence};
+use millrace_node::deployment::CompiledDocumentType;
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::BodySizeClass;
+use millrace_node::work::WorkKind;
 use millrace_store::{DocumentWrite, StoreChange, StoreModification, WriteRefusal};
 use serde_json::{Value, json as object};
 
@@ -26,12 +32,6 @@ use super::visit::VisitPass;
 use super::write::{apply, commit};
 use crate::http::{self, BudgetReservation};
 use crate::quota::UncommittedSize;
-use millrace_node::Error;
-use millrace_node::cluster::{AccessKind, ReadFence};
-use millrace_node::deployment::CompiledDocumentType;
-use millrace_node::metrics::CountedMetric;
-use millrace_node::pool::BodySizeClass;
-use millrace_node::work::WorkKind;
 
 /// Number of documents changed at one time.
 const TOGETHER: usize = 256;

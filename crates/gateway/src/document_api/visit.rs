@@ -10,18 +10,19 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
+use millrace_node::Error;
+use millrace_node::cluster::ReadFence;
+use millrace_node::metrics::CountedMetric;
 use serde_json::Value;
 
 use self::pages::{PageSource, VisitPageFormat, VisitPages};
-pub(super) use self::pass::{VisitPass, WholeGroup};
-pub(super) use self::sliced::forwarded;
 use super::DocumentCall;
 use super::format::DocumentFormat;
 use super::path::DocumentScope;
 use crate::http;
-use millrace_node::Error;
-use millrace_node::cluster::ReadFence;
-use millrace_node::metrics::CountedMetric;
+
+pub(super) use self::pass::{VisitPass, WholeGroup};
+pub(super) use self::sliced::forwarded;
 
 /// Number of documents read from the store at a time.
 const PAGE: usize = 256;

@@ -14,6 +14,12 @@ use millrace_document::{
 };
 use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_model::SequencePurpose;
+use millrace_node::cluster::{BatchedWrite, ClusterError};
+use millrace_node::deployment::{CompiledDocumentType, now_s};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::pool::BodySizeClass;
+use millrace_node::work::WorkKind;
+use millrace_node::{CompiledApplication, Error};
 use millrace_selection::DocumentSelection;
 use millrace_store::{
     CommittedWrite, DocumentWrite, Modify, RefusedBatch, StoreChange, StoreModification, WriteDurability,
@@ -28,12 +34,6 @@ use super::route::WriteDestination;
 use crate::GatewayState;
 use crate::http::{self, BudgetReservation};
 use crate::quota::UncommittedSize;
-use millrace_node::cluster::{BatchedWrite, ClusterError};
-use millrace_node::deployment::{CompiledDocumentType, now_s};
-use millrace_node::metrics::CountedMetric;
-use millrace_node::pool::BodySizeClass;
-use millrace_node::work::WorkKind;
-use millrace_node::{CompiledApplication, Error};
 
 /// `POST` of a document.
 pub(super) async fn put(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {

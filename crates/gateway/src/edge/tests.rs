@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use hyper::{Method, StatusCode};
+use millrace_node::Node;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
 use crate::{NodeServer, Settings, data_port, server};
-use millrace_node::Node;
 
 /// A node with running ports, and everything needed to stop it.
 struct ServedNode {

@@ -13,14 +13,14 @@ use hyper::{HeaderMap, Method, Request, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use millrace_node::Error;
+use millrace_node::cluster::{ForwardKind, RemoteNode};
 use millrace_trust::NodeTrust;
 
 use super::encrypted::TrustedConnector;
 use super::hop;
 use crate::GatewayState;
 use crate::http::{self, BodyBounds, BudgetReservation, NODE_STREAMS_MAX};
-use millrace_node::Error;
-use millrace_node::cluster::{ForwardKind, RemoteNode};
 
 /// Headers that belong to one connection, and are not forwarded.
 const OF_THE_CONNECTION: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE];

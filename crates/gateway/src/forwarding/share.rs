@@ -1,7 +1,5 @@
 //! The conversation about a node's share of a query: frames on one request and its answer.
 
-use millrace_bucket::BucketId;
-use millrace_cluster::ClusterVersion;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,6 +11,13 @@ use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use hyper::{HeaderMap, Method, StatusCode};
+use millrace_bucket::BucketId;
+use millrace_cluster::ClusterVersion;
+use millrace_node::cluster::{
+    ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareConversation, ShareStart,
+};
+use millrace_node::search::{self, StartedShare};
+use millrace_node::{CompiledApplication, Error, ErrorKind};
 use millrace_plan::QueryMemory;
 use millrace_search::{ShareReply, ShareRequest};
 use serde::{Deserialize, Serialize};
@@ -21,11 +26,6 @@ use super::message::MessageProtocol;
 use super::{NodeForwarder, is_unsettled, refusal, refused_part};
 use crate::http::{BodyMessageReader, FrameMemory, frame};
 use crate::{GatewayState, spans};
-use millrace_node::cluster::{
-    ForwardKind, NodeAnswer, OpenedShare, RemoteNode, ShareConversation, ShareStart,
-};
-use millrace_node::search::{self, StartedShare};
-use millrace_node::{CompiledApplication, Error, ErrorKind};
 
 /// Maximum bytes of one message, request or answer.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;

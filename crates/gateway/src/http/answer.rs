@@ -9,12 +9,12 @@ use axum::response::Response;
 use hyper::Version;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::header::RETRY_AFTER;
+use millrace_node::Error;
 use serde_json::json;
 
 use super::budget::{AnswerShare, RequestBudget};
 use super::json;
 use crate::status::HttpError;
-use millrace_node::Error;
 
 /// Size of an answer, in bytes, from which on it is counted: a smaller one is not worth it.
 pub(super) const COUNTED_BYTES_MIN: u64 = 16 << 10;

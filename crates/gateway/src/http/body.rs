@@ -12,12 +12,12 @@ use hyper::HeaderMap;
 use hyper::body::{Body as _, Bytes};
 use hyper::header::CONTENT_ENCODING;
 use libdeflater::Decompressor;
+use millrace_node::Error;
+use millrace_node::pool::BodySizeClass;
 use tokio::time::Instant;
 
 use super::budget::BudgetReservation;
 use crate::GatewayState;
-use millrace_node::Error;
-use millrace_node::pool::BodySizeClass;
 
 /// Size that a body may always unpack to, in bytes, however small it is packed.
 const RATIO_FREE: usize = 1 << 20;

@@ -1,7 +1,8 @@
 //! Metrics of the memory of requests.
 
-use super::budget::RequestBudget;
 use millrace_node::metrics::MetricGauge;
+
+use super::budget::RequestBudget;
 
 impl RequestBudget {
     /// Gauges of the memory of requests in flight.

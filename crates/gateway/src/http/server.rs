@@ -7,17 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::{COUNTED_BYTES_MIN, counted, counted_bytes_min, refusal};
-use super::budget::{BudgetReservation, RequestBudget};
-use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
-use super::json;
-use super::lingering::LingeringConnection;
-use super::received::BodyReception;
-use super::stream::PortStream;
-use super::tls::{PortTls, shown_certificate};
-use crate::RequestLimits;
-use crate::access_log::ConnectionPeer;
-use crate::document_api::feed::streams_max;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -33,6 +22,18 @@ use rustix::net::sockopt;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
+
+use super::answer::{COUNTED_BYTES_MIN, counted, counted_bytes_min, refusal};
+use super::budget::{BudgetReservation, RequestBudget};
+use super::connections::{ConnectionActivity, ConnectionPermit, OpenConnections, WatchedConnection};
+use super::json;
+use super::lingering::LingeringConnection;
+use super::received::BodyReception;
+use super::stream::PortStream;
+use super::tls::{PortTls, shown_certificate};
+use crate::RequestLimits;
+use crate::access_log::ConnectionPeer;
+use crate::document_api::feed::streams_max;
 
 /// Maximum size of the head of a request (request line and headers), in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use encoding_rs::Encoding;
 use hyper::HeaderMap;
 use hyper::header::ACCEPT;
+use millrace_node::Error;
 use millrace_query::value_of;
 use millrace_render::{RenderOptions, SearchResponse, write_cbor, write_json, write_xml};
-
 use serde_json::json;
 
 use super::language::event;
-use millrace_node::Error;
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use axum::response::Response;
 use hyper::HeaderMap;
+use millrace_node::models::DeployedLanguageModel;
+use millrace_node::{CompiledApplication, Error, search};
 use millrace_query::{Query, value_of};
 use millrace_remote::{ChatPrompt, InferenceOptions};
 use millrace_result::ResultHit;
 use millrace_schema::LanguageChain;
 
-pub(super) use self::answer::event;
 use super::format::ResultFormat;
-use millrace_node::models::DeployedLanguageModel;
-use millrace_node::{CompiledApplication, Error, search};
+
+pub(super) use self::answer::event;
 
 /// Chains that every application has.
 const BUILT_IN: &[&str] = &["default", "vespa", "native"];

@@ -8,14 +8,14 @@ use std::time::Duration;
 use axum::extract::Request;
 use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method};
-use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
-
-use crate::GatewayState;
-use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
 use millrace_node::cluster::ForwardKind;
 use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
+use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
+
+use crate::GatewayState;
+use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
 
 /// Maximum number of parameters from a node, as a multiple of that from a client: a node adds those of query
 /// profiles.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use millrace_node::Error;
+use millrace_node::search::{LackingSchema, SchemaPart, SearchNotices, SearchOutcome, SourceSearchOutcome};
 use millrace_query::Query;
 use millrace_render::{ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup};
 
@@ -9,8 +11,6 @@ use super::benchmark::{QueryFigures, SearchPhases};
 use super::codes::{ErrorCode, ILLEGAL_QUERY, INVALID_PARAMETER, TIMED_OUT, code_of};
 use super::format::ResultFormat;
 use super::trace;
-use millrace_node::Error;
-use millrace_node::search::{LackingSchema, SchemaPart, SearchNotices, SearchOutcome, SourceSearchOutcome};
 
 /// Renders the answer to a query.
 pub(super) fn result(

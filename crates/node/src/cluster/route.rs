@@ -1,10 +1,10 @@
 //! Selection of the node that answers a request for one location.
 
-use millrace_cluster::ClusterVersion;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
+use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Location};
 
 use super::{

@@ -1,12 +1,12 @@
 //! The answer to a query: by the node that has its documents, or by this one, which repeats it until its
 //! reads count.
 
-use millrace_cluster::ClusterVersion;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_access::Permit;
+use millrace_cluster::ClusterVersion;
 use millrace_query::Query;
 
 use super::observer::QueryObserver;

@@ -1,8 +1,9 @@
+use millrace_bucket::BucketId;
+
 use super::machine::Distributor;
 use super::operation::OperationStep;
 use crate::checkers::{BucketAction, OperationPriority};
 use crate::scheduler::OperationStanding;
-use millrace_bucket::BucketId;
 
 /// Metrics of the buckets that a node owns: their distance from the ideal state. Computing them visits every
 /// bucket.

@@ -1,11 +1,12 @@
 //! Declarations of a schema file as written: without inheritance and defaults.
 
+use millrace_tensor::TensorType;
+
 use super::cursor::Name;
 use crate::{
     DictionarySettings, DistanceMetric, FieldStemming, InputDef, InputType, LinguisticsProfile, MatchMode,
     OnnxModelConfig, SourcePosition, SourcedText, SummaryMode,
 };
-use millrace_tensor::TensorType;
 
 /// A schema file, or a document file.
 #[derive(Debug, Clone)]

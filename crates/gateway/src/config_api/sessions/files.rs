@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::SessionReservation;
 use millrace_node::Error;
 use millrace_schema::FILES_MAX;
+
+use super::SessionReservation;
 
 /// The files of a package by path, in memory.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;

@@ -9,13 +9,13 @@ use std::task::{Context, Poll, Waker};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use millrace_document::json::FeedPosition;
 use millrace_document::{DocumentGroup, DocumentId};
+use millrace_node::Error;
 use millrace_store::WriteDurability;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::PIECE_OPERATIONS;
 use crate::status::HttpError;
-use millrace_node::Error;
 
 /// Maximum size in bytes of the lines that the client has not read. Further failures are only counted.
 const UNREAD_BYTES_MAX: usize = 256 << 10;

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use millrace_access::Permit;
 use millrace_document::json::FeedPosition;
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
+use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind, RemoteNode};
+use millrace_node::metrics::CountedMetric;
+use millrace_node::{Error, ErrorKind};
 use millrace_store::{CommittedWrite, DocumentWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
@@ -26,9 +29,6 @@ use super::relay::RelayedPart;
 use crate::document_api::write;
 use crate::quota::UncommittedSize;
 use crate::status::HttpError;
-use millrace_node::cluster::{BatchedWrite, ClusterView, ForwardKind, RemoteNode};
-use millrace_node::metrics::CountedMetric;
-use millrace_node::{Error, ErrorKind};
 
 /// Number of operations of a wave that are executed like single requests at a time.
 const FORWARDED_MAX: usize = 64;

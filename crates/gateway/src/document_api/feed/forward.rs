@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use hyper::{Method, Request, StatusCode};
 use millrace_document::json::{FeedOperation, FeedPosition};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
+use millrace_node::Error;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::DocumentCall;
@@ -18,7 +19,6 @@ use super::commit::StreamOutcome;
 use crate::document_api::retry::RetryPause;
 use crate::quota::FedBytesCounted;
 use crate::status::message_of;
-use millrace_node::Error;
 
 /// An operation to be executed like a single request.
 pub(super) struct ForwardedOperation {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_document::json::{FeedOperation, FeedPosition, FeedReader};
+use millrace_node::Error;
 use millrace_table::ReadRow;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -20,7 +21,6 @@ use super::source::{BodyFrame, FrameSource, PackedForm, SourceFailure};
 use super::table::FeedFormat;
 use super::{DocumentCall, PIECE_BYTES, PIECE_OPERATIONS};
 use crate::http::{BodyReader, BudgetReservation};
-use millrace_node::Error;
 
 /// Receives the body, as fast as its bytes are taken.
 pub(super) struct BodyPump {

@@ -8,6 +8,10 @@ use millrace_access::WantedGroups;
 use millrace_cluster::SHORT_IDS;
 use millrace_document::json::{FeedPosition, ParseOptions, split_position};
 use millrace_document::{DocumentGroup, DocumentId, OperationKind};
+use millrace_node::cluster::{ForwardKind, NodeAddress, RemoteNode};
+use millrace_node::deployment::CompiledDocumentType;
+use millrace_node::pool::{WorkFlow, pause};
+use millrace_node::{CompiledApplication, Error, ErrorKind};
 use millrace_store::{DocumentWrite, ViewScope};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -22,10 +26,6 @@ use crate::document_api::write;
 use crate::http::BudgetReservation;
 use crate::quota::{FedBytes, UncommittedSize};
 use crate::status::HttpError;
-use millrace_node::cluster::{ForwardKind, NodeAddress, RemoteNode};
-use millrace_node::deployment::CompiledDocumentType;
-use millrace_node::pool::{WorkFlow, pause};
-use millrace_node::{CompiledApplication, Error, ErrorKind};
 
 /// An operation that can be executed, or has its outcome.
 pub(super) struct PreparedItem {

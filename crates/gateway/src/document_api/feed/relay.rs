@@ -13,6 +13,8 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use millrace_document::json::FeedPosition;
+use millrace_node::Error;
+use millrace_node::cluster::{ForwardKind, RemoteNode};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,8 +25,6 @@ use super::forward::{ForwardedOperation, parameters_of};
 use crate::document_api::retry::RetryPause;
 use crate::edge::attach_caller;
 use crate::forwarding::ForwardedRequest;
-use millrace_node::Error;
-use millrace_node::cluster::{ForwardKind, RemoteNode};
 
 /// Maximum size in bytes of the answer to a piece.
 const ANSWER_BYTES_MAX: usize = 16 << 20;

@@ -9,12 +9,12 @@ use flate2::read::MultiGzDecoder;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use millrace_env::{ZSTD_BYTES, ZstdReader};
+use millrace_node::Error;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::answer::FeedBreak;
 use crate::http::check_ratio;
-use millrace_node::Error;
 
 /// Fault of a body that is not packed by zstd, or damaged.
 const NOT_ZSTD: &str = "the body is not the zstd stream that content-encoding promises";

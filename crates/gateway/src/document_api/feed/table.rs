@@ -5,12 +5,12 @@ use std::io::Read;
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, CONTENT_TYPE};
 use millrace_document::{DocumentGroup, DocumentType};
+use millrace_node::Error;
 use millrace_table::{RowMapping, TableBounds, TableColumns, TableReader, TableWriter};
 
 use super::DocumentCall;
 use super::answer::FeedBreak;
 use crate::http::RequestParameters;
-use millrace_node::Error;
 
 /// Media type of the stream form of Arrow IPC.
 pub(crate) const ARROW: &str = "application/vnd.apache.arrow.stream";

@@ -8,6 +8,8 @@ use std::time::Instant;
 use hyper::StatusCode;
 use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Location};
+use millrace_node::Error;
+use millrace_node::cluster::{AccessKind, ForwardKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject};
 use millrace_store::VisitedVersion;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -20,8 +22,6 @@ use crate::document_api::DocumentCall;
 use crate::document_api::buckets::{self, BucketAnswer, VisitedBuckets, WholeAnswer};
 use crate::document_api::format::DocumentFormat;
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
-use millrace_node::Error;
-use millrace_node::cluster::{AccessKind, ForwardKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject};
 
 /// Size of a page in bytes that is aimed at: large documents come a few at a time.
 pub(super) const PAGE_BYTES: usize = 2 << 20;

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use millrace_access::{CallerGroups, RequestCaller};
 use millrace_bucket::BucketId;
 use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
+use millrace_node::pool::WorkFlow;
+use millrace_node::search;
+use millrace_node::{CompiledApplication, Error};
 use millrace_schema::ContentCluster;
 use millrace_selection::DocumentSelection;
 use millrace_store::{Store, StoreVisit, ViewScope, VisitFilter, VisitPage, VisitSlice, VisitedVersion};
@@ -15,9 +18,6 @@ use super::sliced;
 use crate::document_api::DocumentCall;
 use crate::document_api::path::DocumentScope;
 use crate::document_api::write::holds;
-use millrace_node::pool::WorkFlow;
-use millrace_node::search;
-use millrace_node::{CompiledApplication, Error};
 
 /// A pass over the documents of a request.
 #[derive(Clone)]

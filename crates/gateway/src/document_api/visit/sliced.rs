@@ -3,11 +3,11 @@
 //! Versions up to 0.1.0 sliced by groups instead of ids. Continuations of their slices, and requests from
 //! their nodes, would lead to other documents. So both have another form since, and the old one is refused.
 
+use millrace_node::Error;
+use millrace_node::cluster::ForwardKind;
 use millrace_store::VisitSlice;
 
 use crate::http::{RequestParameters, form_encode};
-use millrace_node::Error;
-use millrace_node::cluster::ForwardKind;
 
 /// Number of slices in requests of clients.
 const SLICES: &str = "slices";

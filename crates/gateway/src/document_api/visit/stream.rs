@@ -6,6 +6,8 @@ use axum::body::Body;
 use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
+use millrace_node::Error;
+use millrace_node::metrics::CountedMetric;
 use serde_json::{Value, json};
 
 use super::pages::{PAGE_BYTES, VisitPageFormat, VisitPages};
@@ -13,8 +15,6 @@ use super::{PAGE, head, tail};
 use crate::document_api::DocumentCall;
 use crate::edge::{ChecksCredential, StandingCredential};
 use crate::http::{self, AnswerShare};
-use millrace_node::Error;
-use millrace_node::metrics::CountedMetric;
 
 /// Response that is sent while the visit runs.
 pub(super) fn answer(call: &DocumentCall, pages: VisitPages, deadline: Instant) -> Response {

@@ -9,14 +9,14 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use millrace_node::Error;
+use millrace_node::remote_kind;
 use millrace_remote::{AnswerPieces, Error as Remote};
 use serde_json::{Value, json};
 
 use super::ResultFormat;
 use crate::http;
 use crate::status::status_of;
-use millrace_node::Error;
-use millrace_node::remote_kind;
 
 /// An answer that is being generated.
 pub(super) struct LanguageAnswer {
