@@ -222,7 +222,7 @@ impl RequestCaller {
     pub fn check_whole(&self) -> Result<(), Error> {
         match self.only_group().filter(|_| self.is_for_path) {
             Some(group) => {
-                Err(Error::GroupOfPath { of_path: in_words(group), wanted: "the whole server".to_owned() })
+                Err(Error::GroupOfPath { of_path: group.in_words(), wanted: "the whole server".to_owned() })
             }
             None => Ok(()),
         }
@@ -281,7 +281,7 @@ impl RequestCaller {
     /// [`Error::Group`]: the caller may not use one of the groups. A permit is never narrowed in silence.
     pub fn permit(&self, wanted: WantedGroups<'_>) -> Result<Permit, Error> {
         let refused = |wanted: String| match self.only_group().filter(|_| self.is_for_path) {
-            Some(group) => Error::GroupOfPath { of_path: in_words(group), wanted },
+            Some(group) => Error::GroupOfPath { of_path: group.in_words(), wanted },
             None => Error::Group { caller: self.name.to_string(), wanted },
         };
         match (&self.groups, wanted) {
@@ -291,18 +291,10 @@ impl RequestCaller {
             }
             (CallerGroups::Only(own), WantedGroups::These(groups)) => {
                 if let Some(other) = groups.iter().find(|group| !own.contains(group)) {
-                    return Err(refused(in_words(other)));
+                    return Err(refused(other.in_words()));
                 }
             }
         }
         Ok(Permit::of(self.groups.clone()))
-    }
-}
-
-fn in_words(group: &DocumentGroup) -> String {
-    match group {
-        DocumentGroup::None => "documents without a group".to_owned(),
-        DocumentGroup::Number(number) => format!("group {number}"),
-        DocumentGroup::Name(name) => format!("group '{name}'"),
     }
 }

@@ -40,6 +40,15 @@ impl DocumentGroup {
         String::from_utf8(bytes).expect("a letter before a text or digits is a text")
     }
 
+    /// The group in a message: `group 5`, `group 'ann'`, or `documents without a group`.
+    pub fn in_words(&self) -> String {
+        match self {
+            DocumentGroup::None => "documents without a group".to_owned(),
+            DocumentGroup::Number(number) => format!("group {number}"),
+            DocumentGroup::Name(name) => format!("group '{name}'"),
+        }
+    }
+
     /// Appends [`DocumentGroup::key`] to bytes.
     pub fn write_key(&self, bytes: &mut Vec<u8>) {
         match self {

@@ -277,7 +277,7 @@ impl ClientQuotas {
             None => {
                 metrics.count(CountedMetric::OverQuota);
                 let setting = "--group-concurrent-max";
-                Err(Error::OverConcurrency { of: group_text(group), limit, setting })
+                Err(Error::OverConcurrency { of: group.in_words(), limit, setting })
             }
         }
     }
@@ -294,7 +294,7 @@ impl ClientQuotas {
     ) -> Result<(), Error> {
         let Some(limit) = self.groups.exceeded(group, now) else { return Ok(()) };
         metrics.count(CountedMetric::OverQuota);
-        Err(Error::OverRate { of: group_text(group), limit, flag: "--group-rate-max" })
+        Err(Error::OverRate { of: group.in_words(), limit, flag: "--group-rate-max" })
     }
 
     /// Admits a query, or refuses it because its client has used up the quota that it states.
@@ -320,15 +320,6 @@ impl ClientQuotas {
             true => Ok(()),
             false => Err(Error::OverQuota { id: claim.id.clone(), quota: claim.quota }),
         }
-    }
-}
-
-/// A group in a message.
-fn group_text(group: &DocumentGroup) -> String {
-    match group {
-        DocumentGroup::None => "documents without a group".to_owned(),
-        DocumentGroup::Number(number) => format!("group {number}"),
-        DocumentGroup::Name(name) => format!("group '{name}'"),
     }
 }
 

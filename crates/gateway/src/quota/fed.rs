@@ -9,8 +9,8 @@ use millrace_node::Error;
 use millrace_node::metrics::{CountedMetric, NodeMetrics};
 use parking_lot::Mutex;
 
+use super::KEYS_MAX;
 use super::allowances::TokenBuckets;
-use super::{KEYS_MAX, group_text};
 
 /// The longest time that a client pays back what it wrote at once, such as a large document at a low limit.
 const DEBT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -116,7 +116,7 @@ impl FedByteLimits {
         if let Some((group, limit)) = of_group {
             let wait = groups.until_left(group, limit as f64, now);
             if !wait.is_zero() {
-                let (of, flag) = (format!("to {}", group_text(group)), "--group-fed-bytes-max");
+                let (of, flag) = (format!("to {}", group.in_words()), "--group-fed-bytes-max");
                 return Err(ExceededLimit { of, limit, flag, wait });
             }
             groups.take(group, limit as f64, bytes as f64, now);
