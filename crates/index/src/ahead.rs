@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::block::RunBytes;
-use crate::run::{IndexRun, RunSection};
+use crate::run::{BlockCaching, IndexRun, RunSection};
 
 /// Maximum number of blocks that are announced before one of them is read.
 const MOST_AHEAD: usize = 64;
@@ -67,15 +67,14 @@ impl<'a> BlocksAhead<'a> {
         }
     }
 
-    /// Reads a block of the pass, and announces those after it unless it is in the cache. With `keep`, it
-    /// stays there.
-    pub fn read(&mut self, number: usize, keep: bool) -> Result<Arc<RunBytes>, Error> {
+    /// Reads a block of the pass, and announces those after it unless it is in the cache.
+    pub fn read(&mut self, number: usize, caching: BlockCaching) -> Result<Arc<RunBytes>, Error> {
         if let Some(block) = self.run.cached_block(self.section, number) {
             return Ok(block);
         }
         if number + self.early >= self.announced {
             self.announce(number);
         }
-        self.run.block(self.section, number, keep)
+        self.run.block(self.section, number, caching)
     }
 }

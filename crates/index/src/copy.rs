@@ -6,6 +6,7 @@ use millrace_env::Disk;
 use millrace_keys::KeyRange;
 use parking_lot::{Mutex, RwLock};
 
+use crate::cursor::SectionPass;
 use crate::files::{remove_others, run_path};
 use crate::loading::LoadedRows;
 use crate::manifest::CopyManifest;
@@ -516,7 +517,8 @@ impl IndexCopy {
         let all = [KeyRange { low: Vec::new(), high: None }];
         let is_known = |_: &[u8], record: &DocumentRecord| !record.is_forgotten();
         let sources = self.state.read().sources(&all, from, limit, is_known);
-        let mut cursor = sources.cursor(from, None, limit, false)?;
+        let mut cursor =
+            sources.cursor(SectionPass { wanted: limit, ..SectionPass::over_all(from, None) })?;
         let (mut page, mut key) = (DocumentPage::default(), Vec::new());
         while page.documents.len() < limit {
             let Some(record) = cursor.next(&mut key)? else {

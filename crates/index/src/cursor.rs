@@ -10,7 +10,7 @@ use crate::block::{BlockPosition, RunBytes};
 use crate::loading::LoadedRows;
 use crate::memory::MemoryTable;
 use crate::record::{DocumentRecord, EntryRecord};
-use crate::run::{IndexRun, RunSection};
+use crate::run::{BlockCaching, IndexRun, RunSection};
 
 /// A value of a section.
 pub(crate) trait SectionRecord: Clone {
@@ -143,7 +143,26 @@ struct RunCursor<'a, R> {
     ahead: BlocksAhead<'a>,
     position: BlockPosition,
     record: Option<R>,
-    keep: bool,
+    caching: BlockCaching,
+}
+
+/// Bounds of a pass over a section, and its use of the cache.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SectionPass<'k, 'a> {
+    /// Key at which it begins.
+    pub from: &'k [u8],
+    /// Key before which it ends; `None`: at the end of the section.
+    pub until: Option<&'a [u8]>,
+    /// Number of records that it takes, about.
+    pub wanted: usize,
+    pub caching: BlockCaching,
+}
+
+impl<'k, 'a> SectionPass<'k, 'a> {
+    /// A pass over all records between two keys, of which none stays in the cache.
+    pub fn over_all(from: &'k [u8], until: Option<&'a [u8]>) -> Self {
+        SectionPass { from, until, wanted: usize::MAX, caching: BlockCaching::Bypass }
+    }
 }
 
 /// Pass over a section of a run whose first blocks are announced to the disk.
@@ -158,12 +177,8 @@ struct AnnouncedPass<'a> {
 
 impl<'a> AnnouncedPass<'a> {
     /// Announces a pass that begins at a key; `None` if the section is empty.
-    fn new<R: SectionRecord>(
-        run: &'a IndexRun,
-        from: &[u8],
-        until: Option<&'a [u8]>,
-        wanted: usize,
-    ) -> Option<Self> {
+    fn new<R: SectionRecord>(run: &'a IndexRun, pass: SectionPass<'_, 'a>) -> Option<Self> {
+        let SectionPass { from, until, wanted, .. } = pass;
         let first = run.block_of(R::SECTION, from).unwrap_or(0);
         if first == run.parts(R::SECTION).len() {
             return None;
@@ -179,14 +194,14 @@ impl<'a> AnnouncedPass<'a> {
 
 impl<'a, R: SectionRecord> RunCursor<'a, R> {
     /// Begins an announced pass at its key; `None` if the run ends before it.
-    fn new(announced: AnnouncedPass<'a>, from: &[u8], keep: bool) -> Result<Option<Self>, Error> {
+    fn new(announced: AnnouncedPass<'a>, from: &[u8], caching: BlockCaching) -> Result<Option<Self>, Error> {
         let AnnouncedPass { run, first, block, mut ahead } = announced;
         let block = match block {
             Some(block) => block,
-            None => ahead.read(first, keep)?,
+            None => ahead.read(first, caching)?,
         };
         let position = BlockPosition::default();
-        let mut cursor = RunCursor { run, block, next: first + 1, ahead, position, record: None, keep };
+        let mut cursor = RunCursor { run, block, next: first + 1, ahead, position, record: None, caching };
         let found = cursor.position.seek(&cursor.block, from).map_err(|_| cursor.malformed())?;
         match found {
             Some(value) => cursor.record = Some(R::decode(value).ok_or_else(|| cursor.malformed())?),
@@ -197,7 +212,7 @@ impl<'a, R: SectionRecord> RunCursor<'a, R> {
 
     /// Goes to the start of the next block.
     fn open_next(&mut self) -> Result<(), Error> {
-        self.block = self.ahead.read(self.next, self.keep)?;
+        self.block = self.ahead.read(self.next, self.caching)?;
         self.next += 1;
         self.position = BlockPosition::default();
         Ok(())
@@ -239,29 +254,26 @@ pub(crate) struct RunMergeCursor<'a, R> {
 }
 
 impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
-    /// Begins a pass at a key. Runs are ordered from the oldest to the newest; the tables in memory, from the
-    /// newest to the oldest, are newer than runs; rows of a load are older. The blocks of about `wanted`
-    /// records whose keys are before `until` are announced, of all runs before one is read. With `keep`, they
-    /// stay in the cache.
+    /// Begins a pass. Runs are ordered from the oldest to the newest; the tables in memory, from the newest to
+    /// the oldest, are newer than runs; rows of a load are older. The blocks of the records of the pass are
+    /// announced, of all runs before one is read.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
         runs: &'a [Arc<IndexRun>],
         loaded: &[&'a LoadedRows],
-        from: &[u8],
-        until: Option<&'a [u8]>,
-        wanted: usize,
-        keep: bool,
+        pass: SectionPass<'_, 'a>,
     ) -> Result<Self, Error> {
+        let SectionPass { from, caching, .. } = pass;
         let mut sources: Vec<Box<dyn SectionCursor<R> + 'a>> = Vec::with_capacity(tables.len() + runs.len());
         for table in tables {
             let mut rest = table.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
             let current = rest.next();
             sources.push(Box::new(MemoryCursor { rest, current }));
         }
-        let announced = runs.iter().rev().map(|run| AnnouncedPass::new::<R>(run, from, until, wanted));
+        let announced = runs.iter().rev().map(|run| AnnouncedPass::new::<R>(run, pass));
         let announced: Vec<AnnouncedPass<'a>> = announced.flatten().collect();
         for announced in announced {
-            if let Some(cursor) = RunCursor::<R>::new(announced, from, keep)? {
+            if let Some(cursor) = RunCursor::<R>::new(announced, from, caching)? {
                 sources.push(Box::new(cursor));
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_env::Disk;
 
-use crate::cursor::RunMergeCursor;
+use crate::cursor::{RunMergeCursor, SectionPass};
 use crate::record::{DocumentRecord, EntryRecord};
 use crate::run::IndexRun;
 use crate::run_writer::RunWriter;
@@ -93,7 +93,7 @@ pub(crate) fn merge_while<E: From<Error>>(
     let mut key = Vec::new();
     let SliceRange { low, high } = disposal.slice;
     let mut documents =
-        RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], low, high.as_deref(), usize::MAX, false)?;
+        RunMergeCursor::<DocumentRecord>::new(&[], runs, &[], SectionPass::over_all(low, high.as_deref()))?;
     while let Some(record) = documents.next(&mut key)? {
         proceed()?;
         if disposal.slice.is_below(&key) {
@@ -103,7 +103,7 @@ pub(crate) fn merge_while<E: From<Error>>(
             writer.document(&key, &record)?;
         }
     }
-    let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], &[], None, usize::MAX, false)?;
+    let mut entries = RunMergeCursor::<EntryRecord>::new(&[], runs, &[], SectionPass::over_all(&[], None))?;
     while let Some(record) = entries.next(&mut key)? {
         proceed()?;
         if !disposal.drops_entry(&key, &record) {

@@ -26,6 +26,15 @@ pub(crate) enum RunSection {
     Entries,
 }
 
+/// Use of the cache by the reader of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockCaching {
+    /// A block that is read stays in the cache.
+    Keep,
+    /// Blocks that are not in the cache are read past it.
+    Bypass,
+}
+
 /// Figures of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RunCatalog {
@@ -281,13 +290,17 @@ impl IndexRun {
         usize::try_from(records).unwrap_or(usize::MAX)
     }
 
-    /// A block of a section. With `keep`, it stays in the cache.
-    pub fn block(&self, section: RunSection, number: usize, keep: bool) -> Result<Arc<RunBytes>, Error> {
+    /// A block of a section.
+    pub fn block(
+        &self,
+        section: RunSection,
+        number: usize,
+        caching: BlockCaching,
+    ) -> Result<Arc<RunBytes>, Error> {
         let part = &self.parts(section)[number];
-        if keep {
-            self.part((part.offset, part.length), RunBytes::seekable)
-        } else {
-            Ok(Arc::new(RunBytes::plain(self.checked(part.offset, part.length)?)))
+        match caching {
+            BlockCaching::Keep => self.part((part.offset, part.length), RunBytes::seekable),
+            BlockCaching::Bypass => Ok(Arc::new(RunBytes::plain(self.checked(part.offset, part.length)?))),
         }
     }
 
@@ -318,7 +331,7 @@ impl IndexRun {
         if !may_contain(self.part(page, RunBytes::plain)?.bytes(), hash) {
             return Ok(None);
         }
-        let block = self.block(RunSection::Documents, number, true)?;
+        let block = self.block(RunSection::Documents, number, BlockCaching::Keep)?;
         let mut position = BlockPosition::default();
         let malformed = || Error::damaged(&self.path, "a block");
         let value = position.seek(&block, key).map_err(|_| malformed())?;

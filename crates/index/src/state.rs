@@ -12,11 +12,11 @@ use millrace_env::filter::KeyHash;
 use millrace_keys::KeyRange;
 
 use crate::Error;
-use crate::cursor::{RunMergeCursor, SectionRecord};
+use crate::cursor::{RunMergeCursor, SectionPass, SectionRecord};
 use crate::loading::LoadedRows;
 use crate::memory::MemoryTable;
 use crate::record::{DocumentRecord, EntryRecord};
-use crate::run::IndexRun;
+use crate::run::{BlockCaching, IndexRun};
 
 #[derive(Default)]
 pub(crate) struct CopyState {
@@ -158,19 +158,12 @@ pub(crate) struct SectionSources<R> {
 }
 
 impl<R: SectionRecord + 'static> SectionSources<R> {
-    /// Begins a pass at a key, which takes about `wanted` records and ends before `until`. With `keep`, the
-    /// blocks stay in the cache.
-    pub fn cursor<'a>(
-        &'a self,
-        from: &[u8],
-        until: Option<&'a [u8]>,
-        wanted: usize,
-        keep: bool,
-    ) -> Result<RunMergeCursor<'a, R>, Error> {
+    /// Begins a pass.
+    pub fn cursor<'a>(&'a self, pass: SectionPass<'_, 'a>) -> Result<RunMergeCursor<'a, R>, Error> {
         let frozen = self.frozen.as_deref().map(R::of_table);
         let tables: Vec<_> = std::iter::once(&self.memory).chain(frozen).collect();
         let loaded: Vec<_> = self.loaded.iter().map(|rows| &**rows).collect();
-        RunMergeCursor::new(&tables, &self.runs, &loaded, from, until, wanted, keep)
+        RunMergeCursor::new(&tables, &self.runs, &loaded, pass)
     }
 }
 
@@ -189,7 +182,8 @@ impl SectionSources<EntryRecord> {
             if range.high.as_ref().is_some_and(|high| &high[..] <= from) {
                 continue;
             }
-            let mut cursor = self.cursor(from.max(&range.low[..]), range.high.as_deref(), wanted, true)?;
+            let (from, until) = (from.max(&range.low[..]), range.high.as_deref());
+            let mut cursor = self.cursor(SectionPass { from, until, wanted, caching: BlockCaching::Keep })?;
             while let Some(record) = cursor.next(&mut key)? {
                 if !range.contains(&key) {
                     break;
