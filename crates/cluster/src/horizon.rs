@@ -1,7 +1,7 @@
 use millrace_document::Timestamp;
 
-/// A time up to which all rows of a group in a bucket are on its replicas, and a claim on the group: rows of
-/// clients that come from now on are later, and no document of the group is rewritten.
+/// A time up to which all rows of a group in a bucket are on its replicas, and a claim on the group. While it
+/// is held, rows of clients are later, and no document of the group is rewritten.
 ///
 /// A client that decides on a drop from the contents of a replica takes the horizon first, examines the
 /// replica, and drops up to the horizon: rows that arrive meanwhile are not affected. The distributor refuses

@@ -16,7 +16,7 @@
 //!    the current state, everything is done: every bucket has an owner.
 //! 5. A node rewrites no document under a later time than its stored mark says ([`ReindexWalk::until`]). So a
 //!    node that removes a document type halts its reindexing in the record, after which no mark is stored for
-//!    it, and removes the type as of the latest of these times ([`ReindexNotes::rewritten_until`]): the
+//!    it. Then it removes the type as of the latest of these times ([`ReindexNotes::rewritten_until`]). The
 //!    removal reaches all rewrites, also those of nodes that learn of it later.
 //!
 //! Nothing is done while a node is absent: it may have the only copy of a document, or of its newest version,

@@ -1,5 +1,5 @@
-//! Fetching of whole replicas: those requested from one node while another session with it is running are
-//! copied together in the next, so that a file that they share is sent once, and files are not smaller than
+//! Fetching of whole replicas. Those requested from one node while another session with it is running are
+//! copied together in the next. So a file that they share is sent once, and files are not smaller than
 //! necessary.
 
 use std::collections::{HashMap, HashSet};

@@ -2,8 +2,8 @@
 //!
 //! [`Coordination`] is the interface. It has two implementations: [`EmbeddedCoordination`], for one node, in
 //! a file of its data directory, and [`EtcdCoordination`], for a cluster. The layers above it are the same
-//! for both: a [`LeaseKeeper`] that keeps itself alive and reports its loss, a [`PrefixWatch`] that loses no
-//! change however often it has to reconnect, an [`Election`] whose winner can prove in every transaction that
+//! for both. A [`LeaseKeeper`] keeps itself alive and reports its loss, a [`PrefixWatch`] loses no change
+//! however often it has to reconnect, and the winner of an [`Election`] can prove in every transaction that
 //! it still leads.
 //!
 //! ```

@@ -1,8 +1,9 @@
 //! Parameters that each operation takes. Others are refused, as Elasticsearch does, before anything is done.
 //!
 //! The names are those of the REST interface specifications of Elasticsearch 8 and OpenSearch 2. A name is
-//! listed if it is obeyed, or if nothing here depends on it: time limits of the administration (a change is
-//! durable when it is answered), hints for the distribution of work over shards, forms for people.
+//! listed if it is obeyed, or if nothing here depends on it. Of the latter kind are time limits of the
+//! administration (a change is durable when it is answered), hints for the distribution of work over shards,
+//! and forms for people.
 
 use crate::Error;
 use crate::request::{ElasticParameters, ElasticRequest};

@@ -82,7 +82,7 @@ pub trait AppendFile: Send {
     /// trusted.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Sets if the disk is used only by background work, with no request waiting for it: then more appended
+    /// Sets if the disk is used only by background work, with no request waiting for it. Then more appended
     /// bytes may be in flight at a time, which is faster, but holds up syncs of other files for longer. A
     /// hint; initially false.
     fn set_alone(&mut self, _alone: bool) {}

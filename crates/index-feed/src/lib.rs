@@ -38,7 +38,7 @@
 //!
 //! Nothing takes a disturbance back: [`IndexFeedSource::found_equal`] says that a replica has what others
 //! have since long, which its own copies may lack. A mark does not hold for another owner, whose replica may
-//! differ, nor for another run of the process, which has not seen the changes of between; a node that comes
+//! differ, nor for another run of the process, which has not seen the changes in between. A node that comes
 //! back without a restart counts a disturbance of all buckets. Documents of a bucket that is divided were all
 //! in the replica of the whole; of a bucket that was joined, some were not, and marks do not hold.
 //!

@@ -147,9 +147,9 @@ impl<B: Clone> IndexFeedSource<B> {
     /// The node acts by a cluster state from now on, and owns these buckets; `false`, and nothing changes, if
     /// it acts by a later one.
     ///
-    /// By the states from before the first one, by a state in which it did not serve, or by one that it has
-    /// not seen, others may have settled without a version that it alone has: after these, all of its
-    /// replicas are in disorder since now.
+    /// Others may have settled without a version that it alone has: by a state from before the first one, by
+    /// one in which it did not serve, or by one that it has not seen. After these, all of its replicas are in
+    /// disorder since now.
     pub fn adopt(
         &mut self,
         state: AdoptedState,

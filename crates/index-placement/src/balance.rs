@@ -1,10 +1,11 @@
 //! The fewest moves after which no node has more copies than the mean, rounded up.
 //!
-//! It is a flow of least cost: slices send each of their copies to a node, a node takes at most one copy of a
-//! slice and at most ⌈mean⌉ in all, a group of nodes at most its share of a slice. A copy costs nothing where
-//! it is, and one move elsewhere. The present positions are a flow with surpluses, on nodes above ⌈mean⌉ and
-//! on nodes that are to be emptied. Each surplus is sent along the shortest path of the residual graph, whose
-//! arcs are moves of single copies from node to node: the flow stays one of least cost for what it delivers.
+//! It is a flow of least cost. Slices send each of their copies to a node. A node takes at most one copy of a
+//! slice and at most ⌈mean⌉ in all, and a group of nodes at most its share of a slice. A copy costs nothing
+//! where it is, and one move elsewhere. The present positions are a flow with surpluses, on nodes above
+//! ⌈mean⌉ and on nodes that are to be emptied. Each surplus is sent along the shortest path of the residual
+//! graph, whose arcs are moves of single copies from node to node: the flow stays one of least cost for what
+//! it delivers.
 //!
 //! 1. As long as one move from a node with a surplus to one with room is possible, no path is shorter.
 //! 2. Then paths of several moves: a copy goes where another one makes room for it.

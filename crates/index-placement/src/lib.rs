@@ -29,7 +29,7 @@
 //! A node that acts by the table
 //! - makes the copies that it should have, deletes all others that it has, and knows them by [`CopyId`];
 //! - reports [`CopyProgress::CaughtUp`] of a copy that is made only when it has all that was acknowledged
-//!   when it asked, [`CopyProgress::Failed`] of one that cannot be made or is damaged, and
+//!   when it asked. It reports [`CopyProgress::Failed`] of one that cannot be made or is damaged, and
 //!   [`CopyProgress::Gone`] of a leaving copy that it has unlinked and of a ready one that it has lost.
 //!
 //! Everything here is values and functions of them: no files, no network, no threads, no clock.

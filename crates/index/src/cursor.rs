@@ -254,9 +254,9 @@ pub(crate) struct RunMergeCursor<'a, R> {
 }
 
 impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
-    /// Begins a pass. Runs are ordered from the oldest to the newest; the tables in memory, from the newest to
-    /// the oldest, are newer than runs; rows of a load are older. The blocks of the records of the pass are
-    /// announced, of all runs before one is read.
+    /// Begins a pass. Runs are ordered from the oldest to the newest; the tables in memory, from the newest
+    /// to the oldest, are newer than runs; rows of a load are older. The blocks of the records of the pass
+    /// are announced, of all runs before one is read.
     pub fn new(
         tables: &[&'a BTreeMap<Vec<u8>, R>],
         runs: &'a [Arc<IndexRun>],

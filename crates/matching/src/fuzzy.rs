@@ -148,8 +148,9 @@ impl FuzzyPattern {
     }
 
     /// The same for a word of any length, by rows over the candidate's characters: `row[i]` is the distance
-    /// of the first `i` characters of the word to the characters read, as far as these are so few more or
-    /// fewer that it can be within the limit. Stops when no entry can fall below the limit again.
+    /// of the first `i` characters of the word to the characters read. Only entries whose lengths differ so
+    /// little that the distance can be within the limit are computed. Stops when no entry can fall below the
+    /// limit again.
     fn matches_by_rows(&self, candidate: &str) -> bool {
         let (length, edits_max) = (self.word.len(), self.max_edits);
         if edits_max >= length.max(candidate.chars().count()) {

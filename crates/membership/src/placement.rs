@@ -6,8 +6,8 @@
 //! - `leading`: the leader plans and writes.
 //!
 //! The table has a version that only grows. A node takes a table only if its version is higher than that of
-//! the one it knows, so it never goes back, also where coordination was restored from a backup: then the
-//! leader, which learns the versions of others from their reports, publishes above them.
+//! the one it knows, so it never goes back. Where coordination was restored from a backup, the leader learns
+//! the versions of others from their reports, and publishes above them.
 
 mod leading;
 mod reports;

@@ -1,9 +1,9 @@
 //! Conversion of a query and a schema to one validated, typed plan.
 //!
 //! Planning reports every error of a request: after [`Plan`], no error can come from the request. Words are
-//! already split, folded and stemmed like those of the field's documents; fieldsets are resolved to fields;
-//! numbers have the field's type; query tensors have the types declared in the rank profile; the selection of
-//! documents, the grouping requests and the collation of the order are parsed and checked.
+//! already split, folded and stemmed like those of the field's documents. Fieldsets are resolved to fields,
+//! numbers have the field's type, and query tensors have the types declared in the rank profile. The
+//! selection of documents, the grouping requests and the collation of the order are parsed and checked.
 //!
 //! This crate is independent of the storage, matching and ranking of documents.
 

@@ -5,11 +5,11 @@ use millrace_cluster::{ClusterState, NodeKey};
 
 /// Time until which a node may act by its cluster state.
 ///
-/// A node that was frozen or cut off may have missed a newer state. So it may own buckets only if, within
-/// the last interval, either coordination reported that no state is newer, or a majority of *all* nodes of
-/// the state reported that they have none newer. All nodes count, not only those that serve: two sides of a
-/// split then never both have a majority, as long as no state takes a majority of an earlier one out of
-/// service that may still act by it (see [`SupersededState`](millrace_cluster::SupersededState)).
+/// A node that was frozen or cut off may have missed a newer state. So it may own buckets only if, within the
+/// last interval, either coordination reported that no state is newer, or a majority of *all* nodes of the
+/// state reported that they have none newer. All nodes count, not only those that serve. Then two sides of a
+/// split never both have a majority, as long as no state takes a majority of an earlier one out of service
+/// that may still act by it (see [`SupersededState`](millrace_cluster::SupersededState)).
 ///
 /// The time when the question was sent counts, not the arrival of the answer: an answer may have been delayed
 /// for long.

@@ -4,8 +4,8 @@
 //! the order, the grouping requests. Its errors are found when it is made; [`PreparedSearch::run`] then
 //! executes the steps of every query: match, rank or sort, group, fill.
 //!
-//! Documents on several nodes are searched where they are: each node has a [`ShareSession`] for its own, and
-//! a [`SearchGathering`] sends requests to them, step by step, to find the hits that one node with all the
+//! Documents on several nodes are searched where they are. Each node has a [`ShareSession`] for its own, and
+//! a [`SearchGathering`] sends requests to them, step by step. It finds the hits that one node with all the
 //! documents would have found.
 //!
 //! This crate does not know where columns come from, and renders nothing.

@@ -2,13 +2,13 @@
 //! page by page.
 //!
 //! `group_sources` locates a group's documents, `masks` decides which versions count, `pieces` which rows of
-//! the tail share a chunk, and `tail_rows` makes these chunks; `reading` combines them group by group, and
-//! `row_cache` keeps the tail's share between views, which `group_rows` brings up to date with the keys in
+//! the tail share a chunk, and `tail_rows` makes these chunks. `reading` combines them group by group.
+//! `row_cache` keeps the tail's share between views, and `group_rows` brings it up to date with the keys in
 //! `written_keys`. On top of it are `view` (columns for a search, through `layout_conversion` if they were
-//! written under another layout), `visiting` (pages, of which `windows` finds the documents, `position` names
-//! the ends, `rows` reads the versions, and `read_ahead` their columns) and `sweep` (pages that are changed);
-//! `groups` measures groups, and `column_sizes` the columns of all; `lookup` is the shortcut to the newest
-//! versions of documents, `get` to the content of one, and `by_id` the view of some.
+//! written under another layout), `visiting` (pages) and `sweep` (pages that are changed). Of a page,
+//! `windows` finds the documents, `position` names the ends, `rows` reads the versions, and `read_ahead`
+//! their columns. `groups` measures groups, and `column_sizes` the columns of all. `lookup` is the shortcut
+//! to the newest versions of documents, `get` to the content of one, and `by_id` to the view of some.
 
 pub(crate) mod by_id;
 pub(crate) mod column_sizes;

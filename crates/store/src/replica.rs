@@ -49,8 +49,8 @@ impl Store {
     /// `removals_since` or slightly before. To compare replicas, pass all of them one time that is well
     /// within the retention of each.
     ///
-    /// Costs a lookup of numbers in memory for each bucket that is sealed and was queried before; otherwise
-    /// ids and timestamps are read, of all its documents the first time, later of the groups that have rows
+    /// Costs a lookup of numbers in memory for each bucket that is sealed and was queried before. Otherwise
+    /// ids and timestamps are read: the first time of all its documents, later of the groups that have rows
     /// in the tail or were sealed since.
     ///
     /// # Errors

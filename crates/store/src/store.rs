@@ -373,7 +373,7 @@ impl Store {
     }
 
     /// From now on, until the store is closed, buckets of these areas, and of no others, are split at this
-    /// size, so that the drop of a large group there is the removal of files and not their merging.
+    /// size. So the drop of a large group there removes files, and merges none.
     pub fn keep_apart(&self, areas: impl IntoIterator<Item = BucketId>, split_bytes: u64) {
         let areas = areas.into_iter().map(|bucket| ApartArea { bucket, split_bytes });
         if self.inner.shared.keep_apart(areas.collect()) {

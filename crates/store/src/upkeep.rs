@@ -1,6 +1,6 @@
-//! Background work, for which no write or read waits: the tail rolls over and is sealed into segments
-//! (`rolling`, `sealing`), segments are merged and large buckets split (`maintenance`, `merging`), removals
-//! that need not be remembered are forgotten (`prune`), dropped groups are erased (`erasing`), and columns of
+//! Background work, for which no write or read waits. The tail rolls over and is sealed into segments
+//! (`rolling`, `sealing`). Segments are merged and large buckets split (`maintenance`, `merging`). Removals
+//! that need not be remembered are forgotten (`prune`), and dropped groups are erased (`erasing`). Columns of
 //! groups that were just imported are made (`column_preparer`).
 
 pub(crate) mod backoff;

@@ -2,7 +2,7 @@
 //!
 //! The table comes in parts: the message with its columns, and record batches. A part is kept until the node
 //! reports that its rows are durable or have failed. If the stream breaks, or the node ends it because it has
-//! too much to do, another one begins with the columns and the first part that is kept: rows are puts, which
+//! too much to do, another one begins with the columns and the first part that is kept. Rows are puts, which
 //! have the same effect a second time.
 
 use std::collections::{BTreeMap, VecDeque};

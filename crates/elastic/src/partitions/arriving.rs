@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 const UNKNOWN_FOR: Duration = Duration::from_secs(65);
 
 /// Time after which no write of another node arrives that had the catalog before: the one above, and the time
-/// for which a node may act by a cluster state that is not the newest any more, or its clock may be behind.
+/// for which a node may act by an old cluster state, or its clock may be behind.
 pub(super) const OTHERS_FOR: Duration = Duration::from_secs(75);
 
 /// Ids that the documents of a write have.

@@ -3,7 +3,7 @@
 //! A split whose test does not hold takes the leaves of the branch where it holds away. Of the leaves that
 //! are left over by all splits of a tree, the first is the one that a walk from the root reaches. So every
 //! split of a tree is tested for every document, but without a branch and without a load that depends on
-//! another one: a test of 16 or 32 documents is a comparison and a conjunction of registers.
+//! another one. A test of 16 or 32 documents is a comparison and a conjunction of registers.
 //!
 //! Features are compared by their ranks among the bounds of all trees, which are numbers of 16 bits.
 

@@ -174,8 +174,8 @@ impl VisitPosition {
     }
 
     /// Like [`VisitPosition::after`], but after the last bucket outside of divided groups, and after the last
-    /// one of all, it checks if a group was divided since the buckets were listed: what was left of it in the
-    /// bucket that it was in is in its parts alone. They come from their beginning.
+    /// one of all, it checks if a group was divided since the buckets were listed. The rest of such a group
+    /// is in its parts alone, and not in the bucket that it was in. They come from their beginning.
     pub(super) fn following(
         &self,
         node: &GatewayState,

@@ -6,10 +6,10 @@
 //! first byte is sent. A request that gets none waits, for a bounded time, and is then refused with 429 and
 //! the time after which there should be room.
 //!
-//! Requests cannot block each other: one that holds work has its whole body, and waits for nothing else in
-//! the first two ledgers, except of other nodes, where it gets room beyond that of clients ([`questions`]);
-//! an answer holds room for answers only. Large requests wait for work in a line, so
-//! that smaller ones do not overtake them for ever; the largest run one after another.
+//! Requests cannot block each other. One that holds work has its whole body, and waits for nothing else in
+//! the first two ledgers, except of other nodes, where it gets room beyond that of clients ([`questions`]).
+//! An answer holds room for answers only. Large requests wait for work in a line, so that smaller ones do not
+//! overtake them for ever; the largest run one after another.
 
 mod counted;
 mod heads;
@@ -234,9 +234,9 @@ impl RequestBudget {
         self.answers.figures()
     }
 
-    /// Reserves the memory for unpacking an application package of up to `bytes` bytes: the largest work that
-    /// there is, and half the room for bodies, since the buffer of a large file is in memory twice while it
-    /// grows.
+    /// Reserves the memory for unpacking an application package of up to `bytes` bytes: the room of the
+    /// largest work, and half the room for bodies, since the buffer of a large file is in memory twice while
+    /// it grows.
     ///
     /// # Errors
     /// [`Error::NoRoom`] if there was none for a minute.
@@ -350,7 +350,7 @@ impl BudgetReservation {
     }
 
     /// Reserves the memory for parsing and evaluating `text`, at most once for each share and after its whole
-    /// body has been read: a request that waits for work holds none, and one that holds work waits for no
+    /// body has been read. So a request that waits for work holds none, and one that holds work waits for no
     /// other bytes.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 //!
 //! Each node has two sides. As one with documents it feeds the changes of its store to the nodes that have
 //! copies ([`source`]). As one with copies it makes, keeps and removes those that the table gives it
-//! ([`copies`]): a copy follows the owners of the buckets of its slice, and reads what it lacks, or is taken
-//! over as files from another node ([`moves`]). What both sides tell each other are values ([`message`]), and
-//! the way to the cluster is a trait ([`cluster`]), so that tests run without a network.
+//! ([`copies`]). A copy follows the owners of the buckets of its slice and reads what it lacks, or it is
+//! taken over as files from another node ([`moves`]). What both sides tell each other are values
+//! ([`message`]), and the way to the cluster is a trait ([`cluster`]), so that tests run without a network.
 //!
 //! [`millrace_index_feed`] says why a copy has what it should, [`millrace_index_placement`] which node has
 //! which copy, and `reports` is the seam to the leader, which decides that.

@@ -1,9 +1,9 @@
 //! Search of several sources: all in one search, or each by itself.
 //!
 //! One search is the common case: over several schemas and clusters, whose hits and groups are exactly those
-//! of all. Sources are searched separately if they cannot be one search: if one has parameters of its own
-//! (`source.NAME.hits`), if two lead to the same content cluster, if one has other waiting rules than the
-//! others, or if the chain separates their results.
+//! of all. Sources are searched separately if they cannot be one search. That is so if one has parameters of
+//! its own (`source.NAME.hits`), if two lead to the same content cluster, if one has other waiting rules than
+//! the others, or if the chain separates their results.
 //!
 //! A source's query is derived from the query of the request: with sources, a page and a time limit of its
 //! own, and parsed again only if the request has parameters for this source alone.

@@ -12,8 +12,8 @@ use super::requests::RequestId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartId(u64);
 
-/// Parts of batches of which nothing has been sent: a part waits until each of its writes could be sent, so
-/// that every replica gets all of its rows in one message, and makes them durable with one entry of its log.
+/// Parts of batches of which nothing has been sent. A part waits until each of its writes could be sent: then
+/// every replica gets all of its rows in one message, and makes them durable with one entry of its log.
 ///
 /// No two parts wait for each other: a part enters the lanes of all its documents at once, and the
 /// modifications that it waits for there wait only for what came before them.

@@ -4,9 +4,9 @@ use millrace_document::DocumentId;
 
 use super::requests::RequestId;
 
-/// Keeps the writes of one document in order as far as necessary: blind writes run side by side, since their
-/// timestamps order them; a modification waits until all earlier writes have ended, runs alone, and all later
-/// writes wait.
+/// Keeps the writes of one document in order as far as necessary. Blind writes run side by side, since their
+/// timestamps order them. A modification waits until all earlier writes have ended, and runs alone; all later
+/// writes wait for it.
 #[derive(Default)]
 pub(super) struct DocumentLanes {
     /// Never iterated: the order would differ from run to run.

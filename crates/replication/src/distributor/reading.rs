@@ -80,8 +80,8 @@ impl Distributor {
         if complete.contains(&route.node) { complete } else { vec![route.node] }
     }
 
-    /// Nodes that have a bucket of this distributor, once every serving node has reported its replicas: an
-    /// owner goes on with the bucket before a node that has come back has done that, which may have
+    /// Nodes that have a bucket of this distributor, once every serving node has reported its replicas. An
+    /// owner goes on with a bucket before a node that has come back has reported; that node may have
     /// documents that the others do not have.
     ///
     /// # Errors

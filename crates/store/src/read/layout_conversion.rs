@@ -1,7 +1,7 @@
 //! Conversion of columns to the current layout, of chunks that were written under another one.
 //!
-//! A value column can be of a type that its field had before, and a value of the current type can be in the
-//! overflow column: it was written before the field was declared, or while it had another type. Views get
+//! A value column can be of a type that its field had before. A value of the current type can be in the
+//! overflow column, if it was written before the field was declared, or while it had another type. Views get
 //! such columns joined with the overflow, as the next merge writes them.
 
 use std::ops::Range;

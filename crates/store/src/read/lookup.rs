@@ -1,8 +1,8 @@
 //! Newest versions of documents by their ids, of many at once.
 //!
 //! The documents are sorted by type and key, the order of rows and chunks. So one pass over a snapshot of
-//! each generation of the tail, and over the directories of each segment, finds all of them: it goes on from
-//! one document to the next, by a search where much lies in between, and the ids of a chunk are fetched once.
+//! each generation of the tail, and over the directories of each segment, finds all of them. It goes on from
+//! one document to the next, by a search where much lies in between, and fetches the ids of a chunk once.
 //! Generations and segments whose filters say that they do not have a document are not searched for it.
 
 use std::cmp::Reverse;

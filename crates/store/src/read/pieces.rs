@@ -31,8 +31,8 @@ impl RowOrder {
 
 /// Divides rows by age. Some keys mark the end of a piece, each at a level by its hash: one key in 4 at the
 /// first level or above, one in 16 at the second, and so on. An end holds until a later key has a higher
-/// level. So the newest rows are in pieces of about 4, older ones in pieces of 16, 64 and at last 256: a
-/// new row changes the last piece, and each row moves to a larger piece a few times in all. A replaced row
+/// level. So the newest rows are in pieces of about 4, older ones in pieces of 16, 64 and finally 256. A new
+/// row changes the last piece, and each row moves to a larger piece a few times in all. A replaced row
 /// changes its own piece. A view finds all others ready.
 fn by_age(rows: &[TailVersion]) -> Vec<Vec<&TailVersion>> {
     let mut by_time: Vec<(Timestamp, &TailVersion)> = rows.iter().map(|row| (row.timestamp, row)).collect();

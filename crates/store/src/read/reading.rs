@@ -1,9 +1,9 @@
 //! Documents of one type as of an instant, found group by group.
 //!
 //! A [`StoreSnapshot`] holds a state and snapshots of its generations of the tail. For a group it finds the
-//! chunks in the segments of the group's bucket and the rows of the tail, nothing else, and decides which
-//! versions count: the newest of each document, in the tail or in a segment. Rows of the tail are mostly
-//! newer than sealed ones; rows from a replica need not be.
+//! chunks in the segments of the group's bucket and the rows of the tail, nothing else. The newest version of
+//! each document counts, in the tail or in a segment. Rows of the tail are mostly newer than sealed ones;
+//! rows from a replica need not be.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

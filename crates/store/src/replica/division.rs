@@ -15,8 +15,8 @@ use crate::{Error, Store};
 impl Store {
     /// Divides the groups of these locations (by the low 32 bits) into buckets that use the given number of
     /// bits, more than 32. A replica of the bucket that a group was in (one that uses `bits`, or a part that
-    /// uses fewer bits than the new ones) becomes replicas of the parts, each as complete as the whole; a
-    /// bucket continues without the contents that are divided off. Groups that are divided this far or
+    /// uses fewer bits than the new ones) becomes replicas of the parts, each as complete as the whole. The
+    /// bucket itself continues without the contents that are divided off. Groups that are divided this far or
     /// further stay as they are. Durable on return.
     ///
     /// # Errors

@@ -34,10 +34,10 @@ pub fn restore_snapshot(from: &Path, to: &Path) -> Result<SnapshotDescription, E
 /// Makes a data directory with the documents of a point in time: those of the latest snapshot before it, or
 /// of the one of this name, with the writes of kept logs until then. The application is that of the snapshot.
 ///
-/// Of a node of a cluster, the directory has what this node had in the snapshot and has taken since, except
-/// for documents that came to it as files: those are in the snapshot or the logs of the node that they came
-/// from. So all nodes have to be restored, from snapshots of one name, which the caller names; their replicas
-/// are compared then, and of each document the newest version counts.
+/// Of a node of a cluster, the directory has the documents that this node had in the snapshot and has taken
+/// since, except for those that came to it as files: they are in the snapshot or the logs of the node that
+/// sent them. So all nodes have to be restored, from snapshots of one name, which the caller names; their
+/// replicas are compared then, and of each document the newest version counts.
 ///
 /// # Errors
 /// Those of [`restore_snapshot`]; there is no snapshot before that time; the logs after it are not kept any

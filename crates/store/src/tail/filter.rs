@@ -8,11 +8,11 @@
 //!
 //! # No document is hidden
 //!
-//! - An id is in the filter before a snapshot can have a row of it. Rows come into a generation in two ways:
-//!   [`TailRows::append`](super::TailRows::append) adds the ids of the rows before it writes any of them, and
-//!   a generation that is opened has the ids of all of its rows before anyone else has the generation.
-//!   Removals are rows. Seals, merges, moved and imported buckets, splits and erasures change segments, and
-//!   drops are marks: none of them changes the rows of a generation.
+//! - An id is in the filter before a snapshot can have a row of it. Rows come into a generation in two ways.
+//!   [`TailRows::append`](super::TailRows::append) adds the ids of the rows before it writes any of them. A
+//!   generation that is opened adds the ids of all of its rows before it is shared. Removals are rows. Seals,
+//!   merges, moved and imported buckets, splits and erasures change segments, and drops are marks: none of
+//!   them changes the rows of a generation.
 //! - No bit is ever cleared, no part is ever taken away, and a generation has its filter until it is deleted
 //!   with its rows. An id that was not added because a part seemed to have it has all of its bits there.
 //! - Readers ask before they take the snapshot. If the filter does not have an id, a snapshot of that moment

@@ -180,9 +180,9 @@ pub(crate) fn last_mark(marks: &[DropMark], bucket: &StoredBucket) -> u64 {
 /// Files that are read at once for whether drops can reach something in them.
 const NOTED_AT_ONCE: usize = 128;
 
-/// Notes that all drops are applied in a segment that was chosen because they are not, if it has nothing that
-/// they can drop, neither in the buckets of the run nor in a part that no bucket has. Returns true if so:
-/// then there is nothing to merge. Other segments of which the same is true share its manifest.
+/// Notes that all drops are applied in a segment that was chosen since some are not, if they can drop nothing
+/// of it: neither in the buckets of the run nor in a part that no bucket has. Returns true if so: then there
+/// is nothing to merge. Other segments of which the same is true share its manifest.
 ///
 /// # Errors
 /// The manifest cannot be written.

@@ -2,12 +2,13 @@
 //!
 //! A seal or a merge needs a core for tenths of a second. Run without a pause, it takes slices of some
 //! milliseconds, and a write that passes from thread to thread waits for several of them; queries that need
-//! all cores fall behind. So it runs in portions with rests between them ([`millrace_env::pace`]): at first a
-//! quarter of one core, and more as it falls behind, up to all of it, and for sealing up to one for each of
-//! its threads, so that the store keeps up with any feed. While no request waits for the store there are no
-//! rests. While there are small requests beside a feed, also a thread that has fallen behind rests after each
-//! portion: without rests it would keep its core until the system's next tick. Where the tail is nearly full
-//! it does not: small requests would then be refused, which is worse for them than to wait.
+//! all cores fall behind. So it runs in portions with rests between them ([`millrace_env::pace`]): at first
+//! on a quarter of one core, and on more as it falls behind, up to a whole one. Sealing takes up to one core
+//! for each of its threads, so that the store keeps up with any feed. While no request waits for the store
+//! there are no rests. While there are small requests beside a feed, also a thread that has fallen behind
+//! rests after each portion: without rests it would keep its core until the system's next tick. Where the
+//! tail is nearly full it does not: small requests would then be refused, which is worse for them than to
+//! wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

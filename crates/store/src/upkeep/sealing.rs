@@ -490,8 +490,8 @@ impl SealRun<'_> {
         };
         assert!(columns.iter().any(|key| key.form == ColumnForm::Id), "every chunk has ids");
         // Where the layout panics on a row, or cannot read a value, all are kept as they were written,
-        // without columns of fields: else one document would keep the tail from being sealed, and before
-        // long all writes from being taken.
+        // without columns of fields. Otherwise one document would keep the tail from being sealed, and soon
+        // the store would take no writes.
         let mut watch = ColumnWatch::begin(times);
         let build = || {
             columns::build_all(self.layout, document_type, columns, rows, &documents, &mut |at| watch.lap(at))

@@ -2,9 +2,10 @@
 //!
 //! A modification must see all earlier writes and must not be overtaken, or an update would be lost. A single
 //! write overtakes the batches that wait, but not an earlier write of its document, or the document would
-//! keep the older content. So every document with writes in progress has a lane: blind writes of one queue,
-//! which keeps their order, run side by side; one of the other queue waits until those have left, and so does
-//! a modification, which runs alone; all later ones wait behind them.
+//! keep the older content. So every document with writes in progress has a lane. Blind writes of one queue,
+//! which keeps their order, run side by side. A blind write of the other queue waits until those have left. A
+//! modification waits for all earlier writes, and runs alone. Writes that come later wait behind those that
+//! wait.
 //!
 //! A lane is found by a hash of the key. If two documents share one, they only wait for each other.
 

@@ -59,8 +59,8 @@ impl TimestampSource {
         Ok(())
     }
 
-    /// Refuses a timestamp of another clock that is more than [`AHEAD_MAX`] ahead of this machine's: a store
-    /// that takes it gives no earlier ones from then on, passes it on to the nodes it talks to, and forgets
+    /// Refuses a timestamp of another clock that is more than [`AHEAD_MAX`] ahead of this machine's. A store
+    /// that took it would give no earlier ones from then on, pass it on to the nodes it talks to, and forget
     /// removals of that time only long after it.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! are looked up together, before the first is modified.
 //!
 //! A thread takes a share of the modifications that wait. Those of a share wait for each other, and one can
-//! wait for the disk or for a model: a share that takes long ends with the modification that does, the others
+//! wait for the disk or for a model. So a share ends with the first modification that takes long: the others
 //! are queued again, and the next share is of one. Shares double while they are quick.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
