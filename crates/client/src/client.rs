@@ -223,7 +223,7 @@ impl NodeClient {
             ),
             // Without TLS no certificates are needed, and reading the system's takes time.
             _ => HttpsConnectorBuilder::new()
-                .with_tls_config(trusting_nobody().map_err(|error| fail(error.to_string()))?),
+                .with_tls_config(without_roots().map_err(|error| fail(error.to_string()))?),
         };
         let connector = match protocol {
             HttpProtocol::Http1 => tls.https_or_http().enable_all_versions().wrap_connector(tcp),
@@ -428,7 +428,7 @@ fn identity() -> Result<Option<ClientIdentity>, Error> {
     }
 }
 
-fn trusting_nobody() -> Result<rustls::ClientConfig, rustls::Error> {
+fn without_roots() -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

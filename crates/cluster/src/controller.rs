@@ -136,7 +136,7 @@ impl Controller {
             .keys()
             .filter(|name| inputs.requested_state(name) == RequestedNodeState::Removed);
         reasons.extend(removed.map(|name| (name.clone(), removed_reason(name))));
-        let next = next.map(|next| next.following(followers.into_earlier()));
+        let next = next.map(|next| next.with_earlier(followers.into_earlier()));
         Ok(ControllerStep { next, assignments, reasons, wake })
     }
 }
@@ -305,9 +305,9 @@ fn next_state(
     let spread = previous.map(|state| state.spread().clone()).unwrap_or_default();
     let there = proposals.values().filter(|(_, proposal)| proposal.state != NodeState::Down);
     let spoken = previous.map_or(protocol::first(), ClusterState::protocol);
-    let spoken = inputs.spoken(there.map(|(name, _)| &**name), spoken);
-    let next = ClusterState::new(version, nodes, distribution)?.speaking(spoken);
-    let next = next.spreading(spread.with(inputs.too_large()));
+    let spoken = inputs.common_protocol(there.map(|(name, _)| &**name), spoken);
+    let next = ClusterState::new(version, nodes, distribution)?.with_protocol(spoken);
+    let next = next.with_divided_groups(spread.with(inputs.too_large()));
     let same = previous.is_some_and(|previous| {
         previous.distribution() == next.distribution()
             && previous.protocol() == next.protocol()

@@ -73,7 +73,7 @@ pub struct ClusterState {
     ideal: IdealState,
     spread: DividedGroups,
     earlier: Vec<SupersededState>,
-    /// Buckets with another placement than their ideal one, see [`ClusterState::pinning`].
+    /// Buckets with another placement than their ideal one, see [`ClusterState::with_placement`].
     pinned: BTreeMap<BucketId, Vec<NodeKey>>,
 }
 
@@ -150,32 +150,35 @@ impl ClusterState {
             return Err(Error::Format { reason });
         }
         let state = Self::new(written.version, written.nodes, written.distribution)?;
-        Ok(state.speaking(written.protocol).spreading(written.spread).following(written.earlier))
+        Ok(state
+            .with_protocol(written.protocol)
+            .with_divided_groups(written.spread)
+            .with_earlier(written.earlier))
     }
 
     /// Returns the same state with this protocol.
-    pub(crate) fn speaking(self, protocol: u16) -> Self {
+    pub(crate) fn with_protocol(self, protocol: u16) -> Self {
         ClusterState { protocol, ..self }
     }
 
     /// Returns the same state with groups divided by `spread`.
-    pub fn spreading(self, spread: DividedGroups) -> Self {
+    pub fn with_divided_groups(self, spread: DividedGroups) -> Self {
         ClusterState { spread, ..self }
     }
 
     /// Returns the same state with the earlier states that nodes may still act by.
-    pub fn following(self, earlier: Vec<SupersededState>) -> Self {
+    pub fn with_earlier(self, earlier: Vec<SupersededState>) -> Self {
         ClusterState { earlier, ..self }
     }
 
     /// Returns the same state with another version.
-    pub fn numbered(self, version: ClusterVersion) -> Self {
+    pub fn with_version(self, version: ClusterVersion) -> Self {
         ClusterState { version, ..self }
     }
 
     /// Returns the same state with these nodes for some buckets, in place of the ideal ones. For tests that
     /// determine the placement: the nodes of a cluster cannot agree on it, as it is not serialized.
-    pub fn pinning(self, pinned: BTreeMap<BucketId, Vec<NodeKey>>) -> Self {
+    pub fn with_placement(self, pinned: BTreeMap<BucketId, Vec<NodeKey>>) -> Self {
         ClusterState { pinned, ..self }
     }
 
@@ -394,8 +397,9 @@ mod tests {
     #[test]
     fn a_divided_group_is_in_several_buckets_on_several_nodes() {
         let whole = state("uuuu", 1);
-        let divided =
-            whole.clone().spreading(DividedGroups::default().with([(0x1_2345, 36).into(), (5, 34).into()]));
+        let divided = whole
+            .clone()
+            .with_divided_groups(DividedGroups::default().with([(0x1_2345, 36).into(), (5, 34).into()]));
         let group = DocumentGroup::Number(0x1_2345);
         let parts = divided.buckets_of(&group);
         assert_eq!((whole.buckets_of(&group).len(), parts.len()), (1, 16));
@@ -423,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_state_is_what_was_written() {
-        let written = state("urmd", 3).spreading(DividedGroups::default().with([(5, 34).into()]));
+        let written = state("urmd", 3).with_divided_groups(DividedGroups::default().with([(5, 34).into()]));
         assert_eq!(ClusterState::from_json(&written.to_json()), Ok(written));
     }
 

@@ -240,7 +240,7 @@ fn divided(spread: DividedGroups) -> ClusterState {
     let distribution =
         ReplicaDistribution { bits: BITS, redundancy: 1, layout: NodeHierarchy::Nodes(Vec::new()) };
     let state = ClusterState::new(ClusterVersion::new(1), BTreeMap::new(), distribution);
-    state.expect("no node has to be placed").spreading(spread)
+    state.expect("no node has to be placed").with_divided_groups(spread)
 }
 
 #[track_caller]

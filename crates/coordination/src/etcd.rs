@@ -47,7 +47,7 @@ impl Coordination for EtcdCoordination {
             let request = wire::transaction(&transaction);
             let repeat = if transaction.writes() { RepeatPolicy::Unsafe } else { RepeatPolicy::Idempotent };
             let answer = self.members.call("/v3/kv/txn", &request, repeat).await?;
-            wire::outcome(&answer, &transaction).map_err(|fault| self.members.nonsense(fault.to_string()))
+            wire::outcome(&answer, &transaction).map_err(|fault| self.members.malformed(fault.to_string()))
         })
     }
 
@@ -57,7 +57,7 @@ impl Coordination for EtcdCoordination {
             let answer = self.members.call("/v3/lease/grant", &request, RepeatPolicy::Unsafe).await?;
             match wire::integer(&answer["ID"]) {
                 Some(id) if id != 0 => Ok(LeaseId(id)),
-                _ => Err(self.members.nonsense(format!("a lease without a name: {answer}"))),
+                _ => Err(self.members.malformed(format!("a lease without a name: {answer}"))),
             }
         })
     }
@@ -79,7 +79,7 @@ impl Coordination for EtcdCoordination {
             match self.members.call("/v3/lease/revoke", &request, RepeatPolicy::Idempotent).await {
                 // The lease has ended already.
                 Ok(Value::Object(_)) | Err(Error::LeaseLost) => Ok(()),
-                Ok(other) => Err(self.members.nonsense(format!("{other} to the end of a lease"))),
+                Ok(other) => Err(self.members.malformed(format!("{other} to the end of a lease"))),
                 Err(error) => Err(error),
             }
         })

@@ -380,7 +380,7 @@ impl IndexCatalog {
     ///
     /// # Errors
     /// It is not for the time of a read; those of `look`.
-    fn once_sure<T>(&self, look: impl Fn() -> Result<Option<T>, Error>) -> Result<T, Error> {
+    fn once_owner<T>(&self, look: impl Fn() -> Result<Option<T>, Error>) -> Result<T, Error> {
         let mut looks = RouteBackoff::until(storage::read_deadline());
         loop {
             if let Some(seen) = look()? {
@@ -402,7 +402,7 @@ impl IndexCatalog {
     /// # Errors
     /// Another node owns them, or none does now; they cannot be read from the store.
     pub(crate) fn read(&self) -> Result<Arc<CatalogEntries>, Error> {
-        let version = self.once_sure(|| self.state_version())?;
+        let version = self.once_owner(|| self.state_version())?;
         let application = self.application();
         let entries = Arc::clone(&self.entries.read());
         if entries.read_under != Some(version) {
@@ -427,7 +427,7 @@ impl IndexCatalog {
     /// cannot be completed.
     pub(crate) fn change(&self) -> Result<CatalogChange<'_>, Error> {
         // No request waits with the lock: the next one would wait for as long again after it.
-        let (mut pending, version) = self.once_sure(|| {
+        let (mut pending, version) = self.once_owner(|| {
             let pending = self.changing.lock();
             Ok(self.state_version()?.map(|version| (pending, version)))
         })?;

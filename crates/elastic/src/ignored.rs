@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::fields::all_at;
-use crate::mapping::{all_fields, check_value, field_at, is_flag, misfits, type_of};
+use crate::mapping::{all_fields, check_value, field_at, is_flag, type_of, unfit_fields};
 use crate::query::text_of;
 
 /// Names of the fields that have a value which is not searched: malformed where the mapping allows that, or
@@ -14,7 +14,7 @@ pub(crate) fn ignored(
     document: &Map<String, Value>,
     is_log: bool,
 ) -> Vec<String> {
-    let mut names = if is_log { misfits(mappings, document) } else { Vec::new() };
+    let mut names = if is_log { unfit_fields(mappings, document) } else { Vec::new() };
     for (path, definition) in all_fields(mappings) {
         let longest = definition.get("ignore_above").and_then(Value::as_u64);
         let takes_malformed = is_flag(definition, "ignore_malformed");

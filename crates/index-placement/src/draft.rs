@@ -121,14 +121,14 @@ impl<'a> PlacementDraft<'a> {
     /// Takes in what nodes report: copies that failed leave, and those that are gone are forgotten.
     pub fn observe(&mut self) {
         self.each_slice(|draft, slice, copies| {
-            copies.retain_mut(|copy| match draft.fate(copy) {
-                CopyFate::Stays => true,
-                CopyFate::Leaves(reason) => {
+            copies.retain_mut(|copy| match draft.verdict(copy) {
+                CopyVerdict::Stays => true,
+                CopyVerdict::Leaves(reason) => {
                     copy.state = PlacedCopyState::Leaving;
                     draft.steps.push(PlacementStep::CopyLeaves { slice, node: copy.node, reason });
                     true
                 }
-                CopyFate::Forgotten(reason) => {
+                CopyVerdict::Forgotten(reason) => {
                     draft.steps.push(PlacementStep::CopyForgotten { slice, node: copy.node, reason });
                     false
                 }
@@ -137,29 +137,31 @@ impl<'a> PlacementDraft<'a> {
         });
     }
 
-    fn fate(&self, copy: &PlacedCopy) -> CopyFate {
+    fn verdict(&self, copy: &PlacedCopy) -> CopyVerdict {
         let Some(node) = self.nodes.get(&copy.node) else {
-            return CopyFate::Forgotten(ForgetReason::NodeRemoved);
+            return CopyVerdict::Forgotten(ForgetReason::NodeRemoved);
         };
         let standing = node.standing();
         if standing == NodeStanding::Down {
             // A ready copy is kept: the node may come back before it has been replaced.
             return match copy.is_ready() {
-                true => CopyFate::Stays,
-                false => CopyFate::Forgotten(ForgetReason::NodeDown),
+                true => CopyVerdict::Stays,
+                false => CopyVerdict::Forgotten(ForgetReason::NodeDown),
             };
         }
         match (node.progress(copy.id), copy.state) {
             (Some(CopyProgress::Gone), PlacedCopyState::Leaving) => {
-                CopyFate::Forgotten(ForgetReason::Unlinked)
+                CopyVerdict::Forgotten(ForgetReason::Unlinked)
             }
-            (_, PlacedCopyState::Leaving) => CopyFate::Stays,
-            (Some(CopyProgress::Gone), _) => CopyFate::Forgotten(ForgetReason::Lost),
-            (Some(CopyProgress::Failed(reason)), _) => CopyFate::Leaves(LeaveReason::Failed(reason.clone())),
+            (_, PlacedCopyState::Leaving) => CopyVerdict::Stays,
+            (Some(CopyProgress::Gone), _) => CopyVerdict::Forgotten(ForgetReason::Lost),
+            (Some(CopyProgress::Failed(reason)), _) => {
+                CopyVerdict::Leaves(LeaveReason::Failed(reason.clone()))
+            }
             _ if copy.is_made() && standing == NodeStanding::Sheds => {
-                CopyFate::Leaves(LeaveReason::NodeLeaves)
+                CopyVerdict::Leaves(LeaveReason::NodeLeaves)
             }
-            _ => CopyFate::Stays,
+            _ => CopyVerdict::Stays,
         }
     }
 
@@ -250,7 +252,7 @@ impl<'a> PlacementDraft<'a> {
 }
 
 /// The consequence of a report for a copy.
-enum CopyFate {
+enum CopyVerdict {
     Stays,
     Leaves(LeaveReason),
     Forgotten(ForgetReason),

@@ -18,7 +18,7 @@ use crate::nearest::NearestLeaf;
 use crate::nested::{NestedValue, ValueElement};
 use crate::outcome::{LeafDistances, LeafOutcome};
 use crate::pattern::WordMatcher;
-use crate::scan::{number_weights, numbers, text_weights, texts, truths};
+use crate::scan::{number_weights, numbers, text_weights, texts, true_documents};
 use crate::value::{ValueTest, ValueWeights};
 use crate::words::{self, ChunkPositions};
 
@@ -196,7 +196,7 @@ impl ReadyLeaf {
     /// vector.
     pub(crate) fn find(&self, column: Option<&Column>, within: &DocumentBits) -> LeafOutcome {
         if self.absent {
-            return LeafOutcome::Bits((*within).without(&truths(column)));
+            return LeafOutcome::Bits((*within).without(&true_documents(column)));
         }
         if matches!(self.kind, LeafKind::All) {
             return LeafOutcome::Bits(*within);

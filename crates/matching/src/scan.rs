@@ -10,7 +10,7 @@ use crate::bits::DocumentBits;
 use crate::value::ValueTest;
 
 /// Documents with the value true.
-pub(crate) fn truths(column: Option<&Column>) -> DocumentBits {
+pub(crate) fn true_documents(column: Option<&Column>) -> DocumentBits {
     let Some(Column::Fixed(column)) = column else { return DocumentBits::NONE };
     MatchingNumbers.over(column.cells::<u8>(), |number| (*number != 0).then_some(1)).and(&present(column))
 }

@@ -177,7 +177,9 @@ async fn bring_back(
         None => KeyCondition::Absent(key.clone()),
     };
     let state = match there {
-        Some(there) if there.version() == known.version() => there.clone().numbered(there.version().next()),
+        Some(there) if there.version() == known.version() => {
+            there.clone().with_version(there.version().next())
+        }
         _ => known.clone(),
     };
     let put = Transaction::new().when(unchanged).then(KeyOperation::put(key, state.to_json()));

@@ -516,7 +516,7 @@ impl SimWorld {
             node.incarnation = Incarnation::NEVER;
         }
         let same = ClusterState::new(state.version(), nodes, state.distribution().clone());
-        Arc::new(same.expect("its nodes were placed before").spreading(state.spread().clone()))
+        Arc::new(same.expect("its nodes were placed before").with_divided_groups(state.spread().clone()))
     }
 
     /// Records the rules of a package that was published.

@@ -300,7 +300,7 @@ pub(crate) fn sweep(options: &StoreOptions) -> Result<(), Error> {
         }
     }
     let failed = |error: io::Error| Error::io("delete kept logs", &error);
-    logs::tidy(options).map_err(failed)
+    logs::delete_unkept(options).map_err(failed)
 }
 
 /// Returns true if a segment of a snapshot has versions of a group. `known` has the answers for files by

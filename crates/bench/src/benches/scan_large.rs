@@ -156,8 +156,9 @@ fn dealt_out(nodes: u16) -> Result<Vec<Vec<BucketId>>, Error> {
     let distribution = ReplicaDistribution { bits: BITS, redundancy: 1, layout };
     let entries = (0..nodes).map(|key| (NodeKey(key), entry(key))).collect();
     let state = ClusterState::new(ClusterVersion::new(1), entries, distribution).map_err(Error::failed)?;
-    let state =
-        state.spreading(DividedGroups::default().with([DividedGroup { location: low, bits: PART_BITS }]));
+    let state = state.with_divided_groups(
+        DividedGroups::default().with([DividedGroup { location: low, bits: PART_BITS }]),
+    );
     let mut parts = vec![Vec::new(); usize::from(nodes)];
     for bucket in state.buckets_of(&group) {
         for NodeKey(node) in state.ideal(bucket) {

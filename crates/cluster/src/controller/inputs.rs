@@ -192,7 +192,7 @@ impl ControllerInputs<'_> {
 
     /// The newest protocol that all these nodes and all other processes speak; at least the current one. An
     /// absent node counts as speaking the current one, because its version after its return is unknown.
-    pub(super) fn spoken<'n>(&self, nodes: impl Iterator<Item = &'n str>, spoken: u16) -> u16 {
+    pub(super) fn common_protocol<'n>(&self, nodes: impl Iterator<Item = &'n str>, spoken: u16) -> u16 {
         let speaks = |name| self.registrations.get(name).map_or(spoken, |registration| registration.protocol);
         nodes.map(speaks).chain([self.protocol]).min().unwrap_or(spoken).max(spoken)
     }

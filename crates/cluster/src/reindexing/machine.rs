@@ -195,7 +195,9 @@ impl Reindexer {
             Some(known) if known.0 == generation => known,
             other => other.insert((generation, self.now.monotonic)),
         };
-        next.or_else(|| (self.now.monotonic >= since + ORPHANED).then(|| notes.record.presuming(application)))
+        next.or_else(|| {
+            (self.now.monotonic >= since + ORPHANED).then(|| notes.record.following_unknown(application))
+        })
     }
 
     /// Deletes the marks of reindexings that have ended. One node is enough.

@@ -55,7 +55,7 @@ impl ReindexRecord {
 
     /// The record after an application, if no node knows how it differs from the last one that was taken into
     /// account: all of its types may need reindexing.
-    pub(super) fn presuming(&self, application: &ReindexedApplication) -> ReindexRecord {
+    pub(super) fn following_unknown(&self, application: &ReindexedApplication) -> ReindexRecord {
         let types = application.types.iter();
         let all = types.map(|(cluster, types)| (Arc::clone(cluster), types.iter().cloned().collect()));
         let application = ReindexedApplication { changed: all.collect(), ..application.clone() };

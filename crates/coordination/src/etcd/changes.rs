@@ -58,7 +58,7 @@ impl KeyChanges for EtcdChanges {
         Box::pin(async move {
             loop {
                 let line = self.line().await?;
-                match wire::message(&line).map_err(|fault| self.members.nonsense(fault.to_string()))? {
+                match wire::message(&line).map_err(|fault| self.members.malformed(fault.to_string()))? {
                     WatchMessage::Changes(changes) if changes.is_empty() => {}
                     WatchMessage::Changes(changes) => return Ok(changes),
                     WatchMessage::Compacted(oldest) => return Err(Error::Compacted { oldest }),

@@ -129,7 +129,7 @@ impl EtcdMembers {
     }
 
     /// Error for a malformed answer.
-    pub(super) fn nonsense(&self, reason: String) -> Error {
+    pub(super) fn malformed(&self, reason: String) -> Error {
         Error::Answer { address: self.current().1.base().to_owned(), reason }
     }
 

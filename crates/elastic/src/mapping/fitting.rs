@@ -61,7 +61,7 @@ pub(crate) fn observe(
 }
 
 /// Fields of a document that do not fit a mapping, or that it lacks.
-pub(crate) fn misfits(mappings: &Map<String, Value>, document: &Map<String, Value>) -> Vec<String> {
+pub(crate) fn unfit_fields(mappings: &Map<String, Value>, document: &Map<String, Value>) -> Vec<String> {
     // Without room nothing is added.
     let mut none = FieldRoom::default();
     let ignored = fit_leniently(&mut mappings.clone(), document, &mut none).ignored.into_iter();

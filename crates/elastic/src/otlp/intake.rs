@@ -40,7 +40,7 @@ pub(super) fn store(
     };
     let read = source(&mut |document| intake.take(document));
     match read.and_then(|()| intake.store()) {
-        Ok(()) => Ok(intake.told()),
+        Ok(()) => Ok(intake.into_outcome()),
         Err(error) => Err(intake.after_some(error)),
     }
 }
@@ -132,7 +132,7 @@ impl RecordIntake<'_> {
     }
 
     /// Outcome with the warning for values that do not fit.
-    fn told(self) -> ExportOutcome {
+    fn into_outcome(self) -> ExportOutcome {
         let mut outcome = self.outcome;
         if outcome.rejected == 0 && self.misfits > 0 {
             outcome.reason = format!(

@@ -155,7 +155,7 @@ impl TestCluster {
         let mut written: Value = serde_json::from_slice(&state.to_json()).expect("a state is JSON");
         written["protocol"] = self.protocol.load(Ordering::Relaxed).into();
         let state = ClusterState::from_json(written.to_string().as_bytes()).expect("it speaks the protocol");
-        state.spreading(DividedGroups::default().with(divided)).pinning(pinned)
+        state.with_divided_groups(DividedGroups::default().with(divided)).with_placement(pinned)
     }
 
     fn all_buckets(&self) -> Vec<BucketId> {

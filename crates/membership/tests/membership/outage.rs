@@ -235,7 +235,7 @@ async fn whoever_knows_a_newer_state_brings_it_back() {
         .expect("it is published");
     let before = reaches(&a, "a:up b:up").await;
     drop(b);
-    let older = before.as_ref().clone().numbered(ClusterVersion::NONE).to_json();
+    let older = before.as_ref().clone().with_version(ClusterVersion::NONE).to_json();
     cluster.coordination.apply(KeyOperation::put("/millrace/v1/state", older)).await.expect("it is put");
     let now = async {
         loop {

@@ -71,7 +71,7 @@ pub(super) struct IndexesInner {
     /// Held while changes are taken in, in the order of the feed.
     pub taking: Mutex<TakenUntil>,
     /// Held while stale buckets are read.
-    pub mending: Mutex<()>,
+    pub rereading: Mutex<()>,
     flushed: Mutex<Instant>,
 }
 
@@ -106,7 +106,7 @@ impl NodeIndexes {
             indexes: RwLock::default(),
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
             taking: Mutex::default(),
-            mending: Mutex::default(),
+            rereading: Mutex::default(),
             flushed: Mutex::new(Instant::now()),
         };
         if inner.root.exists() {
@@ -454,11 +454,11 @@ impl IndexesInner {
     /// Takes changes in, reads what is missing, writes and merges; `true` if there is more to do at once.
     pub fn step(&self) -> Result<bool, Error> {
         self.settle()?;
-        let mended = self.mend();
+        let reread = self.reread_stale();
         let mut more = false;
         for together in OpenedIndex::reading_together(self.all()) {
             let stepped = self.step_of(&together);
-            let failure = stepped.as_ref().err().or(mended.as_ref().err());
+            let failure = stepped.as_ref().err().or(reread.as_ref().err());
             together.iter().for_each(|index| index.note(failure.map(ToString::to_string)));
             more |= stepped?;
             if self.feed.is_stopped() {
@@ -469,7 +469,7 @@ impl IndexesInner {
             self.flush_all()?;
         }
         self.erase()?;
-        Ok(mended? || more)
+        Ok(reread? || more)
     }
 
     /// A step of indexes that read the same documents next.

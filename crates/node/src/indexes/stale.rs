@@ -27,11 +27,11 @@ struct BucketChanges {
 }
 
 /// State of the stale buckets as a pair of numbers: equal ones tell that no bucket became stale, and none was
-/// mended.
+/// read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct StaleTurn {
     begun: u64,
-    mended: u64,
+    read: u64,
 }
 
 /// A bucket to be read.
@@ -71,7 +71,7 @@ impl StaleBuckets {
 
     /// A bucket was read by all indexes. It stays stale if it has changed since it was returned by
     /// [`StaleBuckets::idle`].
-    pub fn mended(&self, read: StaleBucket) {
+    pub fn mark_read(&self, read: StaleBucket) {
         let mut state = self.state.lock();
         let is_current = state
             .buckets
@@ -79,7 +79,7 @@ impl StaleBuckets {
             .is_some_and(|changes| changes.made == read.made && changes.under_way == 0);
         if is_current {
             state.buckets.remove(&read.bucket);
-            state.turn.mended += 1;
+            state.turn.read += 1;
         }
     }
 
@@ -118,9 +118,9 @@ mod tests {
         stale.begin(&[bucket]);
         stale.end(&[bucket]);
         assert_ne!(stale.turn(), turn);
-        stale.mended(first);
+        stale.mark_read(first);
         assert_eq!(stale.len(), 1, "another change was made meanwhile");
-        stale.mended(stale.idle()[0]);
+        stale.mark_read(stale.idle()[0]);
         assert_eq!((stale.len(), stale.idle()), (0, Vec::new()));
         assert!(overlap(BucketId::new(3, 5), bucket) && !overlap(BucketId::new(3, 4), bucket));
     }

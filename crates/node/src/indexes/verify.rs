@@ -38,7 +38,7 @@ impl NodeIndexes {
     pub fn verify(&self, name: &str) -> Result<IndexDifferences, Error> {
         let index = self.ready(name)?;
         for _ in 0..MENDED_MAX {
-            if !self.inner().mend()? {
+            if !self.inner().reread_stale()? {
                 break;
             }
         }

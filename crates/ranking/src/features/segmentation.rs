@@ -147,7 +147,7 @@ impl SegmentSearch<'_> {
         begin: u32,
     ) -> (FieldSegmentation, u32, Option<usize>) {
         let mut segmentation = FieldSegmentation { segments: so_far.segments + 1, starts: None, ..*so_far };
-        segmentation.meet(begin);
+        segmentation.add_match(begin);
         let (mut at, mut sequence, mut next) = (begin, 1, self.present(term + 1));
         while let Some(term) = next {
             let Some(to) = self.near(term, at) else { break };
@@ -211,7 +211,7 @@ impl FieldSegmentation {
         }
     }
 
-    fn meet(&mut self, at: u32) {
+    fn add_match(&mut self, at: u32) {
         self.matches += 1;
         self.first = self.first.min(at);
         self.last = self.last.max(at);
@@ -219,7 +219,7 @@ impl FieldSegmentation {
 
     /// Adds the step from one term of a segment to the next.
     fn step(&mut self, settings: &Settings, from: u32, to: u32, connectedness: f64) {
-        self.meet(to);
+        self.add_match(to);
         self.pairs += 1;
         let forward = to > from;
         // Adjacent terms have the distance 0 forward and 1 backward.

@@ -154,7 +154,7 @@ impl Distributor {
     }
 
     /// Lets the writes begin again that have read documents of this drop, which is being sent.
-    pub(super) fn overtake(&mut self, bucket: BucketId, dropped: &DroppedScope) {
+    pub(super) fn restart_conditional(&mut self, bucket: BucketId, dropped: &DroppedScope) {
         for request in self.requests.slots.values_mut() {
             let has_begun = request.bucket == bucket
                 && request.is_conditional()

@@ -263,7 +263,7 @@ impl Distributor {
         let content = content.expect("an operation that is launched is not a read, and is decided");
         self.clock.observe(content.timestamp());
         if let RowContent::Drop(dropped) = &*content {
-            self.overtake(bucket, dropped);
+            self.restart_conditional(bucket, dropped);
         }
         self.create_missing_replicas(bucket);
         let entry = self.buckets.get_mut(&bucket).expect("the bucket of a row is known");

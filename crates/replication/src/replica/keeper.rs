@@ -262,7 +262,7 @@ impl ReplicaKeeper {
             return;
         }
         self.owners = Some(BucketOwners::new(state));
-        self.adopts_at = self.votes.lapsed(self.confirm);
+        self.adopts_at = self.votes.lapsed_at(self.confirm);
         self.void_below.clear();
         for promised in std::mem::take(&mut self.promised) {
             self.reply(promised.call, NodeResponse::Refused(FenceRefusal::Stale), effects);

@@ -49,7 +49,7 @@ impl PromisedVotes {
     }
 
     /// Time by which all promises so far have lapsed.
-    pub fn lapsed(&self, confirm: Duration) -> Duration {
+    pub fn lapsed_at(&self, confirm: Duration) -> Duration {
         self.given.values().copied().max().unwrap_or_default().max(self.began) + lapse(confirm)
     }
 }
@@ -65,7 +65,7 @@ mod tests {
         let confirm = second(4);
         let (all, without) = (test_state("uuu", 2, 1), test_state("uud", 2, 2));
         let later = test_state("uud", 2, 3);
-        let without = without.following(vec![SupersededState::of(&all)]);
+        let without = without.with_earlier(vec![SupersededState::of(&all)]);
         let mut votes = PromisedVotes::new(second(10));
         assert_eq!(votes.bound_until(&all, confirm), None);
         assert_eq!(votes.bound_until(&without, confirm), Some(second(15)), "a run before may have voted");

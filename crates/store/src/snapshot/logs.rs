@@ -118,7 +118,7 @@ pub(crate) fn erase_before(options: &StoreOptions, first_number: u64) -> bool {
 
 /// Deletes all logs if none are kept any more: those that follow would be missing. Otherwise those beyond the
 /// bounds.
-pub(crate) fn tidy(options: &StoreOptions) -> io::Result<()> {
+pub(crate) fn delete_unkept(options: &StoreOptions) -> io::Result<()> {
     if !options.keep_logs.is_zero() {
         return expire(options);
     }

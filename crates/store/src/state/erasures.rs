@@ -64,7 +64,7 @@ pub(crate) struct ErasureLedger {
     /// Rows of the tail that were written until then are to be sealed.
     seal_before: AtomicU64,
     /// Number of times that a bound was lowered.
-    hastened: AtomicU64,
+    bounds_lowered: AtomicU64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -124,13 +124,13 @@ impl ErasureLedger {
             records.is_unsaved = true;
         }
         drop(records);
-        self.hastened.fetch_add(1, Ordering::Relaxed);
+        self.bounds_lowered.fetch_add(1, Ordering::Relaxed);
         true
     }
 
     /// Number of times that a bound was lowered: for work that waits.
-    pub fn hastened(&self) -> u64 {
-        self.hastened.load(Ordering::Relaxed)
+    pub fn bounds_lowered(&self) -> u64 {
+        self.bounds_lowered.load(Ordering::Relaxed)
     }
 
     /// Has the rows sealed that were written until then.

@@ -208,7 +208,7 @@ struct ErasureSchedule {
     at: u64,
     length: Duration,
     /// Number of lowered bounds that was seen last.
-    hastened: u64,
+    bounds_lowered: u64,
 }
 
 impl ErasureWork {
@@ -229,14 +229,14 @@ impl ErasureWork {
         }
         {
             let mut wait = self.wait.lock();
-            let hastened = shared.erasures.hastened();
+            let bounds_lowered = shared.erasures.bounds_lowered();
             // A clock that was set back ends the wait.
             let waits = (wait.at.saturating_sub(WAIT_LONGEST.as_micros() as u64)..wait.at).contains(&now);
-            if waits && wait.hastened == hastened {
+            if waits && wait.bounds_lowered == bounds_lowered {
                 return Ok(None);
             }
-            if wait.hastened != hastened {
-                *wait = ErasureSchedule { hastened, ..ErasureSchedule::default() };
+            if wait.bounds_lowered != bounds_lowered {
+                *wait = ErasureSchedule { bounds_lowered, ..ErasureSchedule::default() };
             }
         }
         let chosen = match self.look(shared, now, &awake)? {

@@ -78,7 +78,7 @@ impl KnownDefinitions {
     }
 
     /// Forgets earlier definitions that a table does not have.
-    fn tidy(&self, table: &PlacementTable) {
+    fn forget_unused(&self, table: &PlacementTable) {
         let mut former = self.former.write();
         if !former.is_empty() {
             let used: BTreeSet<u64> = table.indexes().values().map(|index| index.definition.0).collect();
@@ -282,7 +282,7 @@ impl PlacedService {
             actions.extend(copies.adopt_state(&state, now));
         }
         if let Some(table) = table.filter(|_| has_table || copies.waits()) {
-            self.definitions.tidy(&table);
+            self.definitions.forget_unused(&table);
             let types = |hash| {
                 let definition = self.definitions.get(hash)?;
                 Some(definition.config.document_type.to_string())

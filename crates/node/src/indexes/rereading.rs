@@ -24,28 +24,28 @@ impl IndexesInner {
     ///
     /// # Errors
     /// The first error of buckets that cannot be read, if none could: they stay stale.
-    pub fn mend(&self) -> Result<bool, Error> {
-        let _one_at_a_time = self.mending.lock();
-        let (mut mended, mut failure) = (0, None);
+    pub fn reread_stale(&self) -> Result<bool, Error> {
+        let _one_at_a_time = self.rereading.lock();
+        let (mut reread, mut failure) = (0, None);
         for stale in self.feed.stale.idle() {
-            if mended == BUCKETS || self.feed.is_stopped() {
+            if reread == BUCKETS || self.feed.is_stopped() {
                 break;
             }
-            match self.mend_bucket(stale.bucket) {
+            match self.reread_bucket(stale.bucket) {
                 Ok(()) => {
-                    self.feed.stale.mended(stale);
-                    mended += 1;
+                    self.feed.stale.mark_read(stale);
+                    reread += 1;
                 }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         match failure {
-            Some(error) if mended == 0 => Err(error),
-            _ => Ok(mended > 0),
+            Some(error) if reread == 0 => Err(error),
+            _ => Ok(reread > 0),
         }
     }
 
-    fn mend_bucket(&self, bucket: BucketId) -> Result<(), Error> {
+    fn reread_bucket(&self, bucket: BucketId) -> Result<(), Error> {
         // A deferred index reads everything once it is wanted.
         for index in self.all().iter().filter(|index| !index.is_deferred()) {
             let read = self.read_bucket(index, bucket)?;
