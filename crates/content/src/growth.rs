@@ -34,7 +34,7 @@ pub(crate) async fn watch(replicas: Arc<StoreReplicas>, membership: ClusterMembe
         let look = move || looking.store().too_large(TOLD_MAX, |bucket| state.spread().can_divide(bucket));
         match tokio::task::spawn_blocking(look).await {
             Ok(Ok(groups)) => membership.too_large(wanted(groups)),
-            Ok(Err(error)) => tracing::warn!(%error, "which groups are too large cannot be seen"),
+            Ok(Err(error)) => tracing::warn!(%error, "the groups that are too large could not be determined"),
             // The runtime ends.
             Err(error) if error.is_cancelled() => return,
             Err(error) => tracing::error!(%error, "looking for groups that are too large has failed"),

@@ -86,7 +86,7 @@ impl PrefixWatch {
                     if self.pause == PAUSE_MAX {
                         tracing::debug!(%error, prefix = self.prefix, "watching");
                     } else if self.pause * 2 > PAUSE_MAX {
-                        tracing::warn!(%error, prefix = self.prefix, "watching; what was seen last stays in force");
+                        tracing::warn!(%error, prefix = self.prefix, "watching failed; the last known state stays in force");
                     }
                     tokio::time::sleep(self.pause).await;
                     self.pause = (self.pause * 2).min(PAUSE_MAX);

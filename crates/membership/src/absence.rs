@@ -132,7 +132,7 @@ pub(crate) async fn follow(shared: Arc<MembershipShared>) {
         match tokio::task::spawn_blocking(write).await {
             Ok(Ok(())) => written = Some(at),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "when the node took part last could not be kept on disk")
+                tracing::warn!(%error, "the last time at which the node took part could not be kept on disk")
             }
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The process ends.

@@ -233,7 +233,7 @@ impl CoordinationSnapshot {
         match serde_json::from_slice(&entry.value) {
             Ok(value) => Some(value),
             Err(error) => {
-                tracing::error!(%error, key = entry.key, "what coordination holds cannot be read; is this an older program?");
+                tracing::error!(%error, key = entry.key, "an entry of coordination cannot be read; is this an older program?");
                 self.unread.insert(entry.key.clone());
                 None
             }

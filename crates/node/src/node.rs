@@ -208,7 +208,7 @@ impl Node {
     /// Gives the member of a cluster its part there. A second call is ignored.
     pub fn set_cluster_view(&self, view: Arc<dyn ClusterView>) {
         if self.cluster_view.set(view).is_err() {
-            tracing::warn!("the node has its part in the cluster already");
+            tracing::warn!("the node takes part in the cluster already");
         }
         self.reconsider_indexes();
     }

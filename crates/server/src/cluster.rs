@@ -308,7 +308,7 @@ async fn take_part(
     match ContentNode::start(store, membership.clone(), port, pace).await {
         Ok(joined) => {
             if part.set(Arc::clone(&joined)).is_err() {
-                tracing::warn!("the node has its part in the cluster already");
+                tracing::warn!("the node takes part in the cluster already");
             }
             let own = joined.own().key;
             node.set_cluster_view(joined);

@@ -179,7 +179,7 @@ pub(crate) async fn answer_share(
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a share of a query cannot be given");
+                    tracing::warn!(%error, "a share of a query cannot be answered");
                     if let kind @ (ErrorKind::BadRequest | ErrorKind::Overloaded) = error.kind() {
                         let is_overload = kind == ErrorKind::Overloaded;
                         let refused = ShareReply::Refused { is_overload, message: error.to_string() };

@@ -78,7 +78,7 @@ impl ReadReports {
                 None => {
                     let read = serde_json::from_slice(&note.value);
                     let read = read.inspect_err(
-                        |error| tracing::warn!(%error, name, "a report about copies of indexes"),
+                        |error| tracing::warn!(%error, name, "a report about copies of indexes cannot be read"),
                     );
                     let read = read.ok().map(Arc::new);
                     self.notes.insert(name.clone(), (note.changed, read.clone()));

@@ -69,7 +69,7 @@ impl ReindexJob {
             self.unsaved = Some(Instant::now());
         }
         if let Err(error) = reindexings.advance(&task, step, save) {
-            tracing::warn!(%error, "where reindexing stands is not on disk");
+            tracing::warn!(%error, "the progress of reindexing could not be written to disk");
         }
         pace_of(node, began, seen, &task)
     }

@@ -241,7 +241,7 @@ fn open_or_remake(directory: &Path) -> Result<(Arc<dyn TailRows>, bool), Error> 
         Ok(tail) => Ok((Arc::new(tail), false)),
         Err(error @ Error::NoSpace { .. }) => Err(error),
         Err(error) => {
-            tracing::warn!(%error, "the files beside the log of the tail are damaged; they have no documents, and are made again");
+            tracing::warn!(%error, "the files beside the log of the tail are damaged, and are made again; they have no documents");
             let action = format!("make the files beside the log in {} again", directory.display());
             remake_beside(directory, make_empty).map_err(|error| Error::io(&action, &error))?;
             Ok((Arc::new(open_existing(directory, &log)?), true))

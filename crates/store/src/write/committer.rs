@@ -572,7 +572,7 @@ impl WriterReply {
         };
         // A writer's fault must not end the thread that all writers need.
         if catch_unwind(AssertUnwindSafe(tell)).is_err() {
-            tracing::error!("what was to be called after a write failed");
+            tracing::error!("the callback of a write panicked");
         }
     }
 }

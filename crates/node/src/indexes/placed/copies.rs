@@ -213,7 +213,10 @@ impl NodeCopies {
         }
         if !self.is_tidy {
             self.is_tidy = true;
-            let files = self.place.list().inspect_err(|error| tracing::warn!(%error, "copies of indexes"));
+            let files = self
+                .place
+                .list()
+                .inspect_err(|error| tracing::warn!(%error, "copies of indexes cannot be listed"));
             for copy in files.unwrap_or_default().into_iter().filter(|copy| !placed.contains_key(copy)) {
                 self.remove_files(copy);
             }

@@ -251,7 +251,7 @@ impl PlacedService {
             }
         });
         if let Err(error) = looked.await {
-            tracing::error!(%error, "copies of indexes were not looked after");
+            tracing::error!(%error, "copies of indexes could not be brought up to date");
         }
     }
 
