@@ -140,14 +140,14 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
             }
         };
         trace.order = watch.lap();
-        let (executions, all_grouped) = search.group(view, matches, first.as_ref(), part, deadline)?;
+        let grouped = search.group(view, matches, first.as_ref(), part, deadline)?;
         trace.group = watch.lap();
         let hits = search.fill(view, matches, None, &ordered.hits, &ordered.known, deadline)?;
         trace.summary = watch.lap();
         trace.documents = matches.documents;
         trace.matched = ordered.total;
         let target = live_documents(&self.view);
-        let timed_out = matches.timed_out || ordered.timed_out || !all_grouped;
+        let timed_out = matches.timed_out || ordered.timed_out || !grouped.is_complete;
         let whole = SearchCoverage {
             documents: matches.documents,
             target,
@@ -165,7 +165,8 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         };
         let result = PartialResult { total_count: ordered.total, hits, groupings: Vec::new(), coverage };
         self.trace = trace;
-        Ok(PassResult { executions, outcome: PassOutcome { result, trace, collapse_keys }, best })
+        let outcome = PassOutcome { result, trace, collapse_keys };
+        Ok(PassResult { executions: grouped.executions, outcome, best })
     }
 
     /// Fills hits with the fields of a document summary; the default is the plan's own. `known` has the

@@ -16,7 +16,7 @@ use millrace_selection::DocumentSelection;
 use crate::collapse::{CollapseFields, CollapseKeys, HitCollapsing};
 use crate::deadline::SearchStep;
 use crate::narrowed::is_live;
-use crate::sorting::PreparedOrder;
+use crate::sorting::{FirstHits, PreparedOrder};
 use crate::summary::{self, HighlightStyles, SummaryFiller};
 use crate::{Error, PassOutcome, SearchDeadline, SortedHit};
 
@@ -219,11 +219,11 @@ impl PreparedSearch {
         let scores = first.filter(|_| sorting.needs_scores()).map_or(&[][..], |first| &first.scores);
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
         let stop = &|| deadline.ends(SearchStep::PutTogether);
-        let (mut hits, complete) = sorting.first(view, matches, scores, wanted, stop)?;
+        let FirstHits { mut hits, is_complete } = sorting.first(view, matches, scores, wanted, stop)?;
         if !sorting.needs_scores() {
             self.score(view, matches, &mut hits, stop)?;
         }
-        Ok(OrderedHits { hits, total, timed_out: !complete, known: GlobalHitValues::default() })
+        Ok(OrderedHits { hits, total, timed_out: !is_complete, known: GlobalHitValues::default() })
     }
 
     /// Gives hits in another order than by relevance the scores of the first phase.
@@ -244,7 +244,7 @@ impl PreparedSearch {
         Ok(())
     }
 
-    /// Collects the groups of each request; returns also true if there was time to add all matches to them.
+    /// Collects the groups of each request.
     pub(crate) fn group(
         &self,
         view: &dyn View,
@@ -252,11 +252,11 @@ impl PreparedSearch {
         first: Option<&FirstPhase>,
         part: u32,
         deadline: &SearchDeadline,
-    ) -> Result<(Vec<Option<GroupingExecution>>, bool), Error> {
+    ) -> Result<GroupedMatches, Error> {
         if self.plan.groupings.is_empty() {
-            return Ok((Vec::new(), true));
+            return Ok(GroupedMatches { executions: Vec::new(), is_complete: true });
         }
-        let mut complete = first.is_none_or(|first| !first.timed_out);
+        let mut is_complete = first.is_none_or(|first| !first.timed_out);
         let scores = first.map_or(&[][..], |first| &first.scores);
         let mut of_one = |grouping: &Arc<CheckedGrouping>| -> Result<GroupingExecution, Error> {
             let mut execution = GroupingExecution::new(Arc::clone(grouping), part);
@@ -264,7 +264,7 @@ impl PreparedSearch {
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
                     if deadline.ends(SearchStep::PutTogether) {
-                        complete = false;
+                        is_complete = false;
                         break;
                     }
                     let live: Vec<u16> = (0..chunk.documents)
@@ -277,7 +277,7 @@ impl PreparedSearch {
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(scores) {
                     if deadline.ends(SearchStep::PutTogether) {
-                        complete = false;
+                        is_complete = false;
                         break;
                     }
                     execution.collect(view, chunk.chunk, &chunk.documents, scores)?;
@@ -290,7 +290,7 @@ impl PreparedSearch {
         };
         let of_known = |grouping: &PlannedGrouping| grouping.as_ref().ok().map(&mut of_one).transpose();
         let executions = self.plan.groupings.iter().map(of_known).collect::<Result<_, _>>()?;
-        Ok((executions, complete))
+        Ok(GroupedMatches { executions, is_complete })
     }
 
     /// Hits with the fields of a document summary (the plan's own where none is named), and the features that
@@ -407,6 +407,13 @@ pub(crate) struct OrderedHits {
     pub timed_out: bool,
     /// Results of the first phase over all hits, for the features shown with hits.
     pub known: GlobalHitValues,
+}
+
+/// The groups of the matches, for each grouping request that the schema can have groups for.
+pub(crate) struct GroupedMatches {
+    pub executions: Vec<Option<GroupingExecution>>,
+    /// True if there was time to add all matches.
+    pub is_complete: bool,
 }
 
 /// The ids of documents, in order.

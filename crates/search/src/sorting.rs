@@ -62,6 +62,13 @@ impl SortedHit {
     }
 }
 
+/// The first matches in an order.
+pub(crate) struct FirstHits {
+    pub hits: Vec<SortedHit>,
+    /// True if there was time to look at all matches.
+    pub is_complete: bool,
+}
+
 /// A plan's order, made ready.
 pub struct PreparedOrder {
     keys: Vec<OrderKeyColumn>,
@@ -80,8 +87,8 @@ impl PreparedOrder {
         self.keys.iter().any(|key| matches!(key.by, OrderBy::Score))
     }
 
-    /// Returns the first `wanted` matches, and true if there was time to look at all matches. `scores` has
-    /// one list for each chunk of `matches`, or none if no scores are needed.
+    /// Returns the first `wanted` matches. `scores` has one list for each chunk of `matches`, or none if no
+    /// scores are needed.
     ///
     /// The keys of a document are computed one after another, and only as many as needed to see that it is
     /// not among the first.
@@ -95,9 +102,9 @@ impl PreparedOrder {
         scores: &[Vec<f64>],
         wanted: usize,
         stop: &dyn Fn() -> bool,
-    ) -> Result<(Vec<SortedHit>, bool), Error> {
+    ) -> Result<FirstHits, Error> {
         if wanted == 0 {
-            return Ok((Vec::new(), true));
+            return Ok(FirstHits { hits: Vec::new(), is_complete: true });
         }
         let mut first = FirstDocuments { memory: &self.memory, wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
@@ -105,7 +112,7 @@ impl PreparedOrder {
         let mut scores = scores.iter();
         for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
             if stop() {
-                return Ok((first.in_order(), false));
+                return Ok(FirstHits { hits: first.in_order(), is_complete: false });
             }
             let range = chunks[0].chunk..chunks[chunks.len() - 1].chunk + 1;
             let columns = self.keys.iter().map(|key| match &key.column {
@@ -147,7 +154,7 @@ impl PreparedOrder {
                 }
             }
         }
-        Ok((first.in_order(), true))
+        Ok(FirstHits { hits: first.in_order(), is_complete: true })
     }
 
     /// Writes the keys at the beginning that are the same for all documents with these scores, and returns
