@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use self::words::PlaceWords;
+use self::words::PathWords;
 pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
 use crate::fields::{all_at, each_at};
@@ -43,13 +43,13 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) words: SearchedWords,
 }
 
-/// A place in the source where values of a field are.
-struct SearchedPlace<'d> {
+/// A path in the source at which values of a field are.
+struct SearchedPath<'d> {
     definition: Cow<'d, Map<String, Value>>,
     path: String,
 }
 
-impl SearchedPlace<'_> {
+impl SearchedPath<'_> {
     fn kind(&self) -> FieldValueKind {
         kind_of(type_of(&self.definition))
     }
@@ -195,15 +195,15 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return ignored(self.mappings, self.sent, self.is_log).iter().any(|name| test(name));
         }
-        for place in self.places(field) {
-            if place.kind() == FieldValueKind::Text {
-                if self.words_at(&place).any(test) {
+        for searched in self.searched_paths(field) {
+            if searched.kind() == FieldValueKind::Text {
+                if self.words_at(&searched).any(test) {
                     return true;
                 }
                 continue;
             }
-            let values = all_at(self.source, &place.path).into_iter();
-            for value in values.filter(|value| is_searched(&place.definition, value)) {
+            let values = all_at(self.source, &searched.path).into_iter();
+            for value in values.filter(|value| is_searched(&searched.definition, value)) {
                 if test(&text_of(value)) {
                     return true;
                 }
@@ -213,8 +213,8 @@ impl SearchedDocument<'_> {
     }
 
     /// Words of the texts of a field, divided as the field says.
-    fn words_at(&self, place: &SearchedPlace<'_>) -> Rc<PlaceWords> {
-        self.words.at(self.source, &place.path, TextDivision::of_field(&place.definition))
+    fn words_at(&self, searched: &SearchedPath<'_>) -> Rc<PathWords> {
+        self.words.at(self.source, &searched.path, TextDivision::of_field(&searched.definition))
     }
 
     /// A text as the values of a field are compared.
@@ -226,40 +226,40 @@ impl SearchedDocument<'_> {
         }
     }
 
-    /// Places of a field in the source; of all fields for a pattern.
-    fn places(&self, field: &str) -> Vec<SearchedPlace<'_>> {
+    /// Source paths of a field; of all fields for a pattern.
+    fn searched_paths(&self, field: &str) -> Vec<SearchedPath<'_>> {
         if field.contains('*') {
             let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
                 definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
             });
-            let places = fields.filter_map(|(path, _)| {
+            let paths = fields.filter_map(|(path, _)| {
                 let (definition, path) = searched_at(self.mappings, &path)?;
-                Some(SearchedPlace { definition: Cow::Borrowed(definition), path })
+                Some(SearchedPath { definition: Cow::Borrowed(definition), path })
             });
-            return places.collect();
+            return paths.collect();
         }
         let found = self.field(field);
-        found.map(|(definition, path)| SearchedPlace { definition, path }).into_iter().collect()
+        found.map(|(definition, path)| SearchedPath { definition, path }).into_iter().collect()
     }
 
-    /// Definition of a field, and its place in the source. In `logs` mode a field that the mapping lacks has
+    /// Definition of a field, and its source path. In `logs` mode a field that the mapping lacks has
     /// the type of its value.
     pub(crate) fn field(&self, field: &str) -> Option<(Cow<'_, Map<String, Value>>, String)> {
-        if let Some((definition, place)) = searched_at(self.mappings, field) {
-            return Some((Cow::Borrowed(definition), place));
+        if let Some((definition, source_path)) = searched_at(self.mappings, field) {
+            return Some((Cow::Borrowed(definition), source_path));
         }
         if !self.is_log {
             return None;
         }
         let whole = field.strip_suffix(".keyword");
-        [Some((field, false)), whole.map(|place| (place, true))].into_iter().flatten().find_map(
-            |(place, is_keyword)| {
-                let value = *all_at(self.source, place).first()?;
+        [Some((field, false)), whole.map(|source_path| (source_path, true))].into_iter().flatten().find_map(
+            |(source_path, is_keyword)| {
+                let value = *all_at(self.source, source_path).first()?;
                 let definition = match is_keyword {
                     true => json!({ "type": "keyword" }).as_object().cloned()?,
                     false => mapping::inferred(value)?,
                 };
-                Some((Cow::Owned(definition), place.to_owned()))
+                Some((Cow::Owned(definition), source_path.to_owned()))
             },
         )
     }
@@ -274,7 +274,7 @@ impl SearchedDocument<'_> {
         if let Some(own) = self.meta(field) {
             return Ok(own == text_of(value));
         }
-        let Some((definition, place)) = self.field(field) else { return Ok(false) };
+        let Some((definition, source_path)) = self.field(field) else { return Ok(false) };
         let definition = &*definition;
         let kind = kind_of(type_of(definition));
         let wanted = text_of(value);
@@ -287,7 +287,7 @@ impl SearchedDocument<'_> {
         };
         if self.is_log && may_misfit && check_value(definition, type_of(definition), value).is_err() {
             // Of values that do not fit the type one is meant.
-            return Ok(all_at(self.source, &place).iter().any(|own| text_of(own) == wanted));
+            return Ok(all_at(self.source, &source_path).iter().any(|own| text_of(own) == wanted));
         }
         if definition.get("ignore_above").and_then(Value::as_u64).is_some_and(|limit| {
             kind == FieldValueKind::Keyword && text_of(value).chars().count() as u64 > limit
@@ -316,14 +316,14 @@ impl SearchedDocument<'_> {
             None => wanted,
         };
         if kind == FieldValueKind::Text {
-            let words = self.words.at(self.source, &place, TextDivision::of_field(definition));
+            let words = self.words.at(self.source, &source_path, TextDivision::of_field(definition));
             return Ok(match ignores_case {
                 true => words.any(&mut |word| fold(word) == fold(&wanted)),
                 false => words.count(&wanted) > 0,
             });
         }
         let mut found = false;
-        each_at(self.source, &place, &mut |own| {
+        each_at(self.source, &source_path, &mut |own| {
             found = found
                 || match kind {
                     FieldValueKind::Number => {
@@ -347,7 +347,7 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return !ignored(self.mappings, self.sent, self.is_log).is_empty();
         }
-        self.places(field).iter().any(|SearchedPlace { definition, path }| {
+        self.searched_paths(field).iter().any(|SearchedPath { definition, path }| {
             let values = all_at(self.source, path);
             match definition.get("properties") {
                 Some(_) => values.iter().any(|value| has_value(value)),
@@ -365,17 +365,18 @@ impl SearchedDocument<'_> {
         }
         let is_all = field.contains('*');
         let mut best: Option<f64> = None;
-        for place in self.places(field) {
-            let score = match place.kind() {
-                FieldValueKind::Text => self.match_words(&place, &text_of(text), options),
+        for searched in self.searched_paths(field) {
+            let score = match searched.kind() {
+                FieldValueKind::Text => self.match_words(&searched, &text_of(text), options),
                 _ if options.is_prefix => {
                     let wanted = text_of(text);
-                    let wanted = self.normalized(&place.path, &wanted);
-                    let mut values = all_at(self.source, &place.path).into_iter();
+                    let wanted = self.normalized(&searched.path, &wanted);
+                    let mut values = all_at(self.source, &searched.path).into_iter();
                     values.any(|value| text_of(value).starts_with(&*wanted)).then_some(1.0)
                 }
                 _ => {
-                    let found = match self.has_term(if is_all { &place.path } else { field }, text, false) {
+                    let found = match self.has_term(if is_all { &searched.path } else { field }, text, false)
+                    {
                         Err(_) if options.is_lenient || is_all => false,
                         other => other?,
                     };
@@ -391,12 +392,12 @@ impl SearchedDocument<'_> {
     }
 
     /// Score of words in a text field. It grows with the share of the text that the words are.
-    fn match_words(&self, place: &SearchedPlace<'_>, text: &str, options: &MatchOptions) -> Option<f64> {
-        let wanted = options.words_of(text, TextDivision::of_search(&place.definition));
+    fn match_words(&self, searched: &SearchedPath<'_>, text: &str, options: &MatchOptions) -> Option<f64> {
+        let wanted = options.words_of(text, TextDivision::of_search(&searched.definition));
         if wanted.is_empty() {
             return options.matches_without_words.then_some(1.0);
         }
-        let own = self.words_at(place);
+        let own = self.words_at(searched);
         let fits = |at: usize, word: &str| options.fits(&wanted, at, word);
         let length = own.length();
         if options.is_phrase {

@@ -175,7 +175,7 @@ impl HitForm {
                 false => vec![pattern.clone()],
             };
             for path in paths {
-                let Some((field, place)) = field_at(mappings, &path) else { continue };
+                let Some((field, source_path)) = field_at(mappings, &path) else { continue };
                 let own = field.get("format").and_then(Value::as_str);
                 let one = |value: &&Value| match type_of(field) {
                     "date" | "date_nanos" => match DateText::parse_value(value, own) {
@@ -187,7 +187,7 @@ impl HitForm {
                     },
                     _ => (*value).clone(),
                 };
-                let values: Vec<Value> = all_at(&hit.document, &place).iter().map(one).collect();
+                let values: Vec<Value> = all_at(&hit.document, &source_path).iter().map(one).collect();
                 if !values.is_empty() {
                     shown.insert(path, Value::Array(values));
                 }

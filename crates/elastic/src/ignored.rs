@@ -21,12 +21,12 @@ pub(crate) fn ignored(
         if longest.is_none() && !takes_malformed {
             continue;
         }
-        let Some((_, place)) = field_at(mappings, &path) else { continue };
+        let Some((_, source_path)) = field_at(mappings, &path) else { continue };
         let is_ignored = |value: &&Value| {
             takes_malformed && check_value(definition, type_of(definition), value).is_err()
                 || longest.is_some_and(|limit| text_of(value).chars().count() as u64 > limit)
         };
-        if all_at(document, &place).iter().any(is_ignored) {
+        if all_at(document, &source_path).iter().any(is_ignored) {
             names.push(path);
         }
     }

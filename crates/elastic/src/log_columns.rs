@@ -30,26 +30,28 @@ use crate::read_fields::ReadFields;
 /// Content of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum LogColumnName {
-    /// Members of the documents that are at some places, or on the way to one.
+    /// Members of the documents that are at some source paths, or on the way to one.
     Members(Vec<String>),
-    /// Times at a place, by the format of the field.
-    Times { place: String, format: Option<String> },
+    /// Times at a source path, by the format of the field.
+    Times { source_path: String, format: Option<String> },
 }
 
 impl LogColumnName {
     /// Fields that are read for it.
     pub(crate) fn fields(&self) -> ReadFields {
         match self {
-            LogColumnName::Members(places) => ReadFields::At(places.clone()),
-            LogColumnName::Times { place, .. } => ReadFields::At(vec![place.clone()]),
+            LogColumnName::Members(source_paths) => ReadFields::At(source_paths.clone()),
+            LogColumnName::Times { source_path, .. } => ReadFields::At(vec![source_path.clone()]),
         }
     }
 
     /// Bytes of its texts: searches may name fields of any length.
     fn bytes(&self) -> usize {
         match self {
-            LogColumnName::Members(places) => places.iter().map(String::len).sum(),
-            LogColumnName::Times { place, format } => place.len() + format.as_ref().map_or(0, String::len),
+            LogColumnName::Members(source_paths) => source_paths.iter().map(String::len).sum(),
+            LogColumnName::Times { source_path, format } => {
+                source_path.len() + format.as_ref().map_or(0, String::len)
+            }
         }
     }
 }
@@ -310,17 +312,17 @@ mod tests {
     use super::*;
     use crate::fields::all_at;
 
-    fn column(places: &[&str], documents: &[Value]) -> LogColumn {
-        let places = places.iter().map(|place| (*place).to_owned()).collect();
-        let mut builder = ColumnBuilder::new(&LogColumnName::Members(places));
+    fn column(source_paths: &[&str], documents: &[Value]) -> LogColumn {
+        let source_paths = source_paths.iter().map(|source_path| (*source_path).to_owned()).collect();
+        let mut builder = ColumnBuilder::new(&LogColumnName::Members(source_paths));
         documents.iter().for_each(|document| builder.push(document.as_object().expect("an object")));
         builder.finish()
     }
 
-    fn members(places: &[&str], documents: &[Value]) -> MemberColumn {
-        match column(places, documents) {
+    fn members(source_paths: &[&str], documents: &[Value]) -> MemberColumn {
+        match column(source_paths, documents) {
             LogColumn::Members(column) => column,
-            other => panic!("the members of {places:?} are kept: {other:?}"),
+            other => panic!("the members of {source_paths:?} are kept: {other:?}"),
         }
     }
 
@@ -371,8 +373,8 @@ mod tests {
             "a": { "b": 1, "c": { "d": 2, "e": 3 } }, "f": [{ "g": 4, "h": 5 }, 6, { "g": 7 }], "i": "j", "k": 8,
         });
         let mut own = Map::new();
-        for place in ["a.b", "f.g", "a.c.e", "i", "f.h", "missing", "a.c"] {
-            add_members(&mut own, &members(&[place], std::slice::from_ref(&document)).document(0));
+        for source_path in ["a.b", "f.g", "a.c.e", "i", "f.h", "missing", "a.c"] {
+            add_members(&mut own, &members(&[source_path], std::slice::from_ref(&document)).document(0));
         }
         let mut expected = document;
         expected.as_object_mut().expect("an object").remove("k");
@@ -404,7 +406,7 @@ mod tests {
 
     #[test]
     fn times_are_found_by_their_span() {
-        let name = LogColumnName::Times { place: "t".to_owned(), format: None };
+        let name = LogColumnName::Times { source_path: "t".to_owned(), format: None };
         let times = |values: &[Value]| {
             let mut builder = ColumnBuilder::new(&name);
             for value in values {
@@ -443,7 +445,7 @@ mod tests {
         let column = Arc::new(LogColumn::Unfit);
         assert!(LogColumnWeigher.weight(&named, &column) > 10_000, "names are counted");
         let format = Some("f".repeat(5_000));
-        let named = key(LogColumnName::Times { place: "t".to_owned(), format });
+        let named = key(LogColumnName::Times { source_path: "t".to_owned(), format });
         assert!(LogColumnWeigher.weight(&named, &column) > 5_000, "so are formats");
     }
 }

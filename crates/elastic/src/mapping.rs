@@ -29,7 +29,7 @@ pub(crate) fn field_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
-    found_at(mappings, path).map(|(definition, place, _)| (definition, place))
+    found_at(mappings, path).map(|(definition, source_path, _)| (definition, source_path))
 }
 
 /// Definition of the field at a path as [`field_at`] finds it, with the name that its values have in the
@@ -38,32 +38,33 @@ pub(crate) fn searched_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
-    let (definition, place, target) = found_at(mappings, path)?;
+    let (definition, source_path, target) = found_at(mappings, path)?;
     let own = target.unwrap_or(path);
-    match is_formed(definition) || is_part_of_formed(mappings, own, &place) {
+    match is_formed(definition) || is_part_of_formed(mappings, own, &source_path) {
         true => Some((definition, own.to_owned())),
-        false => Some((definition, place)),
+        false => Some((definition, source_path)),
     }
 }
 
-/// True for a field in another one, at whose place its values are, if the values of this one have another
-/// form there.
-pub(crate) fn is_part_of_formed(mappings: &Map<String, Value>, path: &str, place: &str) -> bool {
-    path != place && declared_at(mappings, place).is_some_and(|(around, _)| is_formed(around))
+/// True for a field in another one, at whose source path its values are, if the values of this one have
+/// another form there.
+pub(crate) fn is_part_of_formed(mappings: &Map<String, Value>, path: &str, source_path: &str) -> bool {
+    path != source_path && declared_at(mappings, source_path).is_some_and(|(around, _)| is_formed(around))
 }
 
-/// Definition and place of a field, and the path of the one that it stands for.
+/// Definition and source path of a field, and the path of the one that it stands for.
 fn found_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String, Option<&'m str>)> {
-    let (definition, place) = declared_at(mappings, path)?;
+    let (definition, source_path) = declared_at(mappings, path)?;
     if type_of(definition) != "alias" {
-        return Some((definition, place, None));
+        return Some((definition, source_path, None));
     }
     let target = definition.get("path").and_then(Value::as_str).unwrap_or_default();
-    let (definition, place) = declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")?;
-    Some((definition, place, Some(target)))
+    let (definition, source_path) =
+        declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")?;
+    Some((definition, source_path, Some(target)))
 }
 
 fn declared_at<'m>(mappings: &'m Map<String, Value>, path: &str) -> Option<(&'m Map<String, Value>, String)> {

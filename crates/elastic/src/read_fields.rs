@@ -15,15 +15,16 @@ use crate::unread;
 /// Parts of a hit that are not in the text of its document, unless its mapping has a field of the name.
 const BESIDE_DOCUMENTS: [&str; 5] = ["_id", "_index", "_routing", "_version", "_seq_no"];
 
-/// Places that are read apart from others. To compare each member with more takes as long as reading it.
-const PLACES_MAX: usize = 32;
+/// Source paths that are read apart from others. To compare each member with more takes as long as reading
+/// it.
+const PATHS_MAX: usize = 32;
 
 /// Fields of the documents of an index.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ReadFields {
     /// All of them.
     All,
-    /// Those at these places, and what is below them.
+    /// Those at these source paths, and below them.
     At(Vec<String>),
 }
 
@@ -32,24 +33,24 @@ impl ReadFields {
     pub(crate) const NONE: ReadFields = ReadFields::At(Vec::new());
 
     /// Places that are read; `None`: all.
-    pub(crate) fn places(&self) -> Option<&[String]> {
+    pub(crate) fn source_paths(&self) -> Option<&[String]> {
         match self {
             ReadFields::All => None,
-            ReadFields::At(places) => Some(places),
+            ReadFields::At(source_paths) => Some(source_paths),
         }
     }
 
     /// True if none is read.
     pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, ReadFields::At(places) if places.is_empty())
+        matches!(self, ReadFields::At(source_paths) if source_paths.is_empty())
     }
 
     /// These fields and others.
     pub(crate) fn with(self, other: Self) -> Self {
         match (self, other) {
-            (ReadFields::At(mut places), ReadFields::At(others)) => {
-                add_new(&mut places, others);
-                ReadFields::At(places)
+            (ReadFields::At(mut source_paths), ReadFields::At(others)) => {
+                add_new(&mut source_paths, others);
+                ReadFields::At(source_paths)
             }
             _ => ReadFields::All,
         }
@@ -61,20 +62,20 @@ impl ReadFields {
             return;
         }
         // Patterns name several fields, and others with an underscore depend on the whole document.
-        let ReadFields::At(places) = self else { return };
+        let ReadFields::At(source_paths) = self else { return };
         if field.is_empty() || field.starts_with('_') || field.contains('*') {
             *self = ReadFields::All;
             return;
         }
-        let place = field_at(mappings, field).map(|(_, place)| place);
+        let source_path = field_at(mappings, field).map(|(_, source_path)| source_path);
         // Of a field that the mapping lacks, the whole of a text may be meant.
-        let whole = field.strip_suffix(".keyword").filter(|_| place.is_none()).map(str::to_owned);
-        let of_form = searched_at(mappings, field).map(|(_, place)| place);
-        let own = std::iter::once(field.to_owned()).chain(place).chain(whole).chain(of_form);
+        let whole = field.strip_suffix(".keyword").filter(|_| source_path.is_none()).map(str::to_owned);
+        let of_form = searched_at(mappings, field).map(|(_, source_path)| source_path);
+        let own = std::iter::once(field.to_owned()).chain(source_path).chain(whole).chain(of_form);
         let own: Vec<String> = own.collect();
         let copied = copied_to(mappings, &own);
-        add_new(places, own.into_iter().chain(copied));
-        if places.len() > PLACES_MAX {
+        add_new(source_paths, own.into_iter().chain(copied));
+        if source_paths.len() > PATHS_MAX {
             *self = ReadFields::All;
         }
     }
@@ -101,13 +102,13 @@ impl ReadFields {
 
     /// True if a member of a document has one of the fields, or a part of one.
     pub(crate) fn has(&self, member: &str) -> bool {
-        let is_above = |place: &String| {
-            let rest = place.strip_prefix(member);
+        let is_above = |source_path: &String| {
+            let rest = source_path.strip_prefix(member);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         match self {
             ReadFields::All => true,
-            ReadFields::At(places) => places.iter().any(is_above),
+            ReadFields::At(source_paths) => source_paths.iter().any(is_above),
         }
     }
 
@@ -149,11 +150,11 @@ fn add_names<'q>(query: &'q SearchQuery, names: &mut BTreeSet<&'q str>) -> bool 
     }
 }
 
-/// Adds the places that a list does not have.
-fn add_new(places: &mut Vec<String>, others: impl IntoIterator<Item = String>) {
-    for place in others {
-        if !places.contains(&place) {
-            places.push(place);
+/// Adds the paths that a list does not have.
+fn add_new(source_paths: &mut Vec<String>, others: impl IntoIterator<Item = String>) {
+    for source_path in others {
+        if !source_paths.contains(&source_path) {
+            source_paths.push(source_path);
         }
     }
 }
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_have_places() {
+    fn names_of_fields_have_source_paths() {
         let mappings = json!({ "properties": {
             "t": { "type": "text", "fields": { "raw": { "type": "keyword" } } },
             "other": { "type": "alias", "path": "o.p" },
@@ -283,7 +284,7 @@ mod tests {
             let clauses = (0..100).map(|n| json!({ "exists": { "field": name(n) } }));
             read(&query(json!({ "bool": { "should": clauses.collect::<Vec<_>>() } })))
         };
-        assert_eq!(of_many(&|_| "u".to_owned()), "u", "each place is looked for once");
+        assert_eq!(of_many(&|_| "u".to_owned()), "u", "each path is looked for once");
         assert_eq!(of_many(&|n| format!("f{n}")), "t o u", "of many fields all are read");
     }
 }

@@ -53,8 +53,8 @@ pub(crate) fn copied_to(mappings: &Map<String, Value>, targets: &[String]) -> Ve
 /// A field whose values are read in another form.
 struct FormedField<'i> {
     /// Place in documents.
-    place: String,
-    /// Rest of the names of its members after those of the place, of a multi-field.
+    source_path: String,
+    /// Rest of the names of its members after those of the source path, of a multi-field.
     suffix: String,
     definition: &'i Map<String, Value>,
     normalizer: Option<ValueNormalizer>,
@@ -132,12 +132,12 @@ impl<'i> SearchedForm<'i> {
             }
             // One that stands for another field is that one.
             if type_of(definition) != "alias"
-                && let Some((_, place)) = field_at(mappings, &path)
-                && (is_formed(definition) || is_part_of_formed(mappings, &path, &place))
+                && let Some((_, source_path)) = field_at(mappings, &path)
+                && (is_formed(definition) || is_part_of_formed(mappings, &path, &source_path))
             {
-                let suffix = path.strip_prefix(place.as_str()).unwrap_or_default().to_owned();
+                let suffix = path.strip_prefix(source_path.as_str()).unwrap_or_default().to_owned();
                 let normalizer = ValueNormalizer::of(definition, settings);
-                form.fields.push(FormedField { place, suffix, definition, normalizer });
+                form.fields.push(FormedField { source_path, suffix, definition, normalizer });
             }
         }
         // Fields in others are made of the values as they were sent.
@@ -151,8 +151,8 @@ impl<'i> SearchedForm<'i> {
             return None;
         }
         let mut formed = document.clone();
-        for (place, targets) in &self.copies {
-            let values: Vec<Value> = all_at(document, place).into_iter().cloned().collect();
+        for (source_path, targets) in &self.copies {
+            let values: Vec<Value> = all_at(document, source_path).into_iter().cloned().collect();
             for target in targets.iter().filter(|_| !values.is_empty()) {
                 let own = formed.remove(target);
                 let all = own.into_iter().chain(values.iter().cloned()).collect();
@@ -160,11 +160,11 @@ impl<'i> SearchedForm<'i> {
             }
         }
         for field in &self.fields {
-            field.form(&mut formed, &field.place);
+            field.form(&mut formed, &field.source_path);
             if let Some(constant) = constant_of(field.definition)
-                && all_at(&formed, &field.place).is_empty()
+                && all_at(&formed, &field.source_path).is_empty()
             {
-                formed.insert(format!("{}{}", field.place, field.suffix), constant.clone());
+                formed.insert(format!("{}{}", field.source_path, field.suffix), constant.clone());
             }
         }
         Some(formed)

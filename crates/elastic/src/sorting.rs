@@ -194,7 +194,7 @@ impl HitOrderKey {
             "_index" => return HitSortKey::Text(hit.index.entry.name.clone()),
             _ => {}
         }
-        let Some((definition, place)) = searched_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, &self.field) else {
             return self.missing(None);
         };
         let own_format = definition.get("format").and_then(Value::as_str);
@@ -206,7 +206,7 @@ impl HitOrderKey {
             }
             _ => HitSortKey::of_kind(value, kind, &[]),
         };
-        let values = all_at(hit.searched_members(), &place);
+        let values = all_at(hit.searched_members(), &source_path);
         let keys = values.iter().filter(|value| is_searched(definition, value)).filter_map(key);
         let first = keys.min_by(|left, right| left.compare(right, self.takes_largest));
         first.unwrap_or_else(|| self.missing(Some((kind, own_format))))

@@ -50,7 +50,7 @@ const OF_FIELDS: [&str; 21] = [
 impl AskedAggregation {
     /// Fields that the aggregation reads of each document, with those inside; `None`: whole documents.
     pub(crate) fn fields(&self) -> Option<Vec<&str>> {
-        let mut fields: Vec<&str> = self.queried.places()?.iter().map(String::as_str).collect();
+        let mut fields: Vec<&str> = self.queried.source_paths()?.iter().map(String::as_str).collect();
         match self.own_fields() {
             Some(own) => fields.extend(own),
             None if OF_DOCUMENTS.contains(&self.kind.as_str()) => fields.extend(self.named_fields()),

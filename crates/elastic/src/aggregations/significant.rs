@@ -29,11 +29,11 @@ impl TermSource {
         match self {
             TermSource::Values(source) => source.of(hit),
             TermSource::Words(field) => {
-                let Some((definition, place)) = searched_at(&hit.index.entry.mappings, field) else {
+                let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, field) else {
                     return Vec::new();
                 };
                 let division = TextDivision::of_field(definition);
-                let texts = all_at(hit.searched_members(), &place);
+                let texts = all_at(hit.searched_members(), &source_path);
                 let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)));
                 let mut words: Vec<AggregatedValue> = words.map(AggregatedValue::Text).collect();
                 words.sort();

@@ -348,10 +348,10 @@ impl FieldSource {
             "_seq_no" => return vec![AggregatedValue::Whole(hit.stored.seq_no.into())],
             _ => {}
         }
-        let Some((definition, place)) = searched_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, &self.field) else {
             return Vec::new();
         };
-        let values = all_at(hit.searched_members(), &place);
+        let values = all_at(hit.searched_members(), &source_path);
         if matches!(type_of(definition), "text" | "match_only_text") {
             let division = TextDivision::of_field(definition);
             let words = values.iter().flat_map(|value| division.words(&text_of(value)));
@@ -372,12 +372,12 @@ impl FieldSource {
         if !matches!(self.form, ValueForm::Span | ValueForm::DateSpan) {
             return self.numbers(hit).into_iter().map(|at| ValueSpan { from: at, to: at }).collect();
         }
-        let Some((definition, place)) = searched_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, &self.field) else {
             return Vec::new();
         };
         let field_type = type_of(definition);
         let format = definition.get("format").and_then(Value::as_str);
-        let spans = all_at(hit.searched_members(), &place).into_iter().filter_map(Value::as_object);
+        let spans = all_at(hit.searched_members(), &source_path).into_iter().filter_map(Value::as_object);
         spans.map(|span| span_of(span, field_type, format)).collect()
     }
 

@@ -13,20 +13,25 @@ use crate::text_division::TextDivision;
 
 /// Words of the texts of one document, which are split once for all clauses of a query.
 #[derive(Default)]
-pub(crate) struct SearchedWords(RefCell<HashMap<TextDivision, HashMap<String, Rc<PlaceWords>>>>);
+pub(crate) struct SearchedWords(RefCell<HashMap<TextDivision, HashMap<String, Rc<PathWords>>>>);
 
 impl SearchedWords {
-    /// Words of the texts at a place of the document, always the same one, by their division.
-    pub(super) fn at(&self, source: &Map<String, Value>, place: &str, by: TextDivision) -> Rc<PlaceWords> {
+    /// Words of the texts at a source path of the document, always the same one, by their division.
+    pub(super) fn at(
+        &self,
+        source: &Map<String, Value>,
+        source_path: &str,
+        by: TextDivision,
+    ) -> Rc<PathWords> {
         let mut known = self.0.borrow_mut();
-        let places = known.entry(by).or_default();
-        if let Some(words) = places.get(place) {
+        let by_path = known.entry(by).or_default();
+        if let Some(words) = by_path.get(source_path) {
             return Rc::clone(words);
         }
         let mut texts = Vec::new();
-        each_at(source, place, &mut |value| texts.push(by.words(&text_of(value))));
-        let words = Rc::new(PlaceWords { texts, looks: Cell::new(0), counts: OnceCell::new() });
-        places.insert(place.to_owned(), Rc::clone(&words));
+        each_at(source, source_path, &mut |value| texts.push(by.words(&text_of(value))));
+        let words = Rc::new(PathWords { texts, looks: Cell::new(0), counts: OnceCell::new() });
+        by_path.insert(source_path.to_owned(), Rc::clone(&words));
         words
     }
 }
@@ -35,8 +40,8 @@ impl SearchedWords {
 /// thousands of words.
 const LOOKS: usize = 8;
 
-/// Words of the texts at one place of a document.
-pub(super) struct PlaceWords {
+/// Words of the texts at one source path of a document.
+pub(super) struct PathWords {
     texts: Vec<Vec<String>>,
     /// Number of times that all words were gone through.
     looks: Cell<usize>,
@@ -44,7 +49,7 @@ pub(super) struct PlaceWords {
     counts: OnceCell<HashMap<String, usize>>,
 }
 
-impl PlaceWords {
+impl PathWords {
     /// Number of all words.
     pub(super) fn length(&self) -> usize {
         self.texts.iter().map(Vec::len).sum()

@@ -143,7 +143,7 @@ pub(crate) struct RowTally {
     /// Numbers of members by their texts.
     members: HashMap<String, i64>,
     /// Places of the classes by the keys of their values.
-    places: HashMap<Vec<ValueKey>, usize>,
+    positions: HashMap<Vec<ValueKey>, usize>,
     /// Members of one row of each class, and the number of its rows.
     classes: Vec<(Map<String, Value>, usize)>,
     /// Bytes of the classes and of the texts, about.
@@ -173,8 +173,8 @@ impl RowTally {
         for RowClass { row, count } in classes {
             let keys = dimensions.iter().map(|dimension| dimension.key(row, &mut self.members));
             let key: Vec<ValueKey> = keys.collect();
-            if let Some(place) = self.places.get(&key) {
-                self.classes[*place].1 += count;
+            if let Some(position) = self.positions.get(&key) {
+                self.classes[*position].1 += count;
                 continue;
             }
             if self.classes.len() >= CLASSES_MAX {
@@ -182,7 +182,7 @@ impl RowTally {
             }
             let members = members(row);
             self.bytes += 2 * members_bytes(&members);
-            self.places.insert(key, self.classes.len());
+            self.positions.insert(key, self.classes.len());
             self.classes.push((members, count));
         }
         Ok(())
@@ -193,7 +193,7 @@ impl RowTally {
     /// # Errors
     /// That of `take`.
     pub(crate) fn hand_on(&mut self, take: &mut AlikeReceiver<'_>) -> Result<(), Error> {
-        self.places.clear();
+        self.positions.clear();
         self.classes.drain(..).try_for_each(|(members, count)| take(members, count))
     }
 }
@@ -211,10 +211,10 @@ mod tests {
     const LENGTH: i64 = 60_000;
 
     /// Column of a field of documents: of times, if the field is `t`.
-    fn column(place: &str, documents: &[Value]) -> LogColumn {
-        let name = match place {
-            "t" => LogColumnName::Times { place: place.to_owned(), format: None },
-            _ => LogColumnName::Members(vec![place.to_owned()]),
+    fn column(source_path: &str, documents: &[Value]) -> LogColumn {
+        let name = match source_path {
+            "t" => LogColumnName::Times { source_path: source_path.to_owned(), format: None },
+            _ => LogColumnName::Members(vec![source_path.to_owned()]),
         };
         let mut builder = ColumnBuilder::new(&name);
         documents.iter().for_each(|document| builder.push(document.as_object().expect("an object")));
@@ -239,7 +239,7 @@ mod tests {
             (first..first + 700).map(document).collect()
         };
         let chunks = [chunk(0), chunk(350), chunk(9_000)];
-        for places in [
+        for source_paths in [
             vec!["a"],
             vec!["missing"],
             vec!["a", "b"],
@@ -252,11 +252,11 @@ mod tests {
             vec!["e"],
         ] {
             let values = |document: &Map<String, Value>| {
-                let value = |place: &&str| match (*place, document.get(*place)) {
+                let value = |source_path: &&str| match (*source_path, document.get(*source_path)) {
                     ("t", Some(time)) => time.as_i64().expect("a number").div_euclid(LENGTH).to_string(),
                     (_, value) => format!("{value:?}"),
                 };
-                places.iter().map(value).collect::<Vec<String>>().join(" ")
+                source_paths.iter().map(value).collect::<Vec<String>>().join(" ")
             };
             let mut expected: BTreeMap<String, usize> = BTreeMap::new();
             let mut found: BTreeMap<String, usize> = BTreeMap::new();
@@ -271,14 +271,15 @@ mod tests {
                 let rows = RowSet::all(documents.len()).keep_each(|row| row % 3 > 0);
                 let members = |row: usize| documents[row].as_object().expect("an object").clone();
                 rows.iter().for_each(|row| *expected.entry(values(&members(row))).or_default() += 1);
-                let columns: Vec<LogColumn> = places.iter().map(|place| column(place, documents)).collect();
+                let columns: Vec<LogColumn> =
+                    source_paths.iter().map(|source_path| column(source_path, documents)).collect();
                 let dimensions: Vec<RowDimension<'_>> = columns.iter().map(dimension).collect();
                 tally.add(&rows, &dimensions, &members, &mut take).expect("all are taken");
             }
             tally.hand_on(&mut take).expect("all are taken");
-            assert_eq!(found, expected, "{places:?}");
-            let is_alone = places.contains(&"e");
-            assert_eq!(taken, if is_alone { 1_398 } else { expected.len() }, "{places:?}");
+            assert_eq!(found, expected, "{source_paths:?}");
+            let is_alone = source_paths.contains(&"e");
+            assert_eq!(taken, if is_alone { 1_398 } else { expected.len() }, "{source_paths:?}");
         }
     }
 

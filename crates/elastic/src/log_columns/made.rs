@@ -25,11 +25,12 @@ pub(crate) enum ColumnBuilder {
 impl ColumnBuilder {
     pub(crate) fn new(name: &LogColumnName) -> Self {
         match name {
-            LogColumnName::Members(places) => {
-                ColumnBuilder::Members(MemberBuilder { places: places.clone(), ..MemberBuilder::default() })
-            }
-            LogColumnName::Times { place, format } => ColumnBuilder::Times(TimeBuilder {
-                place: place.clone(),
+            LogColumnName::Members(source_paths) => ColumnBuilder::Members(MemberBuilder {
+                source_paths: source_paths.clone(),
+                ..MemberBuilder::default()
+            }),
+            LogColumnName::Times { source_path, format } => ColumnBuilder::Times(TimeBuilder {
+                source_path: source_path.clone(),
                 format: format.clone(),
                 millis: Some(Vec::new()),
             }),
@@ -58,7 +59,7 @@ impl ColumnBuilder {
 
 /// Builder of a column of times.
 pub(crate) struct TimeBuilder {
-    place: String,
+    source_path: String,
     format: Option<String>,
     /// `None` once a row has no time, or several.
     millis: Option<Vec<i64>>,
@@ -67,7 +68,7 @@ pub(crate) struct TimeBuilder {
 impl TimeBuilder {
     fn push(&mut self, document: &Map<String, Value>) {
         let Some(millis) = &mut self.millis else { return };
-        let time = match all_at(document, &self.place).as_slice() {
+        let time = match all_at(document, &self.source_path).as_slice() {
             [value] => DateText::parse_value(value, self.format.as_deref()),
             _ => None,
         };
@@ -81,7 +82,7 @@ impl TimeBuilder {
 /// Builder of a column of members.
 #[derive(Default)]
 pub(crate) struct MemberBuilder {
-    places: Vec<String>,
+    source_paths: Vec<String>,
     different: Vec<Map<String, Value>>,
     /// Numbers of the different members by their texts.
     by_text: HashMap<String, u8>,
@@ -96,8 +97,8 @@ impl MemberBuilder {
         if self.bytes > BYTES_MAX {
             return;
         }
-        let places: Vec<&str> = self.places.iter().map(String::as_str).collect();
-        let own = parts_at(document, &places);
+        let source_paths: Vec<&str> = self.source_paths.iter().map(String::as_str).collect();
+        let own = parts_at(document, &source_paths);
         if let Some(rows) = &mut self.rows {
             self.bytes += members_bytes(&own);
             rows.push(own);
@@ -148,7 +149,7 @@ impl MemberBuilder {
     }
 }
 
-/// Rows that have one text each at the same place, or one whole number each.
+/// Rows that have one text each at the same path, or one whole number each.
 fn joined(rows: &[Map<String, Value>]) -> Option<(MemberValues, usize)> {
     let (first, _) = only_value(rows.first()?)?;
     let own = |row| only_value(row).filter(|(names, _)| *names == first).map(|(_, value)| value);
@@ -178,15 +179,17 @@ fn only_value(document: &Map<String, Value>) -> Option<(Vec<&str>, &Value)> {
     }
 }
 
-/// Parts of a document that are at some places, or on the way to one.
-fn parts_at(document: &Map<String, Value>, places: &[&str]) -> Map<String, Value> {
+/// Parts of a document that are at some paths, or on the way to one.
+fn parts_at(document: &Map<String, Value>, source_paths: &[&str]) -> Map<String, Value> {
     let mut parts = Map::new();
     for (name, value) in document {
-        if places.contains(&name.as_str()) {
+        if source_paths.contains(&name.as_str()) {
             parts.insert(name.clone(), value.clone());
             continue;
         }
-        let below = places.iter().filter_map(|place| place.strip_prefix(name.as_str())?.strip_prefix('.'));
+        let below = source_paths
+            .iter()
+            .filter_map(|source_path| source_path.strip_prefix(name.as_str())?.strip_prefix('.'));
         let below: Vec<&str> = below.collect();
         if !below.is_empty() {
             parts.insert(name.clone(), part_of(value, &below));
@@ -195,12 +198,12 @@ fn parts_at(document: &Map<String, Value>, places: &[&str]) -> Map<String, Value
     parts
 }
 
-/// Part of a value that is at some places. A value that has no parts is kept: a field can have several names.
-fn part_of(value: &Value, places: &[&str]) -> Value {
+/// Part of a value that is at some paths. A value that has no parts is kept: a field can have several names.
+fn part_of(value: &Value, source_paths: &[&str]) -> Value {
     match value {
-        Value::Object(members) => Value::Object(parts_at(members, places)),
+        Value::Object(members) => Value::Object(parts_at(members, source_paths)),
         Value::Array(elements) => {
-            Value::Array(elements.iter().map(|element| part_of(element, places)).collect())
+            Value::Array(elements.iter().map(|element| part_of(element, source_paths)).collect())
         }
         other => other.clone(),
     }

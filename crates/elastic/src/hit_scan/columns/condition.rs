@@ -171,16 +171,16 @@ impl ColumnPlanner<'_> {
         }
         let mut fields = ReadFields::NONE;
         fields.add(self.mappings, field);
-        let ReadFields::At(places) = fields else { return None };
-        let position = self.column(LogColumnName::Members(places), is_usual)?;
+        let ReadFields::At(source_paths) = fields else { return None };
+        let position = self.column(LogColumnName::Members(source_paths), is_usual)?;
         self.by_field.insert(field.to_owned(), position);
         Some(position)
     }
 
     /// Column of the times of a field.
     fn times(&mut self, field: &str) -> Option<usize> {
-        let (definition, place) = field_at(self.mappings, field)?;
-        let copied = copied_to(self.mappings, std::slice::from_ref(&place));
+        let (definition, source_path) = field_at(self.mappings, field)?;
+        let copied = copied_to(self.mappings, std::slice::from_ref(&source_path));
         let is_as_sent = !is_formed(definition) && copied.is_empty();
         // Of the dates that can be read, all are searched then.
         let is_whole = type_of(definition) != "date_nanos" || !is_flag(definition, "ignore_malformed");
@@ -188,7 +188,7 @@ impl ColumnPlanner<'_> {
             return None;
         }
         let format = definition.get("format").and_then(Value::as_str).map(str::to_owned);
-        self.column(LogColumnName::Times { place, format }, true)
+        self.column(LogColumnName::Times { source_path, format }, true)
     }
 
     fn condition<'q>(&mut self, query: &'q SearchQuery) -> Option<ColumnCondition<'q>> {
